@@ -1,0 +1,3 @@
+"""Curated memory (L1): MEMORY.md, USER.md and the memory tool."""
+
+REQUIREMENTS: dict[str, tuple[str, str]] = {}
