@@ -1,0 +1,187 @@
+"""The history of curated memory: every change with who, when, from which session, before and after.
+
+Each memory file has a journal beside it. A normal record lists the entries it touched; a change made by somebody else
+(an editor, a shell, another program) is noticed at the next write and recorded with the whole state before and after.
+Each record knows the file's fingerprint on both sides, so a record whose write never reached the file is recognised.
+"""
+
+from __future__ import annotations
+
+from hermes.storage.shared_file import Fingerprint
+from hermes.vocabulary.errors import WriteRefused
+from hermes.vocabulary.values import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hermes.storage.journal import Record
+
+ORIGINS = ("user", "agent", "background_review", "import", "tool", "web", "provider", "external")
+
+
+@value
+class Cause:
+    """Who caused a write. Stamped by the program that calls the store, never by the model."""
+
+    origin: str = "agent"
+    session: str = ""
+    note: str = ""
+
+
+@value
+class Edit:
+    """One entry before and after; None where there is none. `index` is its place at that moment."""
+
+    index: int
+    before: str | None
+    after: str | None
+
+
+@value
+class Change:
+    """One record of the history. `was` and `state` are set for changes that others made to the file."""
+
+    id: str
+    target: str
+    at: float
+    action: str
+    cause: Cause
+    before: Fingerprint
+    after: Fingerprint
+    edits: tuple[Edit, ...] = ()
+    was: tuple[str, ...] | None = None
+    state: tuple[str, ...] | None = None
+    undoes: str = ""
+
+    def removed(self) -> list[str]:
+        if self.state is not None:
+            return [entry for entry in self.was or () if entry not in self.state]
+        return [edit.before for edit in self.edits if edit.before is not None]
+
+    def added(self) -> list[str]:
+        if self.state is not None:
+            return [entry for entry in self.state if entry not in (self.was or ())]
+        return [edit.after for edit in self.edits if edit.after is not None]
+
+
+def to_record(change: Change) -> Record:
+    record: Record = {
+        "id": change.id,
+        "target": change.target,
+        "at": change.at,
+        "action": change.action,
+        "origin": change.cause.origin,
+        "session": change.cause.session,
+        "note": change.cause.note,
+        "from": [change.before.size, change.before.check, change.before.inode],
+        "to": [change.after.size, change.after.check, change.after.inode],
+    }
+    if change.state is None:
+        record["edits"] = [[edit.index, edit.before, edit.after] for edit in change.edits]
+    else:
+        record["was"] = list(change.was or ())
+        record["state"] = list(change.state)
+    if change.undoes:
+        record["undoes"] = change.undoes
+    return record
+
+
+def from_record(record: Record) -> Change:
+    return Change(
+        id=record["id"],
+        target=record["target"],
+        at=record["at"],
+        action=record["action"],
+        cause=Cause(origin=record["origin"], session=record["session"], note=record["note"]),
+        before=_fingerprint(record["from"]),
+        after=_fingerprint(record["to"]),
+        edits=tuple(Edit(index=i, before=before, after=after) for i, before, after in record.get("edits", ())),
+        was=tuple(record["was"]) if "was" in record else None,
+        state=tuple(record["state"]) if "state" in record else None,
+        undoes=record.get("undoes", ""),
+    )
+
+
+def _fingerprint(fields: list[int]) -> Fingerprint:
+    size, check, inode = fields
+    return Fingerprint(size=size, check=check, inode=inode)
+
+
+def in_effect(changes: Sequence[Change], now: Fingerprint | None) -> list[Change]:
+    """The changes whose writes reached the file; `now` is the file as it is, None when unknown.
+
+    A record is written just before its file. When the program is killed between the two, the next record (or the file)
+    still starts from the state before it.
+    """
+    kept = []
+    for change, following in zip(changes, [*(later.before for later in changes[1:]), now], strict=True):
+        never_happened = (
+            following is not None and following.same_bytes(change.before) and not change.before.same_bytes(change.after)
+        )
+        if not never_happened:
+            kept.append(change)
+    return kept
+
+
+def replay(changes: Iterable[Change]) -> tuple[str, ...]:
+    """The entries after these changes, oldest first."""
+    entries: list[str] = []
+    for change in changes:
+        if change.state is not None:
+            entries = list(change.state)
+            continue
+        entries = list(apply_edits(entries, change.edits))
+    return tuple(entries)
+
+
+def apply_edits(entries: Sequence[str], edits: Iterable[Edit]) -> tuple[str, ...]:
+    live = list(entries)
+    for edit in edits:
+        _apply(live, edit)
+    return tuple(live)
+
+
+def _apply(entries: list[str], edit: Edit) -> None:
+    if edit.before is None and edit.after is not None:
+        entries.insert(min(edit.index, len(entries)), edit.after)
+    elif edit.before in entries:
+        # The recorded place is where it stood; look there first, because twins may exist.
+        at = entries.index(edit.before, edit.index if entries[edit.index : edit.index + 1] == [edit.before] else 0)
+        entries[at : at + 1] = [] if edit.after is None else [edit.after]
+
+
+def reverse(change: Change, entries: Sequence[str]) -> tuple[Edit, ...]:
+    """The edits that take one change back, or a refusal when a later change stands in the way."""
+    live = list(entries)
+    undone: list[Edit] = []
+    for edit in _inverse_edits(change, live):
+        if edit.before is not None and edit.before not in live:
+            raise WriteRefused(
+                f"change {change.id} cannot be undone alone: its entry was changed again later; "
+                "undo the later change first (`hermes memory log` lists them)",
+                kind="undo",
+            )
+        index = min(edit.index, len(live)) if edit.before is None else live.index(edit.before)
+        placed = Edit(index=index, before=edit.before, after=edit.after)
+        _apply(live, placed)
+        undone.append(placed)
+    return tuple(undone)
+
+
+def _inverse_edits(change: Change, live: Sequence[str]) -> list[Edit]:
+    if change.state is None:
+        return [Edit(index=edit.index, before=edit.after, after=edit.before) for edit in reversed(change.edits)]
+    was = change.was or ()
+    gone = [Edit(index=0, before=entry, after=None) for entry in change.state if entry not in was]
+    back = [
+        Edit(index=index, before=None, after=entry)
+        for index, entry in enumerate(was)
+        if entry not in change.state and entry not in live
+    ]
+    return gone + back
+
+
+def origin_of(entry: str, changes: Sequence[Change]) -> Change | None:
+    """The newest change that brought this entry in; taking a change back brings nothing new."""
+    return next((change for change in reversed(changes) if not change.undoes and entry in change.added()), None)

@@ -1,0 +1,255 @@
+"""One memory file with its lock, its journal and its backups: reading it as it is, and changing it safely."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from hermes.curated import entries as text
+from hermes.curated.history import Cause, Change, Edit, from_record, in_effect, replay, to_record
+from hermes.storage.files import Folder
+from hermes.storage.journal import Journal
+from hermes.storage.locks import FileLock
+from hermes.storage.shared_file import ChangedMeanwhile, Fingerprint, SharedFile
+from hermes.vocabulary.errors import StorageError, WriteRefused
+from hermes.vocabulary.values import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermes.storage.shared_file import Seen
+
+# A thousand times the documents' limit: room for any hand-written file, and an end to reading a runaway one.
+LARGEST_FILE = 1 << 22
+_ATTEMPTS = 50
+
+
+@value
+class Reading:
+    """A memory file as it is now."""
+
+    entries: tuple[str, ...]
+    fingerprint: Fingerprint
+    drift: str = ""  # why it cannot be written back without losing something
+    note: str = ""  # what was tolerated while reading
+    last: Change | None = None  # the newest record of its history
+    foreign: bool = False  # somebody else changed it since that record
+
+
+@value
+class Plan:
+    """What a write wants to do: the edits in order, what they lead to, and what to call them."""
+
+    action: str
+    edits: tuple[Edit, ...]
+    entries: tuple[str, ...]
+    undoes: str = ""
+
+
+class MemoryFile:
+    def __init__(self, path: str, *, target: str, limit: int, lock_timeout: float) -> None:
+        self.path = path
+        self.target = target
+        self._limit = limit
+        self._lock_timeout = lock_timeout
+        self._folder, self._name = os.path.split(path)
+
+    def read(self) -> Reading:
+        """The live entries; an error when the file exists and cannot be read, never an empty answer instead."""
+        folder = Folder.open(self._folder)
+        if folder is None:
+            return Reading(entries=(), fingerprint=Fingerprint.of(b"", 0))
+        with folder, self._shared(folder).see() as seen:
+            return self._interpret(seen, self._last_change(folder))
+
+    def history(self) -> tuple[list[Change], int]:
+        """The changes that took effect, oldest first, and how many records are unreadable."""
+        folder = Folder.open(self._folder)
+        if folder is None:
+            return [], 0
+        with folder, self._shared(folder).see() as seen:
+            records, damaged = self._journal(folder).read()
+            return in_effect([from_record(record) for record in records], seen.fingerprint), damaged
+
+    def change(
+        self, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False
+    ) -> tuple[Plan, Change | None]:
+        """Applies what `plan` makes of the live entries; the change is None when there was nothing to do."""
+        with Folder.create(self._folder) as folder, self._lock(folder):
+            self._settle(folder)
+            return self._change(folder, plan, cause, accept_drift=accept_drift)
+
+    def tidy(self) -> None:
+        """Clears away what a killed writer left behind, unless somebody is writing right now."""
+        folder = Folder.open(self._folder)
+        if folder is None:
+            return
+        with folder:
+            lock = self._lock(folder)
+            if self._shared(folder).has_leftovers() and lock.try_to_take():
+                with lock:
+                    self._settle(folder)
+
+    def _change(
+        self, folder: Folder, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False
+    ) -> tuple[Plan, Change | None]:
+        for _ in range(_ATTEMPTS):
+            with self._shared(folder).see() as seen:
+                reading = self._interpret(seen, self._last_change(folder))
+                if reading.drift and not accept_drift:
+                    self._refuse_drift(folder, seen, reading)
+                planned = plan(reading.entries)
+                if planned.entries == reading.entries and not reading.drift:
+                    return planned, None
+                if reading.drift or reading.note:
+                    self._back_up(folder, seen.data)
+                try:
+                    return planned, self._write(folder, seen, reading, planned, cause)
+                except ChangedMeanwhile:
+                    continue
+        raise StorageError(f"{self.path} is being changed all the time by another program; stop it and try again")
+
+    def _write(self, folder: Folder, seen: Seen, reading: Reading, planned: Plan, cause: Cause) -> Change:
+        """Journal first, file second: a record whose file never came is recognised, the reverse could not be."""
+        shared, journal = self._shared(folder), self._journal(folder)
+        earlier = self._foreign_change(folder, reading)
+        number = _number(earlier or reading.last) + 1
+        written: list[Change] = []
+
+        def commit(after: Fingerprint) -> None:
+            change = Change(
+                id=f"{self.target[0]}{number}",
+                target=self.target,
+                at=time.time(),
+                action=planned.action,
+                cause=cause,
+                before=reading.fingerprint,
+                after=after,
+                edits=planned.edits,
+                undoes=planned.undoes,
+            )
+            written.append(change)
+            journal.append(to_record(record) for record in (earlier, change) if record is not None)
+
+        shared.replace(seen, text.render(planned.entries).encode("utf-8"), commit)
+        if shared.has_leftovers():
+            try:
+                self._settle(folder)
+            except StorageError:
+                return written[-1]  # our write is safe; the old file stays and the next writer settles it
+        return written[-1]
+
+    def _interpret(self, seen: Seen, last: Change | None) -> Reading:
+        decoded = text.decode(seen.data)
+        now = seen.fingerprint
+        if last is not None and (now.same_bytes(last.after) or now.same_bytes(last.before)):
+            return Reading(entries=text.parse(decoded.text), fingerprint=now, last=last)
+        if last is not None and now.inode == last.after.inode and last.after.begins(seen.data):
+            # Appended in place, as a shell does: what stands before is ours, what follows is an entry of its own.
+            base, added = seen.data[: last.after.size], seen.data[last.after.size :]
+            entries = text.parse(text.decode(base).text) + text.parse(text.decode(added).text)
+            drift = decoded.damage or self._oversized(entries)
+        else:
+            entries = text.parse(decoded.text)
+            drift = decoded.damage or self._oversized(entries) or _not_round(decoded.text, entries)
+        foreign = bool(seen.data or (last is not None and last.after.size))
+        return Reading(entries=entries, fingerprint=now, drift=drift, note=decoded.note, last=last, foreign=foreign)
+
+    def _oversized(self, entries: tuple[str, ...]) -> str:
+        longest = max(map(len, entries), default=0)
+        if longest <= self._limit:
+            return ""
+        return f"one entry has {longest:,} characters, more than the whole file may have ({self._limit:,})"
+
+    def _refuse_drift(self, folder: Folder, seen: Seen, reading: Reading) -> None:
+        backup = self._back_up(folder, seen.data)
+        remediation = (
+            f"Nothing was changed; the file as it is was copied to {backup}. Tell the user. They can edit {self.path} "
+            f"so that entries are separated by a line with only {text.MARK}, or accept it as Hermes reads it with "
+            f"`hermes memory adopt --target {self.target}`."
+        )
+        raise WriteRefused(
+            f"{self._name} was changed outside the memory tool and cannot be written back as it is: {reading.drift}",
+            kind="drift",
+            details={"drift_backup": backup, "remediation": remediation},
+        )
+
+    def _back_up(self, folder: Folder, data: bytes) -> str:
+        """Keeps the bytes beside the file and returns where; the same bytes are kept once."""
+        prefix = f"{self._name}.bak."
+        for name in folder.names():
+            status = folder.status(name) if name.startswith(prefix) else None
+            if status and status.st_size == len(data) and folder.read(name, at_most=LARGEST_FILE) == data:
+                return folder.join(name)
+        second, extra = int(time.time()), 0
+        while folder.status(name := f"{prefix}{second}{f'.{extra}' if extra else ''}") is not None:
+            extra += 1
+        folder.write_new(name, data)
+        folder.sync()
+        return folder.join(name)
+
+    def _settle(self, folder: Folder) -> None:
+        """Merges what others appended to a file after we had replaced it; what cannot be merged is backed up."""
+        for late in self._shared(folder).late_appends():
+            decoded = text.decode(late.text or b"")
+            added = text.parse(decoded.text)
+            try:
+                if late.text is None or decoded.damage or self._oversized(added):
+                    self._back_up(folder, late.data)
+                else:
+                    self._change(folder, _appending(added), Cause(origin="external"))
+            except WriteRefused:
+                self._back_up(folder, late.data)
+            folder.discard(late.name)
+
+    def _foreign_change(self, folder: Folder, reading: Reading) -> Change | None:
+        """The record of what somebody else did to the file since our last write."""
+        if not reading.foreign:
+            return None
+        records, _ = self._journal(folder).read()
+        changes = [from_record(record) for record in records]
+        last = reading.last
+        return Change(
+            id=f"{self.target[0]}{_number(last) + 1}",
+            target=self.target,
+            at=time.time(),
+            action="external",
+            cause=Cause(origin="external"),
+            before=last.after if last else Fingerprint.of(b"", 0),
+            after=reading.fingerprint,
+            was=replay(in_effect(changes, now=None)),
+            state=reading.entries,
+        )
+
+    def _last_change(self, folder: Folder) -> Change | None:
+        record = self._journal(folder).last()
+        return from_record(record) if record is not None else None
+
+    def _shared(self, folder: Folder) -> SharedFile:
+        return SharedFile(folder, self._name, at_most=LARGEST_FILE)
+
+    def _journal(self, folder: Folder) -> Journal:
+        return Journal(folder, f"{self._name}.history.jsonl")
+
+    def _lock(self, folder: Folder) -> FileLock:
+        return FileLock(folder, f"{self._name}.lock", timeout=self._lock_timeout)
+
+
+def _number(change: Change | None) -> int:
+    return int(change.id[1:]) if change is not None else 0
+
+
+def _not_round(content: str, entries: tuple[str, ...]) -> str:
+    if text.trim(content) == text.render(entries):
+        return ""
+    return "its entries have spaces or blank lines around them that writing would lose"
+
+
+def _appending(added: tuple[str, ...]) -> Callable[[tuple[str, ...]], Plan]:
+    def plan(entries: tuple[str, ...]) -> Plan:
+        new = tuple(entry for entry in added if entry not in entries)
+        edits = tuple(Edit(index=len(entries) + at, before=None, after=entry) for at, entry in enumerate(new))
+        return Plan(action="external", edits=edits, entries=entries + new)
+
+    return plan

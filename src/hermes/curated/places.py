@@ -1,0 +1,41 @@
+"""Where the memory files really are, and which links may lead there."""
+
+from __future__ import annotations
+
+import os
+
+from hermes.storage.files import real_path_within
+from hermes.vocabulary.errors import UnsafePath
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hermes.settings.home import Home
+
+FOLDER = "memories"
+FILES = {"memory": "MEMORY.md", "user": "USER.md"}
+
+
+def memory_path(home: Home, target: str, linked_folders: Sequence[str] = ()) -> str:
+    """The real path of a memory file, so that everybody who shares it takes the same lock.
+
+    A link is followed inside the home (and, for a profile, inside the home above it), to the same file of another
+    home's `memories` folder, and into the folders a person named in the settings. Anywhere else it could bring a
+    private key into the prompt, or memory into a file that is none.
+    """
+    path = home.join(FOLDER, FILES[target])
+    real = real_path_within(path, [home.path, home.root, *map(_absolute, linked_folders)])
+    if real is not None:
+        return real
+    real = os.path.realpath(path)
+    if os.path.basename(real) == FILES[target] and os.path.basename(os.path.dirname(real)) == FOLDER:
+        return real
+    raise UnsafePath(
+        f"{path} leads out of the home, to {real}; put a real file there, or allow the link with "
+        f"`hermes config set memory.linked_folders {os.path.dirname(real)}`"
+    )
+
+
+def _absolute(folder: str) -> str:
+    return os.path.realpath(os.path.expanduser(folder))

@@ -1,0 +1,94 @@
+"""Where Hermes keeps everything: `$HERMES_HOME` (default `~/.hermes`) and the profiles below it."""
+
+from __future__ import annotations
+
+import os
+
+from hermes.storage.files import Folder, explain
+from hermes.vocabulary.errors import NotFound, SettingsError
+from hermes.vocabulary.values import value
+
+PROFILES = "profiles"
+STICKY_CHOICE = "active_profile"
+DEFAULT_PROFILE = "default"
+_LONGEST_NAME = 64
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
+
+
+@value
+class Home:
+    """A resolved home. `root` is where the profiles are; without a profile it is the home itself."""
+
+    path: str
+    root: str
+    profile: str = ""
+
+    def join(self, *names: str) -> str:
+        return os.path.join(self.path, *names)
+
+
+def find_home(home: str | os.PathLike[str] | Home | None = None) -> Home:
+    """The home a program named, exactly; or, when it named none, the one a person would get."""
+    if home is None:
+        return locate_home()
+    if isinstance(home, Home):
+        return home
+    path = _absolute(os.fspath(home))
+    return Home(path=path, root=path)
+
+
+def locate_home(home: str | None = None, profile: str | None = None) -> Home:
+    """The home for `--home` and `--profile`, the environment and the sticky choice, in this order."""
+    root = _absolute(home or os.environ.get("HERMES_HOME") or os.path.join("~", ".hermes"))
+    name = profile if profile is not None else _sticky_profile(root)
+    if name in ("", DEFAULT_PROFILE):
+        return Home(path=root, root=root)
+    path = profile_path(root, name)
+    if not os.path.isdir(path):
+        existing = ", ".join(profile_names(root)) or "none yet"
+        raise NotFound(
+            f"there is no profile {name!r} in {root} (existing: {existing}); "
+            f"make it with `hermes profile create {name}`"
+        )
+    return Home(path=path, root=root, profile=name)
+
+
+def profile_path(root: str, name: str) -> str:
+    if not name or len(name) > _LONGEST_NAME or not set(name) <= _NAME_CHARACTERS or name[0] in "_-":
+        raise SettingsError(
+            f"{name!r} cannot be a profile name: use 1 to {_LONGEST_NAME} small letters, digits, - and _, "
+            "starting with a letter or digit"
+        )
+    return os.path.join(root, PROFILES, name)
+
+
+def profile_names(root: str) -> list[str]:
+    try:
+        return sorted(entry.name for entry in os.scandir(os.path.join(root, PROFILES)) if entry.is_dir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise explain("list", os.path.join(root, PROFILES), error) from error
+
+
+def choose_profile(root: str, name: str) -> None:
+    """Makes a profile the one that is used when none is named."""
+    if name != DEFAULT_PROFILE:
+        locate_home(root, name)
+    with Folder.create(root) as folder:
+        if name == DEFAULT_PROFILE:
+            folder.remove(STICKY_CHOICE)
+        else:
+            folder.replace(STICKY_CHOICE, f"{name}\n".encode())
+
+
+def _sticky_profile(root: str) -> str:
+    folder = Folder.open(root)
+    if folder is None:
+        return ""
+    with folder:
+        return (folder.read(STICKY_CHOICE, at_most=1024) or b"").decode("utf-8", "replace").strip()
+
+
+def _absolute(path: str) -> str:
+    return os.path.realpath(os.path.expanduser(path))

@@ -1,0 +1,176 @@
+"""Reads config.yaml: every value checked once, each knowing where it came from.
+
+Parsing YAML costs four times what starting Python costs, so the checked values are kept in `cache/settings.json`
+together with the identity of the file they came from. The cache is only ever a copy: without it, or when in doubt, the
+file is read.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from hermes import __version__
+from hermes.settings.check import nearest, problem_with
+from hermes.settings.schema import all_keys
+from hermes.storage.files import Folder, OpenFile, explain
+from hermes.vocabulary.errors import SettingsError, StorageError
+from hermes.vocabulary.values import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from hermes.settings.home import Home
+
+FILE = "config.yaml"
+_CACHE = "settings.json"
+_LARGEST = 1 << 20
+# Two edits within one tick of the file system's clock look alike, so a file this young is never trusted to a cache.
+_TOO_YOUNG = 2.0
+
+
+@value
+class Found:
+    """A value that stands in the file, and on which line."""
+
+    value: Any
+    line: int
+
+
+class Settings:
+    """Every setting by its dotted name: what the file says, else the default."""
+
+    def __init__(self, path: str, found: Mapping[str, Found]) -> None:
+        self.path = path
+        self._found = found
+        self._keys = all_keys()
+
+    def get(self, name: str) -> Any:
+        key = self._keys.get(name)
+        if key is None:
+            raise SettingsError(
+                f"there is no setting {name}{nearest(name, self._keys)} (`hermes config show` lists all)"
+            )
+        return self._found[name].value if name in self._found else key.default
+
+    def origin(self, name: str) -> str:
+        """Where the value comes from: `default`, or `config.yaml:12`."""
+        return f"{FILE}:{self._found[name].line}" if name in self._found else "default"
+
+    def names(self) -> list[str]:
+        return list(self._keys)
+
+    def flag(self, name: str) -> bool:
+        return bool(self.get(name))
+
+    def integer(self, name: str) -> int:
+        return int(self.get(name))
+
+    def number(self, name: str) -> float:
+        return float(self.get(name))
+
+    def text(self, name: str) -> str:
+        return str(self.get(name))
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        return tuple(self.get(name))
+
+
+def load_settings(home: Home) -> Settings:
+    """The settings of a home; a `SettingsError` lists everything that is wrong with the file."""
+    path = home.join(FILE)
+    file = _open(path)
+    if file is None:
+        return Settings(path, {})
+    with file:
+        identity = _identity(file)
+        cached = _from_cache(home, identity)
+        if cached is not None:
+            return Settings(path, cached)
+        found, problems = check_text(path, file.read(at_most=_LARGEST))
+    if problems:
+        raise SettingsError("\n".join(problems))
+    if time.time() - file.status.st_mtime > _TOO_YOUNG:
+        _to_cache(home, identity, found)
+    return Settings(path, found)
+
+
+def check_text(path: str, data: bytes) -> tuple[dict[str, Found], list[str]]:
+    """What config.yaml sets, and every problem with it as a sentence with file, line and key."""
+    from hermes.settings.yaml_file import parse
+
+    try:
+        tree = parse(path, data)
+    except SettingsError as error:
+        return {}, [str(error)]
+    keys = all_keys()
+    found: dict[str, Found] = {}
+    problems: list[str] = []
+    for name, given, line in _leaves(tree, "", keys):
+        key = keys.get(name)
+        if key is None:
+            problems.append(f"{path}:{line}: there is no setting {name}{nearest(name, keys)}")
+        elif problem := problem_with(key, given):
+            problems.append(f"{path}:{line}: {name}: {problem}")
+        else:
+            found[name] = Found(value=given, line=line)
+    return found, problems
+
+
+def _leaves(tree: Any, prefix: str, keys: Mapping[str, object]) -> Iterator[tuple[str, Any, int]]:
+    """Dotted name, plain value and line of everything that is set; a known name is a leaf even if it is a mapping."""
+    from hermes.settings.yaml_file import line_of, plain
+
+    for word in tree:
+        name = f"{prefix}{word}"
+        below = tree[word]
+        if name not in keys and hasattr(below, "items") and below:
+            yield from _leaves(below, f"{name}.", keys)
+        elif below is not None or name in keys or not any(key.startswith(f"{name}.") for key in keys):
+            yield name, plain(below), line_of(tree, word)
+
+
+def _open(path: str) -> OpenFile | None:
+    # Many people keep their settings in a repository and link to them, so a link is followed here: it can only lead to
+    # values of known types, never into a prompt.
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise explain("read", path, error) from error
+    return OpenFile.checked(path, descriptor)
+
+
+def _identity(file: OpenFile) -> list[object]:
+    status = file.status
+    return [__version__, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def _from_cache(home: Home, identity: list[object]) -> dict[str, Found] | None:
+    import json
+
+    try:
+        folder = Folder.open(home.join("cache"))
+        if folder is None:
+            return None
+        with folder:
+            kept = json.loads(folder.read(_CACHE, at_most=_LARGEST) or b"null")
+        if not isinstance(kept, dict) or kept["of"] != identity:
+            return None
+        return {name: Found(value=given, line=line) for name, (given, line) in kept["values"].items()}
+    except (StorageError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # whatever is wrong with the copy, the original is at hand
+
+
+def _to_cache(home: Home, identity: list[object], found: Mapping[str, Found]) -> None:
+    import json
+
+    values = {name: [each.value, each.line] for name, each in found.items()}
+    try:
+        with Folder.create(home.join("cache")) as folder:
+            folder.replace(_CACHE, json.dumps({"of": identity, "values": values}).encode())
+    except StorageError:
+        return  # a home that cannot be written to can still be read

@@ -1,0 +1,198 @@
+"""Every setting: its name in config.yaml, its kind, default and range, and one sentence for people."""
+
+from __future__ import annotations
+
+from hermes.vocabulary.values import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+@value
+class Key:
+    """One setting. `kind` is flag, integer, number, text, choice, texts (a list) or mapping (free form)."""
+
+    name: str
+    kind: str
+    default: Any
+    help: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    optional: bool = False  # null is allowed and means "decide for me"
+
+    @property
+    def expected(self) -> str:
+        """What a person should write, in words."""
+        words = {
+            "flag": "true or false",
+            "integer": "a whole number",
+            "number": "a number",
+            "text": "a text",
+            "choice": f"one of {', '.join(self.choices)}",
+            "texts": "a list of texts",
+            "mapping": "a mapping of names to values",
+        }[self.kind]
+        if self.low is not None and self.high is not None:
+            words += f" from {self.low:g} to {self.high:g}"
+        elif self.low is not None:
+            words += f" of at least {self.low:g}"
+        return words + (" (or null)" if self.optional else "")
+
+
+def _flag(name: str, default: bool, help_: str) -> Key:  # noqa: FBT001 - the default of a switch is a bool
+    return Key(name=name, kind="flag", default=default, help=help_)
+
+
+def _integer(name: str, default: int, help_: str, low: float = 0, high: float | None = None) -> Key:
+    return Key(name=name, kind="integer", default=default, help=help_, low=low, high=high)
+
+
+def _number(name: str, default: float, help_: str, low: float = 0, high: float | None = None) -> Key:
+    return Key(name=name, kind="number", default=default, help=help_, low=low, high=high)
+
+
+def _text(name: str, default: str, help_: str) -> Key:
+    return Key(name=name, kind="text", default=default, help=help_)
+
+
+def _choice(name: str, default: str, choices: tuple[str, ...], help_: str) -> Key:
+    return Key(name=name, kind="choice", default=default, help=help_, choices=choices)
+
+
+def _texts(name: str, help_: str) -> Key:
+    return Key(name=name, kind="texts", default=(), help=help_)
+
+
+def _mapping(name: str, help_: str) -> Key:
+    return Key(name=name, kind="mapping", default=None, help=help_)
+
+
+KEYS = (
+    _flag("memory.memory_enabled", True, "Keep the agent's notes in MEMORY.md and show them in the prompt."),
+    _flag(
+        "memory.user_profile_enabled", True, "Keep what is known about the person in USER.md and show it in the prompt."
+    ),
+    _integer("memory.memory_char_limit", 2200, "Characters MEMORY.md may hold.", low=100, high=1_000_000),
+    _integer("memory.user_char_limit", 1375, "Characters USER.md may hold.", low=100, high=1_000_000),
+    _flag("memory.write_approval", False, "Stage the agent's memory writes until a person approves them."),
+    _number("memory.lock_timeout", 5, "Seconds to wait for another program that is writing a memory file.", high=600),
+    _texts("memory.linked_folders", "Folders outside the home that MEMORY.md and USER.md may link into."),
+    _text("memory.provider", "", "External memory provider; empty for built-in memory only."),
+    _integer("memory.nudge_interval", 10, "User turns between two reviews of what is worth remembering; 0 for never."),
+    _flag("compression.enabled", True, "Compact the conversation before it outgrows the context window."),
+    _number(
+        "compression.threshold", 0.5, "Share of the context window at which compaction starts.", low=0.05, high=0.95
+    ),
+    _number("compression.target_ratio", 0.2, "Share of the threshold that recent messages keep.", low=0.1, high=0.8),
+    _integer("compression.protect_last_n", 20, "Newest messages that are never summarised.", low=1, high=10_000),
+    _integer("compression.protect_first_n", 3, "First messages that are never summarised.", high=10_000),
+    _integer(
+        "compression.hygiene_hard_message_limit", 5000, "Messages after which a chat is compacted in any case.", low=1
+    ),
+    _flag("compression.abort_on_summary_failure", False, "Stop instead of falling back when no summary can be made."),
+    _flag("compression.in_place", True, "Compact under the same session id instead of starting a child session."),
+    _text("context.engine", "compressor", "Which context engine keeps the window small."),
+    _choice("prompt_caching.cache_ttl", "5m", ("5m", "1h"), "How long the provider keeps the cached prompt prefix."),
+    _integer("auxiliary.transient_retries", 2, "Retries of a helper model after a passing error.", high=20),
+    _flag("skills.template_vars", True, "Fill in ${HERMES_SKILL_DIR} and similar names in skills."),
+    _flag("skills.inline_shell", False, "Run shell snippets in skills when they are viewed."),
+    _integer("skills.inline_shell_timeout", 10, "Seconds such a snippet may take.", low=1, high=600),
+    _flag("skills.guard_agent_created", False, "Scan skills the agent writes more strictly."),
+    _flag("skills.write_approval", False, "Stage the agent's skill writes until a person approves them."),
+    _texts("skills.external_dirs", "More folders to read skills from."),
+    _integer(
+        "skills.creation_nudge_interval", 10, "Tool calls between two reviews of what is worth a skill; 0 for never."
+    ),
+    _flag("curator.enabled", True, "Tidy memory and skills in the background."),
+    _integer("curator.interval_hours", 168, "Hours between two runs of the curator.", low=1),
+    _integer("curator.min_idle_hours", 2, "Hours without use before the curator runs."),
+    _integer("curator.stale_after_days", 30, "Days without use after which a skill counts as stale.", low=1),
+    _integer("curator.archive_after_days", 90, "Days without use after which a skill is archived.", low=1),
+    _flag("curator.consolidate", False, "Let a helper model propose merges."),
+    _flag("curator.prune_builtins", True, "Include bundled skills when looking for stale ones."),
+    _flag("curator.backup.enabled", True, "Keep a backup before the curator changes anything."),
+    _integer("curator.backup.keep", 5, "Backups of the curator to keep.", low=1, high=1000),
+    _flag("sessions.auto_prune", False, "Remove ended sessions that are older than the retention."),
+    _integer("sessions.retention_days", 90, "Days an ended session is kept when pruning.", low=1),
+    _flag("sessions.vacuum_after_prune", True, "Give disk space back after pruning."),
+    _integer("sessions.min_interval_hours", 24, "Hours between two automatic prunes.", low=1),
+    _flag("sessions.write_json_snapshots", False, "Also write each session as a JSON file."),
+    _choice("session_reset.mode", "none", ("none", "idle", "daily", "both"), "When a chat starts over by itself."),
+    _integer("session_reset.at_hour", 4, "Hour of the daily reset.", high=23),
+    _integer("session_reset.idle_minutes", 1440, "Minutes without a message before an idle reset.", low=1),
+    _flag("session_reset.notify", True, "Tell the person when a chat starts over."),
+    _integer("session_reset.bg_process_max_age_hours", 24, "Hours a background process keeps a chat from resetting."),
+    _integer("delegation.max_iterations", 50, "Model calls a delegated task may make.", low=1, high=10_000),
+    _integer("delegation.max_concurrent_children", 3, "Delegated tasks at the same time.", low=1, high=100),
+    _integer("delegation.max_spawn_depth", 1, "How deep delegated tasks may delegate.", low=0, high=10),
+    _integer("delegation.max_summary_chars", 24000, "Characters of a delegated task's answer that are kept.", low=100),
+    _integer("delegation.child_timeout_seconds", 0, "Seconds a delegated task may take; 0 for no limit."),
+    _flag("delegation.orchestrator_enabled", True, "Allow delegated tasks that delegate themselves."),
+    _flag("delegation.subagent_auto_approve", False, "Approve commands of delegated tasks without asking."),
+    _flag("delegation.inherit_mcp_toolsets", True, "Give delegated tasks the tools of the connected MCP servers."),
+    _choice(
+        "display.memory_notifications",
+        "on",
+        ("off", "on", "verbose"),
+        "Say when the background review saved something.",
+    ),
+    _integer("agent.max_turns", 90, "Model calls one user turn may make.", low=1, high=10_000),
+    Key(
+        name="context_file_max_chars",
+        kind="integer",
+        default=None,
+        help="Characters of a project context file that enter the prompt.",
+        low=100,
+        high=10_000_000,
+        optional=True,
+    ),
+    _integer("file_read_max_chars", 100_000, "Characters a file tool returns at most.", low=1000),
+    _text("timezone", "", "Time zone for dates in the prompt, such as Europe/Berlin; empty for the machine's own."),
+    _integer("tool_output.max_bytes", 50_000, "Bytes of a tool's output that are kept.", low=1000),
+    _integer("tool_output.max_lines", 2000, "Lines of a tool's output that are kept.", low=10),
+    _integer("tool_output.max_line_length", 2000, "Characters of one line of a tool's output that are kept.", low=80),
+    _text(
+        "model.default", "", "The model to talk to, such as anthropic/claude-sonnet or a name your local server knows."
+    ),
+    _text("model.provider", "", "Who serves the model; empty to decide by its name."),
+    _text("model.base_url", "", "Address of an OpenAI-compatible server."),
+    _mapping("plugins", "Settings of plug-ins, by their names."),
+    _mapping("honcho", "Settings of the Honcho provider, as hermes-agent keeps them."),
+    _mapping("mcp_servers", "MCP servers whose tools the agent may use."),
+    _mapping("platform_hints", "Texts that replace or extend what the prompt says about a platform."),
+    _integer("_config_version", 0, "Written by hermes-agent; kept and not used."),
+)
+
+# Each helper task has the same block: `auxiliary.compression.model`, `auxiliary.curator.timeout`, …
+TASKS = {
+    "compression": 120,
+    "background_review": 120,
+    "title_generation": 30,
+    "memory_query_rewrite": 8,
+    "session_search": 90,
+    "curator": 600,
+}
+
+
+def _task_keys() -> tuple[Key, ...]:
+    keys: list[Key] = []
+    for task, seconds in TASKS.items():
+        block = f"auxiliary.{task}"
+        keys += [
+            _flag(f"{block}.enabled", True, f"Use a helper model for {task}."),
+            _text(f"{block}.provider", "auto", f"Who serves the helper model for {task}."),
+            _text(f"{block}.model", "", f"The helper model for {task}; empty for the main model."),
+            _text(f"{block}.base_url", "", f"Address of the server of the helper model for {task}."),
+            _text(f"{block}.api_key", "", f"Key for the helper model for {task}; better kept in .env."),
+            _number(f"{block}.timeout", seconds, f"Seconds the helper model for {task} may take.", low=1, high=3600),
+            _text(f"{block}.reasoning_effort", "", f"How hard the helper model for {task} should think."),
+            _text(f"{block}.language", "", f"Language the helper model for {task} should write."),
+            _mapping(f"{block}.extra_body", f"More fields for requests to the helper model for {task}."),
+        ]
+    return tuple(keys)
+
+
+def all_keys() -> dict[str, Key]:
+    return {key.name: key for key in KEYS + _task_keys()}

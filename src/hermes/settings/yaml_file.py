@@ -1,0 +1,96 @@
+"""config.yaml as text: parsing with line numbers, and edits that keep a person's comments and order."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import TYPE_CHECKING, Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from hermes.settings.check import from_words, nearest, problem_with
+from hermes.settings.schema import all_keys
+from hermes.storage.files import Folder
+from hermes.storage.locks import FileLock
+from hermes.vocabulary.errors import SettingsError
+
+if TYPE_CHECKING:
+    from hermes.settings.home import Home
+
+_LARGEST = 1 << 20
+_LOCK_TIMEOUT = 5
+
+
+def parse(path: str, data: bytes) -> CommentedMap:
+    try:
+        tree = _yaml().load(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: byte {error.start:,} is not UTF-8 text; save the file as UTF-8") from error
+    except MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise SettingsError(f"{path}:{line}: not valid YAML: {error.problem or error}; mend that line") from error
+    except (YAMLError, ValueError) as error:
+        raise SettingsError(f"{path}: not valid YAML: {error}; mend the file") from error
+    if tree is None:
+        return CommentedMap()
+    if not isinstance(tree, CommentedMap):
+        raise SettingsError(f"{path}:1: expected `name: value` lines, found {type(tree).__name__}")
+    return tree
+
+
+def line_of(tree: CommentedMap, word: str) -> int:
+    try:
+        return int(tree.lc.key(word)[0]) + 1
+    except (KeyError, AttributeError, TypeError):  # came in through a YAML merge, which keeps no position
+        return 1
+
+
+def plain(node: Any) -> Any:
+    """The node as ordinary Python values."""
+    if isinstance(node, dict):
+        return {str(word): plain(below) for word, below in node.items()}
+    if isinstance(node, list):
+        return [plain(item) for item in node]
+    for kind in (bool, int, float, str):
+        if isinstance(node, kind):
+            return kind(node)
+    return node
+
+
+def set_value(home: Home, file: str, name: str, words: str) -> tuple[Any, str]:
+    """Writes one setting into the file, keeping all else as it is; returns the value and where it was written."""
+    keys = all_keys()
+    key = keys.get(name)
+    if key is None:
+        raise SettingsError(f"there is no setting {name}{nearest(name, keys)} (`hermes config show` lists all)")
+    given = from_words(key, words)
+    if problem := problem_with(key, given):
+        raise SettingsError(f"{name}: {problem}")
+    real = os.path.realpath(home.join(file))
+    with Folder.create(os.path.dirname(real)) as folder:
+        base = os.path.basename(real)
+        with FileLock(folder, f"{base}.lock", timeout=_LOCK_TIMEOUT):
+            tree = parse(real, folder.read(base, at_most=_LARGEST) or b"")
+            _place(tree, name.split("."), given)
+            text = io.StringIO()
+            _yaml().dump(tree, text)
+            folder.replace(base, text.getvalue().encode())
+    return given, real
+
+
+def _place(tree: CommentedMap, words: list[str], given: Any) -> None:
+    for word in words[:-1]:
+        if not isinstance(tree.get(word), dict):
+            tree[word] = CommentedMap()
+        tree = tree[word]
+    tree[words[-1]] = given
+
+
+def _yaml() -> YAML:
+    yaml = YAML(typ="rt")
+    yaml.preserve_quotes = True
+    yaml.width = 4096
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml

@@ -1,0 +1,337 @@
+"""Private, durable files: what every store does with the file system goes through a `Folder`.
+
+A folder is opened once and its files are named relative to it, so a link that appears later cannot lead elsewhere.
+Files are 0600 and directories 0700 from the moment they exist, whatever the umask. Every failure is a `StorageError`
+whose message names the file, the cause and a remedy; a file that cannot be read is never mistaken for an empty one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from hermes.vocabulary.errors import DamagedFile, StorageError, UnsafePath
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Self
+
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
+# Non-blocking, so that a pipe put in place of a file is refused instead of waited for.
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+_REMEDIES = {
+    errno.ENOSPC: "free some space on the disk and try again",
+    errno.EDQUOT: "free some of your quota and try again",
+    errno.EACCES: "give yourself access to it (chown or chmod) and try again",
+    errno.EPERM: "give yourself access to it (chown or chmod) and try again",
+    errno.EROFS: "the file system is mounted read-only; remount it or choose another home with --home",
+    errno.EMFILE: "too many files are open in this process; close some or raise `ulimit -n`",
+    errno.ENFILE: "too many files are open on this machine; close some programs and try again",
+    errno.ENOMEM: "the machine is out of memory; close some programs and try again",
+    errno.EIO: "the disk reported an error; check it (dmesg, smartctl) before you trust it again",
+    errno.EBUSY: "it is a mount point of its own; mount its folder instead of the single file",
+    errno.ENOTDIR: "a file stands where a folder is expected; move it away",
+    errno.EISDIR: "a folder stands where a file is expected; move it away",
+}
+
+
+class Folder:
+    """An open private directory; use it in a `with` block."""
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def open(cls, path: str) -> Folder | None:
+        """The folder, or None when it does not exist."""
+        try:
+            return cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise explain("open", path, error) from error
+
+    @classmethod
+    def create(cls, path: str) -> Folder:
+        """The folder, made private with its missing parents when it does not exist yet."""
+        make_private_folders(path)
+        folder = cls.open(path)
+        if folder is None:
+            raise StorageError(f"{path} disappeared while it was being opened; try again")
+        return folder
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            _close(self._descriptor)
+            self._descriptor = -1
+
+    def join(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    def open_file(self, name: str) -> OpenFile | None:
+        """The named regular file, open for reading, or None when there is none."""
+        try:
+            descriptor = os.open(name, _READ, dir_fd=self._descriptor)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise explain("read", self.join(name), error) from error
+        return OpenFile.checked(self.join(name), descriptor)
+
+    def read(self, name: str, *, at_most: int) -> bytes | None:
+        file = self.open_file(name)
+        if file is None:
+            return None
+        with file:
+            return file.read(at_most=at_most)
+
+    def write_new(self, name: str, data: bytes, *, sync: bool = True) -> int:
+        """Creates a file that must not exist yet and returns its inode; on failure nothing is left behind."""
+        path = self.join(name)
+        try:
+            descriptor = os.open(name, _CREATE, PRIVATE_FILE, dir_fd=self._descriptor)
+        except OSError as error:
+            raise explain("create", path, error) from error
+        try:
+            os.fchmod(descriptor, PRIVATE_FILE)
+            _write_all(descriptor, data)
+            if sync:
+                os.fsync(descriptor)
+            inode = os.fstat(descriptor).st_ino
+        except OSError as error:
+            _close(descriptor)
+            self.discard(name)
+            raise explain("write", path, error) from error
+        _close(descriptor)
+        return inode
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Puts `data` in place of the file, all or nothing, and returns when it would survive a power cut."""
+        temporary = f".{name}.{os.getpid()}.tmp"
+        self.discard(temporary)
+        self.write_new(temporary, data)
+        try:
+            self.rename(temporary, name)
+        except StorageError:
+            self.discard(temporary)
+            raise
+        self.sync()
+
+    def open_for_append(self, name: str) -> OpenFile:
+        try:
+            descriptor = os.open(name, _APPEND, PRIVATE_FILE, dir_fd=self._descriptor)
+        except OSError as error:
+            raise explain("open", self.join(name), error) from error
+        file = OpenFile.checked(self.join(name), descriptor)
+        try:
+            if stat.S_IMODE(file.status.st_mode) != PRIVATE_FILE:
+                os.fchmod(descriptor, PRIVATE_FILE)
+        except OSError as error:
+            file.close()
+            raise explain("make private", self.join(name), error) from error
+        return file
+
+    def status(self, name: str) -> os.stat_result | None:
+        try:
+            return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise explain("look at", self.join(name), error) from error
+
+    def rename(self, old: str, new: str) -> None:
+        try:
+            os.rename(old, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+        except OSError as error:
+            raise explain("replace", self.join(new), error) from error
+
+    def link(self, old: str, new: str) -> None:
+        try:
+            os.link(old, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor, follow_symlinks=False)
+        except OSError as error:
+            raise explain("keep a second name for", self.join(old), error) from error
+
+    def remove(self, name: str) -> bool:
+        """Removes the file; False when there was none."""
+        try:
+            os.unlink(name, dir_fd=self._descriptor)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise explain("remove", self.join(name), error) from error
+        return True
+
+    def discard(self, name: str) -> None:
+        """Removes a file of ours that nobody needs; a failure leaves rubbish, never damage, so it is not reported."""
+        try:
+            os.unlink(name, dir_fd=self._descriptor)
+        except OSError:
+            return
+
+    def names(self) -> list[str]:
+        try:
+            return sorted(os.listdir(self._descriptor))
+        except OSError as error:
+            raise explain("list", self.path, error) from error
+
+    def sync(self) -> None:
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise explain("make durable", self.path, error) from error
+
+
+class OpenFile:
+    """An open regular file; `status` is what the system said when it was opened."""
+
+    __slots__ = ("descriptor", "path", "status")
+
+    def __init__(self, path: str, descriptor: int, status: os.stat_result) -> None:
+        self.path = path
+        self.descriptor = descriptor
+        self.status = status
+
+    @classmethod
+    def checked(cls, path: str, descriptor: int) -> OpenFile:
+        try:
+            status = os.fstat(descriptor)
+        except OSError as error:
+            _close(descriptor)
+            raise explain("look at", path, error) from error
+        if not stat.S_ISREG(status.st_mode):
+            _close(descriptor)
+            raise UnsafePath(f"{path} is {_kind(status.st_mode)}, not a regular file; move it away and try again")
+        return cls(path, descriptor, status)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            _close(self.descriptor)
+            self.descriptor = -1
+
+    def size(self) -> int:
+        try:
+            return os.fstat(self.descriptor).st_size
+        except OSError as error:
+            raise explain("look at", self.path, error) from error
+
+    def read(self, *, at_most: int, start: int = 0) -> bytes:
+        pieces: list[bytes] = []
+        position = start
+        try:
+            while piece := os.pread(self.descriptor, at_most + 1 - (position - start), position):
+                pieces.append(piece)
+                position += len(piece)
+                if position - start > at_most:
+                    raise DamagedFile(
+                        f"{self.path} is larger than {at_most:,} bytes, which nothing of ours writes; "
+                        "look at what is in it and move it away"
+                    )
+        except OSError as error:
+            raise explain("read", self.path, error) from error
+        return b"".join(pieces)
+
+    def append(self, data: bytes) -> None:
+        """Adds `data` at the end and returns when it is durable; a failed attempt leaves the old end in place."""
+        size = self.size()
+        try:
+            _write_all(self.descriptor, data)
+            os.fdatasync(self.descriptor) if hasattr(os, "fdatasync") else os.fsync(self.descriptor)
+        except OSError as error:
+            self.cut(size)
+            raise explain("append to", self.path, error) from error
+
+    def cut(self, size: int) -> None:
+        try:
+            os.ftruncate(self.descriptor, size)
+        except OSError:
+            return  # the reader skips an unfinished tail, so leaving it is harmless
+
+
+def make_private_folders(path: str) -> None:
+    missing: list[str] = []
+    current = path
+    while not os.path.isdir(current):
+        missing.append(current)
+        parent = os.path.dirname(current)
+        if parent == current:
+            break
+        current = parent
+    for folder in reversed(missing):
+        try:
+            os.mkdir(folder, PRIVATE_FOLDER)
+            os.chmod(folder, PRIVATE_FOLDER)
+        except FileExistsError:
+            continue  # another process was faster
+        except OSError as error:
+            raise explain("create", folder, error) from error
+
+
+def keep_private(path: str) -> bool:
+    """Takes group and others' rights away from a file or folder of ours; True when there were any."""
+    try:
+        mode = stat.S_IMODE(os.lstat(path).st_mode)
+        if not mode & 0o077:
+            return False
+        os.chmod(path, mode & 0o700)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise explain("make private", path, error) from error
+    return True
+
+
+def real_path_within(path: str, roots: Iterable[str]) -> str | None:
+    """Where `path` really leads, or None when that is outside all of `roots`."""
+    real = os.path.realpath(path)
+    inside = any(real == root or real.startswith(root.rstrip(os.sep) + os.sep) for root in roots)
+    return real if inside else None
+
+
+def explain(action: str, path: str, error: OSError) -> StorageError:
+    """The typed error for a failed system call, with the remedy a person can try."""
+    if error.errno == errno.ELOOP:
+        return UnsafePath(f"{path} is a symbolic link, which is not followed here; replace it by a real file")
+    if error.errno == errno.ENXIO:
+        return UnsafePath(f"{path} is a pipe, socket or device, not a regular file; move it away and try again")
+    reason = error.strerror or str(error)
+    remedy = _REMEDIES.get(error.errno or 0, "nothing was changed; look at the cause and try again")
+    return StorageError(f"could not {action} {path}: {reason}; {remedy}")
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _close(descriptor: int) -> None:
+    try:
+        os.close(descriptor)
+    except OSError:
+        return  # everything that matters was synced before; Linux has released the descriptor in any case
+
+
+def _kind(mode: int) -> str:
+    kinds = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISDIR, "a folder"), (stat.S_ISSOCK, "a socket"))
+    return next((name for test, name in kinds if test(mode)), "a device")

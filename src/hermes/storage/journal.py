@@ -1,0 +1,87 @@
+"""An append-only file of JSON records, one per line, each with a checksum of its own.
+
+A record is durable when `append` returns. A line cut short by a crash was never acknowledged and is dropped by the next
+append; a line whose checksum is wrong is counted and skipped, and the lines around it stay readable.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from hermes.storage.files import Folder, OpenFile
+
+    Record = dict[str, Any]
+
+_CHECK = b',"check":"'
+_TAIL = 8192
+_LARGEST = 1 << 30
+
+
+class Journal:
+    def __init__(self, folder: Folder, name: str) -> None:
+        self._folder = folder
+        self.name = name
+
+    def append(self, records: Iterable[Record]) -> None:
+        lines = b"".join(_encode(record) for record in records)
+        with self._folder.open_for_append(self.name) as file:
+            _drop_unfinished_line(file)
+            file.append(lines)
+
+    def last(self) -> Record | None:
+        """The newest readable record, found from the end without reading the whole file."""
+        file = self._folder.open_file(self.name)
+        if file is None:
+            return None
+        with file:
+            size, length = file.status.st_size, _TAIL
+            while True:
+                start = max(0, size - length)
+                lines = file.read(at_most=length, start=start).split(b"\n")
+                whole = lines if start == 0 else lines[1:]
+                for line in reversed(whole):
+                    if (record := _decode(line)) is not None:
+                        return record
+                if start == 0:
+                    return None
+                length *= 8
+
+    def read(self) -> tuple[list[Record], int]:
+        """All readable records, oldest first, and how many lines are damaged."""
+        data = self._folder.read(self.name, at_most=_LARGEST) or b""
+        finished = data.split(b"\n")[:-1]
+        records = [record for line in finished if (record := _decode(line)) is not None]
+        return records, len(finished) - len(records)
+
+
+def _drop_unfinished_line(file: OpenFile) -> None:
+    size, length = file.status.st_size, _TAIL
+    while size:
+        start = max(0, size - length)
+        tail = file.read(at_most=size - start, start=start)
+        if tail.endswith(b"\n"):
+            return
+        cut = tail.rfind(b"\n")
+        if cut >= 0 or start == 0:
+            file.cut(start + cut + 1)
+            return
+        length *= 8
+
+
+def _encode(record: Record) -> bytes:
+    body = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")[:-1]
+    return b'%b%b%08x"}\n' % (body, _CHECK, zlib.crc32(body))
+
+
+def _decode(line: bytes) -> Record | None:
+    body, separator, check = line.rpartition(_CHECK)
+    if not separator or check != b'%08x"}' % zlib.crc32(body):
+        return None
+    record = json.loads(body + b"}")
+    return record if isinstance(record, dict) else None

@@ -1,0 +1,103 @@
+"""A lock between processes that waits for a bounded time and can say who holds it.
+
+The lock is an exclusive `flock` on a file beside the protected one. hermes-agent locks the same file the same way, so
+the two programs exclude each other. Where the file system has no locks, work goes on without: replacing files by
+renaming still keeps readers safe.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import time
+
+from hermes.storage.files import explain
+from hermes.vocabulary.errors import LockTimeout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self
+
+    from hermes.storage.files import Folder, OpenFile
+
+_NO_LOCKS_HERE = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
+_LONGEST_COMMAND = 60
+
+
+class FileLock:
+    """Exclusive use of something: `with FileLock(folder, "MEMORY.md.lock", timeout=5)`."""
+
+    __slots__ = ("_file", "_folder", "_name", "_timeout")
+
+    def __init__(self, folder: Folder, name: str, *, timeout: float) -> None:
+        self._folder = folder
+        self._name = name
+        self._timeout = timeout
+        self._file: OpenFile | None = None
+
+    def __enter__(self) -> Self:
+        deadline = time.monotonic() + self._timeout
+        pause = _FIRST_PAUSE
+        while self._file is None and not self.try_to_take():
+            if time.monotonic() >= deadline:
+                raise LockTimeout(
+                    f"{self._folder.join(self._name)} has been held by {self._holder()} for more than "
+                    f"{self._timeout:g} s; wait for it to finish or end it, then try again"
+                )
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()  # closing releases the lock, also when the process dies
+            self._file = None
+
+    def try_to_take(self) -> bool:
+        file = self._folder.open_for_append(self._name)
+        try:
+            fcntl.flock(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LOCKS_HERE:
+                file.close()
+                raise explain("lock", file.path, error) from error
+        status = self._folder.status(self._name)
+        if status is None or status.st_ino != file.status.st_ino:
+            file.close()  # somebody removed the lock file meanwhile; the next one to open it would not see our lock
+            return False
+        self._file = file
+        return True
+
+    def _holder(self) -> str:
+        status = self._folder.status(self._name)
+        process = _process_holding(status.st_ino) if status else None
+        if process is None:
+            return "another process"
+        return f"process {process} ({_command_of(process)})"
+
+
+def _process_holding(inode: int) -> int | None:
+    """The process with an flock on the inode, where the system tells (Linux)."""
+    try:
+        with open("/proc/locks", encoding="ascii") as locks:
+            for line in locks:
+                fields = line.split()
+                if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}") and int(fields[4]) > 0:
+                    return int(fields[4])
+    except (OSError, ValueError, IndexError):
+        return None
+    return None
+
+
+def _command_of(process: int) -> str:
+    try:
+        with open(f"/proc/{process}/cmdline", "rb") as file:
+            words = file.read(400).split(b"\0")
+    except OSError:
+        return "unknown command"
+    command = b" ".join(word for word in words if word).decode("utf-8", "replace")
+    return command if len(command) <= _LONGEST_COMMAND else f"{command[:_LONGEST_COMMAND]}…"
