@@ -2,6 +2,137 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
+from hermes import __version__
+from hermes.cli.catalogue import GROUPS, SINGLES, group_help, top_help
+from hermes.settings.check import nearest
+from hermes.vocabulary.errors import HermesError, SettingsError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from hermes.settings.home import Home
+    from hermes.settings.load import Settings
+
+OK, REFUSED, USAGE = 0, 1, 2
+_INTERRUPTED = 130
+
+
+class Context:
+    """What every command gets: where home is and what its settings say, found out when first asked."""
+
+    def __init__(self, home: str | None, profile: str | None) -> None:
+        self._given = (home, profile)
+        self._home: Home | None = None
+        self._settings: Settings | None = None
+
+    @property
+    def home(self) -> Home:
+        if self._home is None:
+            from hermes.settings.home import locate_home
+
+            self._home = locate_home(*self._given)
+        return self._home
+
+    @property
+    def root(self) -> str | None:
+        """The `--home` that was given, before any profile."""
+        return self._given[0]
+
+    @property
+    def settings(self) -> Settings:
+        if self._settings is None:
+            from hermes.settings.load import load_settings
+
+            self._settings = load_settings(self.home)
+        return self._settings
+
 
 def run(arguments: list[str]) -> int:
-    raise SystemExit(f"hermes: nothing to run yet for {arguments}")
+    """Runs one command and returns its exit code: 0 done, 1 refused or not found, 2 usage or settings."""
+    chosen, words = _take_options(arguments)
+    try:
+        command = _find_command(words)
+        code = command(Context(chosen.get("--home"), chosen.get("--profile")))
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except HermesError as error:
+        print(f"hermes: {error}", file=sys.stderr)
+        return USAGE if isinstance(error, SettingsError) else REFUSED
+    return code
+
+
+def _find_command(words: list[str]) -> Callable[[Context], int]:
+    """What the words ask for, with its options parsed; help texts are commands too."""
+    if not words or words[0] in ("-h", "--help"):
+        return lambda _: _say(top_help(__version__))
+    if words[0] == "--version":
+        return lambda _: _say(f"hermes {__version__}")
+    name, rest = words[0], words[1:]
+    if name in SINGLES:
+        return _parsed(name, *SINGLES[name], rest)
+    if name not in GROUPS:
+        raise SettingsError(f"there is no command {name!r}{nearest(name, [*GROUPS, *SINGLES])} (`hermes --help`)")
+    commands = GROUPS[name][1]
+    if not rest or rest[0] in ("-h", "--help"):
+        return lambda _: _say(group_help(name), OK if rest else USAGE)
+    if rest[0] not in commands:
+        hint = nearest(rest[0], commands)
+        raise SettingsError(f"there is no command {name} {rest[0]!r}{hint} (`hermes {name} --help`)")
+    return _parsed(f"{name} {rest[0]}", *commands[rest[0]], rest[1:])
+
+
+def _parsed(full_name: str, module: str, summary: str, rest: list[str]) -> Callable[[Context], int]:
+    import argparse
+    from importlib import import_module
+
+    configure, command = import_module(f"hermes.cli.{module}").COMMANDS[full_name.rsplit(maxsplit=1)[-1]]
+    parser = argparse.ArgumentParser(
+        prog=f"hermes {full_name}",
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        # With a width of its own, argparse need not load shutil and three compression libraries to find one.
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=_columns()),
+    )
+    configure(parser)
+    given: argparse.Namespace = parser.parse_args(rest)
+    return lambda context: int(command(given, context))
+
+
+def _columns() -> int:
+    try:
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
+    except (OSError, ValueError):
+        return 80
+
+
+def _say(text: str, code: int = OK) -> int:
+    print(text)
+    return code
+
+
+def _take_options(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
+    """`--home` and `--profile` with their values, wherever they stand, and the other arguments."""
+    chosen: dict[str, str] = {}
+    rest: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        name, separator, given = word.partition("=")
+        if word == "--":
+            rest += [word, *words]
+        elif name not in ("--home", "--profile"):
+            rest.append(word)
+        elif separator:
+            chosen[name] = given
+        elif (following := next(words, None)) is not None:
+            chosen[name] = following
+        else:
+            rest.append(word)  # without a value: the parser says what is missing
+    return chosen, rest

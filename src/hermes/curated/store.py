@@ -122,6 +122,11 @@ class MemoryStore:
         plan, change = file.change(planner(ready, self._limits[target]), cause or Cause())
         return self._written(target, message(plan, ready), plan, change)
 
+    def rehearse(self, target: str, operations: Sequence[Operation]) -> None:
+        """Raises what `apply` would raise now, and changes nothing."""
+        file = self._file(target)
+        planner(prepared(operations, self._screen), self._limits[target])(file.read().entries)
+
     def history(self, target: str) -> tuple[list[Change], int]:
         """Every change that took effect, oldest first, and how many records are unreadable."""
         return self._file(target).history()

@@ -1,0 +1,83 @@
+"""Every command with one line of help and the module that carries it out; read without loading any of them.
+
+A module has `COMMANDS`: for each of its commands a function that adds its options to a parser, and one that runs it.
+"""
+
+from __future__ import annotations
+
+GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
+    "memory": (
+        "list, change, undo and approve what is remembered",
+        {
+            "list": ("memory_entries", "the entries, numbered, with how full each file is"),
+            "add": ("memory_entries", "remember something"),
+            "replace": ("memory_entries", "change one entry"),
+            "remove": ("memory_entries", "forget one entry"),
+            "log": ("memory_history", "every change: who, when, from which session, before and after"),
+            "undo": ("memory_history", "take one change back (an undo can be undone too)"),
+            "diff": ("memory_history", "what one change did, or everything since"),
+            "status": ("memory_decisions", "where memory is, how full, and whether anything is wrong with it"),
+            "pending": ("memory_decisions", "the writes that wait for your decision"),
+            "approve": ("memory_decisions", "carry out pending writes"),
+            "reject": ("memory_decisions", "throw away pending writes"),
+            "adopt": ("memory_decisions", "accept a memory file that was edited in another form (keeps a backup)"),
+            "reset": ("memory_decisions", "forget everything (it stays in the log and can be undone)"),
+        },
+    ),
+    "config": (
+        "show and change settings",
+        {
+            "show": ("config", "all settings with their values and where each comes from"),
+            "get": ("config", "one setting"),
+            "set": ("config", "change one setting in config.yaml, keeping comments"),
+            "path": ("config", "where the settings, secrets and memory are"),
+            "check": ("config", "say everything that is wrong with config.yaml and .env"),
+        },
+    ),
+    "profile": (
+        "keep several homes side by side",
+        {
+            "list": ("profile", "the profiles, with a mark at the chosen one"),
+            "create": ("profile", "make a new, empty profile"),
+            "use": ("profile", "use a profile from now on, when none is named"),
+        },
+    ),
+    "bench": (
+        "measure, beside a floor or a peer in the same run",
+        {
+            "curated": ("bench", "memory writes, cold starts and imports"),
+        },
+    ),
+}
+SINGLES: dict[str, tuple[str, str]] = {
+    "tool": ("tool", "call a tool exactly as a model would"),
+}
+
+
+def top_help(version: str) -> str:
+    commands = {name: summary for name, (summary, _) in GROUPS.items()}
+    commands |= {name: summary for name, (_, summary) in SINGLES.items()}
+    return (
+        f"hermes {version}: memory and context for language-model agents\n\n"
+        "usage: hermes [--home DIR] [--profile NAME] COMMAND …\n\n"
+        f"commands:\n{_table(commands)}\n\n"
+        "options:\n"
+        "  --home DIR      where everything is kept (default: $HERMES_HOME, else ~/.hermes)\n"
+        "  --profile NAME  which profile of the home (default: the chosen one)\n"
+        "  --version       print the version\n\n"
+        "`hermes COMMAND --help` tells more about each."
+    )
+
+
+def group_help(group: str) -> str:
+    summary, commands = GROUPS[group]
+    return (
+        f"usage: hermes {group} COMMAND …\n\n{summary[0].upper()}{summary[1:]}.\n\n"
+        f"commands:\n{_table({name: text for name, (_, text) in commands.items()})}\n\n"
+        f"`hermes {group} COMMAND --help` tells more about each."
+    )
+
+
+def _table(rows: dict[str, str]) -> str:
+    width = max(map(len, rows))
+    return "\n".join(f"  {name:<{width}}  {text}" for name, text in rows.items())

@@ -1,0 +1,118 @@
+"""`hermes config`: what the settings are, where each value comes from, and changing one."""
+
+from __future__ import annotations
+
+from hermes.cli.app import OK, USAGE
+from hermes.cli.render import add_json_option, print_json, print_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from hermes.cli.app import Context
+
+
+def _show(given: argparse.Namespace, context: Context) -> int:
+    settings = context.settings
+    names = [name for name in settings.names() if not given.changed or settings.origin(name) != "default"]
+    if given.json:
+        print_json({name: {"value": settings.get(name), "origin": settings.origin(name)} for name in names})
+        return OK
+    width = max(map(len, names), default=0)
+    for name in names:
+        print_text(f"{name:<{width}}  {_in_words(settings.get(name))}  ({settings.origin(name)})")
+    return OK
+
+
+def _get(given: argparse.Namespace, context: Context) -> int:
+    found, origin = context.settings.get(given.name), context.settings.origin(given.name)
+    if given.json:
+        print_json({"key": given.name, "value": found, "origin": origin})
+    else:
+        print_text(_in_words(found))
+    return OK
+
+
+def _set(given: argparse.Namespace, context: Context) -> int:
+    from hermes.settings.load import FILE
+    from hermes.settings.yaml_file import set_value
+
+    chosen, path = set_value(context.home, FILE, given.name, given.value)
+    if given.json:
+        print_json({"key": given.name, "value": chosen, "file": path})
+    else:
+        print_text(f"{given.name} is now {_in_words(chosen)} (in {path})")
+    return OK
+
+
+def _path(given: argparse.Namespace, context: Context) -> int:
+    from hermes.curated.places import FOLDER
+    from hermes.settings.load import FILE
+    from hermes.settings.secrets_file import FILE as SECRETS
+
+    home = context.home
+    places = {
+        "home": home.path,
+        "profile": home.profile or "default",
+        "settings": home.join(FILE),
+        "secrets": home.join(SECRETS),
+        "memories": home.join(FOLDER),
+    }
+    if given.json:
+        print_json(places)
+    else:
+        for name, place in places.items():
+            print_text(f"{name:<9} {place}")
+    return OK
+
+
+def _check(given: argparse.Namespace, context: Context) -> int:
+    from hermes.settings.load import load_settings
+    from hermes.settings.secrets_file import read_secrets
+    from hermes.vocabulary.errors import SettingsError
+
+    problems: list[str] = []
+    for load in (load_settings, read_secrets):
+        try:
+            load(context.home)
+        except SettingsError as error:
+            problems += str(error).split("\n")
+    if given.json:
+        print_json({"ok": not problems, "problems": problems})
+    else:
+        print_text("\n".join(problems) or "config.yaml and .env are fine")
+    return USAGE if problems else OK
+
+
+def _in_words(found: Any) -> str:
+    import json
+
+    if isinstance(found, str):
+        return found
+    return json.dumps(list(found) if isinstance(found, tuple) else found, ensure_ascii=False)
+
+
+def _configure_show(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--changed", action="store_true", help="only those that stand in the file")
+    add_json_option(parser)
+
+
+def _configure_get(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="KEY")
+    add_json_option(parser)
+
+
+def _configure_set(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="KEY")
+    parser.add_argument("value", metavar="VALUE")
+    add_json_option(parser)
+
+
+COMMANDS = {
+    "show": (_configure_show, _show),
+    "get": (_configure_get, _get),
+    "set": (_configure_set, _set),
+    "path": (add_json_option, _path),
+    "check": (add_json_option, _check),
+}

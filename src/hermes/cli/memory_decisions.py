@@ -1,0 +1,160 @@
+"""`hermes memory` where a person decides: pending writes, a file somebody edited, starting over; and its status."""
+
+from __future__ import annotations
+
+import sys
+
+from hermes.cli.app import OK, REFUSED
+from hermes.cli.memory_report import BY_HAND, add_target, open_store, report, report_all
+from hermes.cli.render import add_json_option, print_json, print_text, when
+from hermes.curated.approval import Approvals
+from hermes.curated.operations import usage
+from hermes.curated.store import TARGETS
+from hermes.vocabulary.errors import SettingsError, StorageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from hermes.cli.app import Context
+    from hermes.curated.approval import Pending
+    from hermes.curated.store import MemoryStore
+
+
+def _status(given: argparse.Namespace, context: Context) -> int:
+    store = open_store(context)
+    waiting, unreadable = Approvals(context.home).pending()
+    files = {target: _file_status(store, target) for target in TARGETS}
+    if given.json:
+        print_json(
+            {
+                "home": context.home.path,
+                "files": files,
+                "write_approval": context.settings.flag("memory.write_approval"),
+                "pending": len(waiting),
+                "unreadable_pending": unreadable,
+            }
+        )
+        return OK
+    for target, state in files.items():
+        print_text(f"{target:<7} {state['usage'] if state['enabled'] else 'switched off'}")
+        if state["enabled"]:
+            print_text(f"        {state['file']}: {state['entries']} entries, {state['changes']} changes in the log")
+        if state["problem"]:
+            print_text(f"        ! {state['problem']}")
+    approval = "on" if context.settings.flag("memory.write_approval") else "off"
+    print_text(f"write approval is {approval}; {len(waiting)} writes are pending")
+    for path in unreadable:
+        print_text(f"! {path} cannot be understood; look at it and remove it")
+    return OK
+
+
+def _file_status(store: MemoryStore, target: str) -> dict[str, Any]:
+    if target not in store.targets:
+        return {"enabled": False, "problem": None}
+    state: dict[str, Any] = {"enabled": True, "file": store.path(target), "limit": store.limit(target)}
+    try:
+        reading, (changes, damaged) = store.read(target), store.history(target)
+    except StorageError as error:
+        return {**state, "entries": None, "changes": None, "usage": "cannot be read", "problem": str(error)}
+    problem = reading.drift or (f"{damaged} records of its history are damaged" if damaged else None)
+    return {
+        **state,
+        "entries": len(reading.entries),
+        "usage": usage(reading.entries, store.limit(target)),
+        "changes": len(changes),
+        "problem": problem,
+    }
+
+
+def _pending(given: argparse.Namespace, context: Context) -> int:
+    waiting, unreadable = Approvals(context.home).pending()
+    if given.json:
+        print_json([_as_json(each) for each in waiting])
+        return OK
+    for each in waiting:
+        print_text(f"{each.id}  {when(each.created_at)}  {each.target}  by {each.cause.origin}  {each.summary}")
+        if each.reason:
+            print_text(f"          because {each.reason}")
+    for path in unreadable:
+        print(f"hermes: {path} cannot be understood; look at it and remove it", file=sys.stderr)
+    if not waiting:
+        print_text("nothing is pending")
+    return OK
+
+
+def _approve(given: argparse.Namespace, context: Context) -> int:
+    approvals, store = Approvals(context.home), open_store(context)
+    return report_all(given, [approvals.approve(pending_id, store) for pending_id in _chosen(given, approvals)])
+
+
+def _reject(given: argparse.Namespace, context: Context) -> int:
+    approvals = Approvals(context.home)
+    rejected = [approvals.reject(pending_id) for pending_id in _chosen(given, approvals)]
+    if given.json:
+        print_json([_as_json(each) for each in rejected])
+    else:
+        for each in rejected:
+            print_text(f"{each.id} rejected: {each.summary}")
+    return OK
+
+
+def _chosen(given: argparse.Namespace, approvals: Approvals) -> list[str]:
+    if given.all:
+        return [each.id for each in approvals.pending()[0]]
+    if not given.ids:
+        raise SettingsError("name the ids, or use --all (`hermes memory pending` lists them)")
+    return list(given.ids)
+
+
+def _adopt(given: argparse.Namespace, context: Context) -> int:
+    return report(given, open_store(context).adopt(given.target, cause=BY_HAND))
+
+
+def _reset(given: argparse.Namespace, context: Context) -> int:
+    store = open_store(context)
+    targets = [given.target] if given.target else list(store.targets)
+    if not given.yes and not _confirmed(f"forget everything in {' and '.join(targets)}?"):
+        print("hermes: nothing was changed (use --yes to skip the question)", file=sys.stderr)
+        return REFUSED
+    return report_all(given, [store.reset(target, cause=BY_HAND) for target in targets])
+
+
+def _confirmed(question: str) -> bool:
+    if not sys.stdin.isatty():
+        return False
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _as_json(pending: Pending) -> dict[str, Any]:
+    return {
+        "id": pending.id,
+        "target": pending.target,
+        "operations": [dict(operation) for operation in pending.operations],
+        "origin": pending.cause.origin,
+        "session": pending.cause.session,
+        "created_at": pending.created_at,
+        "reason": pending.reason,
+    }
+
+
+def _configure_decision(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("ids", nargs="*", metavar="ID", help="their ids from `hermes memory pending`")
+    parser.add_argument("--all", action="store_true", help="all of them")
+    add_json_option(parser)
+
+
+def _configure_reset(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    add_target(parser, default=None)
+
+
+COMMANDS = {
+    "status": (add_json_option, _status),
+    "pending": (add_json_option, _pending),
+    "approve": (_configure_decision, _approve),
+    "reject": (_configure_decision, _reject),
+    "adopt": (add_target, _adopt),
+    "reset": (_configure_reset, _reset),
+}

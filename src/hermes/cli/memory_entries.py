@@ -1,0 +1,88 @@
+"""`hermes memory list`, `add`, `replace` and `remove`: the entries themselves."""
+
+from __future__ import annotations
+
+import sys
+
+from hermes.cli.app import OK
+from hermes.cli.memory_report import BY_HAND, add_target, open_store, report
+from hermes.cli.render import indented, print_json, print_text
+from hermes.curated.operations import usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from hermes.cli.app import Context
+
+
+def _list(given: argparse.Namespace, context: Context) -> int:
+    store = open_store(context)
+    readings = {target: store.read(target) for target in ([given.target] if given.target else store.targets)}
+    if given.json:
+        print_json(
+            {
+                target: {
+                    "entries": list(reading.entries),
+                    "usage": usage(reading.entries, store.limit(target)),
+                    "limit": store.limit(target),
+                    "file": store.path(target),
+                    "problem": reading.drift or None,
+                }
+                for target, reading in readings.items()
+            }
+        )
+        return OK
+    for target, reading in readings.items():
+        print_text(f"{target}  {usage(reading.entries, store.limit(target))}")
+        for number, entry in enumerate(reading.entries, start=1):
+            print_text(indented(entry, f"{number:>4}  "))
+        if reading.drift:
+            print_text(f"      ! {store.path(target)}: {reading.drift} (`hermes memory adopt --target {target}`)")
+    return OK
+
+
+def _add(given: argparse.Namespace, context: Context) -> int:
+    return report(given, open_store(context).add(given.target, _content(given), cause=BY_HAND))
+
+
+def _replace(given: argparse.Namespace, context: Context) -> int:
+    return report(given, open_store(context).replace(given.target, given.old_text, _content(given), cause=BY_HAND))
+
+
+def _remove(given: argparse.Namespace, context: Context) -> int:
+    return report(given, open_store(context).remove(given.target, given.old_text, cause=BY_HAND))
+
+
+def _content(given: argparse.Namespace) -> str:
+    if given.content != "-":
+        return str(given.content)
+    return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+
+
+def _configure_list(parser: argparse.ArgumentParser) -> None:
+    add_target(parser, default=None)
+
+
+def _configure_add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("content", metavar="TEXT", help="the entry; - reads it from standard input")
+    add_target(parser)
+
+
+def _configure_replace(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("old_text", metavar="OLD", help="a piece of the entry that no other entry has")
+    parser.add_argument("content", metavar="NEW", help="the whole new entry; - reads it from standard input")
+    add_target(parser)
+
+
+def _configure_remove(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("old_text", metavar="OLD", help="a piece of the entry that no other entry has")
+    add_target(parser)
+
+
+COMMANDS = {
+    "list": (_configure_list, _list),
+    "add": (_configure_add, _add),
+    "replace": (_configure_replace, _replace),
+    "remove": (_configure_remove, _remove),
+}

@@ -1,0 +1,145 @@
+"""`hermes memory log`, `undo` and `diff`: what changed, who did it, and taking it back."""
+
+from __future__ import annotations
+
+import sys
+
+from hermes.cli.app import OK
+from hermes.cli.memory_report import BY_HAND, add_target, open_store, report
+from hermes.cli.render import add_json_option, indented, print_json, print_text, when
+from hermes.curated.history import replay
+from hermes.vocabulary.errors import NotFound
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from hermes.cli.app import Context
+    from hermes.curated.history import Change
+    from hermes.curated.store import MemoryStore
+
+
+def _log(given: argparse.Namespace, context: Context) -> int:
+    changes = _changes(open_store(context), given.target)
+    wanted = [each for each in changes if any(given.grep in entry for entry in each.removed() + each.added())]
+    wanted = wanted[-given.limit :] if given.limit else wanted
+    if given.json:
+        print_json([_as_json(change) for change in wanted])
+        return OK
+    for change in reversed(wanted):
+        print_text(_headline(change))
+        _print_difference(change.removed(), change.added())
+    return OK
+
+
+def _undo(given: argparse.Namespace, context: Context) -> int:
+    store = open_store(context)
+    change = _find(store, given.change) if given.change else _newest_to_undo(store)
+    return report(given, store.undo(change.id, cause=BY_HAND))
+
+
+def _diff(given: argparse.Namespace, context: Context) -> int:
+    store = open_store(context)
+    change = _find(store, given.since or given.change)
+    if given.since:
+        history = store.history(change.target)[0]
+        before = replay(history[: [each.id for each in history].index(change.id)])
+        now = store.entries(change.target)
+        removed = [entry for entry in before if entry not in now]
+        added = [entry for entry in now if entry not in before]
+    else:
+        removed, added = change.removed(), change.added()
+    if given.json:
+        print_json({"change": change.id, "target": change.target, "removed": removed, "added": added})
+        return OK
+    print_text(f"since {_headline(change)}" if given.since else _headline(change))
+    _print_difference(removed, added)
+    return OK
+
+
+def _changes(store: MemoryStore, target: str | None = None) -> list[Change]:
+    """The changes of one or all targets, oldest first."""
+    found: list[Change] = []
+    for each in [target] if target else store.targets:
+        changes, damaged = store.history(each)
+        found += changes
+        if damaged:
+            print(f"hermes: {damaged} records of the {each} history are damaged and left out", file=sys.stderr)
+    return sorted(found, key=lambda change: change.at)
+
+
+def _find(store: MemoryStore, change_id: str | None) -> Change:
+    changes = _changes(store)
+    for change in reversed(changes):
+        if change_id in (None, change.id):
+            return change
+    raise NotFound(
+        f"there is no change {change_id}; `hermes memory log` lists them" if changes else "nothing has changed yet"
+    )
+
+
+def _newest_to_undo(store: MemoryStore) -> Change:
+    """The newest change that is neither an undo nor already undone, so that undoing twice goes two steps back."""
+    undone: set[str] = set()
+    for change in reversed(_changes(store)):
+        if change.undoes:
+            undone ^= {change.undoes} if change.id not in undone else set()
+        elif change.id not in undone and (change.edits or change.state is not None):
+            return change
+    raise NotFound("there is nothing left to undo")
+
+
+def _headline(change: Change) -> str:
+    session = f" in session {change.cause.session}" if change.cause.session else ""
+    undoes = f" of {change.undoes}" if change.undoes else ""
+    note = f" ({change.cause.note})" if change.cause.note else ""
+    who = f"{change.action}{undoes} by {change.cause.origin}{session}{note}"
+    return f"{change.id}  {when(change.at)}  {change.target}  {who}"
+
+
+def _print_difference(removed: list[str], added: list[str]) -> None:
+    for entry in removed:
+        print_text(indented(entry, "    - "))
+    for entry in added:
+        print_text(indented(entry, "    + "))
+
+
+def _as_json(change: Change) -> dict[str, Any]:
+    return {
+        "id": change.id,
+        "target": change.target,
+        "at": change.at,
+        "when": when(change.at),
+        "action": change.action,
+        "origin": change.cause.origin,
+        "session": change.cause.session,
+        "note": change.cause.note,
+        "undoes": change.undoes or None,
+        "removed": change.removed(),
+        "added": change.added(),
+    }
+
+
+def _configure_log(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--limit", type=int, default=0, metavar="N", help="only the newest N (default: all)")
+    parser.add_argument("--grep", default="", metavar="TEXT", help="only changes whose entries contain this")
+    add_target(parser, default=None)
+
+
+def _configure_undo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("change", nargs="?", metavar="CHANGE", help="its id from the log (default: the newest change)")
+    add_json_option(parser)
+
+
+def _configure_diff(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("change", nargs="?", metavar="CHANGE", help="its id from the log (default: the newest change)")
+    parser.add_argument("--since", metavar="CHANGE", help="from the state before this change until now")
+    add_json_option(parser)
+
+
+COMMANDS = {
+    "log": (_configure_log, _log),
+    "undo": (_configure_undo, _undo),
+    "diff": (_configure_diff, _diff),
+}

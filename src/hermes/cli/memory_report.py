@@ -1,0 +1,58 @@
+"""What the `hermes memory` commands share: opening the store, choosing a target, saying what happened."""
+
+from __future__ import annotations
+
+from hermes.cli.app import OK
+from hermes.cli.render import add_json_option, print_json, print_text
+from hermes.curated.history import Cause
+from hermes.curated.store import TARGETS, MemoryStore
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from hermes.cli.app import Context
+    from hermes.curated.store import Written
+
+BY_HAND = Cause(origin="user", note="from the command line")
+
+
+def open_store(context: Context) -> MemoryStore:
+    return MemoryStore.open(context.home, settings=context.settings)
+
+
+def add_target(parser: argparse.ArgumentParser, *, default: str | None = "memory") -> None:
+    parser.add_argument("--target", choices=TARGETS, default=default, help=f"default: {default or 'both'}")
+    add_json_option(parser)
+
+
+def report(given: argparse.Namespace, written: Written) -> int:
+    """Says what one write did."""
+    print_json(_as_json(written)) if given.json else print_text(_in_words(written))
+    return OK
+
+
+def report_all(given: argparse.Namespace, written: list[Written]) -> int:
+    """Says what several writes did; one JSON list for scripts."""
+    if given.json:
+        print_json([_as_json(each) for each in written])
+    else:
+        for each in written:
+            print_text(_in_words(each))
+    return OK
+
+
+def _in_words(written: Written) -> str:
+    change = f", change {written.change.id}" if written.change else ""
+    return f"{written.message} ({written.target}: {written.usage}{change})"
+
+
+def _as_json(written: Written) -> dict[str, Any]:
+    return {
+        "target": written.target,
+        "message": written.message,
+        "change": written.change.id if written.change else None,
+        "entries": list(written.entries),
+        "usage": written.usage,
+    }

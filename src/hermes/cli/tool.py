@@ -1,0 +1,38 @@
+"""`hermes tool`: calls a tool exactly as a model would and prints its JSON result."""
+
+from __future__ import annotations
+
+import sys
+
+from hermes.cli.app import OK, REFUSED, USAGE
+from hermes.cli.render import print_json, print_text
+from hermes.session.wiring import open_toolbox
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from hermes.cli.app import Context
+
+
+def _run(given: argparse.Namespace, context: Context) -> int:
+    toolbox = open_toolbox(context.home, context.settings)
+    if given.list:
+        print_json(toolbox.schemas())
+        return OK
+    if given.name is None:
+        print("hermes: which tool? `hermes tool --list` shows them", file=sys.stderr)
+        return USAGE
+    arguments = sys.stdin.buffer.read() if given.arguments == "-" else given.arguments
+    result = toolbox.call(given.name, arguments)
+    print_text(result)
+    return REFUSED if '"success": false' in result[:20] else OK
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the tool to call")
+    parser.add_argument("arguments", nargs="?", metavar="JSON", help="its arguments; - reads them from standard input")
+    parser.add_argument("--list", action="store_true", help="print the schemas of all tools")
+
+
+COMMANDS = {"tool": (_configure, _run)}

@@ -1,0 +1,140 @@
+"""Writes that wait for a person: staged as one file each under `pending/memory/`, applied or thrown away later."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+from hermes.curated.history import Cause
+from hermes.storage.files import Folder
+from hermes.vocabulary.errors import NotFound
+from hermes.vocabulary.values import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from hermes.curated.operations import Operation
+    from hermes.curated.store import MemoryStore, Written
+    from hermes.settings.home import Home
+
+_LARGEST = 1 << 20
+_SUFFIX = ".json"
+
+
+@value
+class Pending:
+    """One staged write. `reason` says why a person is asked."""
+
+    id: str
+    target: str
+    operations: tuple[Operation, ...]
+    cause: Cause
+    created_at: float
+    reason: str = ""
+
+    @property
+    def summary(self) -> str:
+        return "; ".join(_in_words(operation) for operation in self.operations)
+
+
+class Approvals:
+    def __init__(self, home: Home) -> None:
+        self._path = home.join("pending", "memory")
+
+    def stage(self, target: str, operations: Sequence[Operation], cause: Cause, reason: str = "") -> Pending:
+        """Keeps a write for later; durable when it returns. The caller has checked and screened it."""
+        pending = Pending(
+            id=os.urandom(4).hex(),
+            target=target,
+            operations=tuple(operations),
+            cause=cause,
+            created_at=time.time(),
+            reason=reason,
+        )
+        with Folder.create(self._path) as folder:
+            folder.replace(pending.id + _SUFFIX, json.dumps(_to_json(pending), ensure_ascii=False).encode())
+        return pending
+
+    def pending(self) -> tuple[list[Pending], list[str]]:
+        """The staged writes, oldest first, and the files that could not be understood."""
+        folder = Folder.open(self._path)
+        if folder is None:
+            return [], []
+        found, unreadable = [], []
+        with folder:
+            for name in folder.names():
+                if name.endswith(_SUFFIX) and not name.startswith("."):
+                    try:
+                        found.append(_from_json(json.loads(folder.read(name, at_most=_LARGEST) or b"")))
+                    except (ValueError, KeyError, TypeError):
+                        unreadable.append(folder.join(name))
+        return sorted(found, key=lambda pending: pending.created_at), unreadable
+
+    def approve(self, pending_id: str, store: MemoryStore) -> Written:
+        """Carries out a staged write with the origin it was staged with; a refusal leaves it staged."""
+        pending = self._get(pending_id)
+        cause = Cause(origin=pending.cause.origin, session=pending.cause.session, note="approved by the user")
+        written = store.apply(pending.target, pending.operations, cause=cause)
+        self._drop(pending_id)
+        return written
+
+    def reject(self, pending_id: str) -> Pending:
+        pending = self._get(pending_id)
+        self._drop(pending_id)
+        return pending
+
+    def _get(self, pending_id: str) -> Pending:
+        for pending in self.pending()[0]:
+            if pending.id == pending_id:
+                return pending
+        raise NotFound(f"nothing is pending under {pending_id!r}; `hermes memory pending` lists what is")
+
+    def _drop(self, pending_id: str) -> None:
+        with Folder.create(self._path) as folder:
+            folder.remove(pending_id + _SUFFIX)
+            folder.sync()
+
+
+def _in_words(operation: Operation) -> str:
+    old, new = operation.get("old_text", ""), operation.get("content", "")
+    match operation["action"]:
+        case "add":
+            return f"add {new!r}"
+        case "replace":
+            return f"replace {old!r} by {new!r}"
+        case _:
+            return f"remove {old!r}"
+
+
+def _to_json(pending: Pending) -> dict[str, Any]:
+    operations = [dict(operation) for operation in pending.operations]
+    single = operations[0] if len(operations) == 1 else {"action": "batch", "operations": operations}
+    return {
+        "id": pending.id,
+        "subsystem": "memory",
+        "action": single["action"],
+        "summary": pending.summary,
+        "origin": pending.cause.origin,
+        "session": pending.cause.session,
+        "created_at": pending.created_at,
+        "reason": pending.reason,
+        "payload": {**single, "target": pending.target},
+    }
+
+
+def _from_json(record: dict[str, Any]) -> Pending:
+    payload = record["payload"]
+    operations = payload["operations"] if payload["action"] == "batch" else [payload]
+    kept = ("action", "content", "old_text")
+    return Pending(
+        id=record["id"],
+        target=payload["target"],
+        operations=tuple({name: str(op[name]) for name in kept if op.get(name) is not None} for op in operations),
+        # hermes-agent, whose records look the same, calls a write by the agent itself "foreground".
+        cause=Cause(origin=record["origin"].replace("foreground", "agent"), session=record.get("session", "")),
+        created_at=float(record["created_at"]),
+        reason=record.get("reason", ""),
+    )

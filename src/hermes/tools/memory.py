@@ -1,0 +1,131 @@
+"""The `memory` tool: how the model keeps facts for later sessions."""
+
+from __future__ import annotations
+
+from hermes.curated.operations import ACTIONS
+from hermes.tools.registry import failure
+from hermes.vocabulary.errors import WriteRefused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from hermes.curated.approval import Approvals
+    from hermes.curated.history import Cause
+    from hermes.curated.operations import Operation
+    from hermes.curated.store import MemoryStore, Written
+
+_OPERATION = {
+    "action": {"type": "string", "enum": list(ACTIONS), "description": "What to do."},
+    "content": {"type": "string", "description": "The entry, for add and replace: one compact fact, stated plainly."},
+    "old_text": {
+        "type": "string",
+        "description": "A piece of the entry to replace or remove, exactly as written; only one entry may contain it.",
+    },
+}
+SCHEMA: dict[str, Any] = {
+    "name": "memory",
+    "description": (
+        "Keep durable facts for later sessions. What is saved here is part of the system prompt of every future "
+        "session, so keep it short and true for a long time: who the user is and how they like to work (target user), "
+        "the environment, conventions and lessons (target memory). There is no read action: you already see the "
+        "entries in your prompt, and each result shows them as they are now. Use `operations` for several changes at "
+        "once, for example to make room and add in one step; either all of them happen or none."
+    ),
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "target": {
+                "type": "string",
+                "enum": ["memory", "user"],
+                "description": "memory: your notes; user: what you know about the person.",
+            },
+            **_OPERATION,
+            "operations": {
+                "type": "array",
+                "items": {"type": "object", "properties": _OPERATION, "required": ["action"]},
+                "description": "Several changes to one target, applied in order, all or nothing.",
+            },
+        },
+        "required": ["target"],
+    },
+}
+_NOTE = "Saved for good. The prompt of this session stays as it is; the next session starts with these entries."
+_MANY_REFUSALS = 3
+_FULL_OR_UNMATCHED = frozenset({"full", "no_match", "ambiguous", "missing_old_text"})
+
+
+class MemoryTool:
+    """`store` is None when memory is switched off; `approvals` is set when a person must agree to each write."""
+
+    schema = SCHEMA
+    null_means = {"target": "memory"}  # noqa: RUF012 - a constant of the class
+
+    def __init__(self, store: MemoryStore | None, *, cause: Cause, approvals: Approvals | None = None) -> None:
+        self._store = store
+        self._cause = cause
+        self._approvals = approvals
+        self._refusals = 0
+
+    def start_turn(self) -> None:
+        self._refusals = 0
+
+    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        store = self._store
+        if store is None:
+            return failure(
+                "memory is switched off in the settings (memory.memory_enabled, memory.user_profile_enabled)"
+            )
+        target = arguments.get("target", "memory")
+        operations = arguments.get("operations") or [_single(arguments)]
+        try:
+            if self._approvals is not None:
+                return _staged(store, self._approvals, target, operations, self._cause)
+            result = _success(store.apply(target, operations, cause=self._cause))
+        except WriteRefused as refusal:
+            return self._refused(refusal)
+        self._refusals = 0
+        return result
+
+    def _refused(self, refusal: WriteRefused) -> dict[str, Any]:
+        """A model that keeps failing to make room is told to stop instead of burning the turn."""
+        self._refusals += refusal.kind in _FULL_OR_UNMATCHED
+        if self._refusals <= _MANY_REFUSALS:
+            return failure(str(refusal), refusal.details)
+        stop = f"{refusal}. That was the refusal number {self._refusals} in this turn: leave memory as it is and go on."
+        return failure(stop, {"done": True})
+
+
+def _single(arguments: dict[str, Any]) -> Operation:
+    if "action" not in arguments:
+        raise WriteRefused(
+            f"action is missing; give one of {', '.join(ACTIONS)}, or a list of operations", kind="missing_action"
+        )
+    return {field: arguments[field] for field in ("action", "content", "old_text") if field in arguments}
+
+
+def _success(written: Written) -> dict[str, Any]:
+    return {
+        "success": True,
+        "done": True,
+        "target": written.target,
+        "message": written.message,
+        "usage": written.usage,
+        "entry_count": len(written.entries),
+        "entries": list(written.entries),
+        "note": _NOTE,
+    }
+
+
+def _staged(
+    store: MemoryStore, approvals: Approvals, target: str, operations: list[Operation], cause: Cause
+) -> dict[str, Any]:
+    store.rehearse(target, operations)
+    pending = approvals.stage(target, operations, cause, "memory.write_approval is on")
+    return {
+        "success": True,
+        "staged": True,
+        "pending_id": pending.id,
+        "target": target,
+        "message": f"Staged, not saved yet: the user decides with `hermes memory approve {pending.id}` or `reject`.",
+    }
