@@ -33,10 +33,10 @@ def size(entries: Sequence[str]) -> int:
 
 
 def trim(text: str) -> str:
+    text = text.strip()
     # A byte order mark at the start of the file would be taken for an encoding mark, not for text.
-    before = None
-    while text != before:
-        before, text = text, text.strip().strip(_BYTE_ORDER_MARK)
+    while text.startswith(_BYTE_ORDER_MARK) or text.endswith(_BYTE_ORDER_MARK):
+        text = text.strip(_BYTE_ORDER_MARK).strip()
     return text
 
 
@@ -45,15 +45,20 @@ def clean(content: str) -> str:
     entry = trim(content)
     if not entry:
         raise WriteRefused("content is empty; give the text to remember", kind="empty")
-    if any(line.strip("\r") == MARK for line in entry.split("\n")):
+    if MARK in entry and any(line.strip("\r") == MARK for line in entry.split("\n")):
         raise WriteRefused(
             f"content holds a line with only {MARK}, which separates entries; write it as several entries or reword it",
             kind="delimiter",
         )
-    for position, character in enumerate(entry):
-        if character == "\0" or "\ud800" <= character <= "\udfff":
-            what = "a NUL character" if character == "\0" else "half of a character (a lone surrogate)"
-            raise WriteRefused(f"content holds {what} at position {position}; leave it out", kind="not_text")
+    if "\0" in entry:
+        raise WriteRefused(
+            f"content holds a NUL character at position {entry.index(chr(0))}; leave it out", kind="not_text"
+        )
+    try:
+        entry.encode("utf-8")
+    except UnicodeEncodeError as error:
+        what = "half of a character (a lone surrogate)"
+        raise WriteRefused(f"content holds {what} at position {error.start}; leave it out", kind="not_text") from error
     return entry
 
 

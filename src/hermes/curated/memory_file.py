@@ -18,11 +18,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hermes.storage.shared_file import Seen
+    from hermes.storage.shared_file import OldVersion, Seen
 
 # A thousand times the documents' limit: room for any hand-written file, and an end to reading a runaway one.
 LARGEST_FILE = 1 << 22
 _ATTEMPTS = 50
+# Replaced versions prove the newest records of the history until the journal itself is synced, which costs as much as
+# half a write; so it is done once for this many writes.
+_VERSIONS_KEPT = 16
+_LONGEST_SESSION = 80
 
 
 @value
@@ -54,6 +58,10 @@ class MemoryFile:
         self._limit = limit
         self._lock_timeout = lock_timeout
         self._folder, self._name = os.path.split(path)
+        # What is known already, so that it need not be read and parsed again: the newest record with the identity of
+        # the journal it came from, and the entries behind the bytes this object wrote last.
+        self._last: tuple[tuple[int, int], Change | None] | None = None
+        self._written: tuple[bytes | None, tuple[str, ...]] = (None, ())
 
     def read(self) -> Reading:
         """The live entries; an error when the file exists and cannot be read, never an empty answer instead."""
@@ -77,7 +85,7 @@ class MemoryFile:
     ) -> tuple[Plan, Change | None]:
         """Applies what `plan` makes of the live entries; the change is None when there was nothing to do."""
         with Folder.create(self._folder) as folder, self._lock(folder):
-            self._settle(folder)
+            self._settle(folder, every_version=False)
             return self._change(folder, plan, cause, accept_drift=accept_drift)
 
     def tidy(self) -> None:
@@ -87,9 +95,9 @@ class MemoryFile:
             return
         with folder:
             lock = self._lock(folder)
-            if self._shared(folder).has_leftovers() and lock.try_to_take():
+            if any(self._shared(folder).leftovers()) and lock.try_to_take():
                 with lock:
-                    self._settle(folder)
+                    self._settle(folder, every_version=True)
 
     def _change(
         self, folder: Folder, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False
@@ -112,12 +120,12 @@ class MemoryFile:
 
     def _write(self, folder: Folder, seen: Seen, reading: Reading, planned: Plan, cause: Cause) -> Change:
         """Journal first, file second: a record whose file never came is recognised, the reverse could not be."""
-        shared, journal = self._shared(folder), self._journal(folder)
+        journal = self._journal(folder)
         earlier = self._foreign_change(folder, reading)
         number = _number(earlier or reading.last) + 1
         written: list[Change] = []
 
-        def commit(after: Fingerprint) -> None:
+        def commit(after: Fingerprint, kept: bool) -> None:  # noqa: FBT001 - the shared file calls it so
             change = Change(
                 id=f"{self.target[0]}{number}",
                 target=self.target,
@@ -130,19 +138,20 @@ class MemoryFile:
                 undoes=planned.undoes,
             )
             written.append(change)
-            journal.append(to_record(record) for record in (earlier, change) if record is not None)
+            records = [to_record(each) for each in (earlier, change) if each is not None]
+            journal.append(records, sync=not kept or earlier is not None)
 
-        shared.replace(seen, text.render(planned.entries).encode("utf-8"), commit)
-        if shared.has_leftovers():
-            try:
-                self._settle(folder)
-            except StorageError:
-                return written[-1]  # our write is safe; the old file stays and the next writer settles it
+        data = text.render(planned.entries).encode("utf-8")
+        self._shared(folder).replace(seen, data, _label(number, planned.action, cause), commit)
+        self._last = (journal.identity(), written[-1])
+        self._written = (data, planned.entries)
         return written[-1]
 
     def _interpret(self, seen: Seen, last: Change | None) -> Reading:
-        decoded = text.decode(seen.data)
         now = seen.fingerprint
+        if last is not None and seen.data == self._written[0]:
+            return Reading(entries=self._written[1], fingerprint=now, last=last)
+        decoded = text.decode(seen.data)
         if last is not None and (now.same_bytes(last.after) or now.same_bytes(last.before)):
             return Reading(entries=text.parse(decoded.text), fingerprint=now, last=last)
         if last is not None and now.inode == last.after.inode and last.after.begins(seen.data):
@@ -189,19 +198,54 @@ class MemoryFile:
         folder.sync()
         return folder.join(name)
 
-    def _settle(self, folder: Folder) -> None:
-        """Merges what others appended to a file after we had replaced it; what cannot be merged is backed up."""
-        for late in self._shared(folder).late_appends():
-            decoded = text.decode(late.text or b"")
-            added = text.parse(decoded.text)
-            try:
-                if late.text is None or decoded.damage or self._oversized(added):
-                    self._back_up(folder, late.data)
-                else:
-                    self._change(folder, _appending(added), Cause(origin="external"))
-            except WriteRefused:
-                self._back_up(folder, late.data)
-            folder.discard(late.name)
+    def _settle(self, folder: Folder, *, every_version: bool) -> None:
+        """Merges what others appended to versions we had replaced, and lets go of versions nobody needs any more."""
+        shared = self._shared(folder)
+        old, late, unfinished = shared.leftovers()
+        for name in unfinished:
+            folder.discard(name)
+        if len(old) >= _VERSIONS_KEPT or (old and every_version):
+            versions = [version for name in old if (version := shared.old_version(name)) is not None]
+            self._recover_history(folder, versions)
+            self._journal(folder).sync()
+            for version in versions:
+                self._merge_late(folder, version)
+            for name in old:
+                folder.discard(name)
+        for name in late:
+            if not shared.still_written(name) and (version := shared.old_version(name)) is not None:
+                self._merge_late(folder, version)
+                folder.discard(name)
+
+    def _merge_late(self, folder: Folder, version: OldVersion) -> None:
+        added = version.added()
+        decoded = text.decode(added or b"")
+        entries = text.parse(decoded.text)
+        if added is not None and not entries:
+            return
+        try:
+            if added is None or decoded.damage or self._oversized(entries):
+                self._back_up(folder, version.data)
+            else:
+                self._change(folder, _appending(entries), Cause(origin="external"))
+        except WriteRefused:
+            self._back_up(folder, version.data)
+
+    def _recover_history(self, folder: Folder, versions: list[OldVersion]) -> None:
+        """Writes records again that a power cut took from the end of the journal; the replaced versions prove them."""
+        last = self._last_change(folder)
+        numbered = sorted((number, version) for version in versions if (number := _labelled_number(version)))
+        missing = [(number, version) for number, version in numbered if number > _number(last)]
+        if not missing:
+            return
+        with self._shared(folder).see() as seen:
+            states = [(version.data[: version.then.size], version.then) for _, version in missing]
+            states.append((seen.data, seen.fingerprint))
+        records = [
+            to_record(_recovered(self.target, version, number, states[at], states[at + 1]))
+            for at, (number, version) in enumerate(missing)
+        ]
+        self._journal(folder).append(records, sync=True)
 
     def _foreign_change(self, folder: Folder, reading: Reading) -> Change | None:
         """The record of what somebody else did to the file since our last write."""
@@ -223,8 +267,12 @@ class MemoryFile:
         )
 
     def _last_change(self, folder: Folder) -> Change | None:
-        record = self._journal(folder).last()
-        return from_record(record) if record is not None else None
+        journal = self._journal(folder)
+        identity = journal.identity()
+        if self._last is None or self._last[0] != identity:
+            record = journal.last()
+            self._last = (identity, from_record(record) if record is not None else None)
+        return self._last[1]
 
     def _shared(self, folder: Folder) -> SharedFile:
         return SharedFile(folder, self._name, at_most=LARGEST_FILE)
@@ -238,6 +286,34 @@ class MemoryFile:
 
 def _number(change: Change | None) -> int:
     return int(change.id[1:]) if change is not None else 0
+
+
+def _label(number: int, action: str, cause: Cause) -> str:
+    """What the hidden name of a replaced version says about the change that replaced it."""
+    session = cause.session if cause.session.isascii() and cause.session.replace("_", "").isalnum() else ""
+    return f"{number}.{action}.{cause.origin}.{session[:_LONGEST_SESSION]}"
+
+
+def _labelled_number(version: OldVersion) -> int:
+    number = version.label.partition(".")[0]
+    return int(number) if number.isdecimal() else 0
+
+
+def _recovered(
+    target: str, version: OldVersion, number: int, before: tuple[bytes, Fingerprint], after: tuple[bytes, Fingerprint]
+) -> Change:
+    _, action, origin, session = [*version.label.split("."), "", "", ""][:4]
+    return Change(
+        id=f"{target[0]}{number}",
+        target=target,
+        at=version.written_at,
+        action=action,
+        cause=Cause(origin=origin, session=session, note="recovered after a power cut"),
+        before=before[1],
+        after=after[1],
+        was=text.parse(text.decode(before[0]).text),
+        state=text.parse(text.decode(after[0]).text),
+    )
 
 
 def _not_round(content: str, entries: tuple[str, ...]) -> str:

@@ -1,7 +1,8 @@
 """An append-only file of JSON records, one per line, each with a checksum of its own.
 
-A record is durable when `append` returns. A line cut short by a crash was never acknowledged and is dropped by the next
-append; a line whose checksum is wrong is counted and skipped, and the lines around it stay readable.
+A record that was appended survives the end of the process; with `sync` it also survives a power cut. A line cut short
+by a crash was never acknowledged and is dropped by the next append; a line whose checksum is wrong is counted and
+skipped, and the lines around it stay readable.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     Record = dict[str, Any]
 
 _CHECK = b',"check":"'
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _TAIL = 8192
 _LARGEST = 1 << 30
 
@@ -28,11 +30,22 @@ class Journal:
         self._folder = folder
         self.name = name
 
-    def append(self, records: Iterable[Record]) -> None:
+    def append(self, records: Iterable[Record], *, sync: bool) -> None:
         lines = b"".join(_encode(record) for record in records)
         with self._folder.open_for_append(self.name) as file:
             _drop_unfinished_line(file)
-            file.append(lines)
+            file.append(lines, sync=sync)
+
+    def sync(self) -> None:
+        file = self._folder.open_file(self.name)
+        if file is not None:
+            with file:
+                file.sync()
+
+    def identity(self) -> tuple[int, int]:
+        """Changes with every append."""
+        status = self._folder.status(self.name)
+        return (status.st_ino, status.st_size) if status else (0, 0)
 
     def last(self) -> Record | None:
         """The newest readable record, found from the end without reading the whole file."""
@@ -61,7 +74,7 @@ class Journal:
 
 
 def _drop_unfinished_line(file: OpenFile) -> None:
-    size, length = file.status.st_size, _TAIL
+    size, length = file.status.st_size, 1
     while size:
         start = max(0, size - length)
         tail = file.read(at_most=size - start, start=start)
@@ -71,11 +84,11 @@ def _drop_unfinished_line(file: OpenFile) -> None:
         if cut >= 0 or start == 0:
             file.cut(start + cut + 1)
             return
-        length *= 8
+        length *= _TAIL
 
 
 def _encode(record: Record) -> bytes:
-    body = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")[:-1]
+    body = _ENCODER.encode(record).encode("utf-8", "surrogatepass")[:-1]
     return b'%b%b%08x"}\n' % (body, _CHECK, zlib.crc32(body))
 
 

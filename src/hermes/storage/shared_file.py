@@ -1,8 +1,12 @@
 """A small file that people, shells and other programs write too, without asking for our lock.
 
-Our own writers exclude each other with a lock; everybody else can append or save at any moment. So a replacement keeps
-the old file under a second name until nobody has it open for writing any more, and looks once more before it renames.
-What others appended to the old file meanwhile is found there (`late_appends`). Nothing anybody wrote is dropped.
+Our own writers exclude each other with a lock; everybody else can append or save at any moment. So a replacement looks
+once more before it renames, and the replaced file keeps a second, hidden name. What others appended to it meanwhile is
+found there (`late_appends`), and after a power cut it is the proof of what the file was before.
+
+    .MEMORY.md.<size>.<check>.<inode>.<label>.old     a replaced version; <label> is the caller's
+    .MEMORY.md.<size>.<check>.<inode>.<label>.late    the same, while somebody may still be writing to it
+    .MEMORY.md.<pid>.tmp                              a version that is being written
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ class Fingerprint:
         return cls(size=len(data), check=zlib.crc32(data), inode=inode)
 
     def same_bytes(self, other: Fingerprint) -> bool:
-        return (self.size, self.check) == (other.size, other.check)
+        return self.size == other.size and self.check == other.check
 
     def begins(self, data: bytes) -> bool:
         """True when `data` starts with the bytes this fingerprint was taken of."""
@@ -69,18 +73,25 @@ class Seen:
 
 
 @value
-class LateAppend:
-    """What somebody added to an old file; `text` is None when they did not append but overwrite (`data` has it all)."""
+class OldVersion:
+    """A replaced version: its hidden name, what it was then, what it holds now, and when it was written."""
 
     name: str
+    then: Fingerprint
+    label: str
     data: bytes
-    text: bytes | None
+    written_at: float
+
+    def added(self) -> bytes | None:
+        """What somebody appended to it after it was replaced; None when they overwrote it instead."""
+        return self.data[self.then.size :] if self.then.begins(self.data) else None
 
 
 class SharedFile:
     def __init__(self, folder: Folder, name: str, *, at_most: int) -> None:
         self.folder = folder
         self.name = name
+        self._prefix = f".{name}."
         self._at_most = at_most
 
     def see(self) -> Seen:
@@ -92,70 +103,65 @@ class SharedFile:
                 file.close()
             raise
 
-    def replace(self, seen: Seen, data: bytes, commit: Callable[[Fingerprint], None]) -> None:
+    def replace(self, seen: Seen, data: bytes, label: str, commit: Callable[[Fingerprint, bool], None]) -> None:
         """Puts `data` in place of what was seen; durable when it returns. The caller holds the lock.
 
-        `commit` is called with the fingerprint of the new file when all but the renaming is done; if it raises,
-        nothing has changed. `ChangedMeanwhile` says that somebody else saved first.
+        `commit` is called when all but the renaming is done, with the fingerprint of the new file and whether the old
+        version keeps a name that proves it after a power cut; if it raises, nothing has changed. `ChangedMeanwhile`
+        says that somebody else saved first.
         """
-        temporary = f".{self.name}.{os.getpid()}.tmp"
-        previous = self._name_of_old(seen)
-        self.folder.discard(temporary)
+        temporary = f"{self._prefix}{os.getpid()}.tmp"
+        then = seen.fingerprint
+        old = f"{self._prefix}{then.size}.{then.check:08x}.{then.inode}.{label}.old"
         inode = self.folder.write_new(temporary, data)
         try:
-            if seen.file is not None:
-                self._refuse_if_changed(seen)
-                self.folder.discard(previous)
-                self.folder.link(self.name, previous)
-            commit(Fingerprint.of(data, inode))
+            self._refuse_if_changed(seen)
+            kept = seen.file is not None and self.folder.link(self.name, old)
+            commit(Fingerprint.of(data, inode), kept)
             self._refuse_if_changed(seen)
             self.folder.rename(temporary, self.name)
         except (StorageError, ChangedMeanwhile):
             self.folder.discard(temporary)
-            self.folder.discard(previous)
+            self.folder.discard(old)
             raise
-        self._sync_or_roll_back(seen, previous)
-        if seen.file is not None and _nobody_added(seen.file, len(seen.data)):
-            self.folder.discard(previous)
+        self._sync_or_roll_back(seen, old)
+        if kept and seen.file is not None and not _nobody_added(seen.file, then.size):
+            self._mark_late(old)
 
-    def late_appends(self) -> list[LateAppend]:
-        """What others added to files we had already replaced. Clears away what killed writers left; hold the lock."""
-        found = []
-        current = self.folder.status(self.name)
+    def leftovers(self) -> tuple[list[str], list[str], list[str]]:
+        """Hidden names: replaced versions, versions somebody may still write to, and unfinished ones."""
+        old: list[str] = []
+        late: list[str] = []
+        unfinished: list[str] = []
+        kinds = {"old": old, "late": late, "tmp": unfinished}
         for name in self.folder.names():
-            if not name.startswith(f".{self.name}."):
-                continue
-            if name.endswith(".tmp"):
-                self.folder.discard(name)
-            elif name.endswith(".old"):
-                found += self._late_append(name, current)
-        return found
+            if name.startswith(self._prefix):
+                kinds.get(name.rpartition(".")[2], []).append(name)
+        return old, late, unfinished
 
-    def has_leftovers(self) -> bool:
-        return any(name.startswith(f".{self.name}.") for name in self.folder.names())
-
-    def _late_append(self, name: str, current: os.stat_result | None) -> list[LateAppend]:
+    def old_version(self, name: str) -> OldVersion | None:
+        """A replaced version; None when nobody can have changed it because it is still the file, or it is gone."""
+        current = self.folder.status(self.name)
         file = self.folder.open_file(name)
         if file is None:
-            return []
+            return None
         with file:
             if current is not None and current.st_ino == file.status.st_ino:
-                self.folder.discard(name)  # a writer was killed before it renamed: this is still the file itself
-                return []
-            if _nobody_writes(file) is False:
-                return []  # look again when they are done
+                return None
             data = file.read(at_most=self._at_most)
-        then = _fingerprint_in(name, self.name)
-        if then is None or not then.begins(data):
-            return [LateAppend(name=name, data=data, text=None)]
-        if len(data) > then.size:
-            return [LateAppend(name=name, data=data, text=data[then.size :])]
-        self.folder.discard(name)
-        return []
+        try:
+            size, check, inode, label = name[len(self._prefix) :].rpartition(".")[0].split(".", 3)
+            then = Fingerprint(size=int(size), check=int(check, 16), inode=int(inode))
+        except ValueError:
+            then, label = Fingerprint.of(data, file.status.st_ino), ""
+        return OldVersion(name=name, then=then, label=label, data=data, written_at=file.status.st_mtime)
 
-    def _name_of_old(self, seen: Seen) -> str:
-        then = seen.fingerprint
-        return f".{self.name}.{then.size}.{then.check:08x}.{then.inode}.old"
+    def still_written(self, name: str) -> bool:
+        file = self.folder.open_file(name)
+        if file is None:
+            return False
+        with file:
+            return _nobody_writes(file) is False
 
     def _refuse_if_changed(self, seen: Seen) -> None:
         status = self.folder.status(self.name)
@@ -171,13 +177,19 @@ class SharedFile:
         if not unchanged:
             raise ChangedMeanwhile
 
-    def _sync_or_roll_back(self, seen: Seen, previous: str) -> None:
+    def _mark_late(self, old: str) -> None:
+        try:
+            self.folder.rename(old, f"{old[: -len('old')]}late")
+        except StorageError:
+            return  # our write is safe; what was added is still found when the old version is let go
+
+    def _sync_or_roll_back(self, seen: Seen, old: str) -> None:
         try:
             self.folder.sync()
         except StorageError as error:
             try:
                 if seen.file is not None:
-                    self.folder.rename(previous, self.name)
+                    self.folder.rename(old, self.name)
                 else:
                     self.folder.remove(self.name)
             except StorageError:
@@ -185,14 +197,6 @@ class SharedFile:
                     f"{error}; the new text is in place but may not survive a power cut, and could not be taken back"
                 ) from error
             raise
-
-
-def _fingerprint_in(name: str, of: str) -> Fingerprint | None:
-    try:
-        size, check, inode = name[len(f".{of}.") : -len(".old")].split(".")
-        return Fingerprint(size=int(size), check=int(check, 16), inode=int(inode))
-    except ValueError:
-        return None
 
 
 def _nobody_added(file: OpenFile, size: int) -> bool:

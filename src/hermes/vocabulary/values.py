@@ -34,23 +34,26 @@ else:
             "__hash__": _hash,
             "__repr__": _represent,
         }
-        return type(cls)(
-            cls.__name__,
-            cls.__bases__,
-            methods | body | {"__slots__": fields, "_fields": fields, "_defaults": defaults, "__match_args__": ()},
+        extras = {"__slots__": fields, "_fields": fields, "_defaults": defaults, "__match_args__": ()}
+        new = type(cls)(cls.__name__, cls.__bases__, methods | body | extras)
+        # The slots' own setters: the only way past __setattr__, and four times faster than object.__setattr__.
+        new._setters = tuple(  # noqa: SLF001 - our own class
+            (name, new.__dict__[name].__set__) for name in fields
         )
+        return new
 
 
 def _init(self: Any, **given: object) -> None:
-    for name in self._fields:
-        if name in given:
-            object.__setattr__(self, name, given.pop(name))
-        elif name in self._defaults:
-            object.__setattr__(self, name, self._defaults[name])
-        else:
-            raise TypeError(f"{type(self).__name__} needs {name}=")
-    if given:
-        raise TypeError(f"{type(self).__name__} has no field {next(iter(given))!r}")
+    if len(given) != len(self._fields):
+        given = self._defaults | given
+    try:
+        for name, put in self._setters:
+            put(self, given[name])
+    except KeyError as missing:
+        raise TypeError(f"{type(self).__name__} needs {missing.args[0]}=") from None
+    if len(given) != len(self._fields):
+        unknown = next(name for name in given if name not in self._fields)
+        raise TypeError(f"{type(self).__name__} has no field {unknown!r}")
 
 
 def _refuse_to_change(self: Any, name: str, *_: object) -> None:

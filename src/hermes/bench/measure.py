@@ -1,0 +1,39 @@
+"""What benchmarks share: samples taken in turns, so that a noisy machine disturbs both sides alike, and medians."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+LAUNCH = "import sys; sys.dont_write_bytecode = False; from hermes.__main__ import main; sys.exit(main())"
+
+
+def median(samples: Sequence[float]) -> float:
+    return statistics.median(samples)
+
+
+def timed(action: Callable[[], object]) -> tuple[float, float]:
+    """Wall and CPU milliseconds of one call."""
+    cpu, wall = time.thread_time(), time.perf_counter()
+    action()
+    return (time.perf_counter() - wall) * 1000, (time.thread_time() - cpu) * 1000
+
+
+def cpu_of_process(command: Sequence[str], environment: Mapping[str, str]) -> float:
+    """CPU milliseconds of a program from start to end."""
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return (used.ru_utime + used.ru_stime) * 1000
+
+
+def hermes_command(*arguments: str) -> list[str]:
+    """How the `hermes` command starts, without the shell around it."""
+    return [sys.executable, "-P", "-c", LAUNCH, *arguments]
