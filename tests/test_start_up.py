@@ -1,20 +1,87 @@
-"""What a person pays before anything happens."""
+"""What a person pays before anything happens, and what they see first."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 import hermes
+from hermes.cli.catalogue import GROUPS, SINGLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Ran
+
+    Command = Callable[..., Ran]
+
+# Each of these costs nearly as much as starting Python; the first five pull in most of the others.
+SLOW = {"dataclasses", "typing", "inspect", "contextlib", "pathlib", "logging", "shutil", "tempfile", "ruamel", "apsw"}
+
+
+def modules_after(code: str) -> set[str]:
+    script = f"import sys; {code}; print('|'.join(sys.modules))"
+    out = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True).stdout
+    return set(out.splitlines()[-1].split("|"))
 
 
 @pytest.mark.proves("ground.version")
 def test_version_is_answered_without_importing_anything_else() -> None:
-    code = (
-        "import sys; sys.argv = ['hermes', '--version']; from hermes.__main__ import main; main();"
-        "print(sorted(m for m in sys.modules if m.startswith('hermes')))"
-    )
-    out = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out == f"hermes {hermes.__version__}\n['hermes', 'hermes.__main__']\n"
+    code = "sys.argv = ['hermes', '--version']; from hermes.__main__ import main; main()"
+    loaded = {name for name in modules_after(code) if name.startswith("hermes")}
+    assert loaded == {"hermes", "hermes.__main__"}
+
+
+@pytest.mark.proves("ground.version")
+def test_version_is_printed(hermes: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    import hermes as package
+
+    assert hermes("--version").out == f"hermes {package.__version__}\n"
+
+
+@pytest.mark.proves("ground.import")
+def test_importing_the_package_loads_no_third_party_module() -> None:
+    extra = modules_after("import hermes") - modules_after("pass")
+    assert {name.partition(".")[0] for name in extra} <= {"hermes", "__future__"}
+
+
+@pytest.mark.proves("ground.cold-write")
+def test_a_memory_write_from_a_fresh_process_loads_no_slow_module(home: Path) -> None:
+    code = "sys.argv = ['hermes', 'memory', 'add', 'x']; from hermes.__main__ import main; main()"
+    assert modules_after(code) & SLOW == set()
+
+
+@pytest.mark.proves("ground.help")
+def test_every_command_has_help(hermes: Command) -> None:
+    top = hermes("--help")
+    assert (top.code, hermes().out) == (0, top.out)
+    for group, (_, commands) in GROUPS.items():
+        assert f"  {group} " in top.out
+        listed = hermes(group, "--help")
+        assert listed.code == 0
+        for name, (_, summary) in commands.items():
+            assert summary in listed.out
+            assert hermes(group, name, "--help").out.startswith(f"usage: hermes {group} {name}")
+    for name in SINGLES:
+        assert hermes(name, "--help").out.startswith(f"usage: hermes {name}")
+
+
+@pytest.mark.proves("ground.help")
+def test_a_mistyped_command_is_answered_with_the_nearest_name(hermes: Command) -> None:
+    assert (hermes("memry").code, hermes("memory", "lst").code, hermes("memory").code) == (2, 2, 2)
+    assert hermes("memry").err == "hermes: there is no command 'memry'; did you mean memory? (`hermes --help`)\n"
+    assert "did you mean list?" in hermes("memory", "lst").err
+    assert hermes("memory", "list", "--home").code == 2
+
+
+@pytest.mark.proves("ground.public-names")
+def test_the_public_names_are_the_documented_ones() -> None:
+    assert hermes.__all__ == ["MemoryStore", "__version__"]
+    assert hermes.MemoryStore.__module__ == "hermes.curated.store"
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = hermes.Nothing
+    assert "MemoryStore" in dir(hermes)

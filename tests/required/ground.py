@@ -2,4 +2,32 @@
 
 REQUIREMENTS = {
     "ground.version": ("`hermes --version` prints the version without importing anything else", "product"),
+    "ground.import": ("`import hermes` loads no third-party module", "product"),
+    "ground.cold-write": ("a memory write from a fresh process loads none of the slow standard modules", "product"),
+    "ground.help": (
+        "every command has help, and a mistyped one is answered with the nearest name, exit code 2",
+        "product",
+    ),
+    "ground.public-names": ("the public names of the package are exactly the documented ones", "product"),
+    "settings.home": (
+        "`--home`, else $HERMES_HOME, else ~/.hermes; the option may stand anywhere",
+        "003 Built-In Memory Files",
+    ),
+    "settings.defaults": ("the documents' keys exist with the documents' defaults", "003 Configuration Map"),
+    "settings.origin": ("each value tells where it came from", "product"),
+    "settings.comments": ("a person's comments and order survive an edit", "product"),
+    "settings.errors": (
+        "a wrong key, type or range names file, line, key, what was expected and the nearest spelling, exit code 2",
+        "product",
+    ),
+    "settings.cache": ("the parsed settings are kept for fast starts and never outlive an edit of the file", "product"),
+    "settings.profiles": (
+        "profiles are complete homes; one can be chosen for good; a missing one is never made up",
+        "003 Core Concepts",
+    ),
+    "settings.secrets": (
+        ".env holds secrets, is private, and a mistake in it never shows its text",
+        "003 Configuration Map",
+    ),
+    "settings.odd-files": ("a settings file that is no regular text file is refused with a clear message", "product"),
 }

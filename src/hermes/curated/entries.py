@@ -102,7 +102,7 @@ def decode(data: bytes) -> Decoded:
     try:
         text, damage = data.decode("utf-8"), ""
     except UnicodeDecodeError as error:
-        text = data.decode("utf-8", "replace")
+        text = _decode_mixed(data)
         line = data.count(b"\n", 0, error.start) + 1
         damage = f"byte {error.start:,} (line {line}) is not UTF-8 text"
     if "\0" in text:
@@ -111,6 +111,12 @@ def decode(data: bytes) -> Decoded:
     if f"\r\n{MARK}\r\n" in text and text.count("\n") == text.count("\r\n"):
         text, note = text.replace("\r\n", "\n"), "Windows line ends were read as plain ones"
     return Decoded(text=text, damage=damage, note=note)
+
+
+def _decode_mixed(data: bytes) -> str:
+    """UTF-8 where it is UTF-8; the other bytes as Windows programs mean them."""
+    windows = {0xDC00 + byte: bytes([byte]).decode("cp1252", "replace") for byte in range(0x80, 0x100)}
+    return data.decode("utf-8", "surrogateescape").translate(windows)
 
 
 def _decode_utf16(data: bytes) -> Decoded:

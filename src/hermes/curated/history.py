@@ -115,10 +115,10 @@ def in_effect(changes: Sequence[Change], now: Fingerprint | None) -> list[Change
     still starts from the state before it.
     """
     kept = []
-    for change, following in zip(changes, [*(later.before for later in changes[1:]), now], strict=True):
-        never_happened = (
-            following is not None and following.same_bytes(change.before) and not change.before.same_bytes(change.after)
-        )
+    for at, change in enumerate(changes):
+        following = changes[at + 1].before if at + 1 < len(changes) else now
+        # The inode tells "never replaced" from "replaced, and put back by somebody".
+        never_happened = following == change.before and not change.before.same_bytes(change.after)
         if not never_happened:
             kept.append(change)
     return kept

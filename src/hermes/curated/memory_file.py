@@ -86,6 +86,8 @@ class MemoryFile:
         """Applies what `plan` makes of the live entries; the change is None when there was nothing to do."""
         with Folder.create(self._folder) as folder, self._lock(folder):
             self._settle(folder, every_version=False)
+            if folder.status(self._name) is None:
+                folder.write_new(self._name, b"")  # so that what was before the first write can be told from nothing
             return self._change(folder, plan, cause, accept_drift=accept_drift)
 
     def tidy(self) -> None:
@@ -152,7 +154,7 @@ class MemoryFile:
         if last is not None and seen.data == self._written[0]:
             return Reading(entries=self._written[1], fingerprint=now, last=last)
         decoded = text.decode(seen.data)
-        if last is not None and (now.same_bytes(last.after) or now.same_bytes(last.before)):
+        if last is not None and (now.same_bytes(last.after) or now == last.before):
             return Reading(entries=text.parse(decoded.text), fingerprint=now, last=last)
         if last is not None and now.inode == last.after.inode and last.after.begins(seen.data):
             # Appended in place, as a shell does: what stands before is ours, what follows is an entry of its own.

@@ -128,8 +128,8 @@ def _leaves(tree: Any, prefix: str, keys: Mapping[str, object]) -> Iterator[tupl
         below = tree[word]
         if name not in keys and hasattr(below, "items") and below:
             yield from _leaves(below, f"{name}.", keys)
-        elif below is not None or name in keys or not any(key.startswith(f"{name}.") for key in keys):
-            yield name, plain(below), line_of(tree, word)
+        elif name in keys or below not in (None, {}) or not any(key.startswith(f"{name}.") for key in keys):
+            yield name, plain(below), line_of(tree, word)  # an empty heading sets nothing
 
 
 def _open(path: str) -> OpenFile | None:

@@ -35,9 +35,9 @@ class Key:
             "mapping": "a mapping of names to values",
         }[self.kind]
         if self.low is not None and self.high is not None:
-            words += f" from {self.low:g} to {self.high:g}"
+            words += f" from {self.low:,} to {self.high:,}"
         elif self.low is not None:
-            words += f" of at least {self.low:g}"
+            words += f" of at least {self.low:,}"
         return words + (" (or null)" if self.optional else "")
 
 

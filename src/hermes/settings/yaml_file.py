@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.util import load_yaml_guess_indent
 
 from hermes.settings.check import from_words, nearest, problem_with
 from hermes.settings.schema import all_keys
@@ -72,10 +73,11 @@ def set_value(home: Home, file: str, name: str, words: str) -> tuple[Any, str]:
     with Folder.create(os.path.dirname(real)) as folder:
         base = os.path.basename(real)
         with FileLock(folder, f"{base}.lock", timeout=_LOCK_TIMEOUT):
-            tree = parse(real, folder.read(base, at_most=_LARGEST) or b"")
+            data = folder.read(base, at_most=_LARGEST) or b""
+            tree = parse(real, data)
             _place(tree, name.split("."), given)
             text = io.StringIO()
-            _yaml().dump(tree, text)
+            _yaml_indented_like(data).dump(tree, text)
             folder.replace(base, text.getvalue().encode())
     return given, real
 
@@ -92,5 +94,12 @@ def _yaml() -> YAML:
     yaml = YAML(typ="rt")
     yaml.preserve_quotes = True
     yaml.width = 4096
-    yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml
+
+
+def _yaml_indented_like(data: bytes) -> YAML:
+    """Writes with the indentation the file already has."""
+    _, step, offset = load_yaml_guess_indent(data.decode("utf-8-sig"))
+    yaml = _yaml()
+    yaml.indent(mapping=step or 2, sequence=(offset or 0) + 2 if step else 4, offset=offset if step else 2)
     return yaml
