@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import hermes
+from hermes import __version__
 from hermes.cli.catalogue import GROUPS, SINGLES
 
 if TYPE_CHECKING:
@@ -33,14 +34,12 @@ def modules_after(code: str) -> set[str]:
 def test_version_is_answered_without_importing_anything_else() -> None:
     code = "sys.argv = ['hermes', '--version']; from hermes.__main__ import main; main()"
     loaded = {name for name in modules_after(code) if name.startswith("hermes")}
-    assert loaded == {"hermes", "hermes.__main__"}
+    assert loaded == {"hermes", "hermes.__main__", "hermes.vocabulary", "hermes.vocabulary.version"}
 
 
 @pytest.mark.proves("ground.version")
-def test_version_is_printed(hermes: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    import hermes as package
-
-    assert hermes("--version").out == f"hermes {package.__version__}\n"
+def test_version_is_printed_among_other_options_too(hermes: Command, home: Path) -> None:
+    assert hermes("--home", str(home), "--version").out == f"hermes {__version__}\n"
 
 
 @pytest.mark.proves("ground.import")

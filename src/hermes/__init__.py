@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from hermes.vocabulary.version import __version__
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hermes.curated.store import MemoryStore
 
-__version__ = "0.1.0"
 __all__ = ["MemoryStore", "__version__"]
 
 # The public names and where they live; each is loaded when it is first used.

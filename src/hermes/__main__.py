@@ -7,7 +7,7 @@ import sys
 
 def main() -> int:
     if sys.argv[1:] == ["--version"]:
-        from hermes import __version__
+        from hermes.vocabulary.version import __version__
 
         print(f"hermes {__version__}")
         return 0

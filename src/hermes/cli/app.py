@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-from hermes import __version__
 from hermes.cli.catalogue import GROUPS, SINGLES, group_help, top_help
 from hermes.settings.check import nearest
 from hermes.vocabulary.errors import HermesError, SettingsError
+from hermes.vocabulary.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import time
 
-from hermes import __version__
 from hermes.settings.check import nearest, problem_with
 from hermes.settings.schema import all_keys
 from hermes.storage.files import Folder, OpenFile, explain
 from hermes.vocabulary.errors import SettingsError, StorageError
 from hermes.vocabulary.values import value
+from hermes.vocabulary.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
