@@ -20,6 +20,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "pending": ("memory_decisions", "the writes that wait for your decision"),
             "approve": ("memory_decisions", "carry out pending writes"),
             "reject": ("memory_decisions", "throw away pending writes"),
+            "scan": ("memory_scan", "look for threats and secrets in what is already stored"),
             "adopt": ("memory_decisions", "accept a memory file that was edited in another form (keeps a backup)"),
             "reset": ("memory_decisions", "forget everything (it stays in the log and can be undone)"),
         },
@@ -51,6 +52,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
 }
 SINGLES: dict[str, tuple[str, str]] = {
     "tool": ("tool", "call a tool exactly as a model would"),
+    "scan": ("scan", "say whether a text may enter a prompt"),
 }
 
 

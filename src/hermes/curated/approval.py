@@ -76,7 +76,9 @@ class Approvals:
     def approve(self, pending_id: str, store: MemoryStore) -> Written:
         """Carries out a staged write with the origin it was staged with; a refusal leaves it staged."""
         pending = self._get(pending_id)
-        cause = Cause(origin=pending.cause.origin, session=pending.cause.session, note="approved by the user")
+        cause = Cause(
+            origin=pending.cause.origin, session=pending.cause.session, note="approved by the user", approved=True
+        )
         written = store.apply(pending.target, pending.operations, cause=cause)
         self._drop(pending_id)
         return written

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from hermes.storage.journal import Record
 
-ORIGINS = ("user", "agent", "background_review", "import", "tool", "web", "provider", "external")
+# From the most to the least trusted. "external" is whoever edited the file without us: usually the person.
+ORIGINS = ("user", "agent", "background_review", "import", "external", "recall", "provider", "file", "tool", "web")
+# What came from outside may only become memory when a person agrees.
+UNTRUSTED = frozenset({"recall", "provider", "file", "tool", "web"})
 
 
 @value
@@ -27,6 +30,7 @@ class Cause:
     origin: str = "agent"
     session: str = ""
     note: str = ""
+    approved: bool = False  # a person has seen this very text and agreed
 
 
 @value
@@ -74,6 +78,7 @@ def to_record(change: Change) -> Record:
         "origin": change.cause.origin,
         "session": change.cause.session,
         "note": change.cause.note,
+        "approved": change.cause.approved,
         "from": [change.before.size, change.before.check, change.before.inode],
         "to": [change.after.size, change.after.check, change.after.inode],
     }
@@ -93,7 +98,12 @@ def from_record(record: Record) -> Change:
         target=record["target"],
         at=record["at"],
         action=record["action"],
-        cause=Cause(origin=record["origin"], session=record["session"], note=record["note"]),
+        cause=Cause(
+            origin=record["origin"],
+            session=record["session"],
+            note=record["note"],
+            approved=record.get("approved", False),
+        ),
         before=_fingerprint(record["from"]),
         after=_fingerprint(record["to"]),
         edits=tuple(Edit(index=i, before=before, after=after) for i, before, after in record.get("edits", ())),
@@ -180,8 +190,3 @@ def _inverse_edits(change: Change, live: Sequence[str]) -> list[Edit]:
         if entry not in change.state and entry not in live
     ]
     return gone + back
-
-
-def origin_of(entry: str, changes: Sequence[Change]) -> Change | None:
-    """The newest change that brought this entry in; taking a change back brings nothing new."""
-    return next((change for change in reversed(changes) if not change.undoes and entry in change.added()), None)

@@ -11,6 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from hermes.curated.history import Cause
+    from hermes.curated.screening import Screen
+
     Operation = Mapping[str, str]
 
 ACTIONS = ("add", "replace", "remove")
@@ -23,12 +26,12 @@ def usage(entries: Sequence[str], limit: int) -> str:
     return f"{min(100, used * 100 // limit)}% — {used:,}/{limit:,} chars"
 
 
-def prepared(operations: Sequence[Operation], screen: Callable[[str], None]) -> list[Operation]:
+def prepared(operations: Sequence[Operation], screen: Screen, cause: Cause) -> list[Operation]:
     """The operations with their content cleaned and judged; a refusal names the operation it is about."""
     ready: list[Operation] = []
     for number, operation in enumerate(operations, start=1):
         try:
-            ready.append(_prepared(operation, screen))
+            ready.append(_prepared(operation, screen, cause))
         except WriteRefused as refusal:
             raise _in_batch(refusal, number, operation, len(operations)) from refusal
     return ready
@@ -72,7 +75,7 @@ def refuse_if_full(before: Sequence[str], after: Sequence[str], limit: int) -> N
     )
 
 
-def _prepared(operation: Operation, screen: Callable[[str], None]) -> Operation:
+def _prepared(operation: Operation, screen: Screen, cause: Cause) -> Operation:
     if operation["action"] != "add" and not operation.get("old_text"):
         raise WriteRefused("old_text is missing; give a piece of the entry to change", kind="missing_old_text")
     if operation["action"] == "remove":
@@ -81,7 +84,7 @@ def _prepared(operation: Operation, screen: Callable[[str], None]) -> Operation:
     if operation["action"] == "replace" and not text.trim(content):
         raise WriteRefused("content is empty; to delete an entry use the action remove", kind="empty")
     content = text.clean(content)
-    screen(content)
+    screen(content, cause)
     return {**operation, "content": content}
 
 

@@ -1,15 +1,65 @@
-"""The one place where text is judged before it may become memory."""
+"""The one place where text is judged before it may become memory, and again before it enters a prompt.
+
+The gate fails closed: when the scanner cannot be loaded, nothing is written and nothing is shown unjudged.
+"""
 
 from __future__ import annotations
 
+from hermes.vocabulary.errors import WriteRefused
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    # Raises WriteRefused when the text must not be stored.
-    Screen = Callable[[str], None]
+    from hermes.curated.history import Cause
+
+    # Raises WriteRefused when the text must not be stored, with kind "ask" when a person may decide.
+    Screen = Callable[[str, Cause], None]
+
+ASK = "ask"
 
 
-def screen_write(content: str) -> None:
-    """Lets everything through until the threat scanner stands here."""
-    del content
+def screen_write(content: str, cause: Cause) -> None:
+    """Refuses threats and secrets; what could be either is for a person to decide, who may also write it themselves."""
+    find_secrets, scan, _ = _scanners()
+    if found := find_secrets(content):
+        kinds = ", ".join(dict.fromkeys(secret.kind for secret in found))
+        raise WriteRefused(
+            f"content holds a secret ({kinds}), which must not stand in a prompt; keep it in .env and save where it is",
+            kind="secret",
+        )
+    verdict = scan(content, "memory")
+    if verdict.level == "clean" or (verdict.level == ASK and (cause.origin == "user" or cause.approved)):
+        return
+    raise WriteRefused(
+        f"content looks like {', '.join(verdict.classes)}: {verdict.excerpt!r}. {verdict.advice}",
+        kind=ASK if verdict.level == ASK else "threat",
+        details={"classes": list(verdict.classes), "excerpt": verdict.excerpt},
+    )
+
+
+def blocked_in_prompt(entries: Sequence[str], file: str) -> tuple[str, ...]:
+    """The entries as they may enter a prompt: one that must not is replaced by a line that says so."""
+    _, _, scan_entries = _scanners()
+    shown = []
+    for number, (entry, verdict) in enumerate(zip(entries, scan_entries(entries, "memory"), strict=True), start=1):
+        if verdict.level == "refuse":
+            why = ", ".join(verdict.classes)
+            shown.append(
+                f"[BLOCKED: entry {number} of {file} looks like {why}. It stays in the file and is not shown.]"
+            )
+        else:
+            shown.append(entry)
+    return tuple(shown)
+
+
+def _scanners():  # type: ignore[no-untyped-def]  # noqa: ANN202 - three functions of modules loaded here
+    try:
+        from hermes.safety.secrets import find_secrets
+        from hermes.safety.threats import scan, scan_entries
+    except ImportError as error:
+        raise WriteRefused(
+            f"the safety scanner could not be loaded ({error}); nothing is saved without it, reinstall Hermes",
+            kind="closed",
+        ) from error
+    return find_secrets, scan, scan_entries

@@ -11,8 +11,9 @@ from hermes.curated import entries as text
 from hermes.curated.history import Cause, Edit, apply_edits, reverse
 from hermes.curated.memory_file import MemoryFile, Plan
 from hermes.curated.operations import message, planner, prepared, refuse_if_full, usage
-from hermes.curated.places import memory_path
-from hermes.curated.screening import screen_write
+from hermes.curated.places import FILES, memory_path
+from hermes.curated.provenance import provenance
+from hermes.curated.screening import blocked_in_prompt, screen_write
 from hermes.settings.home import find_home
 from hermes.settings.load import load_settings
 from hermes.vocabulary.errors import NotFound, StorageError, WriteRefused
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from hermes.curated.history import Change
     from hermes.curated.memory_file import Reading
     from hermes.curated.operations import Operation
+    from hermes.curated.provenance import Provenance
     from hermes.curated.screening import Screen
     from hermes.settings.home import Home
     from hermes.settings.load import Settings
@@ -117,15 +119,19 @@ class MemoryStore:
 
     def apply(self, target: str, operations: Sequence[Operation], *, cause: Cause | None = None) -> Written:
         """Carries out all operations or none; the budget is checked on the state they lead to."""
-        file = self._file(target)
-        ready = prepared(operations, self._screen)
-        plan, change = file.change(planner(ready, self._limits[target]), cause or Cause())
+        file, cause = self._file(target), cause or Cause()
+        ready = prepared(operations, self._screen, cause)
+        plan, change = file.change(planner(ready, self._limits[target]), cause)
         return self._written(target, message(plan, ready), plan, change)
 
-    def rehearse(self, target: str, operations: Sequence[Operation]) -> None:
+    def rehearse(self, target: str, operations: Sequence[Operation], *, cause: Cause) -> None:
         """Raises what `apply` would raise now, and changes nothing."""
         file = self._file(target)
-        planner(prepared(operations, self._screen), self._limits[target])(file.read().entries)
+        planner(prepared(operations, self._screen, cause), self._limits[target])(file.read().entries)
+
+    def provenance(self, target: str) -> dict[str, Provenance]:
+        """Where each live entry comes from."""
+        return provenance(self.entries(target), self.history(target)[0])
 
     def history(self, target: str) -> tuple[list[Change], int]:
         """Every change that took effect, oldest first, and how many records are unreadable."""
@@ -184,14 +190,13 @@ class MemoryStore:
         try:
             file.tidy()
             entries = tuple(dict.fromkeys(file.read().entries))
-        except StorageError as error:
+            shown = blocked_in_prompt(entries, FILES[target])
+        except (StorageError, WriteRefused) as error:
             # An unreadable file is said to be unreadable: an empty memory would be a lie the model acts on.
             return f"{_RULE}\n{_TITLES[target]} [could not be read]\n{_RULE}\n{error}"
-        return block(target, entries, self._limits[target])
+        return block(target, shown, usage(entries, self._limits[target]))
 
 
-def block(target: str, entries: Sequence[str], limit: int) -> str:
+def block(target: str, entries: Sequence[str], used: str) -> str:
     """How a memory file looks in the system prompt."""
-    if not entries:
-        return ""
-    return f"{_RULE}\n{_TITLES[target]} [{usage(entries, limit)}]\n{_RULE}\n{text.render(entries)}"
+    return f"{_RULE}\n{_TITLES[target]} [{used}]\n{_RULE}\n{text.render(entries)}" if entries else ""

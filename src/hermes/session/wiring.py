@@ -7,11 +7,15 @@ from hermes.curated.history import Cause
 from hermes.curated.store import SWITCHES, MemoryStore
 from hermes.tools.memory import MemoryTool
 from hermes.tools.registry import Toolbox
+from hermes.tools.taint import Taint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hermes.settings.home import Home
     from hermes.settings.load import Settings
+    from hermes.tools.registry import Tool
 
 
 def open_store(home: Home, settings: Settings) -> MemoryStore | None:
@@ -21,8 +25,15 @@ def open_store(home: Home, settings: Settings) -> MemoryStore | None:
     return MemoryStore.open(home, settings=settings)
 
 
-def open_toolbox(home: Home, settings: Settings, *, session_id: str = "") -> Toolbox:
-    """What a model may call in this home."""
-    approvals = Approvals(home) if settings.flag("memory.write_approval") else None
-    cause = Cause(origin="agent", session=session_id)
-    return Toolbox([MemoryTool(open_store(home, settings), cause=cause, approvals=approvals)])
+def open_toolbox(home: Home, settings: Settings, *, session_id: str = "", extra: Sequence[Tool] = ()) -> Toolbox:
+    """What a model may call in this home, with the tools a host adds."""
+    taint = Taint()
+    memory = MemoryTool(
+        open_store(home, settings),
+        cause=Cause(origin="agent", session=session_id),
+        approvals=Approvals(home),
+        taint=taint,
+        approve_all=settings.flag("memory.write_approval"),
+        untrusted=settings.text("memory.untrusted_writes"),
+    )
+    return Toolbox([memory, *extra], taint)

@@ -77,6 +77,12 @@ KEYS = (
     _integer("memory.memory_char_limit", 2200, "Characters MEMORY.md may hold.", low=100, high=1_000_000),
     _integer("memory.user_char_limit", 1375, "Characters USER.md may hold.", low=100, high=1_000_000),
     _flag("memory.write_approval", False, "Stage the agent's memory writes until a person approves them."),
+    _choice(
+        "memory.untrusted_writes",
+        "stage",
+        ("stage", "refuse", "allow"),
+        "What happens to a memory write in a turn that text from outside (web, files, tools, recall) has entered.",
+    ),
     _number("memory.lock_timeout", 5, "Seconds to wait for another program that is writing a memory file.", high=600),
     _texts("memory.linked_folders", "Folders outside the home that MEMORY.md and USER.md may link into."),
     _text("memory.provider", "", "External memory provider; empty for built-in memory only."),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from hermes.curated.history import Cause
 from hermes.curated.operations import ACTIONS
+from hermes.curated.screening import ASK
 from hermes.tools.registry import failure
 from hermes.vocabulary.errors import WriteRefused
 
@@ -10,10 +12,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from hermes.curated.approval import Approvals
-    from hermes.curated.history import Cause
+    from hermes.curated.approval import Approvals, Pending
     from hermes.curated.operations import Operation
     from hermes.curated.store import MemoryStore, Written
+    from hermes.tools.taint import Taint
 
 _OPERATION = {
     "action": {"type": "string", "enum": list(ACTIONS), "description": "What to do."},
@@ -56,36 +58,67 @@ _FULL_OR_UNMATCHED = frozenset({"full", "no_match", "ambiguous", "missing_old_te
 
 
 class MemoryTool:
-    """`store` is None when memory is switched off; `approvals` is set when a person must agree to each write."""
+    """`store` is None when memory is switched off.
+
+    A write is staged instead of made when a person must agree to all of them (`approve_all`), when the scanner cannot
+    tell a threat from a harmless note, or when text from outside entered the turn and `untrusted` says so.
+    """
 
     schema = SCHEMA
     null_means = {"target": "memory"}  # noqa: RUF012 - a constant of the class
 
-    def __init__(self, store: MemoryStore | None, *, cause: Cause, approvals: Approvals | None = None) -> None:
+    def __init__(
+        self,
+        store: MemoryStore | None,
+        *,
+        cause: Cause,
+        approvals: Approvals,
+        taint: Taint,
+        approve_all: bool = False,
+        untrusted: str = "stage",
+    ) -> None:
         self._store = store
         self._cause = cause
         self._approvals = approvals
+        self._taint = taint
+        self._approve_all = approve_all
+        self._untrusted = untrusted
         self._refusals = 0
 
     def start_turn(self) -> None:
         self._refusals = 0
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        store = self._store
-        if store is None:
+        if self._store is None:
             return failure(
                 "memory is switched off in the settings (memory.memory_enabled, memory.user_profile_enabled)"
             )
         target = arguments.get("target", "memory")
-        operations = arguments.get("operations") or [_single(arguments)]
         try:
-            if self._approvals is not None:
-                return _staged(store, self._approvals, target, operations, self._cause)
-            result = _success(store.apply(target, operations, cause=self._cause))
+            result = self._write(self._store, target, arguments.get("operations") or [_single(arguments)])
         except WriteRefused as refusal:
             return self._refused(refusal)
         self._refusals = 0
         return result
+
+    def _write(self, store: MemoryStore, target: str, operations: list[Operation]) -> dict[str, Any]:
+        cause = self._cause
+        if self._taint.origin:
+            cause = Cause(origin=self._taint.origin, session=cause.session, note=cause.note)
+            if self._untrusted == "refuse":
+                raise WriteRefused(f"{self._taint.in_words()}, and memory.untrusted_writes is refuse", kind="untrusted")
+        reasons = ["memory.write_approval is on"] if self._approve_all else []
+        if self._taint.origin and self._untrusted == "stage":
+            reasons.append(self._taint.in_words())
+        try:
+            if not reasons:
+                return _success(store.apply(target, operations, cause=cause))
+            store.rehearse(target, operations, cause=cause)
+        except WriteRefused as refusal:
+            if refusal.kind != ASK:
+                raise
+            reasons.append(str(refusal))
+        return _staged(self._approvals.stage(target, operations, cause, "; ".join(reasons)))
 
     def _refused(self, refusal: WriteRefused) -> dict[str, Any]:
         """A model that keeps failing to make room is told to stop instead of burning the turn."""
@@ -117,15 +150,14 @@ def _success(written: Written) -> dict[str, Any]:
     }
 
 
-def _staged(
-    store: MemoryStore, approvals: Approvals, target: str, operations: list[Operation], cause: Cause
-) -> dict[str, Any]:
-    store.rehearse(target, operations)
-    pending = approvals.stage(target, operations, cause, "memory.write_approval is on")
+def _staged(pending: Pending) -> dict[str, Any]:
     return {
         "success": True,
         "staged": True,
         "pending_id": pending.id,
-        "target": target,
-        "message": f"Staged, not saved yet: the user decides with `hermes memory approve {pending.id}` or `reject`.",
+        "target": pending.target,
+        "message": (
+            f"Staged, not saved yet, because {pending.reason}. The user decides with "
+            f"`hermes memory approve {pending.id}` or `hermes memory reject {pending.id}`; tell them."
+        ),
     }

@@ -12,8 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any, Protocol
 
+    from hermes.tools.taint import Taint
+
     class Tool(Protocol):
-        """One callable: `schema` is what the model sees, `call` gets arguments that fit it."""
+        """One callable: `schema` is what the model sees, `call` gets arguments that fit it.
+
+        A tool whose results hold text from outside has an attribute `brings` with its origin: web, file, tool, recall
+        or provider. A tool with a method `start_turn` is told when a new user turn begins.
+        """
 
         @property
         def schema(self) -> dict[str, Any]: ...
@@ -22,8 +28,15 @@ if TYPE_CHECKING:
 
 
 class Toolbox:
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    def __init__(self, tools: Iterable[Tool], taint: Taint | None = None) -> None:
         self._tools = {tool.schema["name"]: tool for tool in tools}
+        self._taint = taint
+
+    def start_turn(self) -> None:
+        """A person spoke: what came from outside before no longer taints what is written now."""
+        for listener in (self._taint, *self._tools.values()):
+            if hasattr(listener, "start_turn"):
+                listener.start_turn()
 
     def schemas(self) -> list[dict[str, Any]]:
         """OpenAI function schemas, in a fixed order so that the request prefix stays the same."""
@@ -31,7 +44,11 @@ class Toolbox:
 
     def call(self, name: str, arguments: str | bytes | Mapping[str, Any] | None) -> str:
         """Calls a tool as a model would and returns its result as JSON text."""
-        return to_json(self._result(name, arguments))
+        result = to_json(self._result(name, arguments))
+        brings = getattr(self._tools.get(name), "brings", None)
+        if brings and self._taint is not None:
+            self._taint.note(brings, name, result)
+        return result
 
     def _result(self, name: str, arguments: str | bytes | Mapping[str, Any] | None) -> dict[str, Any]:
         tool = self._tools.get(name)
