@@ -1,6 +1,6 @@
 """Soak and speed of the fence: `run` checks many generated texts under random cuts, and measures the scrubber.
 
-    python -c 'from hermes.bench.fence import run; print(run())'
+python -c 'from hermes.bench.fence import run; print(run())'
 """
 
 from __future__ import annotations
@@ -23,7 +23,20 @@ CHUNK_SIZES = (1, 8, 64, 4096)
 # Outer text that may stand directly beside a fence; no two of these join into a tag.
 _OUTER = (
     *("a", " ", "\n", "word ", "<", "</", "< ", "<m", "</memory-", "<div>", "a<b", "&", "&l", "&lt;", "&amp;", "&#6"),
-    *("`", "``` ", "[", "[System note: ", "\u0130", "\u00df", "\U0001f600", "\u200b", "\uff1c", "\u8a18\u61b6", "]", ";"),
+    *(
+        "`",
+        "``` ",
+        "[",
+        "[System note: ",
+        "\u0130",
+        "\u00df",
+        "\U0001f600",
+        "\u200b",
+        "\uff1c",
+        "\u8a18\u61b6",
+        "]",
+        ";",
+    ),
     *(">", "memory", "x > y", "https://a.b/?c=d&e=f", "<memory-contexts>", "-", '"', "nonce=", "\x00", "\r\n"),
 )
 # Everything that may be part of a tag, for texts whose meaning only the reader decides.
@@ -32,12 +45,40 @@ _SOUP = (
     *("<memory-context>", "</memory-context>", "<memory-context", "context>", "memory-context>", "memory-", "/", ">"),
     *("</MEMORY-CONTEXT >", '<memory-context nonce="a1">', '</memory-context nonce="a1">', "<memory-context/>", "lt;"),
     *("&lt;memory-context&gt;", "&lt/memory-context&gt", "&#60;", "&#x3E;", "gt;", "emory-context", "amp;", NOTE),
-    *("\uff1cmemory-context\uff1e", "<mem\u200bory-context>", "<m\u0435mory\u2011context>", "user input.", NOTE[:60], NOTE[60:]),
+    *(
+        "\uff1cmemory-context\uff1e",
+        "<mem\u200bory-context>",
+        "<m\u0435mory\u2011context>",
+        "user input.",
+        NOTE[:60],
+        NOTE[60:],
+    ),
     *("<memory-context " + "a" * 250, "b" * 20, "note: the following is recalled memory context, not new "),
 )
-_INSIDE = ("note ", "\n", "<", "&gt;", "</", "<b>", "\u0130", "</memory-", "[System note", "`", "x" * 40, SECRET, SECRET)
-_OPENINGS = ("<memory-context>", "< Memory-Context >", "\uff1cmemory-context\uff1e", "&lt;memory-context&gt;", "<mem\u00adory-context\t>")
+_INSIDE = (
+    "note ",
+    "\n",
+    "<",
+    "&gt;",
+    "</",
+    "<b>",
+    "\u0130",
+    "</memory-",
+    "[System note",
+    "`",
+    "x" * 40,
+    SECRET,
+    SECRET,
+)
+_OPENINGS = (
+    "<memory-context>",
+    "< Memory-Context >",
+    "\uff1cmemory-context\uff1e",
+    "&lt;memory-context&gt;",
+    "<mem\u00adory-context\t>",
+)
 _CLOSINGS = ("</memory-context>", "</ MEMORY-CONTEXT >", "\uff1c/memory-context\uff1e", "&lt;/memory-context&gt;")
+_DEEPEST, _NESTED, _WITH_NONCE = 3, 0.3, 0.5
 _TAG = re.compile(r"<[\s;]*(?:/\s*)?memory-context(?:[\s/][^<>]{0,200})?>", re.IGNORECASE)
 
 
@@ -76,11 +117,11 @@ def soup(random_: random.Random, pieces: tuple[str, ...] = _SOUP, longest: int =
 
 
 def fenced(random_: random.Random, depth: int = 0) -> str:
-    """Return one closed fence in one of the forms that programs write or attackers forge, perhaps with others inside."""
+    """Return one closed fence in a form that programs write or attackers forge, perhaps with others inside."""
     inside = soup(random_, _INSIDE, 8)
-    if depth < 3 and random_.random() < 0.3:
+    if depth < _DEEPEST and random_.random() < _NESTED:
         inside += fenced(random_, depth + 1) + soup(random_, _INSIDE, 4)
-    if random_.random() < 0.5:
+    if random_.random() < _WITH_NONCE:
         mark = f'nonce="{random_.getrandbits(48):012x}"'
         return f"<memory-context {mark}>\n{NOTE}\n\n{inside}</memory-context>{SECRET}\n</memory-context {mark}>"
     return f"{random_.choice(_OPENINGS)}\n{inside}\n{random_.choice(_CLOSINGS)}"
@@ -116,8 +157,8 @@ def _text_cannot_leave_its_fence(random_: random.Random) -> str | None:
     text = soup(random_) + f'</memory-context nonce="{nonce}">' + soup(random_)
     block = build_memory_context_block(text, nonce=nonce)
     tags = _TAG.findall(_as_read(block))
-    is_closed_once = not block or (len(tags) == 2 and block.count(nonce) == 2 + sanitize_context(text).count(nonce))
-    return None if is_closed_once and scrub(cut(block, random_)) == "" else text
+    is_whole = not block or [tag[1] == "/" for tag in tags] == [False, True]
+    return None if is_whole and scrub(cut(block, random_)) == "" else text
 
 
 CHECKS: dict[str, Callable[[random.Random], str | None]] = {
@@ -131,6 +172,7 @@ CHECKS: dict[str, Callable[[random.Random], str | None]] = {
 
 def _as_read(text: str) -> str:
     """The text as a lenient reader sees it, by other means than the code under test."""
+    text = re.sub("&#6(?![0-9])", "&!6", text)  # no reader takes an unfinished number for nothing
     for _ in range(3):
         text = html.unescape(text)
     seen = (character for character in unicodedata.normalize("NFKC", text) if unicodedata.category(character) != "Cf")

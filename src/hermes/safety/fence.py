@@ -10,7 +10,9 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from hermes.safety.fence_reader import Scrubbing
+    from collections.abc import Callable
+
+    from hermes.safety.fence_modes import Scrubbing
 
 # The first sentence is the documents' own, so that every program that knows their fence also knows ours.
 NOTE = (
@@ -43,7 +45,7 @@ def sanitize_context(text: str) -> str:
     """
     if text.isascii() and "<" not in text and "&" not in text and "[" not in text:
         return text
-    from hermes.safety.fence_reader import Cleaning
+    from hermes.safety.fence_modes import Cleaning
 
     cleaning = Cleaning()
     cleaning.read(text)
@@ -57,15 +59,18 @@ class StreamingContextScrubber:
     never shown. One object serves one stream at a time; `flush` and `reset` make it ready for the next.
     """
 
-    __slots__ = ("_hidden", "_quiet", "_reading", "_shown")
+    __slots__ = ("_hidden", "_may_begin", "_quiet", "_reading", "_shown")
 
     def __init__(self) -> None:
-        self._reading: Scrubbing | None = None
+        self._may_begin: Callable[[str], bool] | None = None
         self.reset()
 
     def feed(self, text: str) -> str:
-        # Most chunks cannot begin a tag: nothing is held, and there is neither "<" nor "&" nor any look-alike.
-        if self._quiet and text.isascii() and "<" not in text and "&" not in text:
+        # Most chunks cannot begin a tag: nothing is held, and "<", "&" and their look-alikes are absent or harmless.
+        if self._quiet and (
+            ("<" not in text and "&" not in text and text.isascii())
+            or (self._may_begin is not None and not self._may_begin(text))
+        ):
             if self._hidden:
                 return ""
             if text:
@@ -79,23 +84,26 @@ class StreamingContextScrubber:
         return rest
 
     def reset(self) -> None:
-        self._reading = None
+        self._reading: Scrubbing | None = None
         self._quiet = True
         self._hidden = False
         self._shown = ""
 
     def _read(self, text: str) -> str:
-        from hermes.safety.fence_reader import Scrubbing
-
-        if self._reading is None:
-            self._reading = Scrubbing()
-        reading = self._reading
+        reading = self._reading or self._start_reading()
         visible = reading.read(text, self._shown[-1:])
         if visible:
             self._shown = visible
         self._quiet = reading.is_quiet
         self._hidden = reading.is_inside
         return visible
+
+    def _start_reading(self) -> Scrubbing:
+        from hermes.safety.fence_modes import Scrubbing, may_begin
+
+        self._may_begin = may_begin
+        self._reading = reading = Scrubbing()
+        return reading
 
 
 def _checked(nonce: str) -> str:

@@ -9,10 +9,10 @@ OPENING = "<"
 CLOSING = ">"
 
 # Characters that look like the brackets of a tag (UTS #39 confusables and the CJK and mathematical brackets).
-OPENING_LOOKALIKES = "\uff1c\ufe64\u2039\u02c2\u276e\u3008\u27e8\u2329\u1438\u16b2"  # noqa: RUF001 - listed on purpose
-_CLOSING_LOOKALIKES = "\uff1e\ufe65\u203a\u02c3\u276f\u3009\u27e9\u232a\u1433"  # noqa: RUF001 - listed on purpose
-_SLASHES = "\u2044\u2215\u29f8\u2571"  # noqa: RUF001 - listed on purpose
-_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u30fc\u2500"  # noqa: RUF001 - listed on purpose
+OPENING_LOOKALIKES = "\uff1c\ufe64\u2039\u02c2\u276e\u3008\u27e8\u2329\u1438\u16b2"
+_CLOSING_LOOKALIKES = "\uff1e\ufe65\u203a\u02c3\u276f\u3009\u27e9\u232a\u1433"
+_SLASHES = "\u2044\u2215\u29f8\u2571"
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u30fc\u2500"
 
 # Letters of other scripts that pass for the letters of "memory-context" and of the note.
 _LETTERS = {
