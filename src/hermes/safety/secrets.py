@@ -1,0 +1,135 @@
+"""Find and mask secrets: keys, tokens, passwords, private keys, webhooks, card numbers.
+
+Memory refuses them; logs, exports and search results show a marker instead. What only looks like one (a commit, a
+checksum, a `$VARIABLE`, a placeholder) is left alone.
+"""
+
+from __future__ import annotations
+
+from hermes.vocabulary.values import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SHORTEST_RUN = 16
+_FEWEST_DIGITS = 12
+_SHOWN = 4
+_LONG_ENOUGH_TO_SHOW = 16
+_MOST_PASSES = 4  # a marker is shorter than its secret, which may bring a word and another secret together
+_NEVER_SHOWN = ("password", "private key", "seed phrase", "cookie", "pin", "code")
+
+# Any of these may stand beside a secret that is short; everything else is at least a long run or many digits.
+_WORDS = (
+    *("pass", "pwd", "secret", "token", "key", "credential", "auth", "bearer", "cookie", "sess", "sid=", "://", "login"),
+    *("pin", "code", "otp", "cvv", "cvc", "ssn", "social sec", "-----begin", "kennwort", "contrase", "senha", "parola"),
+    *("seed", "mnemonic", "recovery", "wallet", "backup", "identified by", "requirepass", " -u ", "--user", "safe", "$"),
+    *("door", "gate", "lock", ":5432:", "\u043f\u0430\u0440\u043e\u043b\u044c", "\u5bc6", "\u53e3\u4ee4"),
+    *("\u30d1\u30b9\u30ef\u30fc\u30c9", "\ube44\ubc00\ubc88\ud638", "\u015fifre", "schl\u00fcssel", "bip", "mot de passe"),
+)
+_SEPARATORS = dict.fromkeys(map(ord, " \t\r\n\"'`=:,;/.@&?<>()[]{}|#$%^*~!\\+"), " ")
+
+
+@value
+class Secret:
+    kind: str
+    start: int
+    end: int
+    masked: str
+
+
+def find_secrets(text: str) -> tuple[Secret, ...]:
+    """Every secret in the text, in order and without overlaps."""
+    if "\u2026" in text:
+        text = _without_markers(text)
+    has_runs, has_words, has_digits = _may_hold(text)
+    if not (has_runs or has_words or has_digits):
+        return ()
+    found = list(_all(text, has_runs=has_runs, has_words=has_words, has_digits=has_digits))
+    return tuple(_secret(text, *one) for one in _merged(found)) if found else ()
+
+
+def mask_secrets(text: str) -> str:
+    """Replace every secret by a marker such as `[github token …a1b2]`; masking again changes nothing."""
+    for _ in range(_MOST_PASSES):
+        found = find_secrets(text)
+        if not found:
+            break
+        pieces, at = [], 0
+        for secret in found:
+            pieces += (text[at : secret.start], secret.masked)
+            at = secret.end
+        text = "".join((*pieces, text[at:]))
+    return text
+
+
+def _may_hold(text: str) -> tuple[bool, bool, bool]:
+    """Whether there are long runs with digits, telling words, enough digits: plain methods, because most texts fail."""
+    lowered = text.lower()
+    has_words = any(word in lowered for word in _WORDS)
+    runs = text.translate(_SEPARATORS).split()
+    has_runs = any(len(run) >= _SHORTEST_RUN and not run.isalpha() for run in runs)
+    return has_runs, has_words, sum(map(str.isdigit, text)) >= _FEWEST_DIGITS
+
+
+def _all(text: str, *, has_runs: bool, has_words: bool, has_digits: bool) -> Iterator[tuple[str, int, int]]:
+    from hermes.safety.secret_formats import PHRASES, TOKENS
+
+    if has_runs:
+        yield from _formats(text, TOKENS)
+    if has_words or has_runs:
+        yield from _formats(text, PHRASES)
+    if has_words:
+        from hermes.safety import secret_words
+
+        yield from secret_words.find_beside_words(text)
+        yield from secret_words.find_numbers_beside_words(text)
+        yield from secret_words.find_seed_phrases(text)
+    if has_digits:
+        from hermes.safety import secret_numbers
+
+        yield from secret_numbers.find_card_numbers(text)
+        yield from secret_numbers.find_ibans(text)
+
+
+def _formats(text: str, formats: tuple[tuple[str, tuple[str, ...], str], ...]) -> Iterator[tuple[str, int, int]]:
+    import re
+
+    from hermes.safety.secret_words import is_example
+
+    for kind, hints, pattern in formats:
+        if any(hint in text for hint in hints):
+            for match in re.compile(pattern).finditer(text):  # re keeps what it compiled
+                group = match.lastgroup or 0
+                if not is_example(match[group]):
+                    yield kind, match.start(group), match.end(group)
+
+
+def _merged(found: list[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
+    """Join what overlaps, under the name that was found first: a format knows more than a word beside it."""
+    ranked = sorted(enumerate(found), key=lambda one: (one[1][1], one[0]))
+    rank, (kind, start, end) = ranked[0]
+    for next_rank, (next_kind, next_start, next_end) in ranked[1:]:
+        if next_start >= end:
+            yield kind, start, end
+            rank, kind, start, end = next_rank, next_kind, next_start, next_end
+            continue
+        if next_rank < rank:
+            rank, kind = next_rank, next_kind
+        end = max(end, next_end)
+    yield kind, start, end
+
+
+def _secret(text: str, kind: str, start: int, end: int) -> Secret:
+    last = text[end - _SHOWN : end]
+    shows = end - start >= _LONG_ENOUGH_TO_SHOW and last.isalnum() and last.isascii()
+    if kind.startswith(_NEVER_SHOWN):
+        shows = False
+    return Secret(kind=kind, start=start, end=end, masked=f"[{kind} \u2026{last if shows else ''}]")
+
+
+def _without_markers(text: str) -> str:
+    """The same text with our markers blanked, so that "token" in a marker does not accuse its neighbour."""
+    import re
+
+    return re.sub(r"\[[a-z0-9 ]{2,40} \u2026[A-Za-z0-9]{0,4}\]", lambda marker: "\0" * len(marker.group()), text)
