@@ -61,7 +61,9 @@ class MemoryStore:
         self._files = files
         self._limits = limits
         self._screen = screen
-        self._snapshots = {target: self._take_snapshot(target) for target in files}
+        # What each file held when the store was opened; judged and rendered when somebody asks for the snapshot.
+        self._frozen = {target: _entries_or_error(file) for target, file in files.items()}
+        self._snapshots: dict[str, str] = {}
 
     @classmethod
     def open(
@@ -94,6 +96,8 @@ class MemoryStore:
 
     def snapshot(self, target: str) -> str:
         """The block for the system prompt as it was when the store was opened; empty when there is nothing to say."""
+        if target in self._frozen and target not in self._snapshots:
+            self._snapshots[target] = self._render_snapshot(target, self._frozen[target])
         return self._snapshots.get(target, "")
 
     def entries(self, target: str) -> tuple[str, ...]:
@@ -185,16 +189,24 @@ class MemoryStore:
     def _written(self, target: str, done: str, plan: Plan, change: Change | None) -> Written:
         return Written(target=target, message=done, entries=plan.entries, limit=self._limits[target], change=change)
 
-    def _take_snapshot(self, target: str) -> str:
-        file = self._files[target]
+    def _render_snapshot(self, target: str, frozen: tuple[str, ...] | StorageError) -> str:
         try:
-            file.tidy()
-            entries = tuple(dict.fromkeys(file.read().entries))
+            if isinstance(frozen, StorageError):
+                raise frozen
+            entries = tuple(dict.fromkeys(frozen))
             shown = blocked_in_prompt(entries, FILES[target])
         except (StorageError, WriteRefused) as error:
             # An unreadable file is said to be unreadable: an empty memory would be a lie the model acts on.
             return f"{_RULE}\n{_TITLES[target]} [could not be read]\n{_RULE}\n{error}"
         return block(target, shown, usage(entries, self._limits[target]))
+
+
+def _entries_or_error(file: MemoryFile) -> tuple[str, ...] | StorageError:
+    try:
+        file.tidy()
+        return file.read().entries
+    except StorageError as error:
+        return error
 
 
 def block(target: str, entries: Sequence[str], used: str) -> str:

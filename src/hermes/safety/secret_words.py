@@ -29,7 +29,9 @@ _ASSIGNED = re.compile(
     re.IGNORECASE,
 )
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9+/_=.~-]{19,500}")
-_SURE_WORD = re.compile(r"api[_ -]?key|secret|token|passw|credential|(?:access|private|encryption)[_ -]?key", re.IGNORECASE)
+_SURE_WORD = re.compile(
+    r"api[_ -]?key|secret|token|passw|credential|(?:access|private|encryption)[_ -]?key", re.IGNORECASE
+)
 _DIGEST_LENGTHS = (40, 64)  # a commit or a SHA-256, unless the line is sure
 
 # A name that goes on like this is about a secret, not one: password_min_length, token_url, KEY_ID.
@@ -73,9 +75,15 @@ _DOOR = re.compile(
     r"(?:\s(?:code|combination|pin))?\s{0,2}(?:is|was|:|=)\s{0,2})(?P<s>\d{3,8}(?:[- ]\d{2,4}){0,3})(?![\d.%])"
 )
 _SSN = re.compile(r"(?i:\bssn\b|social security)[^\n\d]{0,30}(?P<s>\d{3}-?\d{2}-?\d{4})(?!\d)")
-_SEED = re.compile(r"(?i:seed|mnemonic|recovery|wallet|backup|bip-?39)[^\n]{0,12}?(?i:phrase|words?|seed|mnemonic|key|bip-?39)?[^\n:=]{0,40}[:=\n(\"' -]{1,4}")
-_SEED_WORDS = re.compile(r"[\s\"'(]{0,3}(?:\d{1,2}[.)]\s?)?[a-z]{3,8}(?:(?:\s{1,2}|,\s?|\s?\d{1,2}[.)]\s?)[a-z]{3,8}){11,23}(?![a-z])")
-_NOT_IN_SEEDS = frozenset("the and for with from are was were not but our has have had its his her into than will can".split())
+_SEED = re.compile(
+    r"(?i:seed|mnemonic|recovery|wallet|backup|bip-?39)[^\n]{0,12}?(?i:phrase|words?|seed|mnemonic|key|bip-?39)?[^\n:=]{0,40}[:=\n(\"' -]{1,4}"
+)
+_SEED_WORDS = re.compile(
+    r"[\s\"'(]{0,3}(?:\d{1,2}[.)]\s?)?[a-z]{3,8}(?:(?:\s{1,2}|,\s?|\s?\d{1,2}[.)]\s?)[a-z]{3,8}){11,23}(?![a-z])"
+)
+_NOT_IN_SEEDS = frozenset(
+    "the and for with from are was were not but our has have had its his her into than will can".split()
+)
 
 
 def find_beside_words(text: str) -> Iterator[Found]:

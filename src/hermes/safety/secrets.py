@@ -21,11 +21,44 @@ _NEVER_SHOWN = ("password", "private key", "seed phrase", "cookie", "pin", "code
 
 # Any of these may stand beside a secret that is short; everything else is at least a long run or many digits.
 _WORDS = (
-    *("pass", "pwd", "secret", "token", "key", "credential", "auth", "bearer", "cookie", "sess", "sid=", "://", "login"),
+    *(
+        "pass",
+        "pwd",
+        "secret",
+        "token",
+        "key",
+        "credential",
+        "auth",
+        "bearer",
+        "cookie",
+        "sess",
+        "sid=",
+        "://",
+        "login",
+    ),
     *("pin", "code", "otp", "cvv", "cvc", "ssn", "social sec", "-----begin", "kennwort", "contrase", "senha", "parola"),
-    *("seed", "mnemonic", "recovery", "wallet", "backup", "identified by", "requirepass", " -u ", "--user", "safe", "$"),
+    *(
+        "seed",
+        "mnemonic",
+        "recovery",
+        "wallet",
+        "backup",
+        "identified by",
+        "requirepass",
+        " -u ",
+        "--user",
+        "safe",
+        "$",
+    ),
     *("door", "gate", "lock", ":5432:", "\u043f\u0430\u0440\u043e\u043b\u044c", "\u5bc6", "\u53e3\u4ee4"),
-    *("\u30d1\u30b9\u30ef\u30fc\u30c9", "\ube44\ubc00\ubc88\ud638", "\u015fifre", "schl\u00fcssel", "bip", "mot de passe"),
+    *(
+        "\u30d1\u30b9\u30ef\u30fc\u30c9",
+        "\ube44\ubc00\ubc88\ud638",
+        "\u015fifre",
+        "schl\u00fcssel",
+        "bip",
+        "mot de passe",
+    ),
 )
 _SEPARATORS = dict.fromkeys(map(ord, " \t\r\n\"'`=:,;/.@&?<>()[]{}|#$%^*~!\\+"), " ")
 
