@@ -1,7 +1,7 @@
 """Builds sample secrets and harmless look-alikes from templates, so that nothing like a real key lies in the tree.
 
 `{word:36}` becomes 36 random letters and digits; `hex`, `upper`, `digits`, `lower`, `url`, `b64` (that many bytes) and
-`uuid` likewise. Double braces stand for braces.
+`uuid` likewise.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ from __future__ import annotations
 import base64
 import json
 import os
-import random
 import re
 import string
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
 
 FILE = os.path.join(os.path.dirname(__file__), "data", "safety", "secrets.jsonl")
 

@@ -112,7 +112,7 @@ class Reader:
                     at = start
                 if at == end:
                     return
-            step = self._usual(text, at)
+            step = 0 if self._drops_semicolon else self._usual(text, at)
             if not step:
                 self._character(text[at])
             at += step or 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from hermes.safety.secret_pattern import Pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,70 +10,139 @@ if TYPE_CHECKING:
 
 Found = tuple[str, int, int]
 
-_PASSWORD = (
-    r"passw(?:or)?d|passwort|kennwort|passphrase|passcode|pwd|contrase\u00f1a|senha|mot de passe|"
-    r"\u043f\u0430\u0440\u043e\u043b\u044c|\u5bc6\u7801|\u5bc6\u78bc|\u53e3\u4ee4|\u30d1\u30b9\u30ef\u30fc\u30c9|"
-    r"\ube44\ubc00\ubc88\ud638|parola|\u015fifre|(?<![a-z])pass(?![a-z])"
+# Found with str.find, which is many times faster than one pattern of all of them.
+_PASSWORD_WORDS = (
+    *(
+        "password",
+        "passwd",
+        "passwort",
+        "kennwort",
+        "passphrase",
+        "passcode",
+        "pwd",
+        "contrase\u00f1a",
+        "senha",
+        "parola",
+    ),
+    *("mot de passe", "\u015fifre", "\u043f\u0430\u0440\u043e\u043b\u044c", "\u5bc6\u7801", "\u5bc6\u78bc"),
+    *("\u53e3\u4ee4", "\u30d1\u30b9\u30ef\u30fc\u30c9", "\ube44\ubc00\ubc88\ud638"),
 )
-_KEY = (
-    r"api[_ -]?key|apikey|(?:access|private|secret|signing|encryption|master|license|account|auth|service)[_ -]?key|"
-    r"secret|token|credential|bearer|(?<![a-z])(?:key|pat|psk|auth)(?![a-z])|schl\u00fcssel|\u5bc6\u94a5|\u5bc6\u9470"
+_KEY_WORDS = ("secret", "token", "credential", "schl\u00fcssel", "\u5bc6\u94a5", "\u5bc6\u9470")
+# These count only as words of their own, because they are part of many others.
+_SHORT_PASSWORD_WORDS = ("pass", "pw")
+_SHORT_KEY_WORDS = ("key", "pat", "psk", "auth", "bearer")
+_SECRET_KEYS = (
+    *("api", "access", "private", "secret", "signing", "encryption", "master", "license", "account", "auth", "service"),
 )
-_WORD = re.compile(f"(?P<password>{_PASSWORD})|(?P<key>{_KEY})", re.IGNORECASE)
-_NAME_GOES_ON = re.compile(r"[A-Za-z0-9_]{0,40}")
-_ASSIGNED = re.compile(
-    r"[\"'`\])]{0,2}(?:\s{0,3}(?:=>|:=|={1,3}|:|>|\(|\uff1a|\|)\s{0,3}"
+# Services whose keys are bare runs of letters and digits; beside their name such a run is a key.
+SERVICES = (
+    *("datadog", "algolia", "twilio", "mailgun", "cloudflare", "new relic", "newrelic", "pagerduty", "okta", "auth0"),
+    *("vercel", "heroku", "mistral", "cohere", "deepgram", "pinecone", "rapidapi", "openweather", "alchemy", "infura"),
+    *(
+        "etherscan",
+        "binance",
+        "coinbase",
+        "kraken",
+        "mapbox",
+        "trello",
+        "zendesk",
+        "amplitude",
+        "mixpanel",
+        "sumologic",
+    ),
+    *("splunk", "rollbar", "bugsnag", "loggly", "fastly", "linode", "vultr", "hetzner", "scaleway", "snyk", "postmark"),
+)
+_NAME_GOES_ON = Pattern(r"[A-Za-z0-9_]{0,40}")
+_ASSIGNED = Pattern(
+    r"[\"'`\])]{0,2}(?:\s(?:for|of|on|to)\s[^\n:=]{1,40}(?=[:=]|\sis\s))?(?:\s{0,3}(?:=>|:=|={1,3}|:|>|\(|\uff1a|\|)\s{0,3}"
     r"|\s{1,3}(?:is|was|are|set to|ist|es|est|\u00e9|=)[\s:]{1,3}|\s{1,2}|(?=[\"'`]))"
-    r"(?:r|b|f|u|@|\$)?(?:\"(?P<double>[^\"\n]{4,300})\"|'(?P<single>[^'\n]{4,300})'|`(?P<tick>[^`\n]{4,300})`"
-    r"|(?P<bare>[^\s\"'`<>,;|]{4,500}))",
-    re.IGNORECASE,
+    r"(?:[rbfu@$](?=[\"'`]))?(?:\"(?P<double>[^\"\n]{4,300})\"|'(?P<single>[^'\n]{4,300})'|`(?P<tick>[^`\n]{4,300})`"
+    r"|(?P<bare>[^\s\"'`<>,;|=:(]{4,300}={0,2}))",
+    ignores_case=True,
 )
+<<<<<<< HEAD
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9+/_=.~-]{19,500}")
 _SURE_WORD = re.compile(
     r"api[_ -]?key|secret|token|passw|credential|(?:access|private|encryption)[_ -]?key", re.IGNORECASE
 )
+=======
+_TOKEN = Pattern(r"[A-Za-z0-9][A-Za-z0-9+/_.~-]{19,500}={0,2}")
+_SURE_WORD = Pattern(
+    r"api[_ -]?key|secret|token|passw|credential|licen[cs]e|(?:access|private|encryption)[_ -]?key", ignores_case=True
+)
+_PHRASE_BLANKS = range(2, 8)
+_SHORTEST_NUMBER, _SHORTEST_MIXED, _SHORTEST_PLAIN = 4, 5, 8
+_FEWEST_DIGITS, _FEWEST_LETTERS, _MOST_ALIKE = 2, 3, 3
+>>>>>>> fence
 _DIGEST_LENGTHS = (40, 64)  # a commit or a SHA-256, unless the line is sure
 
 # A name that goes on like this is about a secret, not one: password_min_length, token_url, KEY_ID.
-_ABOUT = re.compile(
+_ABOUT = Pattern(
     r"min|max|len|timeout|ttl|reset|ur[il]|path|file|dir|name|field|input|policy|age|day|expir|rotat|type|format|prefix"
     r"|count|limit|id(?![a-z])|strength|regex|hint|label|env|var|ref|header|endpoint|manager|store|bucket|algo|version"
     r"|size|index|usage|budget|per_|window|izer|ized|ization",
-    re.IGNORECASE,
+    ignores_case=True,
 )
-_HARMLESS_BEFORE = re.compile(
+_HARMLESS_BEFORE = Pattern(
     r"(?:public|cache|primary|foreign|partition|sort|idempotency|object|s3|translation|i18n|routing|publishable|max|ssh"
     r"|row|shard|lock|redis|map|dict|natural|surrogate|composite|hot|arrow|deploy|host|fingerprint|thumbprint|tracking"
     r"|cursor|page|next|continuation|pagination)[\s_-]{0,2}\Z",
-    re.IGNORECASE,
+    ignores_case=True,
 )
-_FINGERPRINT = re.compile(
+_FINGERPRINT = Pattern(
     r"(?:sha-?\d|md5|blake|commit|digest|hash|checksum|integrity|rev(?:ision)?\b|etag|uuid|guid|trace|span|request"
-    r"|fingerprint|thumbprint|image|build|merge|branch|\btag\b|base64,|AAAA[BCE]\d|ssh-|ecdsa-|public|serial|cursor)",
-    re.IGNORECASE,
+    r"|fingerprint|thumbprint|image|build|zone|\bids?\b|merge|branch|\btag\b|base64,|AAAA[BCE]\d|ssh-|ecdsa-|public|serial|cursor)",
+    ignores_case=True,
 )
-_PLACEHOLDER = re.compile(
-    r"\.\.\.|\u2026|\*{3}|(?i:x{4})|[<>{}\[\]()$%]|(?i:your|example|change_?me|dummy|placeholder|redact|todo|fixme|sample"
+_PLACEHOLDER_MARKS = Pattern(r"[<>{}\[\]()]|\A[$%]|\$[A-Z_]{3}|%[A-Z]{3}|://")
+_PLACEHOLDER_WORDS = Pattern(
+    r"\.\.\.|\u2026|\*{3}|\$\{|\$\(|\{\{|\A[<$%{\[]|x{4}|your|example|change_?me|dummy|placeholder|redact|todo|fixme|sample"
     r"|replace|insert|environ|getenv|process\.env|config\.|settings\.|secrets\.|self\.|this\.|undefined|required"
-    r"|optional|\bnone\b|\bnull\b|\btrue\b|\bfalse\b|masked|hidden|not[_ -]?set|lorem|foo.?bar)|://|(?i:^op:|^arn:|^vault:)"
+    r"|optional|\bnone\b|\bnull\b|\btrue\b|\bfalse\b|masked|hidden|not[_ -]?set|lorem|foo.?bar|\A(?:op|arn|vault):",
+    ignores_case=True,
 )
-_EXAMPLE = re.compile(
-    r"\.\.\.|\u2026|\*{3}|\$\{|\{\{|\A[<%{\[(]|\A\$(?!\w{1,10}\$)|\A(?i:passw(?:or)?d|pass|pwd|secret|token|key|pw|none|null)\Z"
-    r"|(?i:x{5}|example|your[_-]|change_?me|placeholder|redacted|dummy|1234567890abcdef)"
-)
-_PATH = re.compile(r"[~.]{0,2}/[a-z._-]|[A-Za-z]:\\|[\w.-]+/[\w.-]+/[\w.-]+|[\w/.-]{1,200}\.[a-z]{2,5}\Z")
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_NUMBER_WITH_UNIT = re.compile(r"[\d.,:_/+-]+[a-z%]{0,3}", re.IGNORECASE)
-_RUN = re.compile(r"[A-Z]+|[a-z]+|[0-9]+")
+_PLAIN_SEGMENT = Pattern(r"[A-Za-z]?[a-z._-]*[\d.-]{0,8}|[A-Z]+")
+_FILE_NAME = Pattern(r"[\w/.-]{1,200}\.[a-z]{2,5}")
+_UUID = Pattern(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", ignores_case=True)
+_NUMBER_WITH_UNIT = Pattern(r"[\d.,:_/+-]+[a-z%]{0,3}", ignores_case=True)
+_PART = Pattern(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_RUN = Pattern(r"[A-Z]+|[a-z]+|[0-9]+")
 
-_PIN = re.compile(
-    r"(?:\bPIN\b|(?i:\bpin\s?(?:code|number)|\bpin(?=\s{0,2}[:=]|\s(?:is|was)\b)))(?i:[\s:=#-]{1,4}(?:is|was|code|for|to|of)?"
-    r"(?:\s\w{1,12}){0,3}?[\s:=]{0,3})(?P<s>\d{4}(?:\d{2}(?:\d{2})?)?)(?![\d.]|-\d|\s?(?:px|mm|ms|Hz))"
+_PIN = Pattern(
+    r"(?:\b(?:PIN|PUK)\b|(?i:\bpin\s?(?:code|number)|\bpasscode|\bpuk\b|\bpin(?=\s{0,2}[:=]|\s(?:is|was)\b)))"
+    r"(?i:[\s:=#-]{1,4}(?:is|was|code|for|to|of)?(?:\s\w{1,12}){0,3}?[\s:=]{0,3})"
+    r"(?P<s>\d{4}(?:\d{2}(?:\d{2})?)?)(?![\d.]\d|\d|-\d|\s?(?:px|mm|ms|Hz))"
 )
-_DOOR = re.compile(
-    r"(?i:(?:alarm|door|gate|garage|entry|lock|safe|safe's|access|security|unlock|verification|2fa|otp|backup|cvv2?|cvc2?)"
-    r"(?:\s(?:code|combination|pin))?\s{0,2}(?:is|was|:|=)\s{0,2})(?P<s>\d{3,8}(?:[- ]\d{2,4}){0,3})(?![\d.%])"
+_DOOR = Pattern(
+    r"(?i:(?:(?:alarm|door|gate|garage|entry|lock|safe|security|unlock|access|verification|2fa|backup|login)\s"
+    r"(?:code|combination|pin)|\botp|\bcvv2?|\bcvc2?)\s{0,2}(?:(?:is|was|:|=)\s{0,2})?)"
+    r"(?P<s>\d{3,8}(?:[- ]\d{2,4}){0,3})(?![\d%]|\.\d)"
 )
+_SSN = Pattern(r"(?i:\bssn\b|social security)[^\n\d]{0,30}(?P<s>\d{3}-?\d{2}-?\d{4})(?!\d)")
+_SEED = Pattern(r"seed|mnemonic|recovery|wallet|bip-?39|(?:backup|secret) (?:phrase|words)", ignores_case=True)
+_SEED_WORDS = Pattern(r"(?<![a-z])[a-z]{3,8}(?:(?:\s{1,2}|,\s?|\s?\d{1,2}[.)]\s?)[a-z]{3,8}){11,23}(?![a-z])")
+_SEED_WINDOW, _SEED_STARTS_WITHIN = 400, 60
+_NOT_IN_SEEDS = frozenset(
+    (
+        "the",
+        "and",
+        "for",
+        "with",
+        "from",
+        "are",
+        "was",
+        "were",
+        "not",
+        "but",
+        "our",
+        "has",
+        "have",
+        "had",
+        "its",
+        "will",
+    )
+)
+<<<<<<< HEAD
 _SSN = re.compile(r"(?i:\bssn\b|social security)[^\n\d]{0,30}(?P<s>\d{3}-?\d{2}-?\d{4})(?!\d)")
 _SEED = re.compile(
     r"(?i:seed|mnemonic|recovery|wallet|backup|bip-?39)[^\n]{0,12}?(?i:phrase|words?|seed|mnemonic|key|bip-?39)?[^\n:=]{0,40}[:=\n(\"' -]{1,4}"
@@ -84,15 +153,19 @@ _SEED_WORDS = re.compile(
 _NOT_IN_SEEDS = frozenset(
     "the and for with from are was were not but our has have had its his her into than will can".split()
 )
+=======
+>>>>>>> fence
 
 
-def find_beside_words(text: str) -> Iterator[Found]:
+def find_beside_words(text: str, lowered: str) -> Iterator[Found]:
+    """`lowered` is the text in lower case, character for character."""
     line_end = -1
-    for word in _WORD.finditer(text):
-        yield from _assigned(text, word)
-        if word.start() > line_end and not _HARMLESS_BEFORE.search(text[max(0, word.start() - 16) : word.start()]):
-            line_start = text.rfind("\n", 0, word.start()) + 1
-            line_end = text.find("\n", word.end())
+    for start, end, what in sorted(_words(lowered)):
+        if what != "service":
+            yield from _assigned(text, start, end, what)
+        if start > line_end and not _HARMLESS_BEFORE.search(text[max(0, start - 16) : start]):
+            line_start = text.rfind("\n", 0, start) + 1
+            line_end = text.find("\n", end)
             line_end = len(text) if line_end < 0 else line_end
             yield from _on_line(text, line_start, line_end)
 
@@ -105,80 +178,107 @@ def find_numbers_beside_words(text: str) -> Iterator[Found]:
 
 def find_seed_phrases(text: str) -> Iterator[Found]:
     for keyword in _SEED.finditer(text):
-        words = _SEED_WORDS.match(text, keyword.end())
-        if words and _NOT_IN_SEEDS.isdisjoint(words.group().split()):
-            yield "seed phrase", words.start(), words.end()
+        # Where a colon or a bracket stands, the words come after it; otherwise the keyword's own sentence is let go.
+        for words in _SEED_WORDS.finditer(text, keyword.end(), keyword.end() + _SEED_WINDOW):
+            is_near = words.start() <= keyword.end() + _SEED_STARTS_WITHIN
+            if is_near and _NOT_IN_SEEDS.isdisjoint(words.group().split()):
+                yield "seed phrase", words.start(), words.end()
 
 
-def is_placeholder(text: str) -> bool:
+def is_placeholder(text: str, *, is_quoted: bool = False) -> bool:
     """An example, a reference to a variable or a masked value, as documentation and settings are full of."""
-    return _PLACEHOLDER.search(text) is not None or len(set(text.lower())) <= 3 + len(text) // 40
-
-
-def is_example(text: str) -> bool:
-    """The same for a text whose shape already says that it is a key: only plain examples are let go."""
-    return _EXAMPLE.search(text) is not None or len(set(text.lower())) <= min(3, len(text) // 4)
+    if _PLACEHOLDER_WORDS.search(text) or (not is_quoted and _PLACEHOLDER_MARKS.search(text)):
+        return True
+    return len(text) > _MOST_ALIKE and len(set(text.lower())) <= min(_MOST_ALIKE, len(text) // 4)
 
 
 def is_random(token: str, *, length: int = 16) -> bool:
     """Whether a token reads like a key drawn by a machine rather than like a name, a path, a number or a version."""
-    if len(token) < length or _PATH.match(token):
+    if len(token) < length or _is_path(token):
         return False
-    digits = sum(map(str.isdigit, token))
-    letters = sum(map(str.isalpha, token))
-    if digits < 2 or letters < 3:
+    if sum(map(str.isdigit, token)) < _FEWEST_DIGITS:
+        # Without digits only the case can tell: the parts of aName are longer than those of qWzKp.
+        is_mixed = not (token.isupper() or token.islower())
+        return is_mixed and sum(1 for _ in _PART.finditer(token)) * 5 >= len(token) * 2
+    if sum(map(str.isalpha, token)) < _FEWEST_LETTERS:
         return False
     # Names change between letters and digits once or twice; keys do all the time.
-    return len(_RUN.findall(token)) * 4 >= min(len(token), 32)
+    return sum(1 for _ in _RUN.finditer(token)) * 4 >= min(len(token), 32)
 
 
-def _assigned(text: str, word: re.Match[str]) -> Iterator[Found]:
-    name = _NAME_GOES_ON.match(text, word.end())
-    name_end = word.end() if name is None else name.end()
+def _is_path(token: str) -> bool:
+    """Most of its segments are plain names, where those of a key are as mixed as the whole."""
+    if "\\" in token or token.startswith(("./", "~/", "../")) or _FILE_NAME.fullmatch(token):
+        return True
+    segments = [segment for segment in token.split("/") if segment]
+    return "/" in token and 2 * sum(1 for one in segments if _PLAIN_SEGMENT.fullmatch(one)) > len(segments)
+
+
+def _words(lowered: str) -> Iterator[tuple[int, int, str]]:
+    whole = (("password", _PASSWORD_WORDS), ("key", _KEY_WORDS), ("service", SERVICES))
+    for what, word in ((what, word) for what, words in whole for word in words):
+        yield from ((at, at + len(word), what) for at in _places(lowered, word))
+    short = (("password", _SHORT_PASSWORD_WORDS), ("weak key", _SHORT_KEY_WORDS))
+    for what, word in ((what, word) for what, words in short for word in words):
+        for at in _places(lowered, word):
+            end = at + len(word)
+            is_named = word == "key" and lowered[max(0, at - 12) : at].rstrip(" _-").endswith(_SECRET_KEYS)
+            if lowered[end : end + 1].isalpha() or (lowered[at - 1 : at].isalpha() and not is_named):
+                continue
+            yield at, end, "key" if is_named else what
+
+
+def _places(lowered: str, word: str) -> Iterator[int]:
+    at = lowered.find(word)
+    while at >= 0:
+        yield at
+        at = lowered.find(word, at + len(word))
+
+
+def _assigned(text: str, word_start: int, word_end: int, what: str) -> Iterator[Found]:
+    name = _NAME_GOES_ON.match(text, word_end)
+    name_end = word_end if name is None else name.end()
     match = _ASSIGNED.match(text, name_end)
-    if match is None or _ABOUT.search(text, word.end(), name_end):
+    if match is None or _ABOUT.search(text, word_end, name_end):
         return
     group = match.lastgroup or "bare"
+    is_quoted = group != "bare"
     start, end = match.span(group)
     value = match[group]
-    if group == "bare":
+    if not is_quoted:
         value = value.rstrip(".,;:)]}")
         end = start + len(value)
-    if is_placeholder(value) or value.startswith("-----BEGIN"):
+    if is_placeholder(value, is_quoted=is_quoted) or value.startswith("-----BEGIN"):
         return
-    separator = text[name_end:start].strip(" \t\"'`")
-    is_flag = text[max(0, word.start() - 24) : word.start()].rpartition(" ")[2].startswith("-")
-    if word["password"]:
-        if _is_password(value, is_quoted=group != "bare", is_assigned=bool(separator) or is_flag):
+    is_flag = text[max(0, word_start - 24) : word_start].rpartition(" ")[2].startswith("-")
+    is_assigned = is_flag or bool(text[name_end:start].strip(" \t\"'`"))
+    if what == "password":
+        if _is_password(value, is_quoted=is_quoted, is_assigned=is_assigned):
             yield "password", start, end
-    elif _is_key(text, word, value, is_assigned=bool(separator) or is_flag or group != "bare"):
-        yield "key or token", start, end
+    elif not _HARMLESS_BEFORE.search(text[max(0, word_start - 16) : word_start]):
+        is_api_key = text[word_start:word_end].lower() == "key"
+        if _is_key(value, is_weak=what == "weak key", is_assigned=is_assigned or is_quoted, is_api_key=is_api_key):
+            yield "key or token", start, end
 
 
 def _is_password(value: str, *, is_quoted: bool, is_assigned: bool) -> bool:
-    letters = sum(map(str.isalpha, value))
-    digits = sum(map(str.isdigit, value))
-    marks = len(value) - letters - digits
-    if _UUID.fullmatch(value) or not is_assigned:
-        return is_assigned or is_random(value, length=10)
-    if " " in value:
-        return is_quoted and letters + value.count(" ") == len(value) and 2 <= value.count(" ") <= 7 and value.islower()
-    if digits == len(value):
-        return len(value) >= 4
-    if _PATH.match(value) or _NUMBER_WITH_UNIT.fullmatch(value):
+    if not is_assigned:
+        return is_random(value, length=10)
+    if " " in value:  # a pass phrase, and not a sentence about one
+        return is_quoted and value.replace(" ", "").isalpha() and value.islower() and value.count(" ") in _PHRASE_BLANKS
+    if value.isdigit():
+        return len(value) >= _SHORTEST_NUMBER
+    if not _UUID.fullmatch(value) and (_is_path(value) or _NUMBER_WITH_UNIT.fullmatch(value)):
         return False
-    if digits or (marks and not value.replace("-", "").replace("_", "").replace(".", "").isalpha()):
-        return len(value) >= 5
-    return is_quoted and len(value) >= 8 and letters == len(value)
+    is_mixed = not value.replace("-", "").replace("_", "").replace(".", "").isalpha()
+    return len(value) >= (_SHORTEST_MIXED if is_mixed else _SHORTEST_PLAIN) and (is_mixed or is_quoted)
 
 
-def _is_key(text: str, word: re.Match[str], value: str, *, is_assigned: bool) -> bool:
-    before = text[max(0, word.start() - 16) : word.start()]
-    if _HARMLESS_BEFORE.search(before) or _FINGERPRINT.search(value[:12]):
+def _is_key(value: str, *, is_weak: bool, is_assigned: bool, is_api_key: bool) -> bool:
+    if _FINGERPRINT.search(value[:12]):
         return False
-    is_weak = word.group().lower() in ("key", "pat", "auth", "bearer")
     if _UUID.fullmatch(value):
-        return not is_weak and (is_assigned or "key" in word.group().lower())
+        return not is_weak and (is_assigned or is_api_key)
     return is_random(value, length=(24 if is_weak else 12) if is_assigned else 20)
 
 

@@ -36,7 +36,26 @@ _WORDS = (
         "://",
         "login",
     ),
+<<<<<<< HEAD
     *("pin", "code", "otp", "cvv", "cvc", "ssn", "social sec", "-----begin", "kennwort", "contrase", "senha", "parola"),
+=======
+    *(
+        "pin",
+        "puk",
+        "pw",
+        "code",
+        "otp",
+        "cvv",
+        "cvc",
+        "ssn",
+        "social sec",
+        "-----begin",
+        "kennwort",
+        "contrase",
+        "senha",
+        "parola",
+    ),
+>>>>>>> fence
     *(
         "seed",
         "mnemonic",
@@ -60,6 +79,10 @@ _WORDS = (
         "mot de passe",
     ),
 )
+_NUMBER_WORDS = ("pin", "puk", "code", "combination", "otp", "cvv", "cvc", "ssn", "social sec")
+_SEED_WORDS = ("seed", "mnemonic", "recovery", "wallet", "bip", "phrase", "words")
+# A password has a digit or a mark, or stands in quotes; a sentence about passwords usually has none of these.
+_IN_PASSWORDS = tuple("0123456789\"`!@#$^&*+~?'")
 _SEPARATORS = dict.fromkeys(map(ord, " \t\r\n\"'`=:,;/.@&?<>()[]{}|#$%^*~!\\+"), " ")
 
 
@@ -75,10 +98,13 @@ def find_secrets(text: str) -> tuple[Secret, ...]:
     """Every secret in the text, in order and without overlaps."""
     if "\u2026" in text:
         text = _without_markers(text)
-    has_runs, has_words, has_digits = _may_hold(text)
+    lowered = _lowered(text)
+    has_runs = _has_runs(text)
+    has_words = any(word in lowered for word in _WORDS)
+    has_digits = sum(map(str.isdigit, text)) >= _FEWEST_DIGITS
     if not (has_runs or has_words or has_digits):
         return ()
-    found = list(_all(text, has_runs=has_runs, has_words=has_words, has_digits=has_digits))
+    found = list(_all(text, lowered, has_runs=has_runs, has_words=has_words, has_digits=has_digits))
     return tuple(_secret(text, *one) for one in _merged(found)) if found else ()
 
 
@@ -88,7 +114,8 @@ def mask_secrets(text: str) -> str:
         found = find_secrets(text)
         if not found:
             break
-        pieces, at = [], 0
+        pieces: list[str] = []
+        at = 0
         for secret in found:
             pieces += (text[at : secret.start], secret.masked)
             at = secret.end
@@ -96,28 +123,33 @@ def mask_secrets(text: str) -> str:
     return text
 
 
-def _may_hold(text: str) -> tuple[bool, bool, bool]:
-    """Whether there are long runs with digits, telling words, enough digits: plain methods, because most texts fail."""
+def _lowered(text: str) -> str:
+    """Lower case, character for character: some, such as the dotted capital I, would become two."""
     lowered = text.lower()
-    has_words = any(word in lowered for word in _WORDS)
-    runs = text.translate(_SEPARATORS).split()
-    has_runs = any(len(run) >= _SHORTEST_RUN and not run.isalpha() for run in runs)
-    return has_runs, has_words, sum(map(str.isdigit, text)) >= _FEWEST_DIGITS
+    if len(lowered) == len(text):
+        return lowered
+    return "".join(one if len(one) == 1 else character for character, one in ((c, c.lower()) for c in text))
 
 
-def _all(text: str, *, has_runs: bool, has_words: bool, has_digits: bool) -> Iterator[tuple[str, int, int]]:
+def _has_runs(text: str) -> bool:
+    """Whether there is a long run with digits; plain string methods, because most texts have none."""
+    return any(len(run) >= _SHORTEST_RUN and not run.isalpha() for run in text.translate(_SEPARATORS).split())
+
+
+def _all(
+    text: str, lowered: str, *, has_runs: bool, has_words: bool, has_digits: bool
+) -> Iterator[tuple[str, int, int]]:
     from hermes.safety.secret_formats import PHRASES, TOKENS
 
     if has_runs:
         yield from _formats(text, TOKENS)
-    if has_words or has_runs:
-        yield from _formats(text, PHRASES)
-    if has_words:
+    yield from _formats(text, PHRASES)
+    if has_runs or (has_words and any(mark in text for mark in _IN_PASSWORDS)):
         from hermes.safety import secret_words
 
-        yield from secret_words.find_beside_words(text)
-        yield from secret_words.find_numbers_beside_words(text)
-        yield from secret_words.find_seed_phrases(text)
+        yield from secret_words.find_beside_words(text, lowered)
+    if has_words:
+        yield from _numbers_and_phrases(text, lowered)
     if has_digits:
         from hermes.safety import secret_numbers
 
@@ -125,14 +157,23 @@ def _all(text: str, *, has_runs: bool, has_words: bool, has_digits: bool) -> Ite
         yield from secret_numbers.find_ibans(text)
 
 
+def _numbers_and_phrases(text: str, lowered: str) -> Iterator[tuple[str, int, int]]:
+    from hermes.safety import secret_words
+
+    if any(word in lowered for word in _NUMBER_WORDS) and any(map(str.isdigit, text)):
+        yield from secret_words.find_numbers_beside_words(text)
+    if any(word in lowered for word in _SEED_WORDS):
+        yield from secret_words.find_seed_phrases(text)
+
+
 def _formats(text: str, formats: tuple[tuple[str, tuple[str, ...], str], ...]) -> Iterator[tuple[str, int, int]]:
-    import re
-
-    from hermes.safety.secret_words import is_example
-
     for kind, hints, pattern in formats:
         if any(hint in text for hint in hints):
+            import re
+
             for match in re.compile(pattern).finditer(text):  # re keeps what it compiled
+                from hermes.safety.secret_examples import is_example
+
                 group = match.lastgroup or 0
                 if not is_example(match[group]):
                     yield kind, match.start(group), match.end(group)

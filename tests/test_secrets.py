@@ -1,0 +1,143 @@
+"""Secrets are found in whatever form people paste them, and look-alikes are left alone."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hermes.safety.secrets import find_secrets, mask_secrets
+from secret_samples import filled, samples
+
+SECRETS = samples("secret")
+HARMLESS = samples("harmless")
+
+
+@pytest.mark.proves("secrets.found")
+@pytest.mark.parametrize("template", SECRETS)
+def test_a_secret_is_found_and_not_shown(template: str) -> None:
+    for seed in range(5):
+        text = filled(template, random.Random(seed))
+        found = find_secrets(text)
+        assert found, text
+        longest = max(found, key=lambda secret: secret.end - secret.start)
+        assert text[longest.start : longest.end] not in mask_secrets(text)
+
+
+@pytest.mark.proves("secrets.found")
+@pytest.mark.parametrize("around", ["Remember this: {} thanks", "deploy notes\n{}\nend", "> {}", "({})"])
+def test_a_secret_is_found_inside_other_text(around: str) -> None:
+    texts = [around.replace("{}", filled(template, random.Random(3))) for template in SECRETS]
+    missed = [text for text in texts if not find_secrets(text)]
+    assert len(missed) <= len(texts) // 50, missed
+
+
+@pytest.mark.proves("secrets.harmless")
+@pytest.mark.parametrize("template", HARMLESS)
+def test_a_harmless_line_is_left_alone(template: str) -> None:
+    for seed in range(5):
+        text = filled(template, random.Random(seed))
+        assert find_secrets(text) == ()
+        assert mask_secrets(text) is text
+
+
+@pytest.mark.internal("the sample file keeps its size")
+def test_there_are_enough_samples() -> None:
+    assert len(set(SECRETS)) >= 150
+    assert len(set(HARMLESS)) >= 200
+
+
+@pytest.mark.proves("secrets.mask")
+def test_a_marker_names_the_kind_and_at_most_four_characters() -> None:
+    token = filled("ghp_{word:36}", random.Random(1))
+    assert mask_secrets(f"use {token} here") == f"use [github token \u2026{token[-4:]}] here"
+    assert mask_secrets("password: hunter2") == "password: [password \u2026]"
+    assert mask_secrets("postgres://app:s3cr3tpw@db/app") == "postgres://app:[password in an address \u2026]@db/app"
+    (secret,) = find_secrets(token)
+    assert (secret.kind, secret.start, secret.end) == ("github token", 0, len(token))
+
+
+@pytest.mark.proves("secrets.mask")
+def test_a_secret_found_twice_is_one_secret_with_its_precise_name() -> None:
+    text = filled('GITHUB_TOKEN="ghp_{word:36}"', random.Random(2))
+    assert [secret.kind for secret in find_secrets(text)] == ["github token"]
+
+
+@pytest.mark.proves("secrets.idempotent")
+@given(st.lists(st.sampled_from([*SECRETS, *HARMLESS]) | st.text(max_size=20), max_size=6), st.integers(0, 99))
+@settings(max_examples=200, deadline=None)
+def test_masking_twice_changes_nothing(templates: list[str], seed: int) -> None:
+    random_ = random.Random(seed)
+    text = random_.choice([" ", "\n", "; "]).join(filled(template, random_) for template in templates)
+    masked = mask_secrets(text)
+    assert mask_secrets(masked) == masked
+
+
+@pytest.mark.proves("secrets.mask")
+@given(st.text(max_size=200))
+@settings(max_examples=200, deadline=None)
+def test_spans_are_ordered_and_inside_the_text(text: str) -> None:
+    found = find_secrets(text)
+    edges = [edge for secret in found for edge in (secret.start, secret.end)]
+    assert edges == sorted(edges)
+    assert all(0 <= edge <= len(text) for edge in edges)
+
+
+@pytest.mark.proves("secrets.linear")
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *(
+            "password ",
+            "key=",
+            "token(",
+            'password="',
+            "sk-",
+            "eyJ",
+            "http://a:",
+            "cookie: a=",
+            "seed abandon ability ",
+        ),
+        *(
+            "-----BEGIN RSA PRIVATE KEY-----",
+            "4111 1111 1111 111 ",
+            "DE89 ",
+            "a1B2c3",
+            "authorization: ",
+            "curl -u ",
+            "PIN ",
+        ),
+        "token 9f3aB7c2D4e5F6a7b8C9d0E1 ",
+    ],
+)
+def test_time_grows_with_the_text_and_not_with_its_square(unit: str) -> None:
+    def seconds(length: int) -> float:
+        text = "key 1 " + unit * (length // len(unit))
+        began = time.process_time()
+        find_secrets(text)
+        return time.process_time() - began
+
+    seconds(2_000)
+    # Eight times the text; a quadratic pass would take 64 times as long.
+    assert min(seconds(64_000) for _ in range(2)) < 24 * max(min(seconds(8_000) for _ in range(3)), 1e-4)
+
+
+@pytest.mark.proves("secrets.cold")
+def test_a_plain_sentence_loads_no_patterns() -> None:
+    code = (
+        "import sys; from hermes.safety.secrets import find_secrets;"
+        "assert find_secrets('We deploy every Tuesday from main, and the office is closed on Fridays.') == ();"
+        "print([m for m in ('re', 'typing', 'dataclasses', 'hermes.safety.secret_words') if m in sys.modules])"
+    )
+    out = subprocess.run(
+        [sys.executable, "-P", "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}; {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert out.stdout == "[]\n"
