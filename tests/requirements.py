@@ -8,6 +8,12 @@ keeps the lists readable.
 
 from __future__ import annotations
 
-from required import curated, ground
+from required import curated, ground, prompt, skills, tokens
 
-REQUIREMENTS: dict[str, tuple[str, str]] = {**ground.REQUIREMENTS, **curated.REQUIREMENTS}
+REQUIREMENTS: dict[str, tuple[str, str]] = {
+    **ground.REQUIREMENTS,
+    **curated.REQUIREMENTS,
+    **prompt.REQUIREMENTS,
+    **skills.REQUIREMENTS,
+    **tokens.REQUIREMENTS,
+}
