@@ -1,4 +1,4 @@
-"""Settings for property tests that are about results: a busy machine, or a first run that builds tables, is no failure."""
+"""Settings for property tests about results: a busy machine, or a first run that builds tables, is no failure."""
 
 from __future__ import annotations
 
