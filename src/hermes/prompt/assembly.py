@@ -1,0 +1,175 @@
+"""Builds the system prompt of a session: ten layers in a fixed order, from values that are handed in.
+
+The result is stored with the session and sent unchanged on every turn, so nothing in it may depend on anything but the
+inputs: no clock, no environment, no settings are read here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+
+from hermes.prompt.context_files import LIMIT, load_context_files, load_file
+from hermes.vocabulary.tokens import estimate
+from hermes.vocabulary.values import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date
+
+    from hermes.prompt.context_files import Scan
+
+IDENTITY_FILE = "SOUL.md"
+TEXTS = os.path.join(os.path.dirname(__file__), "text")
+
+# Guidance is shown only for tools that are present, in this order.
+GUIDANCE = (
+    ("memory", "memory.md", frozenset({"memory"})),
+    ("session_search", "session_search.md", frozenset({"session_search"})),
+    ("skills", "skills.md", frozenset({"skill_manage"})),
+)
+SKILL_READERS = frozenset({"skills_list", "skill_view"})
+# Families that tend to describe a call instead of making it, by how a word of the model's name begins.
+OPENAI = ("gpt", "chatgpt", "codex", "o1", "o3", "o4")
+GOOGLE = ("gemini", "gemma")
+NEEDS_TOOL_USE = (*OPENAI, *GOOGLE, "grok", "glm", "qwen", "deepseek")
+FAMILY_EXTRAS = (("tool_use_openai.md", OPENAI), ("tool_use_google.md", GOOGLE))
+PLATFORMS = frozenset({"cli", "telegram", "discord", "slack", "whatsapp", "signal", "email", "cron", "server"})
+
+
+@value
+class PromptInputs:
+    """Everything a prompt is made of. The rendered blocks come from their stores; "" leaves a layer out."""
+
+    scan: Scan
+    started: date
+    home: str | None = None  # holds SOUL.md
+    identity: str = ""  # used instead of SOUL.md
+    tools: frozenset[str] = frozenset()
+    model: str = ""
+    provider_block: str = ""
+    system_message: str = ""
+    memory_block: str = ""
+    user_block: str = ""
+    skills_index: str = ""
+    cwd: str | None = None
+    context_limit: int = LIMIT
+    session_id: str = ""
+    platform: str = ""
+    platform_hint: str = ""  # used instead of the platform's own
+    skip_context_files: bool = False
+    skip_memory: bool = False
+
+
+@value
+class Section:
+    name: str
+    text: str
+
+    @property
+    def characters(self) -> int:
+        return len(self.text)
+
+    @property
+    def tokens(self) -> int:
+        return estimate(self.text)
+
+
+@value
+class Prompt:
+    sections: tuple[Section, ...]
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(section.text for section in self.sections)
+
+
+def assemble(inputs: PromptInputs) -> Prompt:
+    layers = (
+        ("identity", _identity(inputs)),
+        *_guidance(inputs),
+        ("provider", "" if inputs.skip_memory else inputs.provider_block),
+        ("system_message", inputs.system_message),
+        ("memory", "" if inputs.skip_memory else inputs.memory_block),
+        ("user", "" if inputs.skip_memory else inputs.user_block),
+        ("skills_index", _skills_index(inputs)),
+        ("context_files", _context_files(inputs)),
+        ("date", _date(inputs)),
+        ("platform", _platform_hint(inputs)),
+    )
+    return Prompt(sections=tuple(Section(name=name, text=text.strip()) for name, text in layers if text.strip()))
+
+
+def needs_tool_use_guidance(model: str) -> bool:
+    return _is_of(model, NEEDS_TOOL_USE)
+
+
+def _identity(inputs: PromptInputs) -> str:
+    if inputs.identity.strip():
+        return inputs.identity
+    default = _prose("identity.md")
+    if inputs.home is None or inputs.skip_context_files:
+        return default
+    path = os.path.join(inputs.home, IDENTITY_FILE)
+    soul = load_file(path, inputs.scan, shown_from=inputs.home, inside=None, limit=inputs.context_limit)
+    if soul is None:
+        return default
+    return soul.text if soul.state in ("whole", "cut") else f"{default}\n\n{soul.text}"
+
+
+def _guidance(inputs: PromptInputs) -> Iterator[tuple[str, str]]:
+    for name, file, tools in GUIDANCE:
+        if tools & inputs.tools:
+            yield f"guidance.{name}", _prose(file)
+    if inputs.tools and needs_tool_use_guidance(inputs.model):
+        extras = [_prose(file) for file, family in FAMILY_EXTRAS if _is_of(inputs.model, family)]
+        yield "guidance.tool_use", "\n\n".join([_prose("tool_use.md"), *extras])
+
+
+def _is_of(model: str, family: tuple[str, ...]) -> bool:
+    # "openai/o3-mini" and "Qwen3.5:8b" are cut into words, so that "o3" is not found inside "turbo3".
+    return any(word.startswith(family) for word in re.split(r"[^a-z0-9]+", model.lower()))
+
+
+def _skills_index(inputs: PromptInputs) -> str:
+    if not inputs.skills_index.strip() or not SKILL_READERS & inputs.tools:
+        return ""
+    return f"{_prose('skills_index.md')}\n\n{inputs.skills_index.strip()}"
+
+
+def _context_files(inputs: PromptInputs) -> str:
+    if inputs.cwd is None or inputs.skip_context_files:
+        return ""
+    files = load_context_files(inputs.cwd, inputs.scan, limit=inputs.context_limit)
+    if not files:
+        return ""
+    return "\n\n".join([_prose("context_files.md"), *(f"## {file.name}\n\n{file.text}" for file in files)])
+
+
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+
+
+def _date(inputs: PromptInputs) -> str:
+    # Only the date: a time of day would give each session of a day its own prefix. Not strftime: it follows the locale.
+    day = inputs.started
+    line = f"Conversation started: {_DAYS[day.weekday()]}, {_MONTHS[day.month - 1]} {day.day}, {day.year}"
+    return f"{line}\nSession ID: {inputs.session_id}" if inputs.session_id else line
+
+
+def _platform_hint(inputs: PromptInputs) -> str:
+    if inputs.platform_hint.strip():
+        return inputs.platform_hint
+    return _prose(os.path.join("platform", f"{inputs.platform}.md")) if inputs.platform in PLATFORMS else ""
+
+
+@cache
+def _prose(name: str) -> str:
+    # Beside this file rather than through importlib.resources, whose import takes longer than building the prompt.
+    with open(os.path.join(TEXTS, name), encoding="utf-8") as file:
+        return file.read().strip()

@@ -1,0 +1,3 @@
+"""Skills: procedures the agent keeps as files."""
+
+REQUIREMENTS: dict[str, tuple[str, str]] = {}
