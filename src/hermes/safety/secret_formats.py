@@ -174,13 +174,9 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("asana token", ("/",), r"(?<![A-Za-z0-9])[0-2]/\d{10,20}(?:/\d{10,20})?:[0-9a-f]{32}(?![A-Za-z0-9])"),
     _prefixed(
         "service token",
-<<<<<<< HEAD
-        "figd_ figo_ PMAK- CFPAT- sntrys_ sntryu_ sntrya_ sntryi_ hcaik_ hcbik_ hcxik_ pnu_ pnb_ tfp_ rdme_ dnkey- fio-u- napi_ rnd_ tskey- dt0c01. dt0s01. ops_eyJ phx_ phc_secret_ sk.eyJ tk-us- pat-na1- pat-eu1- sbp_ sb_secret_ pscale_tkn_ pscale_oauth_ pscale_pw_ ddp_ ddapp_",
-=======
         "figd_ figo_ PMAK- CFPAT- sntrys_ sntryu_ sntrya_ sntryi_ hcaik_ hcbik_ hcxik_ pnu_ pnb_ tfp_ rdme_ dnkey-"
         " fio-u- napi_ rnd_ tskey- dt0c01. dt0s01. ops_eyJ phx_ phc_secret_ sk.eyJ tk-us- pat-na1- pat-eu1- sbp_"
         " sb_secret_ pscale_tkn_ pscale_oauth_ pscale_pw_ ddp_ ddapp_",
->>>>>>> fence
         r"[A-Za-z0-9_.=+/-]{20,}",
     ),
     ("clickup token", ("pk_",), r"(?<![A-Za-z0-9])pk_\d{5,10}_[A-Z0-9]{32}"),
@@ -213,11 +209,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         ("A3-",),
         r"(?<![A-Za-z0-9])A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}",
     ),
-<<<<<<< HEAD
-    ("harness token", ("pat.", "sat."), rf"(?<![A-Za-z0-9])[ps]at\.{_URL}{{22}}\.{_HEX}{{24}}\.{_WORD}{{20}}"),
-=======
     ("harness token", ("pat.", "sat."), r"(?<![A-Za-z0-9])[ps]at\.[\w-]{22}\.[0-9a-f]{24}\.\w{20}"),
->>>>>>> fence
     _prefixed("facebook token", "EAAB EAAC EAAD EAAE EAAF EAAG EAAH EAAI EAAJ EAAK EAAL EAAM", f"{_WORD}{{30,}}"),
     _prefixed("twitter token", "AAAAAAAAAAAAAAAAAAAA", "[A-Za-z0-9%]{30,}"),
 )
@@ -269,9 +261,6 @@ PHRASES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "password on a command line",
         (" -u ", "--user", "sshpass", "-p", "requirepass", "IDENTIFIED BY", "identified by"),
-<<<<<<< HEAD
-        r"(?:(?:curl|wget|http)\b[^\n]{0,200}?\s(?:-u|--user)[= ]{1,2}[\"']?[^\s:\"']{1,60}:(?P<s>[^\s\"'$<{]{3,})|sshpass\s{1,2}-p\s{0,2}[\"']?(?P<s2>[^\s\"'$<]{4,})|mysql(?:dump|admin)?\b[^\n]{0,100}?\s-p(?P<s3>[^\s\"'$<-][^\s\"'$<]{3,})|requirepass\s{1,2}(?P<s4>[^\s\"'$<]{4,})|(?i:identified by)\s{1,2}[\"'](?P<s5>[^\"']{4,})[\"'])",
-=======
         (
             r"(?:(?:curl|wget|http)\b[^\n]{0,200}?\s(?:-u|--user)[= ]{1,2}[\"']?[^\s:\"']{1,60}:(?P<s>[^\s\"'$<{]{3,})"
             r"|sshpass\s{1,2}-p\s{0,2}[\"']?(?P<s2>[^\s\"'$<]{4,})"
@@ -287,7 +276,6 @@ PHRASES: tuple[tuple[str, tuple[str, ...], str], ...] = (
             r"(?i:basic auth|credentials|creds|login)(?:\s(?i:is|are))?[\s:=]{1,4}[A-Za-z0-9_.@-]{1,40}(?::|\s?/\s?)"
             r"(?=[^\s\d]{0,40}\d)(?P<s>[^\s/]{6,60})(?!\S)"
         ),
->>>>>>> fence
     ),
     ("netrc password", ("login",), r"\blogin\s{1,4}\S{1,100}\s{1,4}password\s{1,4}(?P<s>[^\s$<{]{4,})"),
     ("pgpass entry", (":5432:",), r"(?m:^)[^\s:]{1,100}:5432:[^\s:]{1,60}:[^\s:]{1,60}:(?P<s>[^\s:$<{]{4,})"),

@@ -60,12 +60,6 @@ _ASSIGNED = Pattern(
     r"|(?P<bare>[^\s\"'`<>,;|=:(]{4,300}={0,2}))",
     ignores_case=True,
 )
-<<<<<<< HEAD
-_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9+/_=.~-]{19,500}")
-_SURE_WORD = re.compile(
-    r"api[_ -]?key|secret|token|passw|credential|(?:access|private|encryption)[_ -]?key", re.IGNORECASE
-)
-=======
 _TOKEN = Pattern(r"[A-Za-z0-9][A-Za-z0-9+/_.~-]{19,500}={0,2}")
 _SURE_WORD = Pattern(
     r"api[_ -]?key|secret|token|passw|credential|licen[cs]e|(?:access|private|encryption)[_ -]?key", ignores_case=True
@@ -73,7 +67,6 @@ _SURE_WORD = Pattern(
 _PHRASE_BLANKS = range(2, 8)
 _SHORTEST_NUMBER, _SHORTEST_MIXED, _SHORTEST_PLAIN = 4, 5, 8
 _FEWEST_DIGITS, _FEWEST_LETTERS, _MOST_ALIKE = 2, 3, 3
->>>>>>> fence
 _DIGEST_LENGTHS = (40, 64)  # a commit or a SHA-256, unless the line is sure
 
 # A name that goes on like this is about a secret, not one: password_min_length, token_url, KEY_ID.
@@ -142,19 +135,6 @@ _NOT_IN_SEEDS = frozenset(
         "will",
     )
 )
-<<<<<<< HEAD
-_SSN = re.compile(r"(?i:\bssn\b|social security)[^\n\d]{0,30}(?P<s>\d{3}-?\d{2}-?\d{4})(?!\d)")
-_SEED = re.compile(
-    r"(?i:seed|mnemonic|recovery|wallet|backup|bip-?39)[^\n]{0,12}?(?i:phrase|words?|seed|mnemonic|key|bip-?39)?[^\n:=]{0,40}[:=\n(\"' -]{1,4}"
-)
-_SEED_WORDS = re.compile(
-    r"[\s\"'(]{0,3}(?:\d{1,2}[.)]\s?)?[a-z]{3,8}(?:(?:\s{1,2}|,\s?|\s?\d{1,2}[.)]\s?)[a-z]{3,8}){11,23}(?![a-z])"
-)
-_NOT_IN_SEEDS = frozenset(
-    "the and for with from are was were not but our has have had its his her into than will can".split()
-)
-=======
->>>>>>> fence
 
 
 def find_beside_words(text: str, lowered: str) -> Iterator[Found]:

@@ -36,9 +36,6 @@ _WORDS = (
         "://",
         "login",
     ),
-<<<<<<< HEAD
-    *("pin", "code", "otp", "cvv", "cvc", "ssn", "social sec", "-----begin", "kennwort", "contrase", "senha", "parola"),
-=======
     *(
         "pin",
         "puk",
@@ -55,7 +52,6 @@ _WORDS = (
         "senha",
         "parola",
     ),
->>>>>>> fence
     *(
         "seed",
         "mnemonic",
