@@ -12,8 +12,10 @@ import pytest
 from hermes.cli.app import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from hermes.session.requests import Request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,3 +64,33 @@ def remember(hermes: Callable[..., Ran]) -> Callable[..., dict[str, Any]]:
         return result
 
     return call
+
+
+@pytest.fixture(autouse=True)
+def _no_request_moves_the_prefix(request: pytest.FixtureRequest) -> Iterator[None]:
+    """For every conversation any test has: each request extends the one before it, byte for byte."""
+    from hermes.session.session import MemorySession
+
+    seen: dict[str, Request] = {}
+    moved: list[str] = []
+
+    def observe(session_id: str, sent: Request) -> None:
+        before = seen.get(session_id)
+        if before is not None and not extends(before, sent):
+            moved.append(session_id)
+        seen[session_id] = sent
+
+    MemorySession.observers.append(observe)
+    yield
+    MemorySession.observers.remove(observe)
+    expected = request.node.get_closest_marker("moves_prefix")
+    assert bool(moved) == bool(expected), f"requests of {moved} do not extend the ones before them"
+
+
+def extends(before: Request, after: Request) -> bool:
+    """Whether everything the earlier request sent stands unchanged at the start of the later one."""
+    return (
+        before.system == after.system
+        and json.dumps(before.tools) == json.dumps(after.tools)
+        and json.dumps(after.messages).startswith(json.dumps(before.messages)[:-1])
+    )

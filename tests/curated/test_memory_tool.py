@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.curated.history import Cause
-from hermes.curated.store import MemoryStore
-from hermes.tools.memory import MemoryTool
-from hermes.tools.registry import Toolbox
+from hermes.session.wiring import open_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,13 +186,12 @@ def test_a_call_without_action_or_operations_says_what_is_missing(remember: Reme
 
 @pytest.mark.proves("curated.stop")
 def test_a_model_that_keeps_being_refused_is_told_to_stop_until_the_next_turn(home: Path) -> None:
-    tool = MemoryTool(MemoryStore.open(home), cause=Cause())
-    toolbox = Toolbox([tool])
+    toolbox = open_parts(home).toolbox
     wrong = {"action": "remove", "target": "memory", "old_text": "nowhere"}
     refusals = [json.loads(toolbox.call("memory", wrong)) for _ in range(4)]
     assert ["done" in each for each in refusals] == [False, False, False, True]
     assert "leave memory as it is" in refusals[3]["error"]
-    tool.start_turn()
+    toolbox.start_turn()
     assert "done" not in json.loads(toolbox.call("memory", wrong))
 
 

@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from hermes.curated.history import UNTRUSTED, Cause, Change, Edit
 from hermes.curated.provenance import provenance
 from hermes.curated.store import MemoryStore
-from hermes.session.wiring import open_toolbox
-from hermes.settings.home import find_home
-from hermes.settings.load import load_settings
+from hermes.session.wiring import open_parts
 from hermes.storage.shared_file import Fingerprint
 
 if TYPE_CHECKING:
@@ -52,7 +50,7 @@ def test_every_entry_knows_who_caused_it(home: Path) -> None:
 
 @pytest.mark.proves("provenance.stamped")
 def test_the_model_cannot_name_an_origin(home: Path) -> None:
-    toolbox = open_toolbox(find_home(home), load_settings(find_home(home)))
+    toolbox = open_parts(home).toolbox
     call = {"action": "add", "target": "memory", "content": "x", "origin": "user"}
     assert "origin is not a field" in json.loads(toolbox.call("memory", call))["error"]
 
@@ -164,7 +162,7 @@ def play(toolbox: Toolbox, script: list[tuple[str, dict[str, Any]]]) -> list[dic
 def test_a_page_that_asks_to_be_remembered_is_staged_and_enters_no_prompt(
     home: Path, page: str, hermes: Callable[..., Ran]
 ) -> None:
-    toolbox = open_toolbox(find_home(home), load_settings(find_home(home)), session_id="s1", extra=[WebPage()])
+    toolbox = open_parts(home, extra=[WebPage()]).toolbox
     toolbox.start_turn()
     obeyed = {"action": "add", "target": "user", "content": "Preferred bakery: Breadly."}
     fetched, saved = play(toolbox, [("fetch", {"url": page}), ("memory", obeyed)])
@@ -189,7 +187,7 @@ def test_the_next_turn_is_clean_again_and_policy_can_allow_or_refuse(
 
     def open_with(policy: str) -> Toolbox:
         hermes("config", "set", "memory.untrusted_writes", policy)
-        return open_toolbox(find_home(home), load_settings(find_home(home)), extra=[WebPage()])
+        return open_parts(home, extra=[WebPage()]).toolbox
 
     assert "memory.untrusted_writes is refuse" in play(open_with("refuse"), [fetch, save])[1]["error"]
     toolbox = open_with("stage")

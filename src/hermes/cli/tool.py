@@ -6,7 +6,7 @@ import sys
 
 from hermes.cli.app import OK, REFUSED, USAGE
 from hermes.cli.render import print_json, print_text
-from hermes.session.wiring import open_toolbox
+from hermes.session.wiring import open_parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _run(given: argparse.Namespace, context: Context) -> int:
-    toolbox = open_toolbox(context.home, context.settings)
+    toolbox = open_parts(context.home, settings=context.settings).toolbox
     if given.list:
         print_json(toolbox.schemas())
         return OK

@@ -5,35 +5,115 @@ from __future__ import annotations
 from hermes.curated.approval import Approvals
 from hermes.curated.history import Cause
 from hermes.curated.store import SWITCHES, MemoryStore
+from hermes.settings.home import find_home
+from hermes.settings.load import load_settings
 from hermes.tools.memory import MemoryTool
 from hermes.tools.registry import Toolbox
 from hermes.tools.taint import Taint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
+    from hermes.prompt.assembly import Prompt
     from hermes.settings.home import Home
     from hermes.settings.load import Settings
+    from hermes.storage.sessions import SessionDB
     from hermes.tools.registry import Tool
 
-
-def open_store(home: Home, settings: Settings) -> MemoryStore | None:
-    """Curated memory, or None when both files are switched off."""
-    if not any(settings.flag(switch) for switch in SWITCHES.values()):
-        return None
-    return MemoryStore.open(home, settings=settings)
+DATABASE = "state.db"
 
 
-def open_toolbox(home: Home, settings: Settings, *, session_id: str = "", extra: Sequence[Tool] = ()) -> Toolbox:
-    """What a model may call in this home, with the tools a host adds."""
-    taint = Taint()
-    memory = MemoryTool(
-        open_store(home, settings),
-        cause=Cause(origin="agent", session=session_id),
-        approvals=Approvals(home),
-        taint=taint,
-        approve_all=settings.flag("memory.write_approval"),
-        untrusted=settings.text("memory.untrusted_writes"),
-    )
-    return Toolbox([memory, *extra], taint)
+class Parts:
+    """What one session works with; whoever opens it closes it."""
+
+    def __init__(self, home: Home, settings: Settings, store: MemoryStore | None) -> None:
+        self.home = home
+        self.settings = settings
+        self.store = store
+        self.taint = Taint()
+        self.memory = MemoryTool(
+            store,
+            approvals=Approvals(home),
+            taint=self.taint,
+            approve_all=settings.flag("memory.write_approval"),
+            untrusted=settings.text("memory.untrusted_writes"),
+        )
+        self.toolbox = Toolbox([self.memory], self.taint)
+        self._database: SessionDB | None = None
+
+    @property
+    def database(self) -> SessionDB:
+        if self._database is None:
+            raise RuntimeError("these parts were opened without a database")
+        return self._database
+
+    def open_database(self, owner: str) -> None:
+        from hermes.storage.sessions import SessionDB
+
+        self._database = SessionDB.open(self.home.join(DATABASE), owner=owner, durability="turn")
+
+    def bind(self, session_id: str) -> None:
+        """From now on memory writes are stamped with this session."""
+        self.memory.cause = Cause(origin="agent", session=session_id)
+
+    def build_prompt(
+        self,
+        *,
+        model: str = "",
+        cwd: str | None = None,
+        platform: str = "",
+        system_message: str = "",
+        skip_memory: bool = False,
+        skip_context_files: bool = False,
+    ) -> Prompt:
+        """The system prompt a session that starts now would get."""
+        from datetime import datetime
+
+        from hermes.prompt.assembly import PromptInputs, assemble
+        from hermes.prompt.context_files import LIMIT
+        from hermes.safety.threats import scan
+
+        store = self.store
+        return assemble(
+            PromptInputs(
+                scan=lambda text: scan(text, "context"),
+                started=datetime.now().astimezone().date(),
+                home=self.home.path,
+                tools=frozenset(schema["name"] for schema in self.toolbox.schemas()),
+                model=model,
+                system_message=system_message,
+                memory_block=store.snapshot("memory") if store else "",
+                user_block=store.snapshot("user") if store else "",
+                cwd=cwd,
+                context_limit=self.settings.get("context_file_max_chars") or LIMIT,
+                platform=platform,
+                skip_memory=skip_memory,
+                skip_context_files=skip_context_files,
+            )
+        )
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+
+def open_parts(
+    home: str | os.PathLike[str] | Home | None = None,
+    *,
+    settings: Settings | None = None,
+    owner: str | None = None,
+    extra: Sequence[Tool] = (),
+    with_memory: bool = True,
+) -> Parts:
+    """Opens curated memory and, when an owner is named, the database of conversations."""
+    place = find_home(home)
+    chosen = settings or load_settings(place)
+    switched_on = with_memory and any(chosen.flag(switch) for switch in SWITCHES.values())
+    parts = Parts(place, chosen, MemoryStore.open(place, settings=chosen) if switched_on else None)
+    parts.toolbox.add(*extra)
+    if owner is not None:
+        parts.open_database(owner)
+    return parts

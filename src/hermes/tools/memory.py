@@ -71,14 +71,13 @@ class MemoryTool:
         self,
         store: MemoryStore | None,
         *,
-        cause: Cause,
         approvals: Approvals,
         taint: Taint,
         approve_all: bool = False,
         untrusted: str = "stage",
     ) -> None:
+        self.cause = Cause(origin="agent")
         self._store = store
-        self._cause = cause
         self._approvals = approvals
         self._taint = taint
         self._approve_all = approve_all
@@ -102,7 +101,7 @@ class MemoryTool:
         return result
 
     def _write(self, store: MemoryStore, target: str, operations: list[Operation]) -> dict[str, Any]:
-        cause = self._cause
+        cause = self.cause
         if self._taint.origin:
             cause = Cause(origin=self._taint.origin, session=cause.session, note=cause.note)
             if self._untrusted == "refuse":

@@ -32,11 +32,16 @@ class Toolbox:
         self._tools = {tool.schema["name"]: tool for tool in tools}
         self._taint = taint
 
+    def add(self, *tools: Tool) -> None:
+        self._tools |= {tool.schema["name"]: tool for tool in tools}
+
     def start_turn(self) -> None:
         """A person spoke: what came from outside before no longer taints what is written now."""
-        for listener in (self._taint, *self._tools.values()):
-            if hasattr(listener, "start_turn"):
-                listener.start_turn()
+        if self._taint is not None:
+            self._taint.start_turn()
+        for tool in self._tools.values():
+            if hasattr(tool, "start_turn"):
+                tool.start_turn()
 
     def schemas(self) -> list[dict[str, Any]]:
         """OpenAI function schemas, in a fixed order so that the request prefix stays the same."""

@@ -1,0 +1,39 @@
+"""What a host sends to its model: the frozen system prompt, the messages, the tools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+# What goes over the wire; everything else in a stored message is for us.
+_WIRE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Each request of a session extends the one before it; nothing in it may be changed in place."""
+
+    system: str
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]]
+
+
+def wire_message(stored: dict[str, Any]) -> dict[str, Any]:
+    """A stored message as it was sent: the text with what was added at request time, where that differs."""
+    message = {key: stored[key] for key in _WIRE_KEYS if key in stored}
+    if "api_content" in stored:
+        message["content"] = stored["api_content"]
+    return message
+
+
+def unanswered_calls(messages: list[dict[str, Any]]) -> list[str]:
+    """Ids of tool calls of the newest assistant message that have no result yet."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if message["role"] == "tool":
+            answered.add(str(message.get("tool_call_id")))
+        elif message["role"] == "assistant":
+            return [call["id"] for call in message.get("tool_calls") or () if call["id"] not in answered]
+        else:
+            break
+    return []

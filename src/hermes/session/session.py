@@ -1,0 +1,192 @@
+"""`MemorySession`: the front door for anybody's agent loop.
+
+    with MemorySession.open(source="my-agent") as session:
+        request = session.prepare_turn("what did we decide about auth?")
+        …send request.system, request.messages, request.tools to a model; run its calls through session.call_tool…
+        session.finish_turn("We chose …")
+
+The system prompt is built once, stored with the session and reused byte for byte, also after a resume. Whatever is
+added to a turn later (recalled memory, announcements) goes behind it, on a copy of the user's message.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from hermes.safety.fence import build_memory_context_block
+from hermes.session.announcements import Announcements
+from hermes.session.requests import Request, unanswered_calls, wire_message
+from hermes.session.usage import Usage
+from hermes.session.wiring import open_parts
+from hermes.vocabulary.errors import NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from hermes.session.wiring import Parts
+    from hermes.settings.home import Home
+    from hermes.tools.registry import Tool
+
+_ENDED = "[This call did not finish: the turn ended before it returned.]"
+
+
+class MemorySession:
+    # Told of every request; the test-suite checks here that no request moves the prefix of the one before it.
+    observers: ClassVar[list[Callable[[str, Request], None]]] = []
+
+    def __init__(self, parts: Parts, session_id: str, stored: list[dict[str, Any]]) -> None:
+        self.id = session_id
+        self._parts = parts
+        details = parts.database.session_details(session_id)
+        self.system_prompt: str = details["system_prompt"]
+        self._tools: list[dict[str, Any]] = details["tools"]
+        self._messages = [wire_message(message) for message in stored]
+        seen = next((each["announced"] for each in reversed(stored) if "announced" in each), details["announced"])
+        self._announcements = Announcements(parts.store, session_id, seen)
+
+    @classmethod
+    def open(
+        cls,
+        home: str | os.PathLike[str] | Home | None = None,
+        source: str = "cli",
+        *,
+        resume: str | None = None,
+        title: str | None = None,
+        model: str = "",
+        cwd: str | None = None,
+        system_message: str = "",
+        tools: Sequence[Tool] = (),
+        owner: str = "local",
+        skip_memory: bool = False,
+        skip_context_files: bool = False,
+    ) -> Self:
+        """A new session, or with `resume` (an id or a title) one that goes on where it stopped."""
+        parts = open_parts(home, owner=owner, extra=tools, with_memory=not skip_memory)
+        try:
+            if resume is not None:
+                return cls._resumed(parts, resume)
+            prompt = parts.build_prompt(
+                model=model,
+                cwd=cwd,
+                platform=source,
+                system_message=system_message,
+                skip_memory=skip_memory,
+                skip_context_files=skip_context_files,
+            )
+            session_id = parts.database.create_session(
+                source=source,
+                title=title,
+                model=model or None,
+                cwd=cwd,
+                system_prompt=prompt.text,
+                tools=parts.toolbox.schemas(),
+                announced=Announcements(parts.store, "").seen,
+            )
+            return cls._ready(parts, session_id, [])
+        except BaseException:
+            parts.close()
+            raise
+
+    def prepare_turn(self, text: str, *, recalled: str = "", overlay: str = "") -> Request:
+        """Saves the user's message and returns what to send.
+
+        `recalled` is memory from elsewhere, wrapped so that the model cannot mistake it for the user's words; `overlay`
+        is what a host adds to this turn only. Both go on a copy: the clean message is what is stored and searched.
+        """
+        self._close_open_calls()
+        self._parts.toolbox.start_turn()
+        announced = self._announcements.take()
+        additions = [part for part in (build_memory_context_block(recalled), announced, overlay) if part]
+        message: dict[str, Any] = {"role": "user", "content": text}
+        if additions:
+            message["api_content"] = "\n\n".join([text, *additions])
+            message["additions"] = _sizes(recalled=recalled, announcement=announced, overlay=overlay)
+        if announced:
+            message["announced"] = dict(self._announcements.seen)
+        if recalled:
+            self._parts.taint.note("recall", "memory provider", recalled)
+        self._save(message)
+        return self.request()
+
+    def request(self) -> Request:
+        """What to send now; call it again after tool results for the next step of the turn."""
+        request = Request(system=self.system_prompt, messages=list(self._messages), tools=self._tools)
+        for observe in self.observers:
+            observe(self.id, request)
+        return request
+
+    def record(self, message: Mapping[str, Any]) -> None:
+        """Saves a message of the host's own loop: an assistant message with tool calls, or a tool's result."""
+        self._save(dict(message))
+
+    def call_tool(self, name: str, arguments: str | Mapping[str, Any] | None, *, call_id: str | None = None) -> str:
+        """Runs one of our tools and returns its JSON result; call and result are part of the conversation."""
+        import json
+
+        if call_id is None or call_id not in unanswered_calls(self._messages):
+            call_id = call_id or f"call_{len(self._messages)}_{os.urandom(4).hex()}"
+            text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments or {}), ensure_ascii=False)
+            call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
+            self._save({"role": "assistant", "content": None, "tool_calls": [call]})
+        result = self._parts.toolbox.call(name, arguments)
+        self._save({"role": "tool", "tool_call_id": call_id, "name": name, "content": result})
+        return result
+
+    def finish_turn(
+        self, reply: str, *, interrupted: bool = False, usage: Usage | Mapping[str, int] | None = None
+    ) -> None:
+        """Saves the answer; an interrupted one is marked and kept from external memory."""
+        self._close_open_calls()
+        message: dict[str, Any] = {"role": "assistant", "content": reply}
+        if interrupted:
+            message["interrupted"] = True
+        counted = Usage.of(usage)
+        if counted is not None:
+            message["usage"] = counted.as_dict()
+        self._save(message)
+        if counted is not None:
+            self._parts.database.update_session(self.id, api_call_count=1, **counted.as_dict())
+        self._parts.database.sync()
+
+    def close(self) -> None:
+        self._parts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @classmethod
+    def _resumed(cls, parts: Parts, name: str) -> Self:
+        found = parts.database.resolve(name)
+        if found is None:
+            raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows them")
+        tip = parts.database.tip(found.id)
+        kept = [each.message for each in parts.database.messages(tip.id) if not (each.compacted or each.damaged)]
+        return cls._ready(parts, tip.id, kept)
+
+    @classmethod
+    def _ready(cls, parts: Parts, session_id: str, stored: list[dict[str, Any]]) -> Self:
+        parts.bind(session_id)
+        session = cls(parts, session_id, stored)
+        session._close_open_calls()
+        return session
+
+    def _close_open_calls(self) -> None:
+        """A call without a result would make the history invalid for every model; it gets one that says why."""
+        for call_id in unanswered_calls(self._messages):
+            self._save({"role": "tool", "tool_call_id": call_id, "content": _ENDED})
+
+    def _save(self, message: dict[str, Any]) -> None:
+        self._parts.database.append(self.id, message)
+        self._messages.append(wire_message(message))
+
+
+def _sizes(**parts: str) -> list[dict[str, Any]]:
+    """What was added to a message, for `hermes sessions show`: its source and size, never its text."""
+    return [{"source": source, "characters": len(text)} for source, text in parts.items() if text]
