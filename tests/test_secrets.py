@@ -63,6 +63,14 @@ def test_a_marker_names_the_kind_and_at_most_four_characters() -> None:
 
 
 @pytest.mark.proves("secrets.mask")
+def test_no_part_of_a_password_stays_behind() -> None:
+    assert mask_secrets("password: ab9:d=e") == "password: [password \u2026]"
+    assert (
+        mask_secrets("Server=db;Password=P@ss:w0rd!;Encrypt=yes") == "Server=db;Password=[password \u2026];Encrypt=yes"
+    )
+
+
+@pytest.mark.proves("secrets.mask")
 def test_a_secret_found_twice_is_one_secret_with_its_precise_name() -> None:
     text = filled('GITHUB_TOKEN="ghp_{word:36}"', random.Random(2))
     assert [secret.kind for secret in find_secrets(text)] == ["github token"]
