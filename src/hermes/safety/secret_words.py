@@ -267,7 +267,8 @@ def _assigned(text: str, word_start: int, word_end: int, what: str) -> Iterator[
 
 def _is_password(value: str, *, is_quoted: bool, is_assigned: bool) -> bool:
     if not is_assigned:
-        return is_random(value, length=6 if is_quoted else 10)
+        is_word_with_digits = is_quoted and value.isalnum() and not value.isalpha() and len(value) >= _SHORTEST_PLAIN
+        return is_word_with_digits or is_random(value, length=10)
     if " " in value:  # a pass phrase, and not a sentence about one
         return is_quoted and value.replace(" ", "").isalpha() and value.islower() and value.count(" ") in _PHRASE_BLANKS
     if value.isdigit():
