@@ -74,6 +74,17 @@ def test_no_part_of_a_password_stays_behind() -> None:
 def test_a_secret_found_twice_is_one_secret_with_its_precise_name() -> None:
     text = filled('GITHUB_TOKEN="ghp_{word:36}"', random.Random(2))
     assert [secret.kind for secret in find_secrets(text)] == ["github token"]
+    text = filled("secret: 'Q7xK2pR9.ghp_{word:36}'", random.Random(2))
+    (secret,) = find_secrets(text)
+    assert (secret.kind, text[secret.start : secret.end]) == ("github token", text[9:-1])
+
+
+@pytest.mark.proves("secrets.idempotent")
+def test_a_marker_does_not_accuse_its_neighbour() -> None:
+    commit = filled("{hex:40}", random.Random(4))
+    masked = mask_secrets(filled("ghp_{word:36} ", random.Random(4)) + commit)
+    assert "[github token \u2026" in masked
+    assert masked.endswith(commit)
 
 
 @pytest.mark.proves("secrets.idempotent")
