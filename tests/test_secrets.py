@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hermes.bench.secrets import HOSTILE, run
 from hermes.safety.secrets import find_secrets, mask_secrets
 from secret_samples import filled, samples
 
@@ -160,3 +161,10 @@ def test_a_plain_sentence_loads_no_patterns() -> None:
         check=True,
     )
     assert out.stdout == "[]\n"
+
+
+@pytest.mark.internal("the benchmark reports what its page quotes")
+def test_the_benchmark_measures_every_hostile_text() -> None:
+    hostile = run(repeats=1)["hostile ms"]
+    assert isinstance(hostile, dict)
+    assert set(hostile) == set(HOSTILE)
