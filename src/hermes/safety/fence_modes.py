@@ -26,6 +26,7 @@ class Cleaning(Reader):
     """Reads one whole text. What an opening tag precedes stays on the stack, because the tag may never be closed."""
 
     _start_pattern = START_OF_TAG_OR_NOTE
+    _starters = "<&["
     _reads_notes = True
 
     def read(self, text: str) -> None:

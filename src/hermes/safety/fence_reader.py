@@ -87,6 +87,7 @@ class Beginning:
 
 class Reader:
     _start_pattern = START_OF_TAG
+    _starters = "<&"
     _reads_notes = False
 
     def __init__(self) -> None:
@@ -103,10 +104,10 @@ class Reader:
 
     def _read(self, text: str) -> None:
         at, end = 0, len(text)
+        nearest = [-1] * len(self._starters) if text.isascii() else None
         while at < end:
             if self._is_idle():
-                found = self._start_pattern.search(text, at)
-                start = end if found is None else found.start()
+                start = self._next_start(text, at, nearest)
                 if start > at:
                     self._plain(text[at:start])
                     at = start
@@ -116,6 +117,21 @@ class Reader:
             if not step:
                 self._character(text[at])
             at += step or 1
+
+    def _next_start(self, text: str, at: int, nearest: list[int] | None) -> int:
+        """Where reading must go on; `nearest` remembers the next place of each starter, for str.find is fastest."""
+        if nearest is None:
+            found = self._start_pattern.search(text, at)
+            return len(text) if found is None else found.start()
+        while True:
+            for index, starter in enumerate(self._starters):
+                if nearest[index] < at:
+                    place = text.find(starter, at)
+                    nearest[index] = len(text) if place < 0 else place
+            start = min(nearest)
+            if start == len(text) or self._start_pattern.match(text, start):
+                return start
+            at = start + 1
 
     def _plain(self, piece: str) -> None:
         self._pieces.append(piece)
@@ -127,10 +143,15 @@ class Reader:
             whole = _USUAL_TAG.match(text, at) if self._is_idle() else None
             if whole is None:
                 return 0
-            progress = NAMED if whole.group(2) is None else _ATTRIBUTES + 1
-            tag = Beginning(_TAG, self._position(), None, progress, is_closing=bool(whole.group(1)))
-            self._pieces += (text[at : whole.end() - 1], CLOSING)
-            self._finish_tag(tag)
+            slash, nonce = whole.groups()
+            tag = Beginning(_TAG, self._position(), None, NAMED, is_closing=bool(slash))
+            if nonce is None:
+                self._pieces += (text[at : whole.end() - 1], CLOSING)
+                self._finish_tag(tag)
+            elif slash:
+                self._close(tag, nonce)
+            else:
+                self._open(tag, nonce)
             return whole.end() - at
         if live.kind != _TAG:
             return 0

@@ -22,6 +22,7 @@ def _prefixed(kind: str, prefixes: str, body: str) -> tuple[str, tuple[str, ...]
 
 # Found by their own shape: each holds a run of 16 or more characters. (kind, literals, pattern)
 TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    _prefixed("wallet key", "xprv yprv zprv tprv", f"{_WORD}{{80,}}"),
     _prefixed("age key", "AGE-SECRET-KEY-1 AGE-SECRET-KEY-PQ-1", "[A-Z0-9]{40,}"),
     ("web token", ("eyJ",), rf"(?<![A-Za-z0-9])eyJ{_URL}{{8,}}\.(?:eyJ)?{_URL}{{8,}}\.{_URL}{{0,1000}}"),
     # Clouds
@@ -241,7 +242,7 @@ PHRASES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "authorization header",
         ("uthorization", "UTHORIZATION"),
-        r"(?i:authorization)[\"']?\s{0,3}[:=,]\s{0,3}[\"']?(?i:(?:bearer|basic|token|apikey|digest|negotiate|ssws|key|hmac|aws4-hmac-sha256)\s{1,3})?(?!(?i:negotiate|digest|apikey|aws4-hmac-sha256)\b)(?P<s>[A-Za-z0-9+/_.~=:-]{8,})",
+        r"(?<![A-Za-z])(?i:authorization)[\"']?\s{0,3}[:=,]\s{0,3}[\"']?(?i:(?:bearer|basic|token|apikey|digest|negotiate|ssws|key|hmac|aws4-hmac-sha256)\s{1,3})?(?!(?i:negotiate|digest|apikey|aws4-hmac-sha256)\b)(?P<s>[A-Za-z0-9+/_.~=:-]{8,})",
     ),
     (
         "bearer token",
@@ -265,9 +266,11 @@ PHRASES: tuple[tuple[str, tuple[str, ...], str], ...] = (
             r"(?:(?:curl|wget|http)\b[^\n]{0,200}?\s(?:-u|--user)[= ]{1,2}[\"']?[^\s:\"']{1,60}:(?P<s>[^\s\"'$<{]{3,})"
             r"|sshpass\s{1,2}-p\s{0,2}[\"']?(?P<s2>[^\s\"'$<]{4,})"
             r"|mysql(?:dump|admin)?\b[^\n]{0,100}?\s-p(?P<s3>[^\s\"'$<-][^\s\"'$<]{3,})"
+            r"|docker login\b[^\n]{0,100}?\s(?:-p|--password)[= ]{1,2}[\"']?(?P<s6>[^\s\"'$<]{4,})"
             r"|requirepass\s{1,2}(?P<s4>[^\s\"'$<]{4,})|(?i:identified by)\s{1,2}[\"'](?P<s5>[^\"']{4,})[\"'])"
         ),
     ),
+    ("basic login", ("asic ",), r"\b[Bb]asic\s{1,2}(?P<s>[A-Za-z0-9+/]{10,}={1,2})"),
     ("airtable key", ("irtable",), rf"(?i:airtable)[^\n]{{0,30}}?\bkey{_WORD}{{14}}\b"),
     (
         "password",

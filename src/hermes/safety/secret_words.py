@@ -50,19 +50,38 @@ SERVICES = (
         "mixpanel",
         "sumologic",
     ),
-    *("splunk", "rollbar", "bugsnag", "loggly", "fastly", "linode", "vultr", "hetzner", "scaleway", "snyk", "postmark"),
+    *("splunk", "netlify", "supabase", "airtable", "sendgrid", "paypal", "shopify", "openai", "anthropic"),
+    *(
+        "planetscale",
+        "rollbar",
+        "bugsnag",
+        "loggly",
+        "fastly",
+        "linode",
+        "vultr",
+        "hetzner",
+        "scaleway",
+        "snyk",
+        "postmark",
+    ),
 )
 _NAME_GOES_ON = Pattern(r"[A-Za-z0-9_]{0,40}")
 _ASSIGNED = Pattern(
-    r"[\"'`\])]{0,2}(?:\s(?:for|of|on|to)\s[^\n:=]{1,40}(?=[:=]|\sis\s))?(?:\s{0,3}(?:=>|:=|={1,3}|:|>|\(|\uff1a|\|)\s{0,3}"
+    r"[\"'`\])]{0,2}"
+    # what it is the password for may stand between the word and the colon
+    r"(?:\s(?:for|of|on|to|de|para|pour|f\u00fcr|\u043e\u0442|\u0434\u043b\u044f)\s[^\n:=]{1,40}(?=[:=]|\sis\s))?"
+    r"(?:\s{0,3}(?:=>|:=|={1,3}|:|>|\(|\uff1a|\|)\s{0,3}|\s{0,2}[\u662f\u4e3a\u70ba\u306f]\s{0,2}|\s[\u2013\u2014-]\s"
     r"|\s{1,3}(?:is|was|are|set to|ist|es|est|\u00e9|=)[\s:]{1,3}|\s{1,2}|(?=[\"'`]))"
-    r"(?:[rbfu@$](?=[\"'`]))?(?:\"(?P<double>[^\"\n]{4,300})\"|'(?P<single>[^'\n]{4,300})'|`(?P<tick>[^`\n]{4,300})`"
-    r"|(?P<bare>[^\s\"'`<>,;|=:(]{4,300}={0,2}))",
+    r"(?:[rbfu@$](?=[\"'`]))?"
+    r"(?:\"(?P<double>[^\"\n]{4,300})\"|'(?P<single>[^'\n]{4,300})'|`(?P<tick>[^`\n]{4,300})`"
+    r"|(?P<bare>[^\s\"'`<>,;|=:(]{2,300}={0,2}))",
     ignores_case=True,
 )
+_REST_OF_PASSWORD = Pattern(r"[^\s\"'`<>,;&|)\]}]{0,300}")
 _TOKEN = Pattern(r"[A-Za-z0-9][A-Za-z0-9+/_.~-]{19,500}={0,2}")
 _SURE_WORD = Pattern(
-    r"api[_ -]?key|secret|token|passw|credential|licen[cs]e|(?:access|private|encryption)[_ -]?key", ignores_case=True
+    r"api[_ -]?key|secret|token|passw|credential|licen[cs]e|\bhex\b|\baes\b|hmac|(?:access|private)[_ -]?key",
+    ignores_case=True,
 )
 _PHRASE_BLANKS = range(2, 8)
 _SHORTEST_NUMBER, _SHORTEST_MIXED, _SHORTEST_PLAIN = 4, 5, 8
@@ -99,6 +118,7 @@ _FILE_NAME = Pattern(r"[\w/.-]{1,200}\.[a-z]{2,5}")
 _UUID = Pattern(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", ignores_case=True)
 _NUMBER_WITH_UNIT = Pattern(r"[\d.,:_/+-]+[a-z%]{0,3}", ignores_case=True)
 _PART = Pattern(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_HEX = Pattern(r"(?:0x)?[0-9a-f]{16,}", ignores_case=True)
 _RUN = Pattern(r"[A-Z]+|[a-z]+|[0-9]+")
 
 _PIN = Pattern(
@@ -108,7 +128,7 @@ _PIN = Pattern(
 )
 _DOOR = Pattern(
     r"(?i:(?:(?:alarm|door|gate|garage|entry|lock|safe|security|unlock|access|verification|2fa|backup|login)\s"
-    r"(?:code|combination|pin)|\botp|\bcvv2?|\bcvc2?)\s{0,2}(?:(?:is|was|:|=)\s{0,2})?)"
+    r"(?:codes?|combination|pin)|\botp|\bcvv2?|\bcvc2?)\s{0,2}(?:(?:is|was|:|=)\s{0,2})?)"
     r"(?P<s>\d{3,8}(?:[- ]\d{2,4}){0,3})(?![\d%]|\.\d)"
 )
 _SSN = Pattern(r"(?i:\bssn\b|social security)[^\n\d]{0,30}(?P<s>\d{3}-?\d{2}-?\d{4})(?!\d)")
@@ -176,14 +196,15 @@ def is_random(token: str, *, length: int = 16) -> bool:
     """Whether a token reads like a key drawn by a machine rather than like a name, a path, a number or a version."""
     if len(token) < length or _is_path(token):
         return False
-    if sum(map(str.isdigit, token)) < _FEWEST_DIGITS:
-        # Without digits only the case can tell: the parts of aName are longer than those of qWzKp.
+    digits = sum(map(str.isdigit, token))
+    if digits < _FEWEST_DIGITS:
+        # With hardly a digit only the case can tell: the parts of aName are longer than those of qWzKp.
         is_mixed = not (token.isupper() or token.islower())
-        return is_mixed and sum(1 for _ in _PART.finditer(token)) * 5 >= len(token) * 2
+        return is_mixed and sum(1 for _ in _PART.finditer(token)) * (6 if digits else 5) >= len(token) * 2
     if sum(map(str.isalpha, token)) < _FEWEST_LETTERS:
         return False
     # Names change between letters and digits once or twice; keys do all the time.
-    return sum(1 for _ in _RUN.finditer(token)) * 4 >= min(len(token), 32)
+    return _HEX.fullmatch(token) is not None or sum(1 for _ in _RUN.finditer(token)) * 4 >= min(len(token), 32)
 
 
 def _is_path(token: str) -> bool:
@@ -226,9 +247,12 @@ def _assigned(text: str, word_start: int, word_end: int, what: str) -> Iterator[
     start, end = match.span(group)
     value = match[group]
     if not is_quoted:
-        value = value.rstrip(".,;:)]}")
+        if text.startswith("(", end):
+            return  # a call
+        rest = _REST_OF_PASSWORD.match(text, end) if what == "password" else None
+        value = (value if rest is None else value + rest.group()).rstrip(".,;:)]}")
         end = start + len(value)
-    if is_placeholder(value, is_quoted=is_quoted) or value.startswith("-----BEGIN"):
+    if len(value) < _SHORTEST_NUMBER or is_placeholder(value, is_quoted=is_quoted) or value.startswith("-----BEGIN"):
         return
     is_flag = text[max(0, word_start - 24) : word_start].rpartition(" ")[2].startswith("-")
     is_assigned = is_flag or bool(text[name_end:start].strip(" \t\"'`"))
@@ -243,7 +267,8 @@ def _assigned(text: str, word_start: int, word_end: int, what: str) -> Iterator[
 
 def _is_password(value: str, *, is_quoted: bool, is_assigned: bool) -> bool:
     if not is_assigned:
-        return is_random(value, length=10)
+        is_word_with_digits = is_quoted and value.isalnum() and not value.isalpha() and len(value) >= _SHORTEST_PLAIN
+        return is_word_with_digits or is_random(value, length=10)
     if " " in value:  # a pass phrase, and not a sentence about one
         return is_quoted and value.replace(" ", "").isalpha() and value.islower() and value.count(" ") in _PHRASE_BLANKS
     if value.isdigit():
