@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from hermes.vocabulary.frontmatter import split_frontmatter
 from patience import PATIENT
@@ -40,7 +41,8 @@ def test_richer_yaml_is_read_in_full() -> None:
         ("a: [b\n", "not valid YAML"),
         ("a: b\na: c\n", "not valid YAML"),
         ("- a\n- b\n", "not a list of fields"),
-        ("[" * 5_000 + "\n", "not valid YAML"),
+        ("a: " + "[" * 100 + "\n", "not valid YAML"),
+        ("a: " + "[" * 5_000 + "\n", "too deeply nested"),
         ("a: &x [*x, *y]\n", "not valid YAML"),
     ],
 )
@@ -60,7 +62,55 @@ def test_the_pattern_lists_of_cursor_rules_are_no_yaml_aliases() -> None:
     assert parts.fields == {"description": "TypeScript", "globs": "*.ts,**/*.tsx", "alwaysApply": False}
 
 
-SCALARS = st.text(alphabet="ab: -#'\"[]{},&*!|>%@`?~\\.\t1é", max_size=8)
+@pytest.mark.parametrize(
+    "block",
+    [
+        "metadata:\n  author: ada\n  hermes:\n    tags: [a, b]\n    related:\n    - x\n    - y\nname: z\n",
+        "empty:\nname: z\n",
+        "list:\n- a\n- b\nname: z\n",
+        "a:\n  b: c\n d: e\n",
+        "a: b\n  c\n",
+        "a:\n  - b\n    c\n",
+        "a:\n  - b: c\n    d: e\n",
+        "a:\n    b: c\n  d: e\n",
+        "a: 'it''s'\nb: \"x # y\"\nc: [\"p, q\", r]\n",
+        "a: x # comment\nb: http://x/y#z\n",
+        "a:\n\tb: c\n",
+    ],
+)
+def test_nested_fields_mean_what_yaml_says(block: str) -> None:
+    ours = split_frontmatter(f"---\n{block}---\nBody")
+    try:
+        theirs = YAML(typ="safe", pure=True).load(block)
+    except YAMLError:
+        assert ours.problem
+    else:
+        assert ours.fields == theirs
+
+
+LINES = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from(["a:", "b:", "c: x", "d: [p, q]", "- i", "- j", "e: 'q'", "- k: v"])),
+    max_size=7,
+)
+
+
+@PATIENT
+@given(LINES)
+def test_any_indentation_means_what_yaml_says(lines: list[tuple[int, str]]) -> None:
+    block = "".join(f"{' ' * indent}{line}\n" for indent, line in lines)
+    ours = split_frontmatter(f"---\n{block}---\nBody")
+    try:
+        theirs = YAML(typ="safe", pure=True).load(block)
+    except YAMLError:
+        assert ours.problem
+        return
+    if isinstance(theirs, dict):
+        assert ours.fields == theirs
+    else:
+        assert ours.problem or theirs is None
+
+
+SCALARS = st.text(alphabet="ab: -#'\"[]{},*!|>%@`?~\\.1é", max_size=8)
 
 
 @PATIENT
@@ -92,7 +142,7 @@ def test_any_text_can_be_split(text: str) -> None:
 def test_simple_fields_are_read_without_loading_a_yaml_parser() -> None:
     code = (
         "import sys; from hermes.vocabulary.frontmatter import split_frontmatter;"
-        "assert split_frontmatter('---\\nname: x\\ndescription: does it well\\ntags: [a, \"b\"]\\n---\\n').fields;"
+        "assert split_frontmatter('---\\nname: x\\ntags: [a, \"b\"]\\nmetadata:\\n  x: y\\n---\\n').fields;"
         "print(sum('ruamel' in name for name in sys.modules))"
     )
     out = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout

@@ -26,5 +26,6 @@ REQUIREMENTS = {
     "prompt.cache.where": ("Cache points on the system prompt and the last three messages", "001 system_and_3"),
     "prompt.cache.content": ("String, list, empty and tool content carry the point where the API takes it", "001"),
     "prompt.cache.ttl": ("5m or 1h; anything else is a settings error", "001"),
+    "prompt.bench": ("Assembly, cache marking and the token estimate are measured by one call", "product"),
     "prompt.cache.cost": ("Marking copies at most four messages, whatever the history's length", "product"),
 }

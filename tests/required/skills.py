@@ -1,3 +1,23 @@
 """Skills: procedures the agent keeps as files."""
 
-REQUIREMENTS: dict[str, tuple[str, str]] = {}
+REQUIREMENTS = {
+    "skills.list": (
+        "skills_list names, describes and categorises every skill, by category if asked",
+        "004 Skills index",
+    ),
+    "skills.view": ("skill_view opens a skill and its linked files, with what it needs and what is missing", "004"),
+    "skills.create": ("skill_manage create writes a valid SKILL.md, privately and in one step", "004"),
+    "skills.patch": ("patch replaces a unique text; a failure shows what is there", "004"),
+    "skills.edit": ("edit, write_file and remove_file change a skill; the result names what changed", "004"),
+    "skills.archive": ("A deleted skill or file is archived, never destroyed", "product"),
+    "skills.rules": ("Names, sizes and frontmatter are checked before anything is written", "004"),
+    "skills.escapes": ("No name, path or link reaches outside the skills directory", "product"),
+    "skills.scan": (
+        "Texts that look like an attack are neither written nor opened nor listed",
+        "003 Security and Safety",
+    ),
+    "skills.any_input": ("Whatever a model sends, the answer is a result and never an exception", "product"),
+    "skills.usage": ("Opening and changing a skill is counted, also by several processes at once", "product"),
+    "skills.duplicates": ("Two skills of one name are both listed with a note and opened by category/name", "product"),
+    "skills.index": ("The prompt's index is compact, sorted, and re-reads only what changed", "004 Skills index"),
+}

@@ -20,17 +20,30 @@ class ForeignText:
 
     text: str | None
     note: str = ""
+    exact: bool = False  # nothing of the file is missing or was replaced, so the text may be written back
 
 
-def read_foreign(path: str, *, inside: str | None = None) -> ForeignText:
-    """The file's text; of a huge file its first and last part. A link out of the directory `inside` is not followed."""
+def read_foreign(
+    path: str,
+    *,
+    inside: str | None = None,
+    whole: int = HEAD_BYTES + TAIL_BYTES,
+    in_real_directory: bool = False,
+) -> ForeignText:
+    """The file's text; of one larger than `whole` bytes its two ends. A link that leaves `inside` is not followed.
+
+    `in_real_directory` says that no directory on the way from `inside` is a link, which saves resolving the path.
+    """
     try:
-        real = os.path.realpath(path, strict=True)
-        if inside is not None and not is_inside(real, os.path.realpath(inside)):
-            return ForeignText(text=None, note="it is a link that leads out of the project")
+        if in_real_directory and not os.path.islink(path):
+            real = path
+        else:
+            real = os.path.realpath(path, strict=True)
+            if inside is not None and not is_inside(real, os.path.realpath(inside)):
+                return ForeignText(text=None, note="it is a link that leads out of the project")
         if not stat.S_ISREG(mode := os.stat(real).st_mode):
             return ForeignText(text=None, note=f"it is {_kind(mode)}, not a file")
-        size, data = _read(real)
+        size, data = _read(real, whole)
     except OSError as error:
         return ForeignText(text=None, note=_reason(error, path))
     except ValueError:  # a NUL in the path
@@ -48,19 +61,21 @@ def _kind(mode: int) -> str:
     return "a pipe" if stat.S_ISFIFO(mode) else "a device or socket"
 
 
-def _read(real: str) -> tuple[int, bytes]:
-    # Somebody may swap the file for a pipe after the check: without O_NONBLOCK the open itself would wait for a writer.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(real, flags)
-    with open(descriptor, "rb") as file:
+def _read(real: str, whole: int) -> tuple[int, bytes]:
+    descriptor = os.open(real, _FLAGS)
+    with open(descriptor, "rb", buffering=0) as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, f"it is {_kind(status.st_mode)}, not a file")
-        if status.st_size <= HEAD_BYTES + TAIL_BYTES:
-            return status.st_size, file.read(HEAD_BYTES + TAIL_BYTES)
-        head = file.read(HEAD_BYTES)
+        if status.st_size <= whole:
+            return status.st_size, file.read(whole) or b""
+        head = file.read(HEAD_BYTES) or b""
         file.seek(-TAIL_BYTES, os.SEEK_END)
-        return status.st_size, head + file.read(TAIL_BYTES)
+        return status.st_size, head + (file.read(TAIL_BYTES) or b"")
+
+
+# Somebody may swap the file for a pipe after the check: without O_NONBLOCK the open itself would wait for a writer.
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 def _reason(error: OSError, path: str) -> str:
@@ -80,16 +95,28 @@ def _decode(data: bytes, size: int) -> ForeignText:
         return _decode_wide(data, size, wide)
     if b"\0" in data:
         return ForeignText(text=None, note="it is binary, not text")
-    cut = size > len(data)
-    head = codecs.getincrementaldecoder("utf-8-sig")("replace").decode(data[:HEAD_BYTES] if cut else data, not cut)
-    tail = data[HEAD_BYTES:].lstrip(_CONTINUATION).decode("utf-8", "replace") if cut else ""
-    wrong = head.count("\ufffd") + tail.count("\ufffd")
-    if wrong > _GARBAGE * len(head):
+    if size > len(data):
+        return _decode_ends(data, size)
+    try:
+        return ForeignText(text=_lines(data.decode()), exact=True)
+    except UnicodeDecodeError:
+        return _with_replacements(data.decode("utf-8", "replace"))
+
+
+def _decode_ends(data: bytes, size: int) -> ForeignText:
+    # Both cuts may go through the middle of a character.
+    head = codecs.getincrementaldecoder("utf-8")("replace").decode(data[:HEAD_BYTES])
+    tail = data[HEAD_BYTES:].lstrip(_CONTINUATION).decode("utf-8", "replace")
+    note = f"it has {size:,} bytes and only its first and last part were read"
+    return _with_replacements(f"{head}\n{tail}", note)
+
+
+def _with_replacements(text: str, note: str = "") -> ForeignText:
+    wrong = text.count("\ufffd")
+    if wrong > _GARBAGE * len(text):
         return ForeignText(text=None, note="it is binary, not text")
     notes = [f"{wrong:,} bytes in it are not UTF-8"] if wrong else []
-    if cut:
-        notes.append(f"it has {size:,} bytes and only its first and last part were read")
-    return ForeignText(text=_lines(f"{head}\n{tail}" if cut else head), note="; ".join(notes))
+    return ForeignText(text=_lines(text), note="; ".join([*notes, note] if note else notes))
 
 
 _CONTINUATION = bytes(range(0x80, 0xC0))
@@ -112,4 +139,5 @@ def _decode_wide(data: bytes, size: int, encoding: str) -> ForeignText:
 
 
 def _lines(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    text = text.removeprefix("\ufeff")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text

@@ -1,0 +1,132 @@
+"""What the prompt costs: assembly with 200 skills, cache marking for long histories, the token estimate.
+
+CPU time, best of several runs. Each figure stands beside the plain thing it competes with, measured in the same run.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+import os
+import random
+import tempfile
+import time
+from typing import TYPE_CHECKING
+
+from hermes.llm.cache_points import cache_points, with_cache_points
+from hermes.prompt.assembly import PromptInputs, assemble
+from hermes.skills.index import SkillIndex
+from hermes.vocabulary.tokens import estimate
+from hermes.vocabulary.values import value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SKILLS = 200
+HISTORIES = (1_000, 10_000, 100_000)
+TEXT_BYTES = 2_000_000
+WORDS = ("the", "a", "to", "of", "session", "prompt", "cache", "memory", "file", "search", "result", "answer", "index")
+
+
+@value
+class _Clean:
+    level: str = "clean"
+    classes: tuple[str, ...] = ()
+    excerpt: str = ""
+
+
+def run(seed: int = 0) -> dict[str, object]:
+    chance = random.Random(seed)  # noqa: S311 - made-up texts, not secrets
+    return {
+        "skills": SKILLS,
+        **_assembly(chance),
+        "cache_marking": [_marking(length) for length in HISTORIES],
+        "token_estimate": [_estimating(kind, chance) for kind in ("english", "chinese")],
+    }
+
+
+def _assembly(chance: random.Random) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as home:
+        for number in range(SKILLS):
+            _write_skill(home, number, chance)
+        with open(os.path.join(home, "AGENTS.md"), "w", encoding="utf-8") as file:
+            file.write(_sentence(chance, 1_500))
+        cold = _best(lambda: _assemble(home, _index(home)), 3)
+        index = _index(home)
+        index.render()
+        return {"assembly_first_ms": cold * 1e3, "assembly_warm_ms": _best(lambda: _assemble(home, index), 9) * 1e3}
+
+
+def _index(home: str) -> SkillIndex:
+    return SkillIndex(os.path.join(home, "skills"), _scan)
+
+
+def _assemble(home: str, index: SkillIndex) -> str:
+    tools = frozenset({"memory", "session_search", "skills_list", "skill_view", "skill_manage"})
+    inputs = PromptInputs(
+        scan=_scan,
+        started=dt.date(2026, 1, 1),
+        home=home,
+        cwd=home,
+        tools=tools,
+        model="gpt-5",
+        memory_block="MEMORY\n" + "note\n§\n" * 40,
+        user_block="USER PROFILE\n" + "fact\n§\n" * 30,
+        skills_index=index.render(),
+        platform="cli",
+    )
+    return assemble(inputs).text
+
+
+def _scan(_text: str) -> _Clean:
+    return _Clean()
+
+
+def _write_skill(home: str, number: int, chance: random.Random) -> None:
+    directory = os.path.join(home, "skills", f"category-{number % 12}", f"skill-{number}")
+    os.makedirs(directory, mode=0o700)
+    text = f"---\nname: skill-{number}\ndescription: {_sentence(chance, 12)}\n---\n\n{_sentence(chance, 400)}\n"
+    with open(os.path.join(directory, "SKILL.md"), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _marking(length: int) -> dict[str, float]:
+    history: list[dict[str, object]] = [{"role": "system", "content": "You are Hermes."}]
+    history += [{"role": ("user", "assistant")[n % 2], "content": f"message {n}"} for n in range(length)]
+    return {
+        "messages": length,
+        "points_ms": _best(lambda: cache_points(history), 9) * 1e3,
+        "whole_list_ms": _best(lambda: with_cache_points(history), 5) * 1e3,
+        "deepcopy_ms": _best(lambda: copy.deepcopy(history), 2) * 1e3,
+    }
+
+
+def _estimating(kind: str, chance: random.Random) -> dict[str, object]:
+    if kind == "english":
+        text = _sentence(chance, 20_000)
+    else:
+        text = "".join(chance.choice("的一是在不了有和人这中大为上个国我以要他时来用们") for _ in range(40_000))
+    size = len(text.encode())
+    text *= TEXT_BYTES // size
+    size *= TEXT_BYTES // size
+    characters = len(text)
+    return {
+        "text": kind,
+        "estimate_mb_per_s": size / _best(lambda: estimate(text), 5) / 1e6,
+        "four_characters_per_token": characters // 4,
+        "estimate": estimate(text),
+        "len_ns": _best(lambda: [len(text) for _ in range(1_000)], 5) * 1e6,
+    }
+
+
+def _sentence(chance: random.Random, words: int) -> str:
+    return " ".join(chance.choice(WORDS) for _ in range(words)).capitalize() + "."
+
+
+def _best(action: Callable[[], object], times: int) -> float:
+    best = float("inf")
+    for _ in range(times):
+        start = time.process_time()
+        action()
+        best = min(best, time.process_time() - start)
+    return best

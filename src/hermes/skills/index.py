@@ -1,0 +1,126 @@
+"""The list of skills for the prompt and for `skills_list`, kept between calls and re-read only where a file changed."""
+
+from __future__ import annotations
+
+import os
+
+from hermes.skills.files import places, read_skill
+from hermes.vocabulary.values import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hermes.skills.files import Place, Scan
+
+LONGEST_LINE = 200  # characters of a description in the prompt; `skill_view` shows all of it
+UNCATEGORISED = "general"
+WITHHELD = "(withheld)"
+# A description could otherwise close the block it stands in.
+_NO_TAGS = str.maketrans({"<": "(", ">": ")"})
+
+
+@value
+class Entry:
+    """One skill in the list; `note` says what is odd about it."""
+
+    name: str
+    full_name: str
+    category: str
+    description: str
+    note: str = ""
+
+
+class SkillIndex:
+    """One per process and skills directory. A file is read again only when its mtime or size changed."""
+
+    def __init__(self, root: str, scan: Scan, *, disabled: frozenset[str] = frozenset()) -> None:
+        self._root = root
+        self._scan = scan
+        self._disabled = disabled
+        self._known: dict[str, tuple[tuple[int, int], Entry]] = {}
+
+    def entries(self) -> list[Entry]:
+        """Every skill that is not disabled, by category and name; of a name used twice each one says so."""
+        known: dict[str, tuple[tuple[int, int], Entry]] = {}
+        for place in places(self._root):
+            if not {place.name, place.full_name} & self._disabled:
+                stamp = _stamp(place.main_file)
+                before = self._known.get(place.main_file)
+                entry = before[1] if before is not None and before[0] == stamp != _NO_STAMP else self._read(place)
+                known[place.main_file] = (stamp, entry)
+        self._known = known  # replaced as a whole, so another thread never sees half a list
+        return _with_duplicates_named(sorted((entry for _, entry in known.values()), key=_order))
+
+    def render(self) -> str:
+        """The block for the prompt; "" when there are no skills."""
+        entries = self.entries()
+        if not entries:
+            return ""
+        lines = ["<available_skills>"]
+        category = None
+        for entry in entries:
+            if entry.category != category:
+                category = entry.category
+                lines.append(f"  {category.translate(_NO_TAGS)}:")
+            lines.append(_line(entry))
+        return "\n".join([*lines, "</available_skills>"])
+
+    def _read(self, place: Place) -> Entry:
+        skill = read_skill(self._root, place)
+        description, note = skill.description, skill.note
+        verdict = self._scan(f"{place.name}\n{place.category}\n{description}")
+        if verdict.level == "refuse":
+            description = ""
+            note = f"BLOCKED: its description looks like an attack ({', '.join(verdict.classes)})"
+        # Directory names are somebody's text as well, and reach the prompt with the list.
+        named = place.full_name.isprintable() and self._scan(place.full_name).level == "clean"
+        return Entry(
+            name=place.name if named else WITHHELD,
+            full_name=place.full_name if named else WITHHELD,
+            category=(place.category or UNCATEGORISED) if named else WITHHELD,
+            description=description,
+            note=note,
+        )
+
+
+_NO_STAMP = (-1, -1)
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return _NO_STAMP
+    return status.st_mtime_ns, status.st_size
+
+
+def _order(entry: Entry) -> tuple[str, str]:
+    return entry.category, entry.name
+
+
+def _with_duplicates_named(entries: list[Entry]) -> list[Entry]:
+    times: dict[str, int] = {}
+    for entry in entries:
+        times[entry.name] = times.get(entry.name, 0) + 1
+    if len(times) == len(entries):
+        return entries
+    return [_named_twice(entry) if times[entry.name] > 1 else entry for entry in entries]
+
+
+def _named_twice(entry: Entry) -> Entry:
+    twice = f"the name is used more than once; open it as {entry.full_name}"
+    return Entry(
+        name=entry.name,
+        full_name=entry.full_name,
+        category=entry.category,
+        description=entry.description,
+        note=f"{entry.note}; {twice}" if entry.note else twice,
+    )
+
+
+def _line(entry: Entry) -> str:
+    description = entry.description
+    if len(description) > LONGEST_LINE:
+        description = description[: LONGEST_LINE - 1].rstrip() + "…"
+    note = f" [{entry.note}]" if entry.note else ""
+    text = f"    - {entry.name}: {description}{note}" if description or note else f"    - {entry.name}"
+    return text.replace(":  [", ": [").translate(_NO_TAGS)

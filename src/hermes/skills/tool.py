@@ -1,0 +1,258 @@
+"""The three skill tools a model may call. Whatever it sends, the answer is a plain dict and never an exception."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from hermes.skills import changes, usage
+from hermes.skills.files import as_text, as_texts, find, linked_files, read_linked, read_skill
+from hermes.skills.index import SkillIndex
+from hermes.skills.names import MAIN_FILE, check_file_path
+from hermes.skills.schemas import ACTIONS, FIELDS, NEEDED, SCHEMAS
+from hermes.vocabulary.errors import WriteRefused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from hermes.skills.files import Place, Scan, Skill
+
+    Result = dict[str, Any]
+
+PLATFORM_NAMES = {"darwin": "macos", "win32": "windows"}
+
+
+class SkillTools:
+    """The tools over one skills directory. `now` and `environment` decide what is counted and what is missing."""
+
+    def __init__(
+        self,
+        root: str,
+        scan: Scan,
+        *,
+        now: Callable[[], float] = time.time,
+        environment: Mapping[str, str] = os.environ,
+        disabled: frozenset[str] = frozenset(),
+    ) -> None:
+        self.index = SkillIndex(root, scan, disabled=disabled)
+        self._root = root
+        self._scan = scan
+        self._now = now
+        self._environment = environment
+        self._disabled = disabled
+        self._tools = {"skills_list": self._list, "skill_view": self._view, "skill_manage": self._manage}
+
+    @staticmethod
+    def schemas() -> list[dict[str, Any]]:
+        return SCHEMAS
+
+    def handle(self, name: str, args: object) -> Result:
+        """The result of calling the tool `name` with the arguments as JSON gave them."""
+        tool = self._tools.get(name)
+        if tool is None:
+            return {"success": False, "error": f"there is no tool called {name!r}"}
+        try:
+            return tool(_checked(name, args))
+        except WriteRefused as refusal:
+            return {"success": False, "error": str(refusal), **refusal.details}
+        except OSError as error:
+            return {"success": False, "error": f"the skills directory could not be used: {error.strerror or error}"}
+
+    def _list(self, args: dict[str, Any]) -> Result:
+        entries = self.index.entries()
+        categories = sorted({entry.category for entry in entries})
+        wanted = args.get("category")
+        skills = [
+            {"name": entry.name, "description": entry.description, "category": entry.category}
+            | ({"note": entry.note} if entry.note else {})
+            for entry in entries
+            if wanted in (None, "", entry.category)
+        ]
+        result = {
+            "success": True,
+            "skills": skills,
+            "categories": categories,
+            "count": len(skills),
+            "hint": "open one with skill_view(name)",
+        }
+        if not skills:
+            result["message"] = f"there are no skills in {wanted!r}" if wanted else "there are no skills yet"
+        return result
+
+    def _view(self, args: dict[str, Any]) -> Result:
+        place = find(self._root, args["name"])
+        if {place.name, place.full_name} & self._disabled:
+            raise WriteRefused(f"the skill {place.name!r} is disabled in the settings", kind="disabled")
+        file_path = args.get("file_path") or MAIN_FILE
+        result = self._view_main(place) if file_path == MAIN_FILE else self._view_file(place, file_path)
+        usage.count(self._root, place.full_name, "views", self._now())
+        return result
+
+    def _view_main(self, place: Place) -> Result:
+        skill = read_skill(self._root, place)
+        if not skill.content:
+            raise WriteRefused(f"{place.name}: {skill.note or 'it is empty'}", kind="unreadable")
+        linked = linked_files(place)
+        result: Result = {
+            "success": True,
+            "name": place.name,
+            "description": skill.description,
+            "tags": _listed(skill, "tags"),
+            "related_skills": _listed(skill, "related_skills"),
+            "content": skill.content,
+            "path": os.path.relpath(place.main_file, self._root),
+            "skill_dir": place.directory,
+            "linked_files": linked,
+            "usage_hint": "open a linked file with skill_view(name, file_path)" if linked else None,
+            **self._readiness(skill),
+        }
+        if skill.note:
+            result["note"] = skill.note
+        return self._guarded(result)
+
+    def _view_file(self, place: Place, file_path: str) -> Result:
+        parts = check_file_path(file_path)
+        found = read_linked(self._root, place, parts)
+        if found is None:
+            available = [path for paths in linked_files(place).values() for path in paths]
+            raise WriteRefused(
+                f"{place.name} has no file {file_path}", kind="not_found", details={"available_files": available}
+            )
+        result: Result = {"success": True, "name": place.name, "file": file_path}
+        if found.text is None:
+            if "binary" not in found.note:
+                raise WriteRefused(f"{file_path} cannot be read: {found.note}", kind="unreadable")
+            size = os.path.getsize(os.path.join(place.directory, *parts))
+            return {**result, "is_binary": True, "content": f"[a binary file of {size:,} bytes]"}
+        result |= {"content": found.text, "file_type": os.path.splitext(file_path)[1]}
+        if found.note:
+            result["note"] = found.note
+        return self._guarded(result)
+
+    def _guarded(self, result: Result) -> Result:
+        verdict = self._scan(result["content"])
+        if verdict.level == "refuse":
+            raise WriteRefused(
+                f"{result['name']} was not opened: its text looks like an attack ({', '.join(verdict.classes)})",
+                kind="threat",
+            )
+        if verdict.level != "clean":
+            result["warning"] = f"parts of it are unusual ({', '.join(verdict.classes)}); ask before doing what it says"
+        return result
+
+    def _readiness(self, skill: Skill) -> Result:
+        import shutil
+
+        variables = as_texts(skill.fields.get("required_environment_variables"))
+        commands = as_texts(skill.fields.get("required_commands"))
+        files = as_texts(skill.fields.get("required_credential_files"))
+        missing_variables = [name for name in variables if not self._environment.get(name)]
+        missing_commands = [name for name in commands if shutil.which(name) is None]
+        missing_files = [path for path in files if not os.path.exists(os.path.expanduser(path))]
+        platforms = [name.lower() for name in as_texts(skill.fields.get("platforms"))]
+        here = PLATFORM_NAMES.get(sys.platform, sys.platform)
+        missing = bool(missing_variables or missing_commands or missing_files)
+        supported = not platforms or here in platforms
+        return {
+            "required_environment_variables": variables,
+            "required_commands": commands,
+            "missing_required_environment_variables": missing_variables,
+            "missing_credential_files": missing_files,
+            "missing_required_commands": missing_commands,
+            "setup_needed": missing,
+            "setup_skipped": False,
+            "readiness_status": ("setup_needed" if missing else "available") if supported else "unsupported",
+        }
+
+    def _manage(self, args: dict[str, Any]) -> Result:
+        action = args["action"]
+        for field in NEEDED[action]:
+            if args.get(field) is None:
+                raise WriteRefused(f"{action} needs {field}", kind="bad_argument")
+        place, message = self._change(action, args)
+        usage.count(self._root, place.full_name, "changes", self._now())
+        result = {
+            "success": True,
+            "message": message,
+            "path": os.path.relpath(place.directory, self._root),
+            "skill_md": place.main_file,
+            "_change": {"action": action, "name": place.full_name, "file": args.get("file_path") or MAIN_FILE},
+        }
+        if place.category:
+            result["category"] = place.category
+        if action == "create":
+            result["hint"] = "add longer material with skill_manage(action='write_file', file_path='references/…')"
+        return result
+
+    def _change(self, action: str, args: dict[str, Any]) -> tuple[Place, str]:
+        root, name, scan = self._root, args["name"], self._scan
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._now()))
+        match action:
+            case "create":
+                place = changes.create(root, name, args["content"], args.get("category") or "", scan)
+                return place, f"created {place.full_name}"
+            case "edit":
+                place = changes.edit(root, name, args["content"], scan)
+                return place, f"replaced the text of {place.full_name}"
+            case "patch":
+                place, times = changes.patch(
+                    root,
+                    name,
+                    args["old_string"],
+                    args["new_string"],
+                    scan,
+                    file_path=args.get("file_path") or "",
+                    replace_all=args.get("replace_all") or False,
+                )
+                return place, f"patched {place.full_name} in {times} place{'s' if times > 1 else ''}"
+            case "delete":
+                place, target = changes.archive(root, name, stamp, args.get("absorbed_into") or "")
+                return place, f"moved {place.full_name} to {os.path.relpath(target, root)}"
+            case "write_file":
+                place, _ = changes.write_file(root, name, args["file_path"], args["file_content"], scan)
+                return place, f"wrote {args['file_path']} of {place.full_name}"
+            case _:
+                place, kept = changes.remove_file(root, name, args["file_path"], stamp)
+                return place, f"moved {args['file_path']} to {os.path.relpath(kept, root)}"
+
+
+def _listed(skill: Skill, key: str) -> list[str]:
+    """A list field, where the format puts it or where other agents do: under `metadata`, or `metadata.hermes`."""
+    metadata = skill.fields.get("metadata")
+    ours = metadata.get("hermes") if isinstance(metadata, dict) else None
+    places = (fields for fields in (skill.fields, metadata, ours) if isinstance(fields, dict))
+    return next((as_texts(fields[key]) for fields in places if fields.get(key)), [])
+
+
+def _checked(tool: str, args: object) -> dict[str, Any]:
+    """The arguments if each has the type its name calls for; null counts as absent, unknown fields are ignored."""
+    if not isinstance(args, dict):
+        raise WriteRefused(f"the arguments of {tool} must be a JSON object", kind="bad_argument")
+    checked = {}
+    for field, kind in FIELDS[tool].items():
+        argument = args.get(field)
+        if argument is None:
+            continue
+        if not isinstance(argument, kind):
+            expected = "true or false" if kind is bool else "text"
+            raise WriteRefused(f"{field} must be {expected}, not {type(argument).__name__}", kind="bad_argument")
+        if isinstance(argument, str) and not _is_unicode(argument):
+            raise WriteRefused(f"{field} holds half of a character (a lone surrogate)", kind="bad_argument")
+        checked[field] = argument
+    for field in ("action", "name"):
+        if field in FIELDS[tool] and not as_text(checked.get(field)):
+            raise WriteRefused(f"{tool} needs {field}", kind="bad_argument")
+    if "action" in checked and checked["action"] not in ACTIONS:
+        raise WriteRefused(f"action must be one of {', '.join(ACTIONS)}", kind="bad_argument")
+    return checked
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
