@@ -208,8 +208,8 @@ def test_a_switched_off_target_is_refused_and_both_off_make_the_tool_unavailable
 
 @pytest.mark.proves("curated.schema")
 def test_the_schema_offers_add_replace_and_remove_and_needs_only_a_target(hermes: Callable[..., Ran]) -> None:
-    schema = next(each for each in hermes("tool", "--list").json if each["name"] == "memory")
-    parameters = schema["parameters"]
+    listed = {each["function"]["name"]: each["function"] for each in hermes("tool", "--list").json}
+    parameters = listed["memory"]["parameters"]
     assert parameters["required"] == ["target"]
     assert parameters["properties"]["action"]["enum"] == ["add", "replace", "remove"]
     assert parameters["properties"]["target"]["enum"] == ["memory", "user"]

@@ -26,7 +26,7 @@ def test_a_turn_is_prepared_works_with_tools_and_is_finished(home: Path) -> None
     with MemorySession.open(home, source="my-agent") as session:
         request = session.prepare_turn("I like short answers.")
         assert request.messages == [{"role": "user", "content": "I like short answers."}]
-        assert "memory" in [tool["name"] for tool in request.tools]
+        assert "memory" in [tool["function"]["name"] for tool in request.tools]
         call = {"action": "add", "target": "user", "content": "Prefers short answers."}
         assert json.loads(session.call_tool("memory", call))["success"]
         session.finish_turn("Noted.")

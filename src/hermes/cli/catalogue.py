@@ -25,6 +25,14 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "reset": ("memory_decisions", "forget everything (it stays in the log and can be undone)"),
         },
     ),
+    "skills": (
+        "look at the procedures the agent has",
+        {
+            "list": ("skills", "every skill with its category and what it is for"),
+            "show": ("skills", "one skill, or one of its linked files"),
+            "path": ("skills", "where skills are"),
+        },
+    ),
     "config": (
         "show and change settings",
         {
@@ -51,7 +59,9 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     ),
 }
 SINGLES: dict[str, tuple[str, str]] = {
+    "status": ("status", "what is there and how it fares, in one screen"),
     "tool": ("tool", "call a tool exactly as a model would"),
+    "prompt": ("prompt", "the system prompt a new session would get, and the size of each part"),
     "scan": ("scan", "say whether a text may enter a prompt"),
 }
 

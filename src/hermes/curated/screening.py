@@ -10,6 +10,7 @@ from hermes.vocabulary.errors import WriteRefused
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     from hermes.curated.history import Cause
 
@@ -53,7 +54,8 @@ def blocked_in_prompt(entries: Sequence[str], file: str) -> tuple[str, ...]:
     return tuple(shown)
 
 
-def _scanners():  # type: ignore[no-untyped-def]  # noqa: ANN202 - three functions of modules loaded here
+def _scanners() -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    """`find_secrets`, `scan` and `scan_entries`; loaded here because a read of memory needs none of them."""
     try:
         from hermes.safety.secrets import find_secrets
         from hermes.safety.threats import scan, scan_entries

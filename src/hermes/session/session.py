@@ -12,12 +12,13 @@ added to a turn later (recalled memory, announcements) goes behind it, on a copy
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from hermes.safety.fence import build_memory_context_block
 from hermes.session.announcements import Announcements
 from hermes.session.requests import Request, unanswered_calls, wire_message
-from hermes.session.usage import Usage
+from hermes.session.usage import Usage, what_broke_the_cache
 from hermes.session.wiring import open_parts
 from hermes.vocabulary.errors import NotFound
 
@@ -45,6 +46,8 @@ class MemorySession:
         self._messages = [wire_message(message) for message in stored]
         seen = next((each["announced"] for each in reversed(stored) if "announced" in each), details["announced"])
         self._announcements = Announcements(parts.store, session_id, seen)
+        self.model = parts.database.get_session(session_id).model or ""
+        self._answered = parts.database.get_session(session_id).last_active if stored else None
 
     @classmethod
     def open(
@@ -135,19 +138,30 @@ class MemorySession:
         return result
 
     def finish_turn(
-        self, reply: str, *, interrupted: bool = False, usage: Usage | Mapping[str, int] | None = None
+        self,
+        reply: str,
+        *,
+        interrupted: bool = False,
+        usage: Usage | Mapping[str, int] | None = None,
+        model: str = "",
     ) -> None:
-        """Saves the answer; an interrupted one is marked and kept from external memory."""
+        """Saves the answer; an interrupted one is marked and kept from external memory.
+
+        With `usage` (and `model`, when it is not the session's) the share of the prompt that came from the provider's
+        cache is recorded, and why, when it was small.
+        """
         self._close_open_calls()
         message: dict[str, Any] = {"role": "assistant", "content": reply}
         if interrupted:
             message["interrupted"] = True
         counted = Usage.of(usage)
         if counted is not None:
-            message["usage"] = counted.as_dict()
+            message |= {"usage": counted.as_dict(), "model": model or self.model}
+            message["cache"] = {"share": round(counted.cached_share, 3), "broken_by": self._cache_miss(counted, model)}
         self._save(message)
         if counted is not None:
             self._parts.database.update_session(self.id, api_call_count=1, **counted.as_dict())
+            self._answered, self.model = time.time(), model or self.model
         self._parts.database.sync()
 
     def close(self) -> None:
@@ -176,6 +190,15 @@ class MemorySession:
         session = cls(parts, session_id, stored)
         session._close_open_calls()
         return session
+
+    def _cache_miss(self, usage: Usage, model: str) -> str:
+        return what_broke_the_cache(
+            usage,
+            first=self._answered is None,
+            idle_seconds=time.time() - (self._answered or 0),
+            ttl=self._parts.settings.text("prompt_caching.cache_ttl"),
+            same_model=model in ("", self.model),
+        )
 
     def _close_open_calls(self) -> None:
         """A call without a result would make the history invalid for every model; it gets one that says why."""

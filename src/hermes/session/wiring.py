@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hermes.curated.approval import Approvals
 from hermes.curated.history import Cause
 from hermes.curated.store import SWITCHES, MemoryStore
@@ -14,11 +16,12 @@ from hermes.tools.taint import Taint
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hermes.prompt.assembly import Prompt
     from hermes.settings.home import Home
     from hermes.settings.load import Settings
+    from hermes.skills.tool import SkillTools
     from hermes.storage.sessions import SessionDB
     from hermes.tools.registry import Tool
 
@@ -28,7 +31,7 @@ DATABASE = "state.db"
 class Parts:
     """What one session works with; whoever opens it closes it."""
 
-    def __init__(self, home: Home, settings: Settings, store: MemoryStore | None) -> None:
+    def __init__(self, home: Home, settings: Settings, store: MemoryStore | None, extra: Sequence[Tool] = ()) -> None:
         self.home = home
         self.settings = settings
         self.store = store
@@ -40,8 +43,21 @@ class Parts:
             approve_all=settings.flag("memory.write_approval"),
             untrusted=settings.text("memory.untrusted_writes"),
         )
-        self.toolbox = Toolbox([self.memory], self.taint)
+        makers: dict[str, Callable[[], Tool]] = {"memory": lambda: self.memory}
+        makers |= {name: partial(self._skill_tool, name) for name in ("skills_list", "skill_view", "skill_manage")}
+        makers |= {tool.schema["name"]: partial(_itself, tool) for tool in extra}
+        self.toolbox = Toolbox(makers, self.taint)
+        self._skills: SkillTools | None = None
         self._database: SessionDB | None = None
+
+    @property
+    def skills(self) -> SkillTools:
+        if self._skills is None:
+            from hermes.safety.threats import scan
+            from hermes.skills.tool import SkillTools
+
+            self._skills = SkillTools(self.home.join("skills"), lambda text: scan(text, "context"))
+        return self._skills
 
     @property
     def database(self) -> SessionDB:
@@ -81,11 +97,12 @@ class Parts:
                 scan=lambda text: scan(text, "context"),
                 started=datetime.now().astimezone().date(),
                 home=self.home.path,
-                tools=frozenset(schema["name"] for schema in self.toolbox.schemas()),
+                tools=frozenset(self.toolbox.names()),
                 model=model,
                 system_message=system_message,
                 memory_block=store.snapshot("memory") if store else "",
                 user_block=store.snapshot("user") if store else "",
+                skills_index=self.skills.index.render(),
                 cwd=cwd,
                 context_limit=self.settings.get("context_file_max_chars") or LIMIT,
                 platform=platform,
@@ -93,6 +110,11 @@ class Parts:
                 skip_context_files=skip_context_files,
             )
         )
+
+    def _skill_tool(self, name: str) -> Tool:
+        from hermes.tools.skills import SkillTool
+
+        return SkillTool(name, self.skills)
 
     def close(self) -> None:
         if self._database is not None:
@@ -112,8 +134,11 @@ def open_parts(
     place = find_home(home)
     chosen = settings or load_settings(place)
     switched_on = with_memory and any(chosen.flag(switch) for switch in SWITCHES.values())
-    parts = Parts(place, chosen, MemoryStore.open(place, settings=chosen) if switched_on else None)
-    parts.toolbox.add(*extra)
+    parts = Parts(place, chosen, MemoryStore.open(place, settings=chosen) if switched_on else None, extra)
     if owner is not None:
         parts.open_database(owner)
     return parts
+
+
+def _itself(tool: Tool) -> Tool:
+    return tool

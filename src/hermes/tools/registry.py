@@ -9,7 +9,7 @@ from hermes.vocabulary.errors import HermesError, WriteRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any, Protocol
 
     from hermes.tools.taint import Taint
@@ -28,37 +28,46 @@ if TYPE_CHECKING:
 
 
 class Toolbox:
-    def __init__(self, tools: Iterable[Tool], taint: Taint | None = None) -> None:
-        self._tools = {tool.schema["name"]: tool for tool in tools}
+    """Tools by name. Each is made when it is first needed, so that one call does not load what the others use."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Tool]], taint: Taint | None = None) -> None:
+        self._makers = dict(makers)
+        self._made: dict[str, Tool] = {}
         self._taint = taint
 
-    def add(self, *tools: Tool) -> None:
-        self._tools |= {tool.schema["name"]: tool for tool in tools}
+    def names(self) -> list[str]:
+        return list(self._makers)
+
+    def get(self, name: str) -> Tool | None:
+        if name not in self._made and name in self._makers:
+            self._made[name] = self._makers[name]()
+        return self._made.get(name)
+
+    def schemas(self) -> list[dict[str, Any]]:
+        """OpenAI tool definitions, in a fixed order so that the request prefix stays the same."""
+        tools = (self.get(name) for name in self._makers)
+        return [{"type": "function", "function": tool.schema} for tool in tools if tool is not None]
+
+    def call(self, name: str, arguments: str | bytes | Mapping[str, Any] | None) -> str:
+        """Calls a tool as a model would and returns its result as JSON text."""
+        result = to_json(self._result(name, arguments))
+        brings = getattr(self._made.get(name), "brings", None)
+        if brings and self._taint is not None:
+            self._taint.note(brings, name, result)
+        return result
 
     def start_turn(self) -> None:
         """A person spoke: what came from outside before no longer taints what is written now."""
         if self._taint is not None:
             self._taint.start_turn()
-        for tool in self._tools.values():
+        for tool in self._made.values():
             if hasattr(tool, "start_turn"):
                 tool.start_turn()
 
-    def schemas(self) -> list[dict[str, Any]]:
-        """OpenAI function schemas, in a fixed order so that the request prefix stays the same."""
-        return [tool.schema for tool in self._tools.values()]
-
-    def call(self, name: str, arguments: str | bytes | Mapping[str, Any] | None) -> str:
-        """Calls a tool as a model would and returns its result as JSON text."""
-        result = to_json(self._result(name, arguments))
-        brings = getattr(self._tools.get(name), "brings", None)
-        if brings and self._taint is not None:
-            self._taint.note(brings, name, result)
-        return result
-
     def _result(self, name: str, arguments: str | bytes | Mapping[str, Any] | None) -> dict[str, Any]:
-        tool = self._tools.get(name)
+        tool = self.get(name)
         if tool is None:
-            return failure(f"there is no tool {name!r}; the tools are {', '.join(self._tools)}")
+            return failure(f"there is no tool {name!r}; the tools are {', '.join(self._makers)}")
         try:
             given = json.loads(arguments or "{}") if isinstance(arguments, str | bytes | None) else dict(arguments)
         except (ValueError, RecursionError) as error:

@@ -1,0 +1,97 @@
+"""`hermes status`: what is there and how it fares, in one screen."""
+
+from __future__ import annotations
+
+import os
+
+from hermes.cli.app import OK
+from hermes.cli.render import add_json_option, print_json, print_text
+from hermes.curated.approval import Approvals
+from hermes.curated.operations import usage
+from hermes.session.wiring import DATABASE, open_parts
+from hermes.vocabulary.errors import HermesError
+from hermes.vocabulary.version import __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from hermes.cli.app import Context
+    from hermes.session.wiring import Parts
+
+_RECENT = 20
+
+
+def _status(given: argparse.Namespace, context: Context) -> int:
+    parts = open_parts(context.home, settings=context.settings)
+    try:
+        state: dict[str, Any] = {
+            "version": __version__,
+            "home": context.home.path,
+            "profile": context.home.profile or "default",
+            "memory": _memory(parts),
+            "pending_writes": len(Approvals(context.home).pending()[0]),
+            "skills": len(parts.skills.index.entries()),
+            "sessions": _sessions(parts),
+            "prompt_cache_ttl": context.settings.text("prompt_caching.cache_ttl"),
+        }
+    finally:
+        parts.close()
+    if given.json:
+        print_json(state)
+    else:
+        _print_state(state)
+    return OK
+
+
+def _memory(parts: Parts) -> dict[str, str]:
+    if parts.store is None:
+        return {}
+    found = {}
+    for target in parts.store.targets:
+        try:
+            reading = parts.store.read(target)
+            problem = f" (! {reading.drift})" if reading.drift else ""
+            found[target] = usage(reading.entries, parts.store.limit(target)) + problem
+        except HermesError as error:
+            found[target] = f"! {error}"
+    return found
+
+
+def _sessions(parts: Parts) -> dict[str, Any]:
+    path = parts.home.join(DATABASE)
+    if not os.path.exists(path):
+        return {"conversations": 0}
+    try:
+        parts.open_database("local")
+        recent = parts.database.list_sessions(limit=_RECENT)
+        read, sent = (sum(getattr(s, name) for s in recent) for name in ("cache_read_tokens", "input_tokens"))
+        state: dict[str, Any] = dict(parts.database.counts())
+    except HermesError as error:
+        return {"problem": str(error)}
+    state["bytes"] = os.path.getsize(path)
+    if sent:
+        state["cached_share"] = round(read / sent, 3)
+        state["last_cache_miss"] = _last_miss(parts, recent[0].id)
+    return state
+
+
+def _last_miss(parts: Parts, session_id: str) -> str:
+    newest = parts.database.messages(session_id, limit=_RECENT, newest=True)
+    misses = (each.message["cache"]["broken_by"] for each in newest if each.message.get("cache"))
+    return next((miss for miss in misses if miss), "")
+
+
+def _print_state(state: dict[str, Any]) -> None:
+    print_text(f"hermes {state['version']}  {state['home']} (profile {state['profile']})")
+    for target, used in state["memory"].items():
+        print_text(f"{target:<9} {used}")
+    print_text(f"pending   {state['pending_writes']} memory writes")
+    print_text(f"skills    {state['skills']}")
+    print_text("sessions  " + ", ".join(f"{name} {value}" for name, value in state["sessions"].items() if value != ""))
+    if "cached_share" in state["sessions"]:
+        print_text(f"cache     {state['sessions']['cached_share']:.0%} of the prompt tokens of recent sessions")
+
+
+COMMANDS = {"status": (add_json_option, _status)}
