@@ -79,7 +79,16 @@ def test_a_mistyped_command_is_answered_with_the_nearest_name(hermes: Command) -
 
 @pytest.mark.proves("ground.public-names")
 def test_the_public_names_are_the_documented_ones() -> None:
-    assert hermes.__all__ == ["MemoryStore", "__version__"]
+    assert hermes.__all__ == [
+        "MemorySession",
+        "MemoryStore",
+        "SessionDB",
+        "StreamingContextScrubber",
+        "__version__",
+        "build_memory_context_block",
+        "sanitize_context",
+    ]
+    assert all(getattr(hermes, name) for name in hermes.__all__)
     assert hermes.MemoryStore.__module__ == "hermes.curated.store"
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = hermes.Nothing

@@ -7,11 +7,29 @@ from hermes.vocabulary.version import __version__
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hermes.curated.store import MemoryStore
+    from hermes.safety.fence import StreamingContextScrubber, build_memory_context_block, sanitize_context
+    from hermes.session.session import MemorySession
+    from hermes.storage.sessions import SessionDB
 
-__all__ = ["MemoryStore", "__version__"]
+__all__ = [
+    "MemorySession",
+    "MemoryStore",
+    "SessionDB",
+    "StreamingContextScrubber",
+    "__version__",
+    "build_memory_context_block",
+    "sanitize_context",
+]
 
 # The public names and where they live; each is loaded when it is first used.
-_HOMES = {"MemoryStore": "hermes.curated.store"}
+_HOMES = {
+    "MemorySession": "hermes.session.session",
+    "MemoryStore": "hermes.curated.store",
+    "SessionDB": "hermes.storage.sessions",
+    "StreamingContextScrubber": "hermes.safety.fence",
+    "build_memory_context_block": "hermes.safety.fence",
+    "sanitize_context": "hermes.safety.fence",
+}
 
 
 def __getattr__(name: str) -> object:
