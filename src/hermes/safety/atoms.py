@@ -1,0 +1,177 @@
+"""Things that are not words but mean something in any language: addresses, secret files, start-up files, shell signs.
+
+Each is replaced by one private-use character, padded with spaces so that positions stay what they were.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hermes.safety.tables import load_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_FIRST = 0xE800
+_KINDS = (
+    "url", "local_url", "url_open", "image_open", "secret_url", "mail", "secret_var", "secret_file", "key_file",
+    "startup", "auth_keys", "agent_file", "pipe_shell", "append_to", "public_ip", "iban", "crypto_address",
+    "ssh_public", "root_path", "reverse_shell", "bearer_header", "env_dump",
+)  # fmt: skip
+ATOMS = {kind: chr(_FIRST + index) for index, kind in enumerate(_KINDS)}
+
+# What an atom means beyond its own name, as a table that every lexicon loads.
+CONCEPTS = dict(ATOMS)
+CONCEPTS["url"] = ATOMS["url"] + " " + ATOMS["url_open"] + " " + ATOMS["secret_url"] + " " + ATOMS["image_open"]
+CONCEPTS["url_open"] = ATOMS["url_open"] + " " + ATOMS["image_open"]
+CONCEPTS["secret_file"] = ATOMS["secret_file"] + " " + ATOMS["key_file"]
+CONCEPTS["header"] = ATOMS["bearer_header"]
+CONCEPTS["outside"] = ATOMS["public_ip"]
+CONCEPTS["account"] = ATOMS["iban"] + " " + ATOMS["crypto_address"]
+CONCEPTS["iban"] = ATOMS["iban"] + " " + ATOMS["crypto_address"]
+CONCEPTS["secret_var"] = ATOMS["secret_var"] + " " + ATOMS["secret_url"]
+
+_SPACED = (
+    ("ssh-rsa aaaa", "ssh_public"),
+    ("ssh-ed25519 aaaa", "ssh_public"),
+    ("rm -rf /", "root_path"),
+    ("rm -rf ~", "root_path"),
+    ("rm -rf $home", "root_path"),
+    ("rm -rf --no-preserve-root", "root_path"),
+)
+_literals: list[tuple[str, str]] = []
+_EXPRESSIONS = (
+    ("!", r"!\[[^\]\n]{0,80}\]\(\s?[^)\n]{1,400}\)?", "image"),
+    ("://", r"(?:https?|ftp|wss?|hxxps?)://[^\s\"'`<>)\]]{1,400}(?:<[a-z_ ]{1,30}>[^\s\"'`<>)\]]{0,100})?", "url"),
+    ("@", r"[a-z0-9._%+-]{1,64}(?:@|\[at\])[a-z0-9-]{1,64}\.[a-z0-9.-]{2,64}", "mail"),
+    ("www.", r"\bwww\.[a-z0-9.-]{2,80}(?:/[^\s\"'<>)]{0,200})?", "url"),
+    (".env", r"(?<![a-z0-9])\.env(?:\.(?:local|production|prod))?(?![a-z0-9.])", "secret_file"),
+    (
+        "$",
+        r"\$\{?\(?(?:env:)?[a-z0-9_]{0,40}(?:key|token|secret|passw|credential|auth)[a-z0-9_]{0,40}\}?",
+        "secret_var",
+    ),
+    ("%", r"%[a-z0-9_]{0,40}(?:key|token|secret|passw)[a-z0-9_]{0,40}%", "secret_var"),
+    ("{{", r"\{\{ ?[a-z0-9_. ]{0,40}(?:key|token|secret|passw)[a-z0-9_. ]{0,40}\}\}", "secret_var"),
+    ("|", r"\| ?(?:sudo )?(?:ba|z)?sh\b|\| ?python3?\b|\| ?iex\b", "pipe_shell"),
+    ("bash <(", r"bash <\(curl", "pipe_shell"),
+    (".", r"(?<![0-9a-z.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9.])", "ip"),
+    ("0x", r"\b0x[0-9a-f]{40}\b", "crypto_address"),
+    ("bc1", r"\bbc1[a-z0-9]{20,60}\b", "crypto_address"),
+    ("", r"\b[a-z]{2}[0-9]{2}[a-z0-9]{11,30}\b", "iban"),
+)
+_TAG = (
+    r"</?(?:b|i|u|s|em|strong|span|p|br|li|ul|ol|td|tr|th|table|div|font|a|h[1-6]|code|pre|mark|small|sub|sup)"
+    r"\b[^<>\n]{0,80}>"
+)
+_LIST_NUMBER = r"(?:^|\n)[ \t]{0,4}[0-9]{1,3}[.)](?=\s)"
+_compiled: dict[str, re.Pattern[str]] = {}
+_DIGIT = re.compile("[0-9]")
+_LOCAL = (
+    "//localhost", "//127.", "//10.", "//192.168.", "//0.0.0.0", "//[::1]",
+    ".internal", ".local", ".svc", ".lan", ".test", ".corp",
+)  # fmt: skip
+_LITERAL_SIGNS = (".", "/", ">", "_", "ssh", "cron", "rm -", "schtasks", "authorization")
+_PRIVATE = ("127.", "10.", "192.168.", "172.16.", "172.17.", "172.18.", "0.0.", "169.254.", "255.")
+_FEWEST_IBAN_DIGITS = 12
+_FIRST_PUBLIC_OCTET = 4  # below, four numbers with dots are more often a version than an address
+
+
+def mark(text: str) -> str:
+    """Folded `text` with every atom replaced by its character."""
+    if "</" in text:
+        text = re.sub(_TAG, _blank, text)
+    has_digit = _DIGIT.search(text) is not None
+    if has_digit:
+        text = re.sub(_LIST_NUMBER, _blank, text)
+    for sign, source, kind in _EXPRESSIONS:
+        if (sign in text) if sign not in ("", ".") else has_digit:
+            if source not in _compiled:
+                _compiled[source] = re.compile(source)
+            text = _compiled[source].sub(_REPLACERS.get(kind) or _padded(kind), text)
+    if (
+        "." in text
+        or "/" in text
+        or ">" in text
+        or "_" in text
+        or "ssh" in text
+        or "cron" in text
+        or "rm -" in text
+        or "schtasks" in text
+    ):
+        for literal, kind in _load():
+            if literal in text:
+                text = _replace_literal(text, literal, kind)
+    return text
+
+
+def _blank(found: re.Match[str]) -> str:
+    return found[0].replace(found[0].strip(), " " * len(found[0].strip()))
+
+
+def _load() -> list[tuple[str, str]]:
+    if not _literals:
+        for kind, words in load_table("atoms.txt").items():
+            _literals.extend((word, kind) for word in words.split())
+        _literals.extend(_SPACED)
+    return _literals
+
+
+def _replace_literal(text: str, literal: str, kind: str) -> str:
+    if kind == "key_file" and ".pub" in text:
+        text = text.replace(literal + ".pub", " " * (len(literal) + 4))
+    return text.replace(literal, ATOMS[kind] + " " * (len(literal) - 1))
+
+
+def _padded(kind: str) -> Callable[[re.Match[str]], str]:
+    char = ATOMS[kind]
+    return lambda found: char + " " * (found.end() - found.start() - 1)
+
+
+def _mark_url(found: re.Match[str]) -> str:
+    address = found[0]
+    return _fill(_kind_of_url(address), address)
+
+
+def _mark_image(found: re.Match[str]) -> str:
+    address = found[0]
+    return _fill("image_open" if "://" in address and _is_open(address) else "url", address)
+
+
+def _kind_of_url(address: str) -> str:
+    if any(mark in address for mark in _LOCAL):
+        return "local_url"
+    if "$" in address:
+        return "secret_url"
+    return "url_open" if _is_open(address) else "url"
+
+
+def _is_open(address: str) -> bool:
+    """True for an address that leaves a hole for data: a placeholder, or a query that ends in an equals sign."""
+    path = address.partition("://")[2].partition("/")[2] or address.partition("?")[2]
+    hole = any(mark in path for mark in ("{", "<", "[", "$(", "%s", "base64", "...", "…", "`")) or path.endswith("=")
+    return hole and ("?" in address or "=" in path or "{" in path or "<" in path or "[" in path)
+
+
+def _mark_ip(found: re.Match[str]) -> str:
+    address = found[0]
+    version = int(address.partition(".")[0]) < _FIRST_PUBLIC_OCTET
+    return address if address.startswith(_PRIVATE) or version else _fill("public_ip", address)
+
+
+def _mark_iban(found: re.Match[str]) -> str:
+    text = found[0]
+    return _fill("iban", text) if sum(char.isdigit() for char in text) >= _FEWEST_IBAN_DIGITS else text
+
+
+def _fill(kind: str, text: str) -> str:
+    return ATOMS[kind] + " " * (len(text) - 1)
+
+
+_REPLACERS: dict[str, Callable[[re.Match[str]], str]] = {
+    "url": _mark_url,
+    "image": _mark_image,
+    "ip": _mark_ip,
+    "iban": _mark_iban,
+}

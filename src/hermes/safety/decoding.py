@@ -1,0 +1,218 @@
+"""Undoes encodings where they stand, so that the text reads as a model would understand it after decoding."""
+
+from __future__ import annotations
+
+import binascii
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MORSE_LETTERS = (
+    ".- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- -.-- --.."
+    " ----- .---- ..--- ...-- ....- ..... -.... --... ---.. ----."
+)
+_MORSE = dict(zip(_MORSE_LETTERS.split(), "abcdefghijklmnopqrstuvwxyz0123456789", strict=True))
+_DOTS = ".\u00b7\u2022"
+_DASHES = "\u2013\u2014\u2212_-"
+_MORSE_SIGNS = str.maketrans(_DOTS + _DASHES, "..." + "-----")
+_SHORTEST_CODE = 8
+_LETTER_SIGNS = " .-*_|/,~+"
+_FEWEST_LETTER_SIGNS = 8
+_FEWEST_LETTERS = 3
+_compiled: dict[str, re.Pattern[str]] = {}
+
+
+def decode_once(text: str) -> tuple[str, list[str]]:
+    """`text` with one layer of every encoding undone, and the names of the encodings met."""
+    used: list[str] = []
+    joined = _join_letters(text)
+    if joined != text:
+        text = joined
+        used.append("letter spacing")
+    for name, applies, source, replace in _STEPS:
+        if not applies(text):
+            continue
+        pattern = _compiled.get(source)
+        if pattern is None:
+            pattern = _compiled[source] = re.compile(source)
+        decoded = pattern.sub(replace, text)
+        if decoded != text:
+            text = decoded
+            used.append(name)
+    return text, used
+
+
+def _join_letters(text: str) -> str:
+    """Words written letter by letter, put together again; wider gaps stay as the gaps between words."""
+    for sign in _LETTER_SIGNS:
+        pieces = text.count(sign)
+        if pieces < _FEWEST_LETTER_SIGNS or pieces * 4 < len(text):
+            continue
+        single = sum(len(piece) == 1 for piece in text.split(sign))
+        if single * 10 > pieces * 6:
+            escaped = re.escape(sign)
+            return re.sub(rf"(?<=[^\s{escaped}]){escaped}(?=[^\s{escaped}])", "", text)
+    return text
+
+
+def _readable(raw: bytes) -> str:
+    """The text in `raw`, or an empty string when it is no text."""
+    if len(raw) > 7 and raw.count(0) * 2 >= len(raw) - 1 and not any(raw[1:16:2]):  # noqa: PLR2004 - PowerShell's UTF-16
+        raw = raw[::2]
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return ""
+    if not text.isprintable():
+        shown = sum(map(str.isprintable, text)) + text.count("\n") + text.count("\t") + text.count("\r")
+        if shown < 0.95 * len(text):
+            return ""
+    return text
+
+
+def _base64(found: re.Match[str]) -> str:
+    token = found[0]
+    if token[1:].islower() or token.isdigit() or token.isupper():
+        return token
+    body = token.rstrip("=")
+    if len(body) % 4 == 1:
+        body = body[:-1]
+    body = body.replace("-", "+").replace("_", "/") + "=" * (-len(body) % 4)
+    try:
+        text = _readable(binascii.a2b_base64(body))
+    except binascii.Error:
+        return token
+    return f" {text} " if _has_letters(text) else token
+
+
+def _joined(found: re.Match[str]) -> str:
+    return "".join(found[0].split())
+
+
+def _base32(found: re.Match[str]) -> str:
+    import base64
+
+    body = found[0].rstrip("=").upper()
+    body = body[: len(body) - {1: 1, 3: 1, 6: 1}.get(len(body) % 8, 0)]
+    try:
+        text = _readable(base64.b32decode(body + "=" * (-len(body) % 8)))
+    except binascii.Error:
+        return found[0]
+    return f" {text} " if _has_letters(text) else found[0]
+
+
+def _ascii85(found: re.Match[str]) -> str:
+    import base64
+
+    try:
+        text = _readable(base64.a85decode(found[0], adobe=True))
+    except ValueError:
+        return found[0]
+    return f" {text} " if text else found[0]
+
+
+def _hex(found: re.Match[str]) -> str:
+    digits = re.sub(r"0x|\\x|[^0-9a-fA-F]", "", found[0])
+    text = _readable(bytes.fromhex(digits[: len(digits) // 2 * 2]))
+    return f" {text} " if _has_letters(text) else found[0]
+
+
+def _percent(found: re.Match[str]) -> str:
+    return bytes.fromhex(found[0].replace("%", "").replace("=", "")).decode("utf-8", "replace")
+
+
+def _escape(found: re.Match[str]) -> str:
+    digits = found[0].strip("\\uUx{}&#;+")
+    code = int(digits, 10) if found[0].startswith("&#") and "x" not in found[0].lower() else int(digits, 16)
+    return chr(code) if code < 0x110000 else found[0]  # noqa: PLR2004 - the end of Unicode
+
+
+def _octal(found: re.Match[str]) -> str:
+    return "".join(chr(int(part, 8) & 0xFF) for part in found[0].split("\\") if part)
+
+
+def _named(found: re.Match[str]) -> str:
+    import html
+
+    return html.unescape(found[0])
+
+
+def _binary(found: re.Match[str]) -> str:
+    bits = re.sub("[^01]", "", found[0])
+    text = _readable(bytes(int(bits[at : at + 8], 2) for at in range(0, len(bits) - 7, 8)))
+    return f" {text} " if _has_letters(text) else found[0]
+
+
+def _decimal(found: re.Match[str]) -> str:
+    codes = [int(part) for part in re.findall("[0-9]+", found[0])]
+    if all(31 < code < 127 or code in (9, 10) for code in codes):  # noqa: PLR2004 - printable ASCII
+        return " " + "".join(map(chr, codes)) + " "
+    if all(code <= 27 for code in codes) and len(codes) > 7:  # noqa: PLR2004 - a is 1, z is 26, 0 or 27 a space
+        return " " + "".join(chr(96 + code) if 0 < code < 27 else " " for code in codes) + " "  # noqa: PLR2004
+    return found[0]
+
+
+def _morse(found: re.Match[str]) -> str:
+    words = re.split(r"\s*[/|]\s*|\s{2,}", found[0].translate(_MORSE_SIGNS).strip())
+    decoded = [[_MORSE.get(letter, "") for letter in word.split()] for word in words]
+    text = " ".join("".join(word) for word in decoded)
+    return f" {text} " if _has_letters(text) and all(all(word) for word in decoded) else found[0]
+
+
+def _punycode(found: re.Match[str]) -> str:
+    try:
+        return found[1].encode("ascii").decode("punycode")
+    except (UnicodeError, ValueError):
+        return found[0]
+
+
+def _has_letters(text: str) -> bool:
+    return sum(map(str.isalpha, text[:64])) >= min(_FEWEST_LETTERS, len(text)) if text else False
+
+
+def _holds(*signs: str) -> Callable[[str], bool]:
+    return lambda text: any(sign in text for sign in signs)
+
+
+def _long_word(text: str) -> bool:
+    return any(len(chunk) >= _SHORTEST_CODE and not chunk[1:].isalpha() for chunk in text.split()) or _mixed_case(text)
+
+
+def _mixed_case(text: str) -> bool:
+    return any(len(chunk) >= _SHORTEST_CODE and not chunk[1:].islower() for chunk in text.split())
+
+
+def _many_digits(text: str) -> bool:
+    return sum(map(text.count, "0123456789")) >= 12  # noqa: PLR2004 - fewer spell nothing
+
+
+def _dots_and_dashes(text: str) -> bool:
+    return sum(map(text.count, _DOTS + _DASHES)) > 11  # noqa: PLR2004 - fewer spell nothing
+
+
+_HEX_BYTE = r"(?:0x|\\x)?[0-9a-fA-F]{2}"
+_STEPS: tuple[tuple[str, Callable[[str], bool], str, Callable[[re.Match[str]], str]], ...] = (
+    (
+        "unicode escapes",
+        _holds("\\u", "\\U"),
+        r"\\[uU]\{[0-9a-fA-F]{1,6}\}|\\u[0-9a-fA-F]{4}|\\U[0-9a-fA-F]{8}",
+        _escape,
+    ),
+    ("html entities", _holds("&#"), r"&#(?:[0-9]{1,7}|[xX][0-9a-fA-F]{1,6});?", _escape),
+    ("html entities", _holds("&"), r"&[a-zA-Z]{2,8};", _named),
+    ("url escapes", _holds("%"), r"(?:%[0-9a-fA-F]{2})+", _percent),
+    ("quoted printable", _holds("="), r"(?:=[0-9A-F]{2}){4,}", _percent),
+    ("octal escapes", _holds("\\1", "\\0"), r"(?:\\[01][0-7]{2}){2,}", _octal),
+    ("ascii85", _holds("<~"), r"<~[!-u\sz]{5,20000}~>", _ascii85),
+    ("binary", _holds("0"), r"(?:[01]{8}[\s,;|_-]{0,2}){3,}", _binary),
+    ("hex", _many_digits, rf"(?:{_HEX_BYTE}[\s,:;-]{{0,2}}){{6,}}", _hex),
+    ("character codes", _many_digits, r"[0-9]{1,3}(?:[\s,;.-]{1,2}[0-9]{1,3}){5,}", _decimal),
+    ("morse", _dots_and_dashes, rf"(?:[{_DOTS}{_DASHES}]{{1,6}}[ /|\n]{{1,3}}){{5,}}[{_DOTS}{_DASHES}]{{1,6}}", _morse),
+    ("base64", _long_word, r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{20,}(?:\r?\n[A-Za-z0-9+/]{4,}){1,2000}={0,2}", _joined),
+    ("base64", _mixed_case, r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{4} ){4,}[A-Za-z0-9+/]{2,4}={0,2}", _joined),
+    ("base32", _long_word, r"(?<![A-Za-z0-9])(?:[A-Z2-7]{16,}|[a-z2-7]{32,})={0,6}", _base32),
+    ("base64", _mixed_case, r"[A-Za-z0-9+/_-]{8,}={0,2}", _base64),
+    ("punycode", _holds("xn--"), r"xn--([a-z0-9-]{2,60})", _punycode),
+)

@@ -1,0 +1,237 @@
+"""Word-level disguises: leetspeak, missing or extra separators, typing errors, simple ciphers.
+
+Each is tried only when it reveals a strong word that the plain text does not show, so ordinary text pays for a few set
+operations and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hermes.safety.lexicon import bit
+from hermes.safety.tables import load_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from hermes.safety.lexicon import Lexicon
+
+_STRONG_LENGTH = 5
+_LEET = str.maketrans("034578@$69+2€|!", "oeastbasggtze11")
+_LEET_SIGN = re.compile(r"[a-z][0-9@$!|+]|[0-9@$|+][a-z]|\s![a-z]")
+_ROT13 = str.maketrans("abcdefghijklmnopqrstuvwxyz", "nopqrstuvwxyzabcdefghijklm")
+_ATBASH = str.maketrans("abcdefghijklmnopqrstuvwxyz", "zyxwvutsrqponmlkjihgfedcba")
+_STRETCHED = re.compile(r"([a-z])\1{2,}")
+_TELLING_LENGTH = 7
+_LONGEST_WORD = 15
+_LONGEST_TYPO = 20
+_vocabularies: dict[str, Vocabulary] = {}
+
+
+class Vocabulary:
+    """What the disguises are checked against, worked out once per lexicon."""
+
+    def __init__(self, lexicon: Lexicon) -> None:
+        wanted = 0
+        tables = load_table("disguises.txt")
+        for concept in tables["key_concepts"].split():
+            wanted |= bit(concept)
+        self.fillers = tables["fillers"].split()
+        self.strong = {
+            word: mask
+            for word, mask in lexicon.masks.items()
+            if mask & wanted and len(word) >= _STRONG_LENGTH and "'" not in word
+        }
+        self.long = [word for word in self.strong if len(word) > _STRONG_LENGTH]
+        self.ciphered = {
+            form(word): name for name, form in _CIPHERS for word in self.strong if form(word) not in lexicon.masks
+        }
+        self.lexicon = lexicon
+        self._segments: dict[str, list[str]] = {}
+        self._errors: list[Errors] = []
+
+    def segments(self) -> dict[str, list[str]]:
+        """Every known word by its first two letters, longest first."""
+        if not self._segments:
+            words = {*self.lexicon.masks, *self.fillers, *self.lexicon.phrases}
+            for endings in self.lexicon.phrases.values():
+                words.update(part for rest, _ in endings for part in rest)
+            for word in sorted(words, key=len, reverse=True):
+                if len(word) > 1 and word.isascii():
+                    self._segments.setdefault(word[:2], []).append(word)
+        return self._segments
+
+    def strong_errors(self) -> Errors:
+        if not self._errors:
+            self._errors.append(Errors(self.long, self._real()))
+        return self._errors[0]
+
+    def all_errors(self) -> Errors:
+        if len(self._errors) < 2:  # noqa: PLR2004 - the strong ones come first
+            every = {word for words in self.segments().values() for word in words if len(word) > _STRONG_LENGTH}
+            self._errors.append(Errors(every, self._real()))
+        return self._errors[1]
+
+    def _real(self) -> frozenset[str]:
+        return frozenset(load_table("real_words.txt")["words"].split())
+
+
+def vocabulary(lexicon: Lexicon) -> Vocabulary:
+    if lexicon.name not in _vocabularies:
+        _vocabularies[lexicon.name] = Vocabulary(lexicon)
+    return _vocabularies[lexicon.name]
+
+
+def disguises(
+    folded: str, tokens: list[str], cut: Callable[[str], list[str]], lexicon: Lexicon
+) -> Iterator[tuple[str, list[str]]]:
+    """(name, tokens) of every way to read the text that shows more than the plain words do."""
+    known = set(tokens)
+    words = vocabulary(lexicon)
+    leet = _leet(folded, known, cut, words) if _LEET_SIGN.search(folded) else None
+    if leet is not None:
+        yield "leetspeak", leet
+    yield from _ciphers(folded, known, cut, words)
+    squashed = _squashed(tokens, known, words)
+    if squashed is not None:
+        yield "separators", squashed
+    if leet is not None:
+        squashed = _squashed(leet, set(leet), words)
+        if squashed is not None:
+            yield "leetspeak, separators", squashed
+    if _STRETCHED.search(folded):
+        yield "stretched letters", cut(_STRETCHED.sub(r"\1", folded))
+    corrected = _corrected(tokens, known, words)
+    if corrected is not None:
+        yield "typing errors", corrected
+
+
+def _leet(folded: str, known: set[str], cut: Callable[[str], list[str]], words: Vocabulary) -> list[str] | None:
+    tokens = cut(re.sub(r"(?<=\w)!(?=\w)|(?<=\s)!(?=\w)|^!(?=\w)", "1", folded).translate(_LEET))
+    spelled = {}
+    for token in set(tokens) - known:
+        if "1" in token:
+            as_i, as_l = token.replace("1", "i"), token.replace("1", "l")
+            mixed = token.replace("1", "i", 1).replace("1", "l")
+            spelled[token] = next((form for form in (as_i, as_l, mixed) if form in words.lexicon.masks), as_i)
+    tokens = [spelled.get(token, token) for token in tokens] if spelled else tokens
+    new = set(tokens) - known
+    return tokens if any(token in words.strong or len(token) > 2 for token in new) else None  # noqa: PLR2004
+
+
+def _ciphers(
+    folded: str, known: set[str], cut: Callable[[str], list[str]], words: Vocabulary
+) -> Iterator[tuple[str, list[str]]]:
+    hits: dict[str, int] = {}
+    for word in known & words.ciphered.keys():
+        name = words.ciphered[word]
+        hits[name] = hits.get(name, 0) + (1 if len(word) < _TELLING_LENGTH else 2)
+    for name, form in _CIPHERS:
+        if hits.get(name, 0) > 1:
+            yield name, cut(form(folded))
+            if name == "reversed":
+                yield name, cut(" ".join(chunk[::-1] for chunk in folded.split()))
+
+
+def _squashed(tokens: list[str], known: set[str], words: Vocabulary) -> list[str] | None:
+    text = "".join([word for word in tokens if word not in ".!?\n"])
+    hidden = [word for word in words.long if word not in known and word in text]
+    inside_words = all(any(word in token for token in known) for word in hidden)
+    if inside_words and not any(len(token) > _LONGEST_WORD for token in known):
+        return None
+    segments = words.segments()
+    cut: list[str] = []
+    position = unknown = 0
+    while position < len(text):
+        for word in segments.get(text[position : position + 2], ()):
+            if text.startswith(word, position):
+                if unknown < position:
+                    cut.append(text[unknown:position])
+                cut.append(word)
+                position += len(word)
+                unknown = position
+                break
+        else:
+            position += 1
+    return cut
+
+
+def _corrected(tokens: list[str], known: set[str], words: Vocabulary) -> list[str] | None:
+    """Typing errors put right; words of lesser weight only beside a strong one that was misspelled too."""
+    unknown = [word for word in known if _may_be_typo(word) and word not in words.lexicon.masks]
+    corrections = _corrections(unknown, words.strong_errors())
+    if not corrections:
+        return None
+    corrections |= _corrections([word for word in unknown if word not in corrections], words.all_errors())
+    return [corrections.get(token, token) for token in tokens]
+
+
+def _may_be_typo(word: str) -> bool:
+    return _STRONG_LENGTH <= len(word) <= _LONGEST_TYPO and word.isascii() and word.isalpha()
+
+
+def _corrections(unknown: list[str], errors: Errors) -> dict[str, str]:
+    found = {}
+    for word in unknown:
+        right = errors.correct(word)
+        if right:
+            found[word] = right
+    return found
+
+
+class Errors:
+    """Words within one typing error of a list of words, by the deletions they share."""
+
+    def __init__(self, words: Iterable[str], real: frozenset[str]) -> None:
+        self.words = frozenset(words)
+        self.real = real
+        self.near: dict[str, str] = {}
+        for word in self.words:
+            for at in range(len(word)):
+                self.near.setdefault(word[:at] + word[at + 1 :], word)
+
+    def correct(self, word: str) -> str:
+        """The listed word that `word` is a typing error of, or an empty string."""
+        if word in self.words:
+            return word
+        if word in self.real:
+            return ""
+        if word in self.near:  # a letter is missing
+            return self.near[word]
+        for at in range(len(word)):
+            shorter = word[:at] + word[at + 1 :]
+            if shorter in self.words:  # a letter too many
+                return shorter
+            right = self.near.get(shorter)
+            if right is not None and len(right) == len(word) and _one_change(right, word):
+                return right
+        return ""
+
+
+def _one_change(right: str, wrong: str) -> bool:
+    """True when one letter differs or two neighbours are swapped."""
+    differ = [at for at in range(len(right)) if right[at] != wrong[at]]
+    if len(differ) == 1:
+        return True
+    first, last = differ[0], differ[-1]
+    return last == first + 1 and right[first] == wrong[last] and right[last] == wrong[first]
+
+
+def _rot13(word: str) -> str:
+    return word.translate(_ROT13)
+
+
+def _atbash(word: str) -> str:
+    return word.translate(_ATBASH)
+
+
+def _backwards(word: str) -> str:
+    return word[::-1]
+
+
+_CIPHERS: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("rot13", _rot13),
+    ("reversed", _backwards),
+    ("atbash", _atbash),
+)

@@ -1,0 +1,187 @@
+"""Which languages a text is read in, and how: spaced words for Latin letters, searched stems for other scripts."""
+
+from __future__ import annotations
+
+import re
+
+from hermes.safety import atoms
+from hermes.safety.lexicon import UNKNOWN, Lexicon, Reading, bit
+from hermes.safety.rules import load_lexicon, load_rules
+from hermes.safety.tables import load_lines, load_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hermes.safety.rules import Rule
+
+_FEWEST_WORDS = 2
+_WIDEST_GAP = 12
+# name, lexicon files, characters that call for it, does a stem have to begin a word, are words set apart by spaces
+_SCRIPTS = (
+    ("han", ("han",), "[\u3400-\u9fff]", False, False),
+    ("japanese", ("japanese", "han"), "[\u3040-\u30ff]", False, False),
+    ("korean", ("korean",), "[\uac00-\ud7a3]", False, True),
+    ("cyrillic", ("cyrillic",), "[\u0400-\u04ff]{2}", True, True),
+    ("arabic", ("arabic",), "[\u0600-\u06ff]", False, True),
+    ("hindi", ("hindi",), "[\u0900-\u097f]", True, True),
+    ("thai", ("thai",), "[\u0e00-\u0e7f]", False, False),
+)
+_loaded: dict[str, Language] = {}
+_latin: list[LatinFamily] = []
+
+
+class Language:
+    __slots__ = ("lexicon", "rules")
+
+    def __init__(self, lexicon: Lexicon, rules: list[Rule]) -> None:
+        self.lexicon = lexicon
+        self.rules = rules
+
+
+def english() -> Language:
+    if "english" not in _loaded:
+        lexicon = load_lexicon("english")
+        _loaded["english"] = Language(lexicon, load_rules("english.rules"))
+    return _loaded["english"]
+
+
+def readings(text: str, marked: str, tokens: list[str]) -> Iterator[tuple[Reading, list[Rule]]]:
+    """Every language that finds something in the text, as a reading with the rules that go with it."""
+    language = english()
+    reading = language.lexicon.read(tokens)
+    if reading is not None:
+        yield reading, language.rules
+    for latin in _latin_languages().candidates(tokens):
+        reading = latin.lexicon.read(tokens)
+        if reading is not None:
+            yield reading, latin.rules
+    if not text.isascii():
+        for name, files, characters, word_start, spaced in _SCRIPTS:
+            if re.search(characters, text):
+                script = _script(name, files)
+                reading = script.lexicon.search(marked, word_start, spaced)
+                if reading is not None:
+                    yield reading, script.rules
+
+
+class LatinFamily:
+    """The languages in Latin letters, looked up together: a language is read only when two of its words occur."""
+
+    def __init__(self) -> None:
+        rules = _foreign_rules()
+        self.languages = [Language(Lexicon(name, tables), rules) for name, tables in _latin_tables()]
+        lexicon = english().lexicon
+        self.english = {*lexicon.masks, *lexicon.phrases, *load_table("disguises.txt")["fillers"].split()}
+        self.exact: dict[str, list[int]] = {}
+        self.stems: dict[str, list[int]] = {}
+        for number, language in enumerate(self.languages):
+            for word in {*language.lexicon.masks, *language.lexicon.phrases}:
+                self.exact.setdefault(word, []).append(number)
+            for stem in language.lexicon.stems:
+                self.stems.setdefault(stem, []).append(number)
+        self.lengths = sorted({len(stem) for stem in self.stems})
+
+    def candidates(self, tokens: list[str]) -> Iterator[Language]:
+        counts = [0] * len(self.languages)
+        known = set(tokens) - self.english  # a word that English shares says nothing about the language
+        for word in known & self.exact.keys():
+            for number in self.exact[word]:
+                counts[number] += 1
+        stems = self.stems
+        for word in known:
+            for length in self.lengths:
+                if length > len(word):
+                    break
+                for number in stems.get(word[:length], ()):
+                    counts[number] += 1
+        for number, count in enumerate(counts):
+            if count >= _FEWEST_WORDS:
+                yield self.languages[number]
+
+
+class ScriptLexicon(Lexicon):
+    """A vocabulary that is searched for inside the text, for scripts that inflect richly or write no spaces."""
+
+    def __init__(self, name: str, files: Sequence[str]) -> None:
+        from hermes.safety.unicode import fold
+
+        super().__init__(name, [])
+        self.by_first: dict[str, list[tuple[str, int]]] = {}
+        words: dict[str, int] = {}
+        for table in (*(load_table(f"{file}.txt") for file in files), atoms.CONCEPTS):
+            for concept, listed in table.items():
+                for word in listed.split():
+                    plain = fold(word.replace("_", " ")) if table is not atoms.CONCEPTS else word
+                    if plain:
+                        words[plain] = words.get(plain, 0) | bit(concept)
+        for word in sorted(words, key=len, reverse=True):
+            self.by_first.setdefault(word[0], []).append((word, words[word]))
+            self.known |= words[word]
+        self.first = re.compile("[" + re.escape("".join(self.by_first)) + "]")
+
+    def search(self, text: str, word_start: bool, spaced: bool) -> Reading | None:  # noqa: FBT001 - a row of the table above
+        codes: list[str] = []
+        spans: list[tuple[int, int]] = []
+        end = present = 0
+        for found in self.first.finditer(text):
+            at = found.start()
+            if at < end or (word_start and at and text[at - 1].isalnum()):
+                continue
+            mask = 0
+            longest = at
+            for word, meaning in self.by_first[text[at]]:  # a short stem still counts inside a longer word
+                if text.startswith(word, at):
+                    mask |= meaning
+                    longest = max(longest, at + len(word))
+            if mask:
+                between = text[end:at].split()
+                size = min(_WIDEST_GAP, len(between) if spaced else sum(map(len, between)) // 2)
+                codes.append(UNKNOWN * size)
+                spans.extend([(at, at)] * size)
+                codes.append(self.code(mask))
+                spans.append((at, longest))
+                end = longest
+                present |= mask
+        return Reading(self, "".join(codes), range(len(spans)), present, spans) if present else None
+
+
+class ScriptLanguage(Language):
+    __slots__ = ()
+    lexicon: ScriptLexicon
+
+
+def _script(name: str, files: Sequence[str]) -> ScriptLanguage:
+    language = _loaded.get(name)
+    if not isinstance(language, ScriptLanguage):
+        lexicon = ScriptLexicon(name, files)
+        language = ScriptLanguage(lexicon, _foreign_rules())
+        _loaded[name] = language
+    return language
+
+
+def _foreign_rules() -> list[Rule]:
+    english()  # its lexicon defines every concept, so rules of other languages cannot name one that nobody knows
+    if "foreign" not in _loaded:
+        _loaded["foreign"] = Language(_loaded["english"].lexicon, load_rules("foreign.rules"))
+    return _loaded["foreign"].rules
+
+
+def _latin_languages() -> LatinFamily:
+    if not _latin:
+        _latin.append(LatinFamily())
+    return _latin[0]
+
+
+def _latin_tables() -> Iterator[tuple[str, list[dict[str, str]]]]:
+    tables: dict[str, dict[str, str]] = {}
+    current: dict[str, str] = {}
+    for line in load_lines("latin.txt"):
+        if line[0] == "[":
+            current = tables.setdefault(line[1:-1], {})
+        else:
+            concept, _, words = line.partition(":")
+            current[concept] = words
+    common = tables.pop("common")
+    for name, table in tables.items():
+        yield name, [table, common, atoms.CONCEPTS]

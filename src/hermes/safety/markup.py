@@ -1,0 +1,56 @@
+"""Finds text that imitates the frame around it: chat-template tokens, role lines, fences, our headers and markers."""
+
+from __future__ import annotations
+
+import re
+
+from hermes.safety.tables import load_lines
+from hermes.safety.verdict import CLEAN, REFUSE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ROLE = r"(?:system|developer|assistant|user|human|tool|admin|ai)"
+_ORDER = (
+    r"(?:you|ignore|disregard|forget|must|new|override|do|from now|always|never|the (?:assistant|ai|agent|model|user)"
+    r"|all|any|execute|run|send|your|please|grant|disable|enable|reveal|print|respond|act|this|approve|treat|user|stop"
+    r"|previous|safety|obey|no)\b"
+)
+_DELIMITER_LINE = r"(?:^|\n)[ \t]{0,8}§[ \t]{0,8}(?:\n|$)"
+_TURNS = ("human:", "user:", "assistant:")
+_forgeries: list[tuple[str, str, str, str]] = []
+_compiled: dict[str, re.Pattern[str]] = {}
+
+
+def forgeries(folded: str, raw: str, scope: str) -> Iterator[tuple[str, int, int]]:
+    """(level, start, end) in `folded` of what imitates the prompt's own frame."""
+    if "§" in raw and scope == "memory":
+        line = re.search(_DELIMITER_LINE, raw)
+        if line and raw.strip() != "§":
+            yield REFUSE, -1, -1
+    for literal, level, level_in_code, source in _load():
+        if literal not in folded or (scope == "recall" and literal in _TURNS):
+            continue
+        if source not in _compiled:
+            _compiled[source] = re.compile(source)
+        found = _compiled[source].search(folded)
+        if found is not None:
+            here = level_in_code if _in_code(folded, found.start()) else level
+            if here != CLEAN:
+                yield here, found.start(), found.end()
+
+
+def _load() -> list[tuple[str, str, str, str]]:
+    if not _forgeries:
+        for line in load_lines("markup.rules"):
+            literal, level, level_in_code, source = line.split("\t")
+            source = source.replace("{role}", _ROLE).replace("{order}", _ORDER)
+            _forgeries.append((literal, level, level_in_code, source))
+    return _forgeries
+
+
+def _in_code(text: str, position: int) -> bool:
+    line_start = text.rfind("\n", 0, position) + 1
+    # fold() turns backticks into apostrophes outside ASCII, so both count.
+    return text[line_start:position].replace("'", "`").count("`") % 2 == 1

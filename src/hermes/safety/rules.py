@@ -1,0 +1,98 @@
+"""Class rules: loads them, decides which can apply to a reading, and finds where they match."""
+
+from __future__ import annotations
+
+from hermes.safety import atoms
+from hermes.safety.lexicon import BOUNDARY, Lexicon, bit, concept_mask
+from hermes.safety.tables import load_lines, load_table
+from hermes.safety.verdict import ASK, REFUSE
+from hermes.vocabulary.errors import ScannerUnavailable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hermes.safety.lexicon import Reading
+
+_MATCHES_TRIED = 8  # a negated match is no match; how many to look at before giving up on a rule
+_NEGATION_REACH = 3
+_MENTION_REACH = 14
+_MENTIONABLE = frozenset(
+    {"override", "role_hijack", "jailbreak", "concealment", "prompt_leak", "promptware", "secret_reading"}
+)
+
+
+class Rule:
+    __slots__ = ("level", "need", "negatable", "source", "threat")
+
+    def __init__(self, line: str) -> None:
+        head, _, source = line.partition(": ")
+        self.threat, _, self.level = head.partition(" ")
+        body = source.partition(": ")[2] if source.startswith("any ") else source
+        concepts = [part for part in body.split() if not part[0].isdigit()]
+        if self.level not in (ASK, REFUSE) or not concepts:
+            raise ScannerUnavailable(f"threat rule {line!r} is not 'class ask|refuse: concept gap concept'; mend it")
+        self.source = source
+        self.need = [concept_mask(part) for part in concepts]
+        self.negatable = not self.need[0] & bit("not")
+
+    def can_apply(self, present: int) -> bool:
+        return all(present & mask for mask in self.need)
+
+
+class Match:
+    __slots__ = ("end", "level", "rule", "start")
+
+    def __init__(self, rule: Rule, level: str, start: int, end: int) -> None:
+        self.rule, self.level, self.start, self.end = rule, level, start, end
+
+
+def load_rules(name: str) -> list[Rule]:
+    return [Rule(line) for line in load_lines(name)]
+
+
+def load_lexicon(*names: str) -> Lexicon:
+    return Lexicon(names[0], [*(load_table(f"{name}.txt") for name in names), atoms.CONCEPTS])
+
+
+def matches(reading: Reading, rules: list[Rule]) -> Iterator[Match]:
+    """One match per class and level at most, each as mild as its surroundings allow."""
+    done: set[tuple[str, str]] = set()
+    for rule in rules:
+        key = (rule.threat, rule.level)
+        if key in done or not rule.can_apply(reading.present):
+            continue
+        found = _first_match(reading, rule)
+        if found is not None:
+            done.add(key)
+            yield found
+
+
+def _first_match(reading: Reading, rule: Rule) -> Match | None:
+    pattern = reading.lexicon.pattern(rule.source)
+    position = 0
+    for _ in range(_MATCHES_TRIED):
+        found = pattern.search(reading.codes, position)
+        if found is None:
+            return None
+        if not (rule.negatable and _negated(reading, found.start())):
+            return Match(rule, _level_here(reading, rule, found.start(), found.end()), found.start(), found.end())
+        position = found.start() + 1
+    return None
+
+
+def _negated(reading: Reading, start: int) -> bool:
+    before = reading.codes[max(0, start - _NEGATION_REACH) : start].rpartition(BOUNDARY)[2]
+    masks = [reading.lexicon.mask_behind(code) for code in before]
+    return any(mask & bit("not") for mask in masks) and not any(mask & bit("but_do") for mask in masks)
+
+
+def _level_here(reading: Reading, rule: Rule, start: int, end: int) -> str:
+    """Text that talks about attacks quotes them; that is worth a question, not a refusal."""
+    if (
+        rule.level == REFUSE
+        and rule.threat in _MENTIONABLE
+        and reading.has_near(start, end, bit("mention"), _MENTION_REACH)
+    ):
+        return ASK
+    return rule.level

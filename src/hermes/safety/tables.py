@@ -1,0 +1,35 @@
+"""Reads the scanner's tables, which are prose beside the code: `lexicons/*.txt` (words) and `lexicons/*.rules`."""
+
+from __future__ import annotations
+
+import os.path
+
+from hermes.vocabulary.errors import ScannerUnavailable
+
+_FOLDER = os.path.join(os.path.dirname(__file__), "lexicons")
+
+
+def load_table(name: str) -> dict[str, str]:
+    """A word list: `key: words`, continued on indented lines; a key that comes twice adds to the first."""
+    table: dict[str, str] = {}
+    key = ""
+    for line in load_lines(name):
+        if line[0] == " ":
+            table[key] += line
+            continue
+        key, _, words = line.partition(": ")
+        table[key] = f"{table[key]} {words}" if key in table else words
+    return table
+
+
+def load_lines(name: str) -> list[str]:
+    path = os.path.join(_FOLDER, name)
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScannerUnavailable(
+            f"the threat scanner cannot read {path} ({error}); "
+            "nothing can be judged harmless without it: reinstall Hermes"
+        ) from error
+    return [line for line in text.split("\n") if line and not line.startswith("# ")]

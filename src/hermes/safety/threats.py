@@ -1,0 +1,157 @@
+"""The threat scanner: `scan` judges one text, `scan_entries` a list whose neighbours are read together.
+
+It folds what is disguised, decodes what is encoded, shows what is hidden, and then matches concepts, not sentences.
+It works in linear time, keeps the text untouched, and raises `ScannerUnavailable` rather than call anything clean when
+one of its tables cannot be loaded. The classes are listed in `hermes.safety.verdict`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hermes.safety import atoms, languages, markup
+from hermes.safety.rules import matches
+from hermes.safety.unicode import fold, original_span
+from hermes.safety.verdict import REFUSE, SEVERITY, Finding, conclude, shorten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hermes.safety.lexicon import Reading
+    from hermes.safety.rules import Match
+    from hermes.safety.verdict import Verdict
+
+SCOPES = ("memory", "context", "recall")
+_TOKEN = re.compile(r"[^\W_]+(?:'[^\W_]+)?|[\ue800-\ue8ff]|[.!?](?=\s|$)|\n(?=\n)")
+_DEEPEST_NESTING = 3
+_MARGIN = 24
+# A developer's project files talk about these all day; outside the prompt's own memory only the clear cases count.
+_QUIET_OUTSIDE_MEMORY = frozenset({"persistence", "standing_order", "hostile_action", "secret_reading", "exfiltration"})
+
+
+def scan(text: str, scope: str = "memory") -> Verdict:
+    """The verdict on one text; `scope` is where it would go: "memory", "context" or "recall"."""
+    if scope not in SCOPES:
+        raise ValueError(f"unknown scope {scope!r}; expected one of {', '.join(SCOPES)}")
+    return conclude(_findings(text, scope))
+
+
+def scan_entries(entries: Sequence[str], scope: str = "memory") -> tuple[Verdict, ...]:
+    """One verdict per entry; a phrase split over neighbours marks every entry that takes part."""
+    found = [_findings(entry, scope) for entry in entries]
+    from hermes.safety.neighbours import split_findings
+
+    for index, finding in split_findings(entries, found, lambda text: _findings(text, scope)):
+        found[index].append(finding)
+    return tuple(conclude(findings) for findings in found)
+
+
+def _findings(text: str, scope: str) -> list[Finding]:
+    findings: list[Finding] = []
+    for how, view in _views(text, findings):
+        findings.extend(_read(view, how, scope))
+    if scope != "memory":
+        findings = [found for found in findings if found.level == REFUSE or found.threat not in _QUIET_OUTSIDE_MEMORY]
+    return findings
+
+
+def _views(text: str, findings: list[Finding]) -> Iterator[tuple[str, str]]:
+    """The text, what it decodes to layer by layer, and what it hides (reported here and read like the rest)."""
+    from hermes.safety.decoding import decode_once
+
+    waiting = [("plain", text)]
+    if not text.isascii():
+        from hermes.safety.hidden import hidden_texts
+
+        for hidden in hidden_texts(text):
+            excerpt = shorten(hidden.payload) or f"({hidden.end - hidden.start} invisible characters)"
+            findings.append(
+                Finding(
+                    threat="hidden_text",
+                    level=hidden.level,
+                    excerpt=excerpt,
+                    how=hidden.how,
+                    start=hidden.start,
+                    end=hidden.end,
+                )
+            )
+            if hidden.payload:
+                waiting.append((hidden.how, hidden.payload))
+    for how, view in waiting:
+        yield how, view
+        layers = [] if how == "plain" else [how]
+        for _ in range(_DEEPEST_NESTING):
+            view, used = decode_once(view)  # noqa: PLW2901 - each layer replaces the one above
+            if not used:
+                break
+            layers += [name for name in used if name not in layers]
+            yield ", ".join(layers), view
+
+
+def _read(text: str, how: str, scope: str) -> Iterator[Finding]:
+    folded = fold(text)
+    for level, start, end in markup.forgeries(folded, text, scope):
+        yield _finding("forged_markup", level, (text, folded), (start, end), how)
+    marked = atoms.mark(folded)
+    tokens = _TOKEN.findall(marked)
+    for reading, rules in languages.readings(text, marked, tokens):
+        for match in matches(reading, rules):
+            yield _finding(match.rule.threat, match.level, (text, folded), _span(marked, reading, match), how)
+    english = languages.english()
+    from hermes.safety.disguises import disguises
+
+    for name, words in disguises(folded, tokens, _cut, english.lexicon):
+        reading_of_words = english.lexicon.read(words)
+        if reading_of_words is None:
+            continue
+        for match in matches(reading_of_words, english.rules):
+            yield Finding(
+                threat=match.rule.threat,
+                level=match.level,
+                excerpt=shorten(" ".join(_matched_words(reading_of_words, match, words))),
+                how=name if how == "plain" else f"{how}, {name}",
+            )
+
+
+def _cut(folded: str) -> list[str]:
+    return _TOKEN.findall(atoms.mark(folded))
+
+
+def _finding(threat: str, level: str, texts: tuple[str, str], span: tuple[int, int], how: str) -> Finding:
+    text, folded = texts
+    start, end = span
+    if start < 0:
+        return Finding(threat=threat, level=level, excerpt=shorten(text), how=how)
+    excerpt = folded[max(0, start - _MARGIN) : end + _MARGIN]
+    if how != "plain":
+        return Finding(threat=threat, level=level, excerpt=shorten(excerpt), how=how)
+    first, last = original_span(text, start, end)
+    return Finding(threat=threat, level=level, excerpt=shorten(excerpt), how=how, start=first, end=last)
+
+
+def _span(marked: str, reading: Reading, match: Match) -> tuple[int, int]:
+    if reading.spans is not None:
+        return reading.spans[match.start][0], reading.spans[match.end - 1][1]
+    first = reading.index[match.start]
+    last = reading.index[match.end] - 1 if match.end < len(reading.index) else None
+    start = end = -1
+    for number, token in enumerate(_TOKEN.finditer(marked)):
+        if number == first:
+            start = token.start()
+        if number >= first:
+            end = token.end()
+        if last is not None and number >= last:
+            break
+    return start, end
+
+
+def _matched_words(reading: Reading, match: Match, words: list[str]) -> list[str]:
+    first = reading.index[match.start]
+    last = reading.index[match.end] if match.end < len(reading.index) else len(words)
+    return words[max(0, first - 3) : last + 3]
+
+
+def worst(verdicts: Sequence[Verdict]) -> Verdict:
+    """The most severe of several verdicts."""
+    return max(verdicts, key=lambda verdict: SEVERITY[verdict.level])

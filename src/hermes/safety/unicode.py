@@ -1,0 +1,65 @@
+"""Folds text to what a model reads: one case, no look-alikes, nothing invisible. The stored text stays untouched."""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hermes.safety.confusables import FoldTable
+
+_ASCII_CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127))
+_ANSI = r"\x1b\[[0-9;?]{0,16}[A-Za-z]"
+_JAMO = "[\u1100-\u11ff]"
+_tables: list[FoldTable] = []
+
+
+def fold(text: str) -> str:
+    """`text` with case, look-alikes, accents, marks and invisible characters folded away, for matching only."""
+    if text.isascii():
+        return _without_controls(text).lower()
+    folded = _without_ansi(text).translate(fold_table())
+    if re.search(_JAMO, folded):
+        import unicodedata
+
+        # Marks are gone by now, so composing cannot run into the quadratic sorting of long mark sequences.
+        folded = unicodedata.normalize("NFC", folded)
+    return folded
+
+
+def fold_table() -> FoldTable:
+    if not _tables:
+        from hermes.safety.confusables import FoldTable
+
+        _tables.append(FoldTable())
+    return _tables[0]
+
+
+def original_span(text: str, start: int, end: int) -> tuple[int, int]:
+    """Where the folded span [start, end) stands in `text`; (-1, -1) when folding did more than replace characters."""
+    if text.isascii() and len(_without_controls(text)) == len(text):
+        return start, end
+    if "\x1b" in text or re.search(_JAMO, text):
+        return -1, -1
+    table = fold_table()
+    position = 0
+    first = last = -1
+    for index, char in enumerate(text):
+        position += len(table[ord(char)])
+        if first < 0 and position > start:
+            first = index
+        if position >= end:
+            last = index + 1
+            break
+    return (first, last) if 0 <= first < last else (-1, -1)
+
+
+def _without_controls(text: str) -> str:
+    # isprintable is one pass in C; line breaks are the usual reason to look closer.
+    if text.isprintable():
+        return text
+    return _without_ansi(text).translate(_ASCII_CONTROLS)
+
+
+def _without_ansi(text: str) -> str:
+    return re.sub(_ANSI, "", text) if "\x1b" in text else text
