@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 LONGEST = 4096
 FRAME_WEIGHT = 0.35
+MOST_KEYWORDS = 8
 _OPERATORS = frozenset(("AND", "OR", "NOT"))
 _QUOTED = re.compile(r'["“„«]([^"“”„«»]{2,})["”»]')
 
@@ -30,6 +31,7 @@ class Query:
     phrases: tuple[tuple[str, ...], ...] = ()
     explicit: Explicit | None = None
     note: str | None = None
+    question: bool = False
     asks_when: bool = False
     asks_how_many: bool = False
 
@@ -59,6 +61,7 @@ def plain(text: str, words: Words, *, note: str | None) -> Query:
         units=tuple((units or glue).values()),
         phrases=tuple(phrase for phrase in phrases if len(phrase) > 1),
         note=note,
+        question=bool(glue) or len(units) > MOST_KEYWORDS or text.rstrip().endswith(("?", "\uff1f")),
         asks_when=english.ASKS_WHEN.search(text) is not None,
         asks_how_many=english.ASKS_HOW_MANY.search(text) is not None,
     )

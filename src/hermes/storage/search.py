@@ -6,7 +6,6 @@ The text of a hit is checked against its checksum before it is shown; a damaged 
 from __future__ import annotations
 
 import dataclasses
-import heapq
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
     from hermes.storage.transcripts import Row
 
 # Text read to weigh candidates, in characters: enough for every turn of a long chat, bounded in a large store.
-_READ = 130_000
-_FEWEST, _MOST = 96, 640
-_SPREAD = 96
+_READ = 70_000
+_FEWEST, _MOST = 48, 480
+_SPREAD = 64
 _LITERAL_ROWS = 2000
 
 
@@ -162,7 +161,7 @@ class SearchEngine:
             found = newest_or_oldest(self._postings, query, oldest=chosen.sort == "oldest", limit=max(400, 4 * limit))
             scores: dict[int, float] = dict.fromkeys(found, 1.0)
             return query, scores, [max(1.0, messages / 100)] * len(query.units)
-        scores, frequency = gather(self._postings, query.units, messages)
+        scores, frequency = gather(self._postings, query.units, messages, all_first=None if query.question else limit)
         units = list(query.units)
         for number, unit in enumerate(units):
             meant = None if frequency[number] or unit.prefix else self._spelling.instead(unit, self._occurs)
@@ -193,10 +192,10 @@ class SearchEngine:
     ) -> tuple[dict[int, Row], dict[int, Session]]:
         """Rows of the most promising candidates and of their neighbours, up to a bounded amount of text."""
         mine = self._allowed(scores, chosen)
-        single = len(query.units) == 1 or query.explicit is not None
-        most = max(2 * limit, _FEWEST) if single else _MOST
-        order = heapq.nlargest(max(most, limit), mine, key=lambda i: (mine[i], i))
-        if len(query.units) > 2 and not single and chosen.sort == "relevance":  # noqa: PLR2004 - fewer words are keywords, not a question
+        # Keywords name what they look for; the words of a question surround it, so more is read for a question.
+        most = _MOST if query.question else max(2 * limit, _FEWEST)
+        order = sorted(sorted(mine, reverse=True), key=mine.__getitem__, reverse=True)[: max(most, limit)]
+        if query.question and chosen.sort == "relevance":
             order = self._with_neighbours(order)
         rows: dict[int, Row] = {}
         read = 0
@@ -214,9 +213,9 @@ class SearchEngine:
         return kept, sessions
 
     def _allowed(self, scores: dict[int, float], chosen: Filters) -> dict[int, float]:
-        session = self._places.session
         if not chosen.about_sessions:
-            return {message_id: score for message_id, score in scores.items() if session(message_id)}
+            return scores  # what is not the owner's has no session here, and is dropped with its row
+        session = self._places.session
         keys = list({key for message_id in scores if (key := session(message_id))})
         allowed = {key for key, found in self._sessions.by_keys(keys).items() if chosen.allow(found)}
         return {message_id: score for message_id, score in scores.items() if session(message_id) in allowed}

@@ -28,6 +28,8 @@ UNSPACED = (
     "\U0001aff0-\U0001b2fb\U00020000-\U000323af"
 )
 _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
+# Written from the capital backwards: a regex that starts with one character class skips through text fast.
+_CAMEL = re.compile(r"[A-Z](?<=[a-z0-9][A-Z])")
 _CAMEL_WORD = re.compile(r"(?<![A-Za-z0-9])[A-Z]*[a-z0-9]+[A-Z][A-Za-z0-9]*")
 _CAMEL_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -39,8 +41,7 @@ def searchable(text: str) -> str:
         text = _in_pairs(_composed(text))
     if "\x00" in text:
         text = text.replace("\x00", " ")  # SQLite ends a text at the first NUL
-    names = _CAMEL_WORD.findall(text)
-    return f"{text} {_CAMEL_BORDER.sub(' ', ' '.join(names))}" if names else text
+    return text if _CAMEL.search(text) is None else f"{text} {_CAMEL_BORDER.sub(' ', _camel_words(text))}"
 
 
 def scrub(text: str) -> str:
@@ -73,6 +74,19 @@ class Words:
         yield from self._tokenize(
             text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False
         )
+
+
+def _camel_words(text: str) -> str:
+    found: list[str] = []
+    end = 0
+    for border in _CAMEL.finditer(text):
+        at = border.start()
+        if at >= end:
+            start = text.rfind(" ", 0, at) + 1
+            end = text.find(" ", at)
+            end = len(text) if end < 0 else end
+            found += _CAMEL_WORD.findall(text, start, end)
+    return " ".join(found)
 
 
 def _composed(text: str) -> str:
