@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hermes.storage import english
 from hermes.storage.syntax import MOST_WORDS, DoesNotParse, Unit, parse_explicit
-from hermes.storage.text import query_pieces
+from hermes.storage.text import camel_parts, query_pieces
 
 if TYPE_CHECKING:
     from hermes.storage.syntax import Explicit
@@ -51,7 +51,7 @@ def parse(text: str, words: Words) -> Query:
 def plain(text: str, words: Words, *, note: str | None) -> Query:
     units: dict[str, Unit] = {}
     glue: dict[str, Unit] = {}
-    for written, stem, prefix in query_pieces(text, words):
+    for written, stem, prefix in query_pieces(f"{text} {camel_parts(text)}", words):
         known = units.keys() | {other for unit in units.values() for _, other in unit.others}
         if stem not in known and len(units) < MOST_WORDS:
             unit = _unit(written, stem, words, prefix=prefix)

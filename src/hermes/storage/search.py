@@ -284,7 +284,7 @@ class SearchEngine:
         return results
 
     def _hit(self, candidate: Candidate, row: Row, session: Session, query: Query, chosen: Filters) -> Hit:
-        text = readable(unpacked(row[4])) if row[4] else ""
+        text = _text(row)
         return Hit(
             session_id=session.id,
             message_id=candidate.id,
@@ -301,11 +301,11 @@ class SearchEngine:
     def _literal(self, text: str, chosen: Filters, limit: int) -> SearchResults:
         """Looks for the text as it stands in the newest messages: all that can be done for signs that are no words."""
         results = SearchResults()
-        wanted = text.strip()
+        wanted = text.strip().lower()
         if not wanted or "\x00" in wanted or not wanted.isprintable():
             return results
         ids = self._places.newest(_LITERAL_ROWS)
-        rows = {i: row for i, row in self._transcripts.rows(ids).items() if wanted in (row[4] or "")}
+        rows = {i: row for i, row in self._transcripts.rows(ids).items() if row[4] and wanted in _text(row).lower()}
         sessions = self._sessions.by_keys(list({self._places.session(message_id) for message_id in rows}))
         query = Query(units=(), note=f"nothing can be looked up, so the newest {_LITERAL_ROWS} messages were read")
         found = [
@@ -316,6 +316,10 @@ class SearchEngine:
             and chosen.allow_row(row, session)
         ]
         return self._served(found, rows, sessions, query=query, chosen=chosen, limit=limit)
+
+
+def _text(row: Row) -> str:
+    return readable(unpacked(row[4])) if row[4] else ""
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -41,7 +41,8 @@ def searchable(text: str) -> str:
         text = _in_pairs(_composed(text))
     if "\x00" in text:
         text = text.replace("\x00", " ")  # SQLite ends a text at the first NUL
-    return text if _CAMEL.search(text) is None else f"{text} {_CAMEL_BORDER.sub(' ', _camel_words(text))}"
+    parts = camel_parts(text)
+    return f"{text} {parts}" if parts else text
 
 
 def scrub(text: str) -> str:
@@ -76,7 +77,10 @@ class Words:
         )
 
 
-def _camel_words(text: str) -> str:
+def camel_parts(text: str) -> str:
+    """`getUserName` as "get User Name", for every such name in the text."""
+    if _CAMEL.search(text) is None:
+        return ""
     found: list[str] = []
     end = 0
     for border in _CAMEL.finditer(text):
@@ -86,7 +90,7 @@ def _camel_words(text: str) -> str:
             end = text.find(" ", at)
             end = len(text) if end < 0 else end
             found += _CAMEL_WORD.findall(text, start, end)
-    return " ".join(found)
+    return _CAMEL_BORDER.sub(" ", " ".join(found))
 
 
 def _composed(text: str) -> str:
