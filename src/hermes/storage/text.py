@@ -28,7 +28,9 @@ UNSPACED = (
     "\U0001aff0-\U0001b2fb\U00020000-\U000323af"
 )
 _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
-_CAMEL_WORD = re.compile(r"[A-Za-z0-9]*[a-z0-9][A-Z][A-Za-z0-9]*")
+# Written from the capital backwards: a regex that starts with one character class skips through text fast.
+_CAMEL = re.compile(r"[A-Z](?<=[a-z0-9][A-Z])")
+_CAMEL_WORD = re.compile(r"(?<![A-Za-z0-9])[A-Z]*[a-z0-9]+[A-Z][A-Za-z0-9]*")
 _CAMEL_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -39,8 +41,8 @@ def searchable(text: str) -> str:
         text = _in_pairs(_composed(text))
     if "\x00" in text:
         text = text.replace("\x00", " ")  # SQLite ends a text at the first NUL
-    parts = [_CAMEL_BORDER.sub(" ", word) for word in _CAMEL_WORD.findall(text)]
-    return f"{text} {' '.join(parts)}" if parts else text
+    parts = camel_parts(text)
+    return f"{text} {parts}" if parts else text
 
 
 def scrub(text: str) -> str:
@@ -73,6 +75,22 @@ class Words:
         yield from self._tokenize(
             text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False
         )
+
+
+def camel_parts(text: str) -> str:
+    """`getUserName` as "get User Name", for every such name in the text."""
+    if _CAMEL.search(text) is None:
+        return ""
+    found: list[str] = []
+    end = 0
+    for border in _CAMEL.finditer(text):
+        at = border.start()
+        if at >= end:
+            start = text.rfind(" ", 0, at) + 1
+            end = text.find(" ", at)
+            end = len(text) if end < 0 else end
+            found += _CAMEL_WORD.findall(text, start, end)
+    return _CAMEL_BORDER.sub(" ", " ".join(found))
 
 
 def _composed(text: str) -> str:
@@ -111,3 +129,9 @@ def query_pieces(text: str, words: Words) -> list[tuple[str, str, bool]]:
 def _spaced_pieces(text: str, words: Words) -> list[tuple[str, str, bool]]:
     data = text.encode()
     return [(data[start:end].decode(), stem, False) for start, end, stem in words.places(text)]
+
+
+def unspaced_runs(text: str) -> Iterator[tuple[int, str]]:
+    """Where runs of unspaced script start in a text, and the runs."""
+    for run in _UNSPACED_RUN.finditer(text):
+        yield run.start(), run[0]
