@@ -207,12 +207,12 @@ def test_a_huge_file_is_never_read_whole(tmp_path: Path) -> None:
         file.truncate(40 << 30)  # sparse: the holes would fill any memory
     assert shown(tmp_path) == [("AGENTS.md", "[AGENTS.md was not loaded: it is binary, not text.]")]
     path.unlink()
-    write(tmp_path, "AGENTS.md", "start " + "é" * 300_000 + " end")
+    write(tmp_path, "AGENTS.md", "start: " + "é" * 300_000 + " ends")
     ((_, text),) = shown(tmp_path)
     assert text.startswith(
-        "[About AGENTS.md: it has 600,010 bytes and only its first and last part were read.]\n\nstart é"
+        "[About AGENTS.md: it has 600,012 bytes and only its first and last part were read.]\n\nstart: é"
     )
-    assert text.endswith("é end")
+    assert text.endswith("é ends")
     assert "\ufffd" not in text
 
 

@@ -68,7 +68,7 @@ def _read(real: str, whole: int) -> tuple[int, bytes]:
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, f"it is {_kind(status.st_mode)}, not a file")
         if status.st_size <= whole:
-            return status.st_size, file.read(whole) or b""
+            return status.st_size, file.read(status.st_size) or b""
         head = file.read(HEAD_BYTES) or b""
         file.seek(-TAIL_BYTES, os.SEEK_END)
         return status.st_size, head + (file.read(TAIL_BYTES) or b"")
