@@ -221,7 +221,7 @@ def _other_scripts(text: str, raw: bytes, shape: bytes) -> float:
         total += _indic(raw, shape)
     if b"K" in shape or b"Z" in shape:
         total += _east_asian(text, raw, shape)
-    return max(0.0, total)
+    return total
 
 
 def _indic(raw: bytes, shape: bytes) -> float:
@@ -229,7 +229,7 @@ def _indic(raw: bytes, shape: bytes) -> float:
     devanagari = raw.count(b"\xe0\xa4") + raw.count(b"\xe0\xa5")
     others = shape.count(b"I") - thai - devanagari
     words = (b" " + shape.translate(_ONLY[b"I"])).count(b" a") if devanagari + others > thai else 0
-    return 0.41 * thai + 0.20 * devanagari + 0.29 * others + 0.5 * words
+    return 0.41 * thai + 0.22 * devanagari + 0.29 * others + 0.5 * words
 
 
 def _east_asian(text: str, raw: bytes, shape: bytes) -> float:
