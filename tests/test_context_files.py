@@ -167,8 +167,8 @@ def test_links_that_loop_dangle_or_lead_out_of_the_project(tmp_path: Path) -> No
     for points_to, reason in [
         ("AGENTS.md", "it is a link that leads back to itself"),
         ("missing.md", "it is a link to a file that does not exist"),
-        (str(tmp_path / "private.txt"), "it is a link that leads out of the project"),
-        ("/dev/zero", "it is a link that leads out of the project"),
+        (str(tmp_path / "private.txt"), "it is a link that leads out of its place"),
+        ("/dev/zero", "it is a link that leads out of its place"),
     ]:
         target.symlink_to(points_to)
         assert shown(project) == [("AGENTS.md", f"[AGENTS.md was not loaded: {reason}.]")]

@@ -40,7 +40,7 @@ def read_foreign(
         else:
             real = os.path.realpath(path, strict=True)
             if inside is not None and not is_inside(real, os.path.realpath(inside)):
-                return ForeignText(text=None, note="it is a link that leads out of the project")
+                return ForeignText(text=None, note="it is a link that leads out of its place")
         if not stat.S_ISREG(mode := os.stat(real).st_mode):
             return ForeignText(text=None, note=f"it is {_kind(mode)}, not a file")
         size, data = _read(real, whole)
