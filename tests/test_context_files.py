@@ -167,8 +167,8 @@ def test_links_that_loop_dangle_or_lead_out_of_the_project(tmp_path: Path) -> No
     for points_to, reason in [
         ("AGENTS.md", "it is a link that leads back to itself"),
         ("missing.md", "it is a link to a file that does not exist"),
-        (str(tmp_path / "private.txt"), "it is a link that leads out of the project"),
-        ("/dev/zero", "it is a link that leads out of the project"),
+        (str(tmp_path / "private.txt"), "it is a link that leads out of its place"),
+        ("/dev/zero", "it is a link that leads out of its place"),
     ]:
         target.symlink_to(points_to)
         assert shown(project) == [("AGENTS.md", f"[AGENTS.md was not loaded: {reason}.]")]
@@ -207,12 +207,12 @@ def test_a_huge_file_is_never_read_whole(tmp_path: Path) -> None:
         file.truncate(40 << 30)  # sparse: the holes would fill any memory
     assert shown(tmp_path) == [("AGENTS.md", "[AGENTS.md was not loaded: it is binary, not text.]")]
     path.unlink()
-    write(tmp_path, "AGENTS.md", "start " + "é" * 300_000 + " end")
+    write(tmp_path, "AGENTS.md", "start: " + "é" * 300_000 + " ends")
     ((_, text),) = shown(tmp_path)
     assert text.startswith(
-        "[About AGENTS.md: it has 600,010 bytes and only its first and last part were read.]\n\nstart é"
+        "[About AGENTS.md: it has 600,012 bytes and only its first and last part were read.]\n\nstart: é"
     )
-    assert text.endswith("é end")
+    assert text.endswith("é ends")
     assert "\ufffd" not in text
 
 

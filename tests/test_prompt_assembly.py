@@ -98,6 +98,21 @@ def test_a_soul_file_that_looks_like_an_attack_leaves_our_identity_and_a_note(tm
     assert "Eve" not in identity
 
 
+@pytest.mark.proves("prompt.identity")
+def test_a_soul_file_may_be_a_link_to_markdown_but_not_to_a_key(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (tmp_path / "dotfiles.md").write_text("You are Ada.", encoding="utf-8")
+    (tmp_path / "id_ed25519").write_text("PRIVATE", encoding="utf-8")
+    (home / "SOUL.md").symlink_to(tmp_path / "dotfiles.md")
+    assert build(home=str(home)).sections[0].text == "You are Ada."
+    (home / "SOUL.md").unlink()
+    (home / "SOUL.md").symlink_to(tmp_path / "id_ed25519")
+    identity = build(home=str(home)).sections[0].text
+    assert "PRIVATE" not in identity
+    assert "[SOUL.md was not loaded: it is a link that leads out of" in identity
+
+
 @pytest.mark.proves("prompt.guidance.tools")
 @pytest.mark.parametrize(
     ("tool", "section"),

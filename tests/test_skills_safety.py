@@ -181,6 +181,14 @@ def test_a_wrong_type_is_named_by_its_field(field: str, skills: Skills) -> None:
 
 
 @pytest.mark.proves("skills.any_input")
+@pytest.mark.parametrize("field", ["content", "name", "category"])
+def test_half_a_character_is_named_by_its_field(field: str, skills: Skills) -> None:
+    arguments = {"action": "create", "name": "new", "content": skill_text("new"), "category": "ops"}
+    error = skills.call("skill_manage", **{**arguments, field: arguments[field] + "\ud83d"})["error"]
+    assert error == f"{field} holds half of a character (a lone surrogate)"
+
+
+@pytest.mark.proves("skills.any_input")
 def test_the_schemas_name_exactly_the_fields_that_are_understood() -> None:
     for schema in SCHEMAS:
         function = schema["function"]

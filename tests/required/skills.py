@@ -5,12 +5,18 @@ REQUIREMENTS = {
         "skills_list names, describes and categorises every skill, by category if asked",
         "004 Skills index",
     ),
-    "skills.view": ("skill_view opens a skill and its linked files, with what it needs and what is missing", "004"),
-    "skills.create": ("skill_manage create writes a valid SKILL.md, privately and in one step", "004"),
-    "skills.patch": ("patch replaces a unique text; a failure shows what is there", "004"),
-    "skills.edit": ("edit, write_file and remove_file change a skill; the result names what changed", "004"),
+    "skills.view": (
+        "skill_view opens a skill and its linked files, with what it needs and what is missing",
+        "004 Skills index",
+    ),
+    "skills.create": ("skill_manage create writes a valid SKILL.md, privately and in one step", "003 Core Concepts"),
+    "skills.patch": ("patch replaces a unique text; a failure shows what is there", "003 Core Concepts"),
+    "skills.edit": (
+        "edit, write_file and remove_file change a skill; the result names what changed",
+        "003 Core Concepts",
+    ),
     "skills.archive": ("A deleted skill or file is archived, never destroyed", "product"),
-    "skills.rules": ("Names, sizes and frontmatter are checked before anything is written", "004"),
+    "skills.rules": ("Names, sizes and frontmatter are checked before anything is written", "003 Core Concepts"),
     "skills.escapes": ("No name, path or link reaches outside the skills directory", "product"),
     "skills.scan": (
         "Texts that look like an attack are neither written nor opened nor listed",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import date
 
-    from hermes.prompt.context_files import Scan
+    from hermes.vocabulary.verdicts import Scan
 
 IDENTITY_FILE = "SOUL.md"
 TEXTS = os.path.join(os.path.dirname(__file__), "text")
@@ -113,7 +113,9 @@ def _identity(inputs: PromptInputs) -> str:
     if inputs.home is None or inputs.skip_context_files:
         return default
     path = os.path.join(inputs.home, IDENTITY_FILE)
-    soul = load_file(path, inputs.scan, shown_from=inputs.home, inside=None, limit=inputs.context_limit)
+    # People keep it in a repository of their own and link to it; a link to anything but Markdown is a trap.
+    inside = None if os.path.realpath(path).endswith(".md") else inputs.home
+    soul = load_file(path, inputs.scan, shown_from=inputs.home, inside=inside, limit=inputs.context_limit)
     if soul is None:
         return default
     return soul.text if soul.state in ("whole", "cut") else f"{default}\n\n{soul.text}"

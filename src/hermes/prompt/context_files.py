@@ -14,20 +14,9 @@ from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Protocol
+    from collections.abc import Iterator
 
-    class Verdict(Protocol):
-        """What a threat scan says about a text; `level` is "clean", "ask" or "refuse"."""
-
-        @property
-        def level(self) -> str: ...
-        @property
-        def classes(self) -> tuple[str, ...]: ...
-        @property
-        def excerpt(self) -> str: ...
-
-    Scan = Callable[[str], Verdict]
+    from hermes.vocabulary.verdicts import Scan, Verdict
 
 LIMIT = 20_000  # characters of one file
 HEAD, TAIL = 0.7, 0.2  # what is kept of a longer one

@@ -16,7 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from hermes.prompt.context_files import ContextFile, Scan
+    from hermes.prompt.context_files import ContextFile
+    from hermes.vocabulary.verdicts import Scan
 
 LIMIT = 8_000  # characters of one file
 MOST_FILES = 3  # appended to one result; the rest come with the next one

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 
 from hermes.skills.files import LARGEST_FILE, Place, as_text, find, places, read_linked
 from hermes.skills.names import FOLDERS, LONGEST_NAME, MAIN_FILE, check_file_path, check_name
@@ -14,7 +13,7 @@ from hermes.vocabulary.frontmatter import split_frontmatter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from hermes.skills.files import Scan
+    from hermes.vocabulary.verdicts import Scan
 
 LONGEST_SKILL = 100_000  # characters
 LONGEST_FILE = 100_000
@@ -89,7 +88,7 @@ def archive(root: str, name: str, stamp: str, absorbed_into: str = "") -> tuple[
     _check_contained(root, place.directory)
     target = os.path.join(root, ARCHIVE, place.category or "-", f"{place.name}.{stamp}")
     while os.path.lexists(target):
-        target = f"{target}-{secrets.token_hex(2)}"
+        target = f"{target}-{os.urandom(2).hex()}"
     _make_private(os.path.dirname(target))
     os.rename(place.directory, target)
     if place.category:
@@ -119,7 +118,7 @@ def remove_file(root: str, name: str, file_path: str, stamp: str) -> tuple[Place
     _check_contained(root, os.path.dirname(path))
     kept = os.path.join(root, ARCHIVE, place.category or "-", f"{place.name}.{stamp}.files", *parts)
     while os.path.lexists(kept):
-        kept = f"{kept}-{secrets.token_hex(2)}"
+        kept = f"{kept}-{os.urandom(2).hex()}"
     _make_private(os.path.dirname(kept))
     os.rename(path, kept)
     return place, kept
@@ -237,7 +236,7 @@ def _write_private(root: str, path: str, content: str) -> None:
     _make_private(directory)
     if os.path.islink(path):
         raise WriteRefused(f"{os.path.basename(path)} is a link; remove it first", kind="bad_path")
-    temporary = os.path.join(directory, f".{secrets.token_hex(6)}.tmp")
+    temporary = os.path.join(directory, f".{os.urandom(6).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     descriptor = os.open(temporary, flags, 0o600)
     try:

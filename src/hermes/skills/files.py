@@ -12,22 +12,10 @@ from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import Any, Protocol
+    from collections.abc import Iterable, Iterator
+    from typing import Any
 
     from hermes.storage.foreign_text import ForeignText
-
-    class Verdict(Protocol):
-        """What a threat scan says about a text; `level` is "clean", "ask" or "refuse"."""
-
-        @property
-        def level(self) -> str: ...
-        @property
-        def classes(self) -> tuple[str, ...]: ...
-        @property
-        def excerpt(self) -> str: ...
-
-    Scan = Callable[[str], Verdict]
 
 LARGEST_FILE = 1_048_576  # bytes; of larger ones only the first and last part are shown
 MOST_LINKED_FILES = 200

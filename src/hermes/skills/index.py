@@ -9,7 +9,8 @@ from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from hermes.skills.files import Place, Scan
+    from hermes.skills.files import Place
+    from hermes.vocabulary.verdicts import Scan
 
 LONGEST_LINE = 200  # characters of a description in the prompt; `skill_view` shows all of it
 UNCATEGORISED = "general"

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from hermes.skills.files import Place, Scan, Skill
+    from hermes.skills.files import Place, Skill
+    from hermes.vocabulary.verdicts import Scan
 
     Result = dict[str, Any]
 

@@ -40,7 +40,7 @@ def read_foreign(
         else:
             real = os.path.realpath(path, strict=True)
             if inside is not None and not is_inside(real, os.path.realpath(inside)):
-                return ForeignText(text=None, note="it is a link that leads out of the project")
+                return ForeignText(text=None, note="it is a link that leads out of its place")
         if not stat.S_ISREG(mode := os.stat(real).st_mode):
             return ForeignText(text=None, note=f"it is {_kind(mode)}, not a file")
         size, data = _read(real, whole)
@@ -68,7 +68,7 @@ def _read(real: str, whole: int) -> tuple[int, bytes]:
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, f"it is {_kind(status.st_mode)}, not a file")
         if status.st_size <= whole:
-            return status.st_size, file.read(whole) or b""
+            return status.st_size, file.read(status.st_size) or b""
         head = file.read(HEAD_BYTES) or b""
         file.seek(-TAIL_BYTES, os.SEEK_END)
         return status.st_size, head + (file.read(TAIL_BYTES) or b"")
