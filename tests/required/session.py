@@ -2,14 +2,17 @@
 
 REQUIREMENTS: dict[str, tuple[str, str]] = {
     "session.front-door": ("a host prepares a turn, calls tools and finishes the turn through one object", "product"),
-    "session.frozen-prompt": ("the system prompt is built once, stored, and reused byte for byte", "004 Prompt assembly"),
+    "session.frozen-prompt": ("the system prompt is built once, stored and reused as it is", "004 Prompt assembly"),
     "session.prefix": ("every request of a session extends the one before it", "002 The economics of the prefix cache"),
     "session.resume": ("a resumed session sends the same bytes again, then goes on", "004 Prompt assembly"),
     "session.transcript": ("every message, call and result is stored as it happens", "002 Lifecycle"),
-    "session.request-time": ("what is added at request time never touches the stored prompt or the stored message", "004 Prompt assembly"),
+    "session.request-time": (
+        "what a request adds touches neither stored prompt nor stored message",
+        "004 Prompt assembly",
+    ),
     "session.announce": ("memory changed by others is announced once, after the prefix", "product"),
     "session.fence": ("recalled memory is fenced on a copy of the user's message", "003 Memory Context Fencing"),
-    "session.open-calls": ("a call that never returned gets a result that says so, so that history stays valid", "product"),
+    "session.open-calls": ("a call that never returned gets a result that says so; history stays valid", "product"),
     "session.interrupted": ("an interrupted turn is marked", "003 Interrupted Turns"),
     "session.usage": ("tokens and the share read from the cache are recorded per turn and session", "product"),
     "session.skip": ("delegated work can leave out memory and context files", "004 Prompt assembly"),
