@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.app import OK
@@ -9,6 +10,7 @@ from hermes.cli.render import add_json_option, print_json, print_text
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from hermes.cli.app import Context
 
@@ -38,8 +40,30 @@ def _print(given: argparse.Namespace, figures: dict[str, Any], rows: list[tuple[
         shown = f"{figures[name]:.2f}" if name in figures else "not measured"
         print_text(f"{text:<45} {shown:>12}   at most {target:g}")
     print_text("")
+    _print_figures(figures, "")
+
+
+def _print_figures(figures: dict[str, Any], indent: str) -> None:
     for name, figure in figures.items():
-        print_text(f"{name:<35} {figure:.3f}" if isinstance(figure, float) else f"{name:<35} {figure}")
+        if isinstance(figure, dict):
+            print_text(f"{indent}{name}")
+            _print_figures(figure, indent + "  ")
+        else:
+            print_text(
+                f"{indent}{name!s:<35} {figure:.4g}" if isinstance(figure, float) else f"{indent}{name!s:<35} {figure}"
+            )
+
+
+def _plain(module: str, *options: str) -> Callable[[argparse.Namespace, Context], int]:
+    """A command that runs one benchmark module with some of its options and prints what it returns."""
+
+    def command(given: argparse.Namespace, context: Context) -> int:
+        del context
+        run = import_module(f"hermes.bench.{module}").run
+        _print(given, run(**{option: getattr(given, option) for option in options}), [])
+        return OK
+
+    return command
 
 
 def _configure_curated(parser: argparse.ArgumentParser) -> None:
@@ -50,4 +74,34 @@ def _configure_curated(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-COMMANDS = {"curated": (_configure_curated, _curated)}
+def _configure_recall(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="FILE", help="a LoCoMo, LongMemEval or CJK question file (JSON, may be .gz)")
+    parser.add_argument("--limit", type=int, help="only the first so many conversations")
+    add_json_option(parser)
+
+
+def _configure_search(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--messages", type=int, default=100_000, help="size of the made-up corpus (default: 100,000)")
+    add_json_option(parser)
+
+
+def _configure_fence(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--texts", type=int, default=2_000, help="generated texts to check (default: 2,000)")
+    parser.add_argument("--seed", type=int, default=0)
+    add_json_option(parser)
+
+
+def _configure_seeded(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", type=int, default=0)
+    add_json_option(parser)
+
+
+COMMANDS = {
+    "curated": (_configure_curated, _curated),
+    "scan": (_configure_seeded, _plain("scan", "seed")),
+    "secrets": (add_json_option, _plain("secrets")),
+    "fence": (_configure_fence, _plain("fence", "seed", "texts")),
+    "prompt": (_configure_seeded, _plain("prompt", "seed")),
+    "recall": (_configure_recall, _plain("recall", "path", "limit")),
+    "search": (_configure_search, _plain("search", "messages")),
+}

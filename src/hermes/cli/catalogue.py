@@ -55,6 +55,12 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         "measure, beside a floor or a peer in the same run",
         {
             "curated": ("bench", "memory writes, cold starts and imports"),
+            "scan": ("bench", "the threat scanner on ordinary and hostile texts"),
+            "secrets": ("bench", "the secret finder on plain and hostile texts"),
+            "fence": ("bench", "the fence and the stream scrubber, beside a bare loop"),
+            "prompt": ("bench", "assembling prompts, marking cache points, estimating tokens"),
+            "recall": ("bench", "whether questions find their conversation, on a public question file"),
+            "search": ("bench", "search on a large made-up corpus, beside raw FTS5"),
         },
     ),
 }
