@@ -44,5 +44,5 @@ class Skills:
             os.path.relpath(os.path.join(folder, file), self.root): (self.root / folder / file).read_bytes()
             for folder, _, files in os.walk(self.root)
             for file in files
-            if not file.startswith(".usage")
+            if not file.startswith((".usage", ".lock"))
         }

@@ -235,10 +235,8 @@ def test_every_text_of_the_prompt_is_in_the_wheel() -> None:
 
 @pytest.mark.proves("prompt.packaged")
 def test_every_text_of_the_prompt_is_used_and_has_the_shape_of_prose() -> None:
-    source = ""
-    for module in (assembly.__file__,):
-        with open(module, encoding="utf-8") as file:
-            source += file.read()
+    with open(assembly.__file__, encoding="utf-8") as file:
+        source = file.read()
     for folder, _, files in os.walk(assembly.TEXTS):
         for name in files:
             assert name in source or name.removesuffix(".md") in assembly.PLATFORMS

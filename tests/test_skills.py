@@ -226,6 +226,7 @@ def test_a_text_that_is_missing_or_not_unique_is_answered_with_what_is_there(ski
         "nothing would change"
         in skills.manage("patch", old_string="filler", new_string="filler", replace_all=True)["error"]
     )
+    assert "is empty" in skills.manage("patch", old_string="", new_string="x", replace_all=True)["error"]
     assert skills.files() == before
 
 
@@ -317,19 +318,27 @@ def test_a_damaged_count_file_is_moved_aside_and_never_stands_in_the_way(skills:
         assert (skills.root / ".usage.json.damaged").read_text(encoding="utf-8") == damage
 
 
-def _view_often(path: Path) -> None:
+def _work(path: Path, mark: str) -> None:
     skills = Skills(path)
-    for _ in range(20):
+    for number in range(10):
         skills.call("skill_view", name="deploy")
+        skills.manage("patch", old_string="END", new_string=f"{mark}{number}\nEND")
 
 
-@pytest.mark.proves("skills.usage")
-def test_two_processes_lose_no_count(tmp_path: Path) -> None:
-    Skills(tmp_path).create()
+@pytest.mark.proves("skills.usage", "skills.patch")
+def test_two_processes_lose_no_count_and_no_patch(tmp_path: Path) -> None:
+    Skills(tmp_path).create(body="END")
     context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_view_often, args=(tmp_path,)) for _ in range(2)]
+    workers = [context.Process(target=_work, args=(tmp_path, mark)) for mark in "ab"]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(60)
-    assert usage.read(str(tmp_path / "skills"))["ops/deploy"]["views"] == 40
+    assert usage.read(str(tmp_path / "skills"))["ops/deploy"] == {
+        "changes": 21,
+        "views": 20,
+        "first_used": NOON,
+        "last_used": NOON,
+    }
+    text = (tmp_path / "skills" / "ops" / "deploy" / "SKILL.md").read_text(encoding="utf-8")
+    assert all(f"{mark}{number}\n" in text for mark in "ab" for number in range(10))

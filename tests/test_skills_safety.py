@@ -256,6 +256,6 @@ def _tree(root: Path) -> dict[str, bytes]:
             found[os.path.join(folder, name)] = b"directory"
         for name in files:
             path = os.path.join(folder, name)
-            if ".usage" not in name:
+            if ".usage" not in name and name != ".lock":
                 found[path] = os.readlink(path).encode() if os.path.islink(path) else Path(path).read_bytes()
     return found

@@ -13,6 +13,8 @@ from hermes.vocabulary.frontmatter import split_frontmatter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hermes.vocabulary.verdicts import Scan
 
 LONGEST_SKILL = 100_000  # characters
@@ -20,6 +22,7 @@ LONGEST_FILE = 100_000
 LONGEST_DESCRIPTION = 1_024
 PREVIEW = 500
 ARCHIVE = ".archive"
+LOCK = ".lock"
 EXAMPLE = "---\nname: my-skill\ndescription: What it does and when to use it.\n---\n\n# Steps\n…"
 
 
@@ -66,6 +69,8 @@ def patch(
     place = find(root, name)
     parts = check_file_path(file_path) if file_path and file_path != MAIN_FILE else (MAIN_FILE,)
     before = _text_of(root, place, parts)
+    if not old:
+        raise WriteRefused("old_string is empty; give the text to replace", kind="bad_argument")
     times = before.count(old)
     if times == 0 or (times > 1 and not replace_all):
         raise _no_unique_match(before, old, times)
@@ -122,6 +127,23 @@ def remove_file(root: str, name: str, file_path: str, stamp: str) -> tuple[Place
     _make_private(os.path.dirname(kept))
     os.rename(path, kept)
     return place, kept
+
+
+@contextlib.contextmanager
+def locked(root: str) -> Iterator[None]:
+    """One change at a time, across processes: a patch reads what it is about to replace."""
+    _make_private(root)
+    try:
+        import fcntl
+    except ImportError:  # Windows: of two changes in the same moment the later one stays
+        yield
+        return
+    descriptor = os.open(os.path.join(root, LOCK), os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _text_of(root: str, place: Place, parts: tuple[str, ...]) -> str:

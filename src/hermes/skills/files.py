@@ -33,7 +33,7 @@ class Place:
 
     @property
     def main_file(self) -> str:
-        return os.path.join(self.directory, MAIN_FILE)
+        return f"{self.directory}{os.sep}{MAIN_FILE}"
 
     @property
     def full_name(self) -> str:
@@ -54,11 +54,11 @@ class Skill:
 def places(root: str) -> Iterator[Place]:
     """Every directory that holds a SKILL.md, by category and name; hidden directories are ours or nobody's."""
     for name, path, linked in _directories(root):
-        if os.path.lexists(os.path.join(path, MAIN_FILE)):
+        if _holds_skill(path):
             yield Place(category="", name=name, directory=path, linked=linked)
             continue
         for inner, inner_path, inner_linked in _directories(path):
-            if os.path.lexists(os.path.join(inner_path, MAIN_FILE)):
+            if _holds_skill(inner_path):
                 yield Place(category=name, name=inner, directory=inner_path, linked=linked or inner_linked)
 
 
@@ -140,6 +140,11 @@ def as_texts(field: object) -> list[str]:
     """A frontmatter field that may be a list or a comma-separated line."""
     items = field if isinstance(field, list) else as_text(field).split(",")
     return [text for item in items if (text := as_text(item.get("name") if isinstance(item, dict) else item))]
+
+
+def _holds_skill(directory: str) -> bool:
+    # Hundreds of times for each prompt: os.path.join would take longer than the question itself.
+    return os.path.lexists(f"{directory}{os.sep}{MAIN_FILE}")
 
 
 def _directories(path: str) -> list[tuple[str, str, bool]]:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 LONGEST_LINE = 200  # characters of a description in the prompt; `skill_view` shows all of it
 UNCATEGORISED = "general"
 WITHHELD = "(withheld)"
-# A description could otherwise close the block it stands in.
-_NO_TAGS = str.maketrans({"<": "(", ">": ")"})
 
 
 @value
@@ -43,11 +41,13 @@ class SkillIndex:
         """Every skill that is not disabled, by category and name; of a name used twice each one says so."""
         known: dict[str, tuple[tuple[int, int], Entry]] = {}
         for place in places(self._root):
-            if not {place.name, place.full_name} & self._disabled:
-                stamp = _stamp(place.main_file)
-                before = self._known.get(place.main_file)
-                entry = before[1] if before is not None and before[0] == stamp != _NO_STAMP else self._read(place)
-                known[place.main_file] = (stamp, entry)
+            if self._disabled and {place.name, place.full_name} & self._disabled:
+                continue
+            path = place.main_file
+            stamp = _stamp(path)
+            before = self._known.get(path)
+            entry = before[1] if before is not None and before[0] == stamp != _NO_STAMP else self._read(place)
+            known[path] = (stamp, entry)
         self._known = known  # replaced as a whole, so another thread never sees half a list
         return _with_duplicates_named(sorted((entry for _, entry in known.values()), key=_order))
 
@@ -56,14 +56,16 @@ class SkillIndex:
         entries = self.entries()
         if not entries:
             return ""
-        lines = ["<available_skills>"]
+        lines = []
         category = None
         for entry in entries:
             if entry.category != category:
                 category = entry.category
-                lines.append(f"  {category.translate(_NO_TAGS)}:")
+                lines.append(f"  {category}:")
             lines.append(_line(entry))
-        return "\n".join([*lines, "</available_skills>"])
+        # A description could otherwise close the block it stands in.
+        inside = "\n".join(lines).replace("<", "(").replace(">", ")")
+        return f"<available_skills>\n{inside}\n</available_skills>"
 
     def _read(self, place: Place) -> Entry:
         skill = read_skill(self._root, place)
@@ -123,5 +125,5 @@ def _line(entry: Entry) -> str:
     if len(description) > LONGEST_LINE:
         description = description[: LONGEST_LINE - 1].rstrip() + "…"
     note = f" [{entry.note}]" if entry.note else ""
-    text = f"    - {entry.name}: {description}{note}" if description or note else f"    - {entry.name}"
-    return text.replace(":  [", ": [").translate(_NO_TAGS)
+    separator = ": " if description else ":" if note else ""
+    return f"    - {entry.name}{separator}{description}{note}"

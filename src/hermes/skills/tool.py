@@ -173,7 +173,8 @@ class SkillTools:
         for field in NEEDED[action]:
             if args.get(field) is None:
                 raise WriteRefused(f"{action} needs {field}", kind="bad_argument")
-        place, message = self._change(action, args)
+        with changes.locked(self._root):
+            place, message = self._change(action, args)
         usage.count(self._root, place.full_name, "changes", self._now())
         result = {
             "success": True,

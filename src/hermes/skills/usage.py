@@ -6,20 +6,15 @@ import contextlib
 import json
 import os
 
-from hermes.skills.changes import _write_private
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from hermes.skills.changes import _write_private, locked
 
 FILE = ".usage.json"
-LOCK = ".usage.json.lock"
 KINDS = ("views", "changes")
 
 
 def count(root: str, full_name: str, kind: str, now: float) -> None:
     """One more use of `kind` ("views" or "changes"); a skill works even when its use cannot be counted."""
-    with contextlib.suppress(OSError), _locked(root):
+    with contextlib.suppress(OSError), locked(root):
         counts = read(root)
         entry = counts.setdefault(full_name, {"first_used": now})
         entry[kind] = int(entry.get(kind, 0)) + 1
@@ -44,18 +39,3 @@ def read(root: str) -> dict[str, dict[str, float]]:
 
 def _numbers(entry: dict[str, object]) -> dict[str, float]:
     return {key: number for key, number in entry.items() if isinstance(number, int | float)}
-
-
-@contextlib.contextmanager
-def _locked(root: str) -> Iterator[None]:
-    try:
-        import fcntl
-    except ImportError:  # Windows: counts of two processes at the same moment may be lost there
-        yield
-        return
-    descriptor = os.open(os.path.join(root, LOCK), os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

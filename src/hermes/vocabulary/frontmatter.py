@@ -73,6 +73,7 @@ def _simple(block: str) -> dict[str, Any] | None:
         fields, end = _mapping(lines, 0, 0)
     except _NotSimpleError:
         return None
+    # A line at an indent nobody expected, such as the second line of a scalar, ends the reading early.
     return fields if end == len(lines) and "&" not in block else None
 
 
@@ -87,8 +88,6 @@ def _mapping(lines: list[tuple[int, str]], at: int, indent: int) -> tuple[dict[s
         below = lines[at] if at < len(lines) else (-1, "")
         if field[2] is not None:
             fields[field[1]] = _value(field[2])
-            if below[0] > indent:  # the scalar goes on in the next line
-                raise _NotSimpleError
         elif below[0] >= indent and below[1].startswith("- "):
             fields[field[1]], at = _items(lines, at, below[0])
         elif below[0] > indent:
@@ -103,8 +102,6 @@ def _items(lines: list[tuple[int, str]], at: int, indent: int) -> tuple[list[Any
     while at < len(lines) and lines[at][0] == indent and (item := _ITEM.fullmatch(lines[at][1])):
         items.append(_scalar(item[1]))
         at += 1
-    if at < len(lines) and lines[at][0] > indent:
-        raise _NotSimpleError
     return items, at
 
 
