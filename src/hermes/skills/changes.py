@@ -7,7 +7,9 @@ import os
 
 from hermes.skills.files import LARGEST_FILE, Place, as_text, find, places, read_linked
 from hermes.skills.names import FOLDERS, LONGEST_NAME, MAIN_FILE, check_file_path, check_name
+from hermes.storage.files import Folder, make_private_folders
 from hermes.storage.foreign_text import is_inside
+from hermes.storage.locks import FileLock
 from hermes.vocabulary.errors import WriteRefused
 from hermes.vocabulary.frontmatter import split_frontmatter
 
@@ -23,6 +25,7 @@ LONGEST_DESCRIPTION = 1_024
 PREVIEW = 500
 ARCHIVE = ".archive"
 LOCK = ".lock"
+LOCK_TIMEOUT = 5
 EXAMPLE = "---\nname: my-skill\ndescription: What it does and when to use it.\n---\n\n# Steps\n…"
 
 
@@ -44,14 +47,14 @@ def create(root: str, name: str, content: str, category: str, scan: Scan) -> Pla
         raise WriteRefused(f"{name!r} is a category; choose another name for the skill", kind="exists")
     if category and os.path.lexists(os.path.join(root, category, MAIN_FILE)):
         raise WriteRefused(f"{category!r} is a skill, not a category; choose another category", kind="exists")
-    _write_private(root, place.main_file, content)
+    write_private(root, place.main_file, content)
     return place
 
 
 def edit(root: str, name: str, content: str, scan: Scan) -> Place:
     place = find(root, name)
     _check_skill(place.name, content, scan)
-    _write_private(root, place.main_file, content)
+    write_private(root, place.main_file, content)
     return place
 
 
@@ -81,7 +84,7 @@ def patch(
         _check_skill(place.name, after, scan)
     else:
         _check_file(after, scan)
-    _write_private(root, os.path.join(place.directory, *parts), after)
+    write_private(root, os.path.join(place.directory, *parts), after)
     return place, times
 
 
@@ -94,7 +97,7 @@ def archive(root: str, name: str, stamp: str, absorbed_into: str = "") -> tuple[
     target = os.path.join(root, ARCHIVE, place.category or "-", f"{place.name}.{stamp}")
     while os.path.lexists(target):
         target = f"{target}-{os.urandom(2).hex()}"
-    _make_private(os.path.dirname(target))
+    make_private_folders(os.path.dirname(target))
     os.rename(place.directory, target)
     if place.category:
         with contextlib.suppress(OSError):  # other skills, or files of the person's, are still in the category
@@ -109,7 +112,7 @@ def write_file(root: str, name: str, file_path: str, content: str, scan: Scan) -
     path = os.path.join(place.directory, *parts)
     if os.path.isdir(path):
         raise WriteRefused(f"{file_path} is a directory", kind="bad_path")
-    _write_private(root, path, content)
+    write_private(root, path, content)
     return place, path
 
 
@@ -124,7 +127,7 @@ def remove_file(root: str, name: str, file_path: str, stamp: str) -> tuple[Place
     kept = os.path.join(root, ARCHIVE, place.category or "-", f"{place.name}.{stamp}.files", *parts)
     while os.path.lexists(kept):
         kept = f"{kept}-{os.urandom(2).hex()}"
-    _make_private(os.path.dirname(kept))
+    make_private_folders(os.path.dirname(kept))
     os.rename(path, kept)
     return place, kept
 
@@ -132,18 +135,8 @@ def remove_file(root: str, name: str, file_path: str, stamp: str) -> tuple[Place
 @contextlib.contextmanager
 def locked(root: str) -> Iterator[None]:
     """One change at a time, across processes: a patch reads what it is about to replace."""
-    _make_private(root)
-    try:
-        import fcntl
-    except ImportError:  # Windows: of two changes in the same moment the later one stays
+    with Folder.create(root) as folder, FileLock(folder, LOCK, timeout=LOCK_TIMEOUT):
         yield
-        return
-    descriptor = os.open(os.path.join(root, LOCK), os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _text_of(root: str, place: Place, parts: tuple[str, ...]) -> str:
@@ -248,51 +241,16 @@ def _around(text: str, position: int) -> str:
     return text[start : start + PREVIEW]
 
 
-# --- private, atomic writes -----------------------------------------------------------------------------------------
-
-
-def _write_private(root: str, path: str, content: str) -> None:
-    """Puts `content` at `path` in one step, readable by the owner only; refuses to write through a link."""
-    directory = os.path.dirname(path)
+def write_private(root: str, path: str, content: str) -> None:
+    """Puts `content` at `path` in one durable step, readable by the owner only; refuses to write through a link."""
+    directory, name = os.path.split(path)
     _check_contained(root, directory)
-    _make_private(directory)
     if os.path.islink(path):
-        raise WriteRefused(f"{os.path.basename(path)} is a link; remove it first", kind="bad_path")
-    temporary = os.path.join(directory, f".{os.urandom(6).hex()}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(temporary, flags, 0o600)
-    try:
-        with open(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    _sync_directory(directory)
-
-
-def _make_private(directory: str) -> None:
-    missing = []
-    while not os.path.lexists(directory):
-        missing.append(directory)
-        directory = os.path.dirname(directory)
-    for path in reversed(missing):
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(path, 0o700)
+        raise WriteRefused(f"{name} is a link; remove it first", kind="bad_path")
+    with Folder.create(directory) as folder:
+        folder.replace(name, content.encode("utf-8"))
 
 
 def _check_contained(root: str, directory: str) -> None:
     if not is_inside(os.path.realpath(directory), os.path.realpath(root)):
         raise WriteRefused("the skill is a link that leads out of the skills directory", kind="bad_path")
-
-
-def _sync_directory(directory: str) -> None:
-    with contextlib.suppress(OSError):  # not every file system lets a directory be synced
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -11,7 +11,7 @@ from hermes.skills.files import as_text, as_texts, find, linked_files, read_link
 from hermes.skills.index import SkillIndex
 from hermes.skills.names import MAIN_FILE, check_file_path
 from hermes.skills.schemas import ACTIONS, FIELDS, NEEDED, SCHEMAS
-from hermes.vocabulary.errors import WriteRefused
+from hermes.vocabulary.errors import StorageError, WriteRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class SkillTools:
             return tool(_checked(name, args))
         except WriteRefused as refusal:
             return {"success": False, "error": str(refusal), **refusal.details}
+        except StorageError as error:
+            return {"success": False, "error": str(error)}
         except OSError as error:
             return {"success": False, "error": f"the skills directory could not be used: {error.strerror or error}"}
 

@@ -6,7 +6,8 @@ import contextlib
 import json
 import os
 
-from hermes.skills.changes import _write_private, locked
+from hermes.skills.changes import locked, write_private
+from hermes.vocabulary.errors import StorageError
 
 FILE = ".usage.json"
 KINDS = ("views", "changes")
@@ -14,12 +15,12 @@ KINDS = ("views", "changes")
 
 def count(root: str, full_name: str, kind: str, now: float) -> None:
     """One more use of `kind` ("views" or "changes"); a skill works even when its use cannot be counted."""
-    with contextlib.suppress(OSError), locked(root):
+    with contextlib.suppress(OSError, StorageError), locked(root):
         counts = read(root)
         entry = counts.setdefault(full_name, {"first_used": now})
         entry[kind] = int(entry.get(kind, 0)) + 1
         entry["last_used"] = now
-        _write_private(root, os.path.join(root, FILE), json.dumps(counts, indent=1, sort_keys=True) + "\n")
+        write_private(root, os.path.join(root, FILE), json.dumps(counts, indent=1, sort_keys=True) + "\n")
 
 
 def read(root: str) -> dict[str, dict[str, float]]:
