@@ -1,0 +1,122 @@
+"""`hermes prompt`, `hermes skills` and `hermes status`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hermes.curated.store import MemoryStore
+from hermes.session.session import MemorySession
+from hermes.session.usage import Usage, what_broke_the_cache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Ran
+
+    Command = Callable[..., Ran]
+
+SKILL = "---\nname: deploy\ndescription: How to deploy the service.\n---\n\n# Steps\n1. Run make deploy.\n"
+
+
+def write_skill(home: Path) -> None:
+    folder = home / "skills" / "ops" / "deploy"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(SKILL)
+
+
+@pytest.mark.proves("prompt.command")
+def test_prompt_prints_the_whole_prompt_and_the_size_of_each_section(
+    home: Path, tmp_path: Path, hermes: Command
+) -> None:
+    MemoryStore.open(home).add("user", "Likes tea.")
+    (tmp_path / "AGENTS.md").write_text("Use tabs.")
+    ran = hermes("prompt", "--cwd", str(tmp_path))
+    assert "Likes tea." in ran.out
+    assert "Use tabs." in ran.out
+    assert "characters  about" in ran.out
+    document = hermes("prompt", "--cwd", str(tmp_path), "--json").json
+    names = [section["name"] for section in document["sections"]]
+    assert names[0] == "identity"
+    assert {"guidance.memory", "user", "context_files", "date"} <= set(names)
+    assert names.index("user") < names.index("context_files") < names.index("date")
+    assert document["total"]["characters"] == len(document["prompt"])
+    assert "Likes tea." not in hermes("prompt", "--sizes").out
+
+
+@pytest.mark.proves("prompt.diff", "session.frozen-prompt")
+def test_prompt_diff_shows_what_a_new_session_would_see_differently(
+    home: Path, tmp_path: Path, hermes: Command
+) -> None:
+    with MemorySession.open(home, title="first", cwd=str(tmp_path)) as session:
+        session.prepare_turn("hello")
+        session.finish_turn("hi")
+    same = hermes("prompt", "--diff", "first", "--cwd", str(tmp_path))
+    assert same.out == "the prompt of that session is what a new session would get\n"
+    MemoryStore.open(home).add("user", "Likes tea.")
+    assert "+Likes tea." in hermes("prompt", "--diff", "first", "--cwd", str(tmp_path)).out
+    assert hermes("prompt", "--diff", "nothing").code == 1
+
+
+@pytest.mark.proves("skills.command")
+def test_skills_are_listed_and_shown_to_a_person(home: Path, hermes: Command) -> None:
+    assert hermes("skills", "list").out == "there are no skills yet\n"
+    write_skill(home)
+    assert hermes("skills", "list").out == "ops/deploy  How to deploy the service.\n"
+    assert hermes("skills", "list", "--json").json[0]["name"] == "deploy"
+    assert "Run make deploy." in hermes("skills", "show", "deploy").out
+    assert hermes("skills", "path", "deploy").out == f"{home / 'skills' / 'ops' / 'deploy'}\n"
+    assert hermes("skills", "path", "--json").json == {"path": str(home / "skills")}
+    missing = hermes("skills", "show", "deplo")
+    assert (missing.code, "deploy" in missing.err) == (1, True)
+
+
+@pytest.mark.proves("skills.in-session", "session.prefix")
+def test_a_session_has_the_skill_tools_and_an_edit_moves_nothing(home: Path) -> None:
+    write_skill(home)
+    with MemorySession.open(home) as session:
+        assert "deploy: How to deploy the service." in session.system_prompt
+        session.prepare_turn("how do we deploy?")
+        assert "Run make deploy." in session.call_tool("skill_view", {"name": "deploy"})
+        patched = {"action": "patch", "name": "deploy", "old_string": "make deploy", "new_string": "make ship"}
+        assert '"success": true' in session.call_tool("skill_manage", patched)
+        session.request()
+        session.finish_turn("With make.")
+    assert "make ship" in (home / "skills" / "ops" / "deploy" / "SKILL.md").read_text()
+
+
+@pytest.mark.proves("status.command")
+def test_status_shows_everything_in_one_screen(home: Path, hermes: Command) -> None:
+    empty = hermes("status", "--json").json
+    assert empty["sessions"] == {"conversations": 0}
+    with MemorySession.open(home) as session:
+        for number in (1, 2):
+            session.prepare_turn(f"turn {number}")
+            used = {"input_tokens": 100, "cache_read_tokens": 0 if number == 1 else 90}
+            session.finish_turn("ok", usage=used)
+    state = hermes("status", "--json").json
+    assert state["sessions"]["cached_share"] == 0.45
+    assert state["sessions"]["messages"] == 4
+    assert "first turn" in state["sessions"]["last_cache_miss"]
+    printed = hermes("status").out
+    assert "memory    0% — 0/2,200 chars" in printed
+    assert "45% of the prompt tokens" in printed
+
+
+@pytest.mark.proves("session.cache-miss")
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ({"first": True}, "first turn"),
+        ({"same_model": False}, "the model changed"),
+        ({"idle_seconds": 400.0}, "longer than the cache lives (5m)"),
+        ({}, "the provider did not keep it"),
+    ],
+)
+def test_a_miss_is_explained(case: dict[str, bool], reason: str) -> None:
+    normal = {"first": False, "idle_seconds": 10.0, "ttl": "5m", "same_model": True}
+    little, plenty = Usage(input_tokens=100), Usage(input_tokens=100, cache_read_tokens=95)
+    assert reason in what_broke_the_cache(little, **(normal | case))  # type: ignore[arg-type]
+    assert what_broke_the_cache(plenty, **(normal | case)) == ""  # type: ignore[arg-type]
