@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -161,3 +162,35 @@ def test_delegated_work_can_leave_out_memory_and_context_files(home: Path, tmp_p
     with MemorySession.open(home, cwd=str(tmp_path), skip_memory=True, skip_context_files=True) as session:
         assert "A private note." not in session.system_prompt
         assert "Use tabs." not in session.system_prompt
+
+
+@pytest.mark.proves("session.prefix", "session.resume")
+def test_another_day_another_model_and_another_context_file_move_nothing(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("Use tabs.")
+    with MemorySession.open(home, cwd=str(tmp_path), model="claude-sonnet", today=date(2026, 1, 2)) as first:
+        sent = first.prepare_turn("hello")
+        first.finish_turn("hi", usage={"input_tokens": 10}, model="gpt-5")
+    (tmp_path / "AGENTS.md").write_text("Use spaces.")
+    with MemorySession.open(home, resume=first.id, model="gemini", today=date(2027, 3, 4)) as second:
+        assert second.request().system == sent.system
+        assert "2026" in sent.system
+    with MemorySession.open(home, cwd=str(tmp_path), today=date(2027, 3, 4)) as fresh:
+        assert ("2027" in fresh.system_prompt, "Use spaces." in fresh.system_prompt) == (True, True)
+
+
+@pytest.mark.proves("session.hints")
+def test_notes_of_a_sub_directory_follow_the_result_that_leads_there_once(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "api").mkdir()
+    (tmp_path / "api" / "AGENTS.md").write_text("Handlers return JSON.")
+    with MemorySession.open(home, cwd=str(tmp_path)) as session:
+        assert "Handlers return JSON." not in session.system_prompt
+        session.prepare_turn("look at the handlers")
+        shown = []
+        for number in (1, 2):
+            call = {"id": f"c{number}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+            session.record({"role": "assistant", "content": None, "tool_calls": [call]})
+            shown.append(session.record_result(f"c{number}", "def handler(): …", {"path": "api/handlers.py"}))
+        session.request()
+    assert shown[0].startswith("def handler(): …\n\n")
+    assert "Handlers return JSON." in shown[0]
+    assert shown[1] == "def handler(): …"

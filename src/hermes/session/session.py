@@ -24,6 +24,7 @@ from hermes.vocabulary.errors import NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import date
     from types import TracebackType
 
     from hermes.session.wiring import Parts
@@ -46,6 +47,7 @@ class MemorySession:
         self._messages = [wire_message(message) for message in stored]
         seen = next((each["announced"] for each in reversed(stored) if "announced" in each), details["announced"])
         self._announcements = Announcements(parts.store, session_id, seen)
+        self._hints = parts.subdirectory_hints(parts.database.get_session(session_id).cwd)
         self.model = parts.database.get_session(session_id).model or ""
         self._answered = parts.database.get_session(session_id).last_active if stored else None
 
@@ -64,6 +66,7 @@ class MemorySession:
         owner: str = "local",
         skip_memory: bool = False,
         skip_context_files: bool = False,
+        today: date | None = None,
     ) -> Self:
         """A new session, or with `resume` (an id or a title) one that goes on where it stopped."""
         parts = open_parts(home, owner=owner, extra=tools, with_memory=not skip_memory)
@@ -77,6 +80,7 @@ class MemorySession:
                 system_message=system_message,
                 skip_memory=skip_memory,
                 skip_context_files=skip_context_files,
+                today=today,
             )
             session_id = parts.database.create_session(
                 source=source,
@@ -123,6 +127,17 @@ class MemorySession:
     def record(self, message: Mapping[str, Any]) -> None:
         """Saves a message of the host's own loop: an assistant message with tool calls, or a tool's result."""
         self._save(dict(message))
+
+    def record_result(self, call_id: str, content: str, arguments: Mapping[str, Any] | None = None) -> str:
+        """Saves the result of a host's own tool and returns what the model should see of it.
+
+        When the arguments lead into a folder with notes for agents (AGENTS.md and the like) that this session has not
+        seen, the notes follow the result: the prompt itself must not move any more.
+        """
+        hint = self._hints.for_call(arguments or {}) if self._hints else ""
+        shown = f"{content}\n\n{hint}" if hint else content
+        self._save({"role": "tool", "tool_call_id": call_id, "content": shown})
+        return shown
 
     def call_tool(self, name: str, arguments: str | Mapping[str, Any] | None, *, call_id: str | None = None) -> str:
         """Runs one of our tools and returns its JSON result; call and result are part of the conversation."""

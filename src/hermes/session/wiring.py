@@ -17,8 +17,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
+    from datetime import date
 
     from hermes.prompt.assembly import Prompt
+    from hermes.prompt.hints import SubdirectoryHints
     from hermes.settings.home import Home
     from hermes.settings.load import Settings
     from hermes.skills.tool import SkillTools
@@ -83,6 +85,7 @@ class Parts:
         system_message: str = "",
         skip_memory: bool = False,
         skip_context_files: bool = False,
+        today: date | None = None,
     ) -> Prompt:
         """The system prompt a session that starts now would get."""
         from datetime import datetime
@@ -95,7 +98,7 @@ class Parts:
         return assemble(
             PromptInputs(
                 scan=lambda text: scan(text, "context"),
-                started=datetime.now().astimezone().date(),
+                started=today or datetime.now().astimezone().date(),
                 home=self.home.path,
                 tools=frozenset(self.toolbox.names()),
                 model=model,
@@ -110,6 +113,15 @@ class Parts:
                 skip_context_files=skip_context_files,
             )
         )
+
+    def subdirectory_hints(self, cwd: str | None) -> SubdirectoryHints | None:
+        """Finds notes for agents in the folders that tools work in; None without a folder to start from."""
+        from hermes.prompt.context_files import LIMIT
+        from hermes.prompt.hints import SubdirectoryHints
+        from hermes.safety.threats import scan
+
+        limit = self.settings.get("context_file_max_chars") or LIMIT
+        return SubdirectoryHints(cwd, lambda text: scan(text, "context"), limit=limit) if cwd else None
 
     def _skill_tool(self, name: str) -> Tool:
         from hermes.tools.skills import SkillTool
