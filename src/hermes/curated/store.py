@@ -51,6 +51,10 @@ class Written:
     def usage(self) -> str:
         return usage(self.entries, self.limit)
 
+    def saying(self, message: str) -> Written:
+        """The same outcome in other words."""
+        return Written(target=self.target, message=message, entries=self.entries, limit=self.limit, change=self.change)
+
 
 class MemoryStore:
     """Open it once per session; every write reads the file again under its lock."""
@@ -181,13 +185,14 @@ class MemoryStore:
 
     def _take_snapshot(self, target: str) -> str:
         file = self._files[target]
+        file.tidy()
         try:
-            file.tidy()
-            entries = tuple(dict.fromkeys(file.read().entries))
+            reading = file.read()
         except StorageError as error:
-            # An unreadable file is said to be unreadable: an empty memory would be a lie the model acts on.
-            return f"{_RULE}\n{_TITLES[target]} [could not be read]\n{_RULE}\n{error}"
-        return block(target, entries, self._limits[target])
+            return _unreadable(target, str(error))
+        if reading.drift and not reading.entries:
+            return _unreadable(target, f"{file.path} holds no text: {reading.drift}; look at what is in it")
+        return block(target, tuple(dict.fromkeys(reading.entries)), self._limits[target])
 
 
 def block(target: str, entries: Sequence[str], limit: int) -> str:
@@ -195,3 +200,8 @@ def block(target: str, entries: Sequence[str], limit: int) -> str:
     if not entries:
         return ""
     return f"{_RULE}\n{_TITLES[target]} [{usage(entries, limit)}]\n{_RULE}\n{text.render(entries)}"
+
+
+def _unreadable(target: str, why: str) -> str:
+    """An unreadable file is said to be unreadable: an empty memory would be a lie the model acts on."""
+    return f"{_RULE}\n{_TITLES[target]} [could not be read]\n{_RULE}\n{why}"
