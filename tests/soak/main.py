@@ -48,6 +48,8 @@ def _add_curated(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bytes", type=int, default=0, metavar="N", help="odd files, and N adversarial entries")
     parser.add_argument("--arguments", type=int, default=0, metavar="N", help="N argument sets for the memory tool")
     parser.add_argument("--operations", default="", help="with --faults: only these, as in add,undo")
+    parser.add_argument("--errors", default="", help="with --faults: only these, as in EIO,ENOSPC")
+    parser.add_argument("--stride", type=int, default=1, metavar="N", help="with --faults: every N-th call only")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0, metavar="T", help="end each choice after T seconds")
     parser.add_argument("--folder", default=tempfile.gettempdir(), help="where to make homes (default: %(default)s)")
@@ -64,7 +66,7 @@ def _curated(given: argparse.Namespace, options: Options) -> Iterator[Outcome]:
     if given.kills:
         yield kills.run(given.kills, options)
     if given.faults:
-        yield from faults.run(options, operations=given.operations)
+        yield from faults.run(options, operations=given.operations, errors=given.errors, stride=given.stride)
     if given.power:
         yield powercut.run(given.power, options)
     if given.writers:

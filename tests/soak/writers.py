@@ -137,8 +137,8 @@ def _write(home: str, number: int, writes: int) -> list[str]:
 def _read_until(home: str, finished: str, only_ours: bool) -> list[str]:
     store = MemoryStore.open(home)
     problems: list[str] = []
-    seen = 1
-    while not os.path.exists(finished):
+    seen, parent = 1, os.getppid()
+    while not os.path.exists(finished) and os.getppid() == parent:
         entries = store.entries(TARGET)
         if only_ours and len(entries) < seen:
             problems.append(f"problem a reader saw {len(entries)} entries after {seen}")
