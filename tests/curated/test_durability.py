@@ -21,27 +21,27 @@ needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="the faul
 
 @pytest.mark.proves("durable.kill")
 def test_every_acknowledged_write_survives_a_kill_at_any_moment(tmp_path: Path) -> None:
-    assert_held(kills.run(120, options(tmp_path)), acknowledged=50)
+    assert_held(kills.run(100, options(tmp_path)), acknowledged=50)
 
 
 @needs_compiler
 @pytest.mark.proves("durable.fault")
 def test_a_failing_system_call_never_loses_anything(tmp_path: Path) -> None:
-    (outcome,) = faults.run(options(tmp_path), part="faults", errors="EIO", stride=23)
-    assert_held(outcome, cases=300)
+    (outcome,) = faults.run(options(tmp_path), part="faults", errors="EIO", stride=37)
+    assert_held(outcome, cases=150)
 
 
 @needs_compiler
 @pytest.mark.proves("durable.kill")
 def test_a_kill_at_any_system_call_leaves_the_old_or_the_new_state(tmp_path: Path) -> None:
-    (outcome,) = faults.run(options(tmp_path), part="kills", stride=29)
-    assert_held(outcome, cases=100)
+    (outcome,) = faults.run(options(tmp_path), part="kills", stride=43)
+    assert_held(outcome, cases=60)
 
 
 @needs_compiler
 @pytest.mark.proves("durable.recovery")
 def test_trouble_during_recovery_loses_nothing(tmp_path: Path) -> None:
-    (outcome,) = faults.run(options(tmp_path), part="recovery", operations="add", stride=17)
+    (outcome,) = faults.run(options(tmp_path), part="recovery", operations="add", stride=29)
     assert_held(outcome, cases=20)
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 # The history is read after each kill, so a home is used only for a while.
 _KILLS_PER_HOME = 40
-# The second figure covers a slow disk; the first makes kills inside the first write likely on a fast one.
-_LONGEST_LIVES = (0.0015, 0.006, 0.02)
+# A writer may say this many lines (two for each change) before its end is decided; 0 hits its opening of the store.
+_LINES = (0, 1, 1, 2, 3, 5, 9)
 
 
 def run(kills: int, options: Options) -> Outcome:
@@ -52,21 +52,22 @@ class _Trial:
     def __init__(self, home: str) -> None:
         self._home = home
         self._state = State()
+        self._pace = 0.0005
         self._acknowledged: dict[str, dict[str, str]] = {target: {} for target in TARGETS}
 
     def kill_once(self, chance: random.Random, name: str, outcome: Outcome) -> list[str]:
-        life = chance.uniform(0, chance.choice(_LONGEST_LIVES))
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reader)
             _write_until_killed(self._home, Writer(chance, self._state, name), writer)
         os.close(writer)
-        time.sleep(life)
+        heard = self._wait(reader, chance.choice(_LINES))
+        time.sleep(chance.uniform(0, 1.5 * self._pace))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        with os.fdopen(reader, encoding="utf-8") as pipe:
-            lines = [line for line in pipe.read().split("\n")[:-1] if line]
+        with os.fdopen(reader, "rb") as pipe:
+            lines = (heard + pipe.read()).split(b"\n")[:-1]
         in_flight, problems = self._follow([json.loads(line) for line in lines], outcome)
         allowed = {target: [self._state.entries[target]] for target in TARGETS}
         if in_flight is not None:
@@ -77,6 +78,16 @@ class _Trial:
             self._state.newest.pop(in_flight[0], None)  # its id was never told, so the next undo needs another change
         self._state.entries |= found
         return problems + wrong
+
+    def _wait(self, reader: int, lines: int) -> bytes:
+        """Listens until so many lines were said, and learns how long one change takes on this machine."""
+        heard = os.read(reader, 1 << 16) if lines else b""
+        started, first = time.monotonic(), heard.count(b"\n")
+        while (said := heard.count(b"\n")) < lines and (piece := os.read(reader, 1 << 16)):
+            heard += piece
+        if said > first:
+            self._pace += ((time.monotonic() - started) * 2 / (said - first) - self._pace) / 5
+        return heard
 
     def _follow(self, told: list[dict[str, Any]], outcome: Outcome) -> tuple[tuple[str, Entries] | None, list[str]]:
         """Takes over what the child said; returns the change it was doing when it died, and what it complained of."""
