@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from hermes.curated import entries as text
 from hermes.curated.history import Cause, replay
 from hermes.curated.store import MemoryStore
+from hermes.storage.files import Folder
+from hermes.storage.shared_file import ChangedMeanwhile, SharedFile
 from hermes.vocabulary.errors import LockTimeout, UnsafePath, WriteRefused
 
 if TYPE_CHECKING:
@@ -110,6 +112,28 @@ def test_a_journal_with_a_second_name_is_not_written_to(tmp_path: Path) -> None:
     with pytest.raises(UnsafePath, match="hard link"):
         store.add("memory", "second")
     assert store.entries("memory") == ("first",)
+
+
+class FolderWithLateEditor(Folder):
+    """An editor saves by renaming, after the last look and before the exchange."""
+
+    def exchange(self, one: str, other: str) -> bool:
+        if not os.path.exists(self.join("saved")):
+            self.write_new("saved", b"")
+            self.write_new("by-editor", b"theirs")
+            self.rename("by-editor", other)
+        return super().exchange(one, other)
+
+
+@pytest.mark.proves("durable.strangers")
+def test_what_an_editor_saves_in_the_last_moment_is_put_back(tmp_path: Path) -> None:
+    (tmp_path / "MEMORY.md").write_bytes(b"before")
+    with FolderWithLateEditor.create(str(tmp_path)) as folder:
+        shared = SharedFile(folder, "MEMORY.md", at_most=1000)
+        with shared.see() as seen, pytest.raises(ChangedMeanwhile):
+            shared.replace(seen, b"ours", "1.add.agent.s", lambda _: None, lambda: None)
+    assert (tmp_path / "MEMORY.md").read_bytes() == b"theirs"
+    assert sorted(os.listdir(tmp_path)) == ["MEMORY.md", "saved"]
 
 
 def cleaned(content: str) -> str:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 TARGET = "memory"
 _SETTINGS = "memory:\n  memory_char_limit: 1000000\n  user_char_limit: 1000000\n  lock_timeout: 120\n"
+# Faster than any person or program saves; without a pause, no write of ours could ever get through on a busy machine.
+_BETWEEN_SAVES = 0.03
 _ENTRY = re.compile(r"writer \d+ entry \d+ end")
 
 
@@ -168,7 +170,7 @@ def _renaming_editor(path: str, seed: int, goes_on: Callable[[], bool]) -> list[
         os.chmod(f"{path}.swp", 0o600)
         os.rename(f"{path}.swp", path)
         lines.append(line)
-        time.sleep(0.003)
+        time.sleep(_BETWEEN_SAVES)
     return lines
 
 
@@ -183,5 +185,5 @@ def _rewriting_editor(path: str, seed: int, goes_on: Callable[[], bool]) -> list
             file.flush()
             file.write(text[len(text) // 2 :])
         lines.append(line)
-        time.sleep(0.003)
+        time.sleep(_BETWEEN_SAVES)
     return lines
