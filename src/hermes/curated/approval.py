@@ -7,8 +7,9 @@ import os
 import time
 
 from hermes.curated.history import Cause
+from hermes.curated.places import pending_path
 from hermes.storage.files import Folder
-from hermes.vocabulary.errors import NotFound
+from hermes.vocabulary.errors import NotFound, StorageError, UnsafePath
 from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
@@ -42,7 +43,7 @@ class Pending:
 
 class Approvals:
     def __init__(self, home: Home) -> None:
-        self._path = home.join("pending", "memory")
+        self._path = pending_path(home)
 
     def stage(self, target: str, operations: Sequence[Operation], cause: Cause, reason: str = "") -> Pending:
         """Keeps a write for later; durable when it returns. The caller has checked and screened it."""
@@ -65,11 +66,13 @@ class Approvals:
             return [], []
         found, unreadable = [], []
         with folder:
+            folder.discard_abandoned()
             for name in folder.names():
                 if name.endswith(_SUFFIX) and not name.startswith("."):
                     try:
-                        found.append(_from_json(json.loads(folder.read(name, at_most=_LARGEST) or b"")))
-                    except (ValueError, KeyError, TypeError):
+                        record = json.loads(folder.read(name, at_most=_LARGEST) or b"")
+                        found.append(_from_json(name.removesuffix(_SUFFIX), record))
+                    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UnsafePath):
                         unreadable.append(folder.join(name))
         return sorted(found, key=lambda pending: pending.created_at), unreadable
 
@@ -80,7 +83,10 @@ class Approvals:
             origin=pending.cause.origin, session=pending.cause.session, note="approved by the user", approved=True
         )
         written = store.apply(pending.target, pending.operations, cause=cause)
-        self._drop(pending_id)
+        try:
+            self._drop(pending_id)
+        except StorageError as error:
+            return written.saying(f"{written.message} It is still listed as pending, reject it there: {error}")
         return written
 
     def reject(self, pending_id: str) -> Pending:
@@ -127,12 +133,12 @@ def _to_json(pending: Pending) -> dict[str, Any]:
     }
 
 
-def _from_json(record: dict[str, Any]) -> Pending:
+def _from_json(pending_id: str, record: dict[str, Any]) -> Pending:
     payload = record["payload"]
     operations = payload["operations"] if payload["action"] == "batch" else [payload]
     kept = ("action", "content", "old_text")
     return Pending(
-        id=record["id"],
+        id=pending_id,  # never the one inside, which somebody could have made a path
         target=payload["target"],
         operations=tuple({name: str(op[name]) for name in kept if op.get(name) is not None} for op in operations),
         # hermes-agent, whose records look the same, calls a write by the agent itself "foreground".

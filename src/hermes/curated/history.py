@@ -44,7 +44,7 @@ class Edit:
 
 @value
 class Change:
-    """One record of the history. `was` and `state` are set for changes that others made to the file."""
+    """One record of the history. `state` is set for what others did to the file, `was` also for ours on top of it."""
 
     id: str
     target: str
@@ -85,8 +85,9 @@ def to_record(change: Change) -> Record:
     if change.state is None:
         record["edits"] = [[edit.index, edit.before, edit.after] for edit in change.edits]
     else:
-        record["was"] = list(change.was or ())
         record["state"] = list(change.state)
+    if change.was is not None:
+        record["was"] = list(change.was)
     if change.undoes:
         record["undoes"] = change.undoes
     return record
@@ -124,14 +125,14 @@ def in_effect(changes: Sequence[Change], now: Fingerprint | None) -> list[Change
     A record is written just before its file. When the program is killed between the two, the next record (or the file)
     still starts from the state before it.
     """
-    kept = []
-    for at, change in enumerate(changes):
-        following = changes[at + 1].before if at + 1 < len(changes) else now
-        # The inode tells "never replaced" from "replaced, and put back by somebody".
-        never_happened = following == change.before and not change.before.same_bytes(change.after)
-        if not never_happened:
-            kept.append(change)
-    return kept
+    following = [*(later.before for later in changes), now][1:]
+    return [change for change, then in zip(changes, following, strict=False) if not _never_happened(change, then)]
+
+
+def _never_happened(change: Change, then: Fingerprint | None) -> bool:
+    # The same bytes in another file were brought back by somebody, after the change; only the very same file means
+    # that it was never replaced.
+    return then == change.before and not change.before.same_bytes(change.after)
 
 
 def replay(changes: Iterable[Change]) -> tuple[str, ...]:

@@ -26,7 +26,8 @@ _ATTEMPTS = 50
 # Replaced versions prove the newest records of the history until the journal itself is synced, which costs as much as
 # half a write; so it is done once for this many writes.
 _VERSIONS_KEPT = 16
-_LONGEST_SESSION = 80
+_LONGEST_LABEL = 150
+_ASCII = 128
 
 
 @value
@@ -60,7 +61,7 @@ class MemoryFile:
         self._folder, self._name = os.path.split(path)
         # What is known already, so that it need not be read and parsed again: the newest record with the identity of
         # the journal it came from, and the entries behind the bytes this object wrote last.
-        self._last: tuple[tuple[int, int], Change | None] | None = None
+        self._last: tuple[tuple[int, int, int], Change | None] | None = None
         self._written: tuple[bytes | None, tuple[str, ...]] = (None, ())
 
     def read(self) -> Reading:
@@ -92,14 +93,19 @@ class MemoryFile:
 
     def tidy(self) -> None:
         """Clears away what a killed writer left behind, unless somebody is writing right now."""
-        folder = Folder.open(self._folder)
-        if folder is None:
-            return
-        with folder:
-            lock = self._lock(folder)
-            if any(self._shared(folder).leftovers()) and lock.try_to_take():
-                with lock:
-                    self._settle(folder, every_version=True)
+        try:
+            folder = Folder.open(self._folder)
+            if folder is not None:
+                with folder:
+                    self._tidy(folder)
+        except StorageError:
+            return  # what is left stays for the next time, and a home that cannot be written to can still be read
+
+    def _tidy(self, folder: Folder) -> None:
+        lock = self._lock(folder)
+        if any(self._shared(folder).leftovers()) and lock.try_to_take():
+            with lock:
+                self._settle(folder, every_version=True)
 
     def _change(
         self, folder: Folder, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False
@@ -125,9 +131,10 @@ class MemoryFile:
         journal = self._journal(folder)
         earlier = self._foreign_change(folder, reading)
         number = _number(earlier or reading.last) + 1
+        label = _label(number, planned, cause)
         written: list[Change] = []
 
-        def commit(after: Fingerprint, kept: bool) -> None:  # noqa: FBT001 - the shared file calls it so
+        def commit(after: Fingerprint) -> None:
             change = Change(
                 id=f"{self.target[0]}{number}",
                 target=self.target,
@@ -137,16 +144,26 @@ class MemoryFile:
                 before=reading.fingerprint,
                 after=after,
                 edits=planned.edits,
+                was=reading.entries if earlier is not None else None,
                 undoes=planned.undoes,
             )
             written.append(change)
             records = [to_record(each) for each in (earlier, change) if each is not None]
-            journal.append(records, sync=not kept or earlier is not None)
+            journal.append(records, sync=not label or earlier is not None)
 
         data = text.render(planned.entries).encode("utf-8")
-        self._shared(folder).replace(seen, data, _label(number, planned.action, cause), commit)
-        self._last = (journal.identity(), written[-1])
+        try:
+            self._shared(folder).replace(seen, data, label, commit, journal.sync)
+        except (StorageError, ChangedMeanwhile):
+            if written and not self._shared(folder).holds(written[-1].after):
+                _withdraw(journal, [each.id for each in (earlier, written[-1]) if each is not None])
+            raise
+        self._last = None
         self._written = (data, planned.entries)
+        try:
+            self._last = (journal.identity(), written[-1])
+        except StorageError:
+            return written[-1]  # saved all the same; the next write finds its record in the journal
         return written[-1]
 
     def _interpret(self, seen: Seen, last: Change | None) -> Reading:
@@ -155,7 +172,10 @@ class MemoryFile:
             return Reading(entries=self._written[1], fingerprint=now, last=last)
         decoded = text.decode(seen.data)
         if last is not None and (now.same_bytes(last.after) or now == last.before):
-            return Reading(entries=text.parse(decoded.text), fingerprint=now, last=last)
+            # What somebody appended was told apart from the last entry once; the bytes alone do not show it any more.
+            known = last.state if now.same_bytes(last.after) else last.was
+            entries = text.parse(decoded.text) if known is None else known
+            return Reading(entries=entries, fingerprint=now, last=last)
         if last is not None and now.inode == last.after.inode and last.after.begins(seen.data):
             # Appended in place, as a shell does: what stands before is ours, what follows is an entry of its own.
             base, added = seen.data[: last.after.size], seen.data[last.after.size :]
@@ -204,6 +224,8 @@ class MemoryFile:
         """Merges what others appended to versions we had replaced, and lets go of versions nobody needs any more."""
         shared = self._shared(folder)
         old, late, unfinished = shared.leftovers()
+        if unfinished or old:
+            self._withdraw_if_waiting(folder, unfinished + old)
         for name in unfinished:
             folder.discard(name)
         if len(old) >= _VERSIONS_KEPT or (old and every_version):
@@ -219,6 +241,12 @@ class MemoryFile:
                 self._merge_late(folder, version)
                 folder.discard(name)
 
+    def _withdraw_if_waiting(self, folder: Folder, names: list[str]) -> None:
+        """A writer that was killed after its record and before its file leaves the file under a hidden name."""
+        last = self._last_change(folder)
+        if last is not None and self._shared(folder).is_waiting(last.after, names):
+            self._journal(folder).withdraw(last.id)
+
     def _merge_late(self, folder: Folder, version: OldVersion) -> None:
         added = version.added()
         decoded = text.decode(added or b"")
@@ -226,12 +254,17 @@ class MemoryFile:
         if added is not None and not entries:
             return
         try:
-            if added is None or decoded.damage or self._oversized(entries):
+            if added is None or decoded.damage or self._oversized(entries) or not self._is_ours(folder, version.then):
                 self._back_up(folder, version.data)
-            else:
+            if added is not None and not decoded.damage and not self._oversized(entries):
                 self._change(folder, _appending(entries), Cause(origin="external"))
         except WriteRefused:
             self._back_up(folder, version.data)
+
+    def _is_ours(self, folder: Folder, then: Fingerprint) -> bool:
+        """Whether we wrote this version. Else somebody was perhaps in the middle of a line when we replaced it."""
+        changes = map(from_record, self._journal(folder).read()[0])
+        return any(change.state is None and change.after.same_bytes(then) for change in changes)
 
     def _recover_history(self, folder: Folder, versions: list[OldVersion]) -> None:
         """Writes records again that a power cut took from the end of the journal; the replaced versions prove them."""
@@ -290,10 +323,35 @@ def _number(change: Change | None) -> int:
     return int(change.id[1:]) if change is not None else 0
 
 
-def _label(number: int, action: str, cause: Cause) -> str:
-    """What the hidden name of a replaced version says about the change that replaced it."""
-    session = cause.session if cause.session.isascii() and cause.session.replace("_", "").isalnum() else ""
-    return f"{number}.{action}.{cause.origin}.{session[:_LONGEST_SESSION]}"
+def _withdraw(journal: Journal, ids: list[str]) -> None:
+    try:
+        journal.withdraw(*ids)
+    except StorageError:
+        return  # the history still sees that it did not happen, as long as nobody else changes the file
+
+
+def _label(number: int, planned: Plan, cause: Cause) -> str:
+    """What the hidden name of a replaced version says about the change that replaced it; empty if too long."""
+    if cause.note or planned.undoes:
+        return ""
+    label = f"{number}.{planned.action}.{_escaped(cause.origin)}.{_escaped(cause.session)}"
+    return label if len(label) <= _LONGEST_LABEL else ""
+
+
+def _escaped(word: str) -> str:
+    """The word in letters that a file name may have and that are no dots."""
+    if word.isascii() and word.isalnum():
+        return word
+    return "".join(
+        chr(byte) if chr(byte).isalnum() and byte < _ASCII else f"%{byte:02x}"
+        for byte in word.encode("utf-8", "surrogatepass")
+    )
+
+
+def _unescaped(word: str) -> str:
+    first, *rest = word.split("%")
+    data = first.encode() + b"".join(bytes.fromhex(piece[:2]) + piece[2:].encode() for piece in rest)
+    return data.decode("utf-8", "surrogatepass")
 
 
 def _labelled_number(version: OldVersion) -> int:
@@ -310,7 +368,7 @@ def _recovered(
         target=target,
         at=version.written_at,
         action=action,
-        cause=Cause(origin=origin, session=session, note="recovered after a power cut"),
+        cause=Cause(origin=_unescaped(origin), session=_unescaped(session), note="recovered after a power cut"),
         before=before[1],
         after=after[1],
         was=text.parse(text.decode(before[0]).text),

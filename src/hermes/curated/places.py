@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 
-from hermes.storage.files import real_path_within
 from hermes.vocabulary.errors import UnsafePath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hermes.settings.home import Home
 
@@ -25,7 +24,7 @@ def memory_path(home: Home, target: str, linked_folders: Sequence[str] = ()) -> 
     private key into the prompt, or memory into a file that is none.
     """
     path = home.join(FOLDER, FILES[target])
-    real = real_path_within(path, [home.path, home.root, *map(_absolute, linked_folders)])
+    real = _real_path_within(path, [home.path, home.root, *map(_absolute, linked_folders)])
     if real is not None:
         return real
     real = os.path.realpath(path)
@@ -35,6 +34,22 @@ def memory_path(home: Home, target: str, linked_folders: Sequence[str] = ()) -> 
         f"{path} leads out of the home, to {real}; put a real file there, or allow the link with "
         f"`hermes config set memory.linked_folders {os.path.dirname(real)}`"
     )
+
+
+def pending_path(home: Home) -> str:
+    """The real path of the folder with the staged writes."""
+    path = home.join("pending", "memory")
+    real = _real_path_within(path, [home.path, home.root])
+    if real is None:
+        raise UnsafePath(f"{path} leads out of the home, to {os.path.realpath(path)}; put a real folder there")
+    return real
+
+
+def _real_path_within(path: str, roots: Iterable[str]) -> str | None:
+    """Where `path` really leads, or None when that is outside all of `roots`."""
+    real = os.path.realpath(path)
+    inside = any(real == root or real.startswith(root.rstrip(os.sep) + os.sep) for root in roots)
+    return real if inside else None
 
 
 def _absolute(folder: str) -> str:

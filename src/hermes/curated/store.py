@@ -53,6 +53,10 @@ class Written:
     def usage(self) -> str:
         return usage(self.entries, self.limit)
 
+    def saying(self, message: str) -> Written:
+        """The same outcome in other words."""
+        return Written(target=self.target, message=message, entries=self.entries, limit=self.limit, change=self.change)
+
 
 class MemoryStore:
     """Open it once per session; every write reads the file again under its lock."""
@@ -62,7 +66,7 @@ class MemoryStore:
         self._limits = limits
         self._screen = screen
         # What each file held when the store was opened; judged and rendered when somebody asks for the snapshot.
-        self._frozen = {target: _entries_or_error(file) for target, file in files.items()}
+        self._frozen = {target: _reading_or_error(file) for target, file in files.items()}
         self._snapshots: dict[str, str] = {}
 
     @classmethod
@@ -189,22 +193,23 @@ class MemoryStore:
     def _written(self, target: str, done: str, plan: Plan, change: Change | None) -> Written:
         return Written(target=target, message=done, entries=plan.entries, limit=self._limits[target], change=change)
 
-    def _render_snapshot(self, target: str, frozen: tuple[str, ...] | StorageError) -> str:
+    def _render_snapshot(self, target: str, frozen: Reading | StorageError) -> str:
         try:
             if isinstance(frozen, StorageError):
                 raise frozen
-            entries = tuple(dict.fromkeys(frozen))
+            entries = tuple(dict.fromkeys(frozen.entries))
             shown = blocked_in_prompt(entries, FILES[target])
         except (StorageError, WriteRefused) as error:
-            # An unreadable file is said to be unreadable: an empty memory would be a lie the model acts on.
-            return f"{_RULE}\n{_TITLES[target]} [could not be read]\n{_RULE}\n{error}"
+            return _unreadable(target, str(error))
+        if frozen.drift and not entries:
+            return _unreadable(target, f"{self.path(target)} holds no text: {frozen.drift}; look at what is in it")
         return block(target, shown, usage(entries, self._limits[target]))
 
 
-def _entries_or_error(file: MemoryFile) -> tuple[str, ...] | StorageError:
+def _reading_or_error(file: MemoryFile) -> Reading | StorageError:
+    file.tidy()
     try:
-        file.tidy()
-        return file.read().entries
+        return file.read()
     except StorageError as error:
         return error
 
@@ -212,3 +217,8 @@ def _entries_or_error(file: MemoryFile) -> tuple[str, ...] | StorageError:
 def block(target: str, entries: Sequence[str], used: str) -> str:
     """How a memory file looks in the system prompt."""
     return f"{_RULE}\n{_TITLES[target]} [{used}]\n{_RULE}\n{text.render(entries)}" if entries else ""
+
+
+def _unreadable(target: str, why: str) -> str:
+    """An unreadable file is said to be unreadable: an empty memory would be a lie the model acts on."""
+    return f"{_RULE}\n{_TITLES[target]} [could not be read]\n{_RULE}\n{why}"

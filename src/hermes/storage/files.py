@@ -15,7 +15,6 @@ from hermes.vocabulary.errors import DamagedFile, StorageError, UnsafePath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Self
 
 PRIVATE_FILE = 0o600
@@ -23,6 +22,7 @@ PRIVATE_FOLDER = 0o700
 # Non-blocking, so that a pipe put in place of a file is refused instead of waited for.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_RENAME_EXCHANGE = 2
 _APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _REMEDIES = {
@@ -54,7 +54,7 @@ class Folder:
     def open(cls, path: str) -> Folder | None:
         """The folder, or None when it does not exist."""
         try:
-            return cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            return cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -126,6 +126,7 @@ class Folder:
     def replace(self, name: str, data: bytes) -> None:
         """Puts `data` in place of the file, all or nothing, and returns when it would survive a power cut."""
         temporary = f".{name}.{os.getpid()}.tmp"
+        self.discard_abandoned()
         self.discard(temporary)
         self.write_new(temporary, data)
         try:
@@ -135,12 +136,22 @@ class Folder:
             raise
         self.sync()
 
+    def discard_abandoned(self) -> None:
+        """Removes what a killed `replace` left behind."""
+        for name in self.names():
+            process = name.split(".")[-2] if name.startswith(".") and name.endswith(".tmp") else ""
+            if process.isdecimal() and not _is_running(int(process)):
+                self.discard(name)
+
     def open_for_append(self, name: str) -> OpenFile:
         try:
             descriptor = os.open(name, _APPEND, PRIVATE_FILE, dir_fd=self._descriptor)
         except OSError as error:
             raise explain("open", self.join(name), error) from error
         file = OpenFile.checked(self.join(name), descriptor)
+        if file.status.st_nlink > 1:
+            file.close()
+            raise UnsafePath(f"{file.path} has a second name elsewhere (a hard link); copy it, so that it has only one")
         try:
             if stat.S_IMODE(file.status.st_mode) != PRIVATE_FILE:
                 os.fchmod(descriptor, PRIVATE_FILE)
@@ -172,6 +183,19 @@ class Folder:
                 return False
             raise explain("keep a second name for", self.join(old), error) from error
         return True
+
+    def exchange(self, one: str, other: str) -> bool:
+        """Swaps two names in one step; False when that did not work, as where the system has no such thing."""
+        try:
+            # os has no renameat2, and all of ctypes would cost six times as much start-up as its C half.
+            import _ctypes
+
+            rename = _ctypes.dlsym(_ctypes.dlopen(None, 0), "renameat2")  # type: ignore[arg-type] # None: this process
+        except (ImportError, OSError, AttributeError):
+            return False
+        at = self._descriptor
+        given = (at, os.fsencode(one), at, os.fsencode(other), _RENAME_EXCHANGE)
+        return bool(_ctypes.call_function(rename, given) == 0)
 
     def remove(self, name: str) -> bool:
         """Removes the file; False when there was none."""
@@ -259,6 +283,13 @@ class OpenFile:
             raise explain("read", self.path, error) from error
         return b"".join(pieces)
 
+    def read_piece(self, start: int, length: int) -> bytes:
+        """These bytes, or as many of them as there are."""
+        try:
+            return os.pread(self.descriptor, length, start)
+        except OSError as error:
+            raise explain("read", self.path, error) from error
+
     def append(self, data: bytes, *, sync: bool) -> None:
         """Adds `data` at the end, durably with `sync`; a failed attempt leaves the old end in place."""
         size = self.size()
@@ -296,6 +327,7 @@ def make_private_folders(path: str) -> None:
         try:
             os.mkdir(folder, PRIVATE_FOLDER)
             os.chmod(folder, PRIVATE_FOLDER)
+            _sync_folder(os.path.dirname(folder))  # or a power cut takes the folder with all that is synced inside it
         except FileExistsError:
             continue  # another process was faster
         except OSError as error:
@@ -316,13 +348,6 @@ def keep_private(path: str) -> bool:
     return True
 
 
-def real_path_within(path: str, roots: Iterable[str]) -> str | None:
-    """Where `path` really leads, or None when that is outside all of `roots`."""
-    real = os.path.realpath(path)
-    inside = any(real == root or real.startswith(root.rstrip(os.sep) + os.sep) for root in roots)
-    return real if inside else None
-
-
 def explain(action: str, path: str, error: OSError) -> StorageError:
     """The typed error for a failed system call, with the remedy a person can try."""
     if error.errno == errno.ELOOP:
@@ -334,10 +359,28 @@ def explain(action: str, path: str, error: OSError) -> StorageError:
     return StorageError(f"could not {action} {path}: {reason}; {remedy}")
 
 
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # somebody else's, or no process number at all
+        return True
+    return True
+
+
 def _write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def _sync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        _close(descriptor)
 
 
 def _sync_data(descriptor: int) -> None:

@@ -42,10 +42,24 @@ class Journal:
             with file:
                 file.sync()
 
-    def identity(self) -> tuple[int, int]:
-        """Changes with every append."""
+    def withdraw(self, *record_ids: str) -> None:
+        """Takes the newest records back as far as they have these ids: what they say did not happen after all."""
+        with self._folder.open_for_append(self.name) as file:
+            data = file.read(at_most=_LARGEST)
+            end = len(data)
+            while end:
+                start = data.rfind(b"\n", 0, end - 1) + 1
+                record = _decode(data[start : end - 1])
+                if record is None or record.get("id") not in record_ids:
+                    break
+                end = start
+            if end < len(data):
+                file.cut(end)
+
+    def identity(self) -> tuple[int, int, int]:
+        """Changes with every append and withdrawal."""
         status = self._folder.status(self.name)
-        return (status.st_ino, status.st_size) if status else (0, 0)
+        return (status.st_ino, status.st_size, status.st_mtime_ns) if status else (0, 0, 0)
 
     def last(self) -> Record | None:
         """The newest readable record, found from the end without reading the whole file."""
@@ -56,7 +70,7 @@ class Journal:
             size, length = file.status.st_size, _TAIL
             while True:
                 start = max(0, size - length)
-                lines = file.read(at_most=length, start=start).split(b"\n")
+                lines = file.read_piece(start, size - start).split(b"\n")[:-1]
                 whole = lines if start == 0 else lines[1:]
                 for line in reversed(whole):
                     if (record := _decode(line)) is not None:

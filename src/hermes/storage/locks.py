@@ -12,7 +12,7 @@ import fcntl
 import time
 
 from hermes.storage.files import explain
-from hermes.vocabulary.errors import LockTimeout
+from hermes.vocabulary.errors import LockTimeout, StorageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,12 +65,19 @@ class FileLock:
             if error.errno not in _NO_LOCKS_HERE:
                 file.close()
                 raise explain("lock", file.path, error) from error
-        status = self._folder.status(self._name)
-        if status is None or status.st_ino != file.status.st_ino:
+        if not self._still_in_place(file):
             file.close()  # somebody removed the lock file meanwhile; the next one to open it would not see our lock
             return False
         self._file = file
         return True
+
+    def _still_in_place(self, file: OpenFile) -> bool:
+        try:
+            status = self._folder.status(self._name)
+        except StorageError:
+            file.close()  # or this process would hold the lock until it ends
+            raise
+        return status is not None and status.st_ino == file.status.st_ino
 
     def _holder(self) -> str:
         status = self._folder.status(self._name)

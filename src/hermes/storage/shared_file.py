@@ -1,12 +1,15 @@
 """A small file that people, shells and other programs write too, without asking for our lock.
 
-Our own writers exclude each other with a lock; everybody else can append or save at any moment. So a replacement looks
-once more before it renames, and the replaced file keeps a second, hidden name. What others appended to it meanwhile is
-found there (`late_appends`), and after a power cut it is the proof of what the file was before.
+Our own writers exclude each other with a lock; everybody else can append or save at any moment. So the new version is
+written under a hidden name, and then the two names are exchanged in one step: whatever stood there at that moment is
+now under the hidden name. If that is not what was read, the exchange is taken back and the write starts over. What
+others append to the replaced version later is found there too, and after a power cut it proves what was there before.
 
-    .MEMORY.md.<size>.<check>.<inode>.<label>.old     a replaced version; <label> is the caller's
-    .MEMORY.md.<size>.<check>.<inode>.<label>.late    the same, while somebody may still be writing to it
-    .MEMORY.md.<pid>.tmp                              a version that is being written
+    .MEMORY.md.<size>.<check>.<inode>.<new inode>.<label>.old     a replaced version; <label> is the caller's
+    .MEMORY.md.<size>.<check>.<inode>.<new inode>.<label>.late    the same, while somebody may still be writing to it
+    .MEMORY.md.<pid>.tmp                                          a version that is being written
+
+Size, check and inode are those of the replaced version; a `.old` file with the new inode was never exchanged.
 """
 
 from __future__ import annotations
@@ -103,30 +106,55 @@ class SharedFile:
                 file.close()
             raise
 
-    def replace(self, seen: Seen, data: bytes, label: str, commit: Callable[[Fingerprint, bool], None]) -> None:
+    def replace(
+        self, seen: Seen, data: bytes, label: str, commit: Callable[[Fingerprint], None], prove: Callable[[], None]
+    ) -> None:
         """Puts `data` in place of what was seen; durable when it returns. The caller holds the lock.
 
-        `commit` is called when all but the renaming is done, with the fingerprint of the new file and whether the old
-        version keeps a name that proves it after a power cut; if it raises, nothing has changed. `ChangedMeanwhile`
-        says that somebody else saved first.
+        `commit` is called when the new version is written but not yet in place, with its fingerprint; `prove` when the
+        replaced version will have no name that proves it after a power cut. If one raises, nothing has changed.
+        `ChangedMeanwhile` says that somebody else saved first.
         """
         temporary = f"{self._prefix}{os.getpid()}.tmp"
         then = seen.fingerprint
-        old = f"{self._prefix}{then.size}.{then.check:08x}.{then.inode}.{label}.old"
         inode = self.folder.write_new(temporary, data)
+        old = f"{self._prefix}{then.size}.{then.check:08x}.{then.inode}.{inode}.{label}.old"
         try:
             self._refuse_if_changed(seen)
-            kept = seen.file is not None and self.folder.link(self.name, old)
-            commit(Fingerprint.of(data, inode), kept)
-            self._refuse_if_changed(seen)
-            self.folder.rename(temporary, self.name)
+            commit(Fingerprint.of(data, inode))
+            if seen.file is None:
+                prove()
+                self._put_first(seen, temporary)
+            else:
+                self.folder.rename(temporary, old)
+                if not self._exchange(seen, old, inode):
+                    self._rename_over(seen, temporary, old, prove)
         except (StorageError, ChangedMeanwhile):
             self.folder.discard(temporary)
-            self.folder.discard(old)
+            if self._inode(old) == inode:  # else it is what somebody else saved
+                self.folder.discard(old)
             raise
         self._sync_or_roll_back(seen, old)
-        if kept and seen.file is not None and not _nobody_added(seen.file, then.size):
+        if seen.file is not None and not _nobody_added(seen.file, then.size):
             self._mark_late(old)
+
+    def holds(self, version: Fingerprint) -> bool:
+        """Whether the file is this very version; also True when that cannot be found out."""
+        return self._inode(self.name) in (version.inode, None)
+
+    def is_waiting(self, version: Fingerprint, names: list[str]) -> bool:
+        """Whether one of these hidden names still holds a version that was never put in place."""
+        if self.holds(version):
+            return False
+        for name in names:
+            may_be = name.endswith(".tmp") or name[len(self._prefix) :].split(".")[3:4] == [str(version.inode)]
+            file = self.folder.open_file(name) if may_be else None
+            if file is not None:
+                with file:
+                    # An inode is used again when its file is gone, so the bytes must agree too.
+                    if Fingerprint.of(file.read(at_most=self._at_most), file.status.st_ino) == version:
+                        return True
+        return False
 
     def leftovers(self) -> tuple[list[str], list[str], list[str]]:
         """Hidden names: replaced versions, versions somebody may still write to, and unfinished ones."""
@@ -140,20 +168,23 @@ class SharedFile:
         return old, late, unfinished
 
     def old_version(self, name: str) -> OldVersion | None:
-        """A replaced version; None when nobody can have changed it because it is still the file, or it is gone."""
+        """A replaced version; None when it never was one: it is still the file, or was never put in place."""
         current = self.folder.status(self.name)
         file = self.folder.open_file(name)
         if file is None:
             return None
         with file:
-            if current is not None and current.st_ino == file.status.st_ino:
+            now = file.status.st_ino
+            if current is not None and current.st_ino == now:
                 return None
             data = file.read(at_most=self._at_most)
         try:
-            size, check, inode, label = name[len(self._prefix) :].rpartition(".")[0].split(".", 3)
+            size, check, inode, new, label = name[len(self._prefix) :].rpartition(".")[0].split(".", 4)
             then = Fingerprint(size=int(size), check=int(check, 16), inode=int(inode))
         except ValueError:
-            then, label = Fingerprint.of(data, file.status.st_ino), ""
+            then, new, label = Fingerprint.of(data, now), "", ""
+        if new == str(now):
+            return None
         return OldVersion(name=name, then=then, label=label, data=data, written_at=file.status.st_mtime)
 
     def still_written(self, name: str) -> bool:
@@ -176,6 +207,51 @@ class SharedFile:
             )
         if not unchanged:
             raise ChangedMeanwhile
+
+    def _put_first(self, seen: Seen, temporary: str) -> None:
+        """Gives the file its name, unless somebody has made one meanwhile."""
+        try:
+            linked = self.folder.link(temporary, self.name)
+        except StorageError:
+            self._refuse_if_changed(seen)
+            raise
+        if linked:
+            self.folder.discard(temporary)
+        else:
+            self._refuse_if_changed(seen)
+            self.folder.rename(temporary, self.name)
+
+    def _exchange(self, seen: Seen, hidden: str, new: int) -> bool:
+        """Swaps the new version in; False where names cannot be exchanged."""
+        self._refuse_if_changed(seen)
+        if not self.folder.exchange(hidden, self.name):
+            return False
+        if self._inode(hidden) in (seen.fingerprint.inode, None):
+            return True  # where it cannot be found out now, it will be when the replaced version is let go
+        # Somebody saved in the last moment: their version goes back, and whatever came after it, until ours is out.
+        while self._inode(hidden) != new:
+            if not self.folder.exchange(hidden, self.name):
+                raise StorageError(
+                    f"{self.folder.join(self.name)} was saved by somebody else at the same moment and their version, "
+                    f"now {self.folder.join(hidden)}, could not be put back; it is kept in a backup at the next write"
+                )
+        raise ChangedMeanwhile
+
+    def _rename_over(self, seen: Seen, temporary: str, old: str, prove: Callable[[], None]) -> None:
+        """The next best to an exchange: a second name for the old version, one more look, and a plain rename."""
+        self.folder.rename(old, temporary)
+        if not self.folder.link(self.name, old):
+            prove()
+        self._refuse_if_changed(seen)
+        self.folder.rename(temporary, self.name)
+
+    def _inode(self, name: str) -> int | None:
+        """0 when there is no such file, None when that cannot be found out."""
+        try:
+            status = self.folder.status(name)
+        except StorageError:
+            return None
+        return status.st_ino if status else 0
 
     def _mark_late(self, old: str) -> None:
         try:
