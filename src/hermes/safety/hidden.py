@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from hermes.safety.verdict import ASK, REFUSE
+from hermes.safety.verdict import ASK, REFUSE, SEVERITY
 from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
@@ -48,7 +48,16 @@ class Hidden:
 def hidden_texts(text: str) -> list[Hidden]:
     if text.isascii() or not _SUSPECTS.search(text):
         return []
-    return [*_tags(text), *_selector_bytes(text), *_invisible_runs(text), *_invisible_bits(text), *_overrides(text)]
+    finders = (_tags, _selector_bytes, _invisible_runs, _invisible_bits, _overrides)
+    return [_together(found) for finder in finders if (found := list(finder(text)))]
+
+
+def _together(found: list[Hidden]) -> Hidden:
+    """Many stretches hidden the same way are one: split payloads read on, and a text full of them stays cheap."""
+    first = found[0]
+    payload = "\n".join(hidden.payload for hidden in found)
+    level = max((hidden.level for hidden in found), key=SEVERITY.__getitem__)
+    return Hidden(payload=payload, how=first.how, level=level, start=first.start, end=first.end)
 
 
 def _tags(text: str) -> Iterator[Hidden]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _FEWEST_WORDS = 2
 _WIDEST_GAP = 12
+_SHORTEST_STEM = 2
 # name, lexicon files, characters that call for it, does a stem have to begin a word, are words set apart by spaces
 _SCRIPTS = (
     ("han", ("han",), "[\u3400-\u9fff]", False, False),
@@ -52,8 +53,8 @@ def readings(text: str, marked: str, tokens: list[str]) -> Iterator[tuple[Readin
     reading = language.lexicon.read(tokens)
     if reading is not None:
         yield reading, language.rules
-    for latin in _latin_languages().candidates(tokens):
-        reading = latin.lexicon.read(tokens)
+    for latin, stemmed in _latin_languages().candidates(tokens):
+        reading = latin.lexicon.read(tokens, stemmed)
         if reading is not None:
             yield reading, latin.rules
     if not text.isascii():
@@ -74,30 +75,36 @@ class LatinFamily:
         lexicon = english().lexicon
         self.english = {*lexicon.masks, *lexicon.phrases, *load_table("disguises.txt")["fillers"].split()}
         self.exact: dict[str, list[int]] = {}
-        self.stems: dict[str, list[int]] = {}
+        self.stems: dict[str, list[tuple[int, int]]] = {}
         for number, language in enumerate(self.languages):
             for word in {*language.lexicon.masks, *language.lexicon.phrases}:
                 self.exact.setdefault(word, []).append(number)
-            for stem in language.lexicon.stems:
-                self.stems.setdefault(stem, []).append(number)
+            for stem, mask in language.lexicon.stems.items():
+                self.stems.setdefault(stem, []).append((number, mask))
         self.lengths = sorted({len(stem) for stem in self.stems})
+        self.starts = {stem[:_SHORTEST_STEM] for stem in self.stems}
 
-    def candidates(self, tokens: list[str]) -> Iterator[Language]:
+    def candidates(self, tokens: list[str]) -> Iterator[tuple[Language, dict[str, int]]]:
         counts = [0] * len(self.languages)
-        known = set(tokens) - self.english  # a word that English shares says nothing about the language
-        for word in known & self.exact.keys():
+        stemmed: list[dict[str, int]] = [{} for _ in self.languages]
+        known = set(tokens)
+        own = known - self.english  # a word that English shares says nothing about the language
+        for word in own & self.exact.keys():
             for number in self.exact[word]:
                 counts[number] += 1
-        stems = self.stems
+        stems, starts = self.stems, self.starts
         for word in known:
+            if word[:_SHORTEST_STEM] not in starts:
+                continue
             for length in self.lengths:
                 if length > len(word):
                     break
-                for number in stems.get(word[:length], ()):
-                    counts[number] += 1
+                for number, mask in stems.get(word[:length], ()):
+                    stemmed[number][word] = stemmed[number].get(word, 0) | mask
+                    counts[number] += word in own
         for number, count in enumerate(counts):
             if count >= _FEWEST_WORDS:
-                yield self.languages[number]
+                yield self.languages[number], stemmed[number]
 
 
 class ScriptLexicon(Lexicon):
@@ -107,7 +114,7 @@ class ScriptLexicon(Lexicon):
         from hermes.safety.unicode import fold
 
         super().__init__(name, [])
-        self.by_first: dict[str, list[tuple[str, int]]] = {}
+        self.by_start: dict[str, list[tuple[str, int]]] = {}  # by the first two characters, or the only one
         words: dict[str, int] = {}
         for table in (*(load_table(f"{file}.txt") for file in files), atoms.CONCEPTS):
             for concept, listed in table.items():
@@ -115,25 +122,29 @@ class ScriptLexicon(Lexicon):
                     plain = fold(word.replace("_", " ")) if table is not atoms.CONCEPTS else word
                     if plain:
                         words[plain] = words.get(plain, 0) | bit(concept)
-        for word in sorted(words, key=len, reverse=True):
-            self.by_first.setdefault(word[0], []).append((word, words[word]))
-            self.known |= words[word]
-        self.first = re.compile("[" + re.escape("".join(self.by_first)) + "]")
+        for word, mask in words.items():
+            self.by_start.setdefault(word[:2], []).append((word, mask))
+            self.code(mask)
+        firsts = re.escape("".join({start[0] for start in self.by_start}))
+        self.anywhere = re.compile(f"[{firsts}]")
+        self.at_word_start = re.compile(rf"(?<![^\W_])[{firsts}]")
 
     def search(self, text: str, word_start: bool, spaced: bool) -> Reading | None:  # noqa: FBT001 - a row of the table above
         codes: list[str] = []
         spans: list[tuple[int, int]] = []
         end = present = 0
-        for found in self.first.finditer(text):
+        by_start = self.by_start
+        for found in (self.at_word_start if word_start else self.anywhere).finditer(text):
             at = found.start()
-            if at < end or (word_start and at and text[at - 1].isalnum()):
+            if at < end:
                 continue
             mask = 0
             longest = at
-            for word, meaning in self.by_first[text[at]]:  # a short stem still counts inside a longer word
-                if text.startswith(word, at):
-                    mask |= meaning
-                    longest = max(longest, at + len(word))
+            for start in (text[at : at + 2], text[at]):
+                for word, meaning in by_start.get(start, ()):  # a short stem still counts inside a longer word
+                    if text.startswith(word, at):
+                        mask |= meaning
+                        longest = max(longest, at + len(word))
             if mask:
                 between = text[end:at].split()
                 size = min(_WIDEST_GAP, len(between) if spaced else sum(map(len, between)) // 2)

@@ -37,7 +37,10 @@ class Rule:
         self.negatable = not self.need[0] & bit("not")
 
     def can_apply(self, present: int) -> bool:
-        return all(present & mask for mask in self.need)
+        for mask in self.need:  # noqa: SIM110 - four times as fast as all() over a generator, and asked 400 times a scan
+            if not present & mask:
+                return False
+        return True
 
 
 class Match:

@@ -65,7 +65,7 @@ def _views(text: str, findings: list[Finding]) -> Iterator[tuple[str, str]]:
         from hermes.safety.hidden import hidden_texts
 
         for hidden in hidden_texts(text):
-            excerpt = shorten(hidden.payload) or f"({hidden.end - hidden.start} invisible characters)"
+            excerpt = shorten(hidden.payload) or "(invisible characters)"
             findings.append(
                 Finding(
                     threat="hidden_text",
