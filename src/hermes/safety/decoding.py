@@ -31,8 +31,11 @@ def decode_once(text: str) -> tuple[str, list[str]]:
     if joined != text:
         text = joined
         used.append("letter spacing")
+    answers: dict[Callable[[str], bool], bool] = {}
     for name, applies, source, replace in _STEPS:
-        if not applies(text):
+        if applies not in answers:
+            answers[applies] = applies(text)
+        if not answers[applies]:
             continue
         pattern = _compiled.get(source)
         if pattern is None:
@@ -41,6 +44,7 @@ def decode_once(text: str) -> tuple[str, list[str]]:
         if decoded != text:
             text = decoded
             used.append(name)
+            answers.clear()
     return text, used
 
 

@@ -26,8 +26,6 @@ _STRETCHED = re.compile(r"([a-z])\1{2,}")
 _TELLING_LENGTH = 7
 _LONGEST_WORD = 15
 _LONGEST_TYPO = 20
-_SURELY_CHECKED = 4_000  # letters; a longer text without strong words in it is not worth cutting up
-_FEWEST_HIDDEN = 2
 _LONGEST_SCRAP = 4
 _FEWEST_SCRAPS = 3
 _SCRAP_SHARE = 4  # one token in four
@@ -150,8 +148,6 @@ def _squashed(tokens: list[str], known: set[str], words: Vocabulary) -> list[str
     if not _in_pieces(tokens, known, words):
         return None
     text = "".join([word for word in tokens if word.isalpha() and word.isascii()])
-    if len(text) > _SURELY_CHECKED and sum(word in text for word in words.long) < _FEWEST_HIDDEN:
-        return None
     segments = words.segments()
     known_words = words.words
     cut: list[str] = []

@@ -114,7 +114,6 @@ class ScriptLexicon(Lexicon):
         from hermes.safety.unicode import fold
 
         super().__init__(name, [])
-        self.by_start: dict[str, list[tuple[str, int]]] = {}  # by the first two characters, or the only one
         words: dict[str, int] = {}
         for table in (*(load_table(f"{file}.txt") for file in files), atoms.CONCEPTS):
             for concept, listed in table.items():
@@ -122,39 +121,48 @@ class ScriptLexicon(Lexicon):
                     plain = fold(word.replace("_", " ")) if table is not atoms.CONCEPTS else word
                     if plain:
                         words[plain] = words.get(plain, 0) | bit(concept)
-        for word, mask in words.items():
-            self.by_start.setdefault(word[:2], []).append((word, mask))
+        lengths: dict[str, set[int]] = {}
+        self.words: dict[str, int] = {}
+        for word in words:
+            lengths.setdefault(word[:2], set()).add(len(word))
+            mask = 0
+            for length in range(1, len(word) + 1):  # a short stem still counts inside a longer word
+                mask |= words.get(word[:length], 0)
+            self.words[word] = mask
             self.code(mask)
-        firsts = re.escape("".join({start[0] for start in self.by_start}))
+        self.lengths = {start: sorted(found, reverse=True) for start, found in lengths.items()}
+        firsts = re.escape("".join({start[0] for start in self.lengths}))
         self.anywhere = re.compile(f"[{firsts}]")
         self.at_word_start = re.compile(rf"(?<![^\W_])[{firsts}]")
 
     def search(self, text: str, word_start: bool, spaced: bool) -> Reading | None:  # noqa: FBT001 - a row of the table above
+        words, lengths, code_of = self.words, self.lengths, self._codes
         codes: list[str] = []
-        spans: list[tuple[int, int]] = []
-        end = present = 0
-        by_start = self.by_start
+        places: list[tuple[int, int, int]] = []
+        size = end = present = 0
         for found in (self.at_word_start if word_start else self.anywhere).finditer(text):
             at = found.start()
             if at < end:
                 continue
-            mask = 0
-            longest = at
-            for start in (text[at : at + 2], text[at]):
-                for word, meaning in by_start.get(start, ()):  # a short stem still counts inside a longer word
-                    if text.startswith(word, at):
-                        mask |= meaning
-                        longest = max(longest, at + len(word))
-            if mask:
+            for length in lengths.get(text[at : at + 2], (1,)):
+                mask = words.get(text[at : at + length])
+                if mask is not None:
+                    break
+            else:
+                length, mask = 1, words.get(text[at])
+            if mask is None:
+                continue
+            if at > end:
                 between = text[end:at].split()
-                size = min(_WIDEST_GAP, len(between) if spaced else sum(map(len, between)) // 2)
-                codes.append(UNKNOWN * size)
-                spans.extend([(at, at)] * size)
-                codes.append(self.code(mask))
-                spans.append((at, longest))
-                end = longest
-                present |= mask
-        return Reading(self, "".join(codes), range(len(spans)), present, spans) if present else None
+                gap = min(_WIDEST_GAP, len(between) if spaced else sum(map(len, between)) // 2)
+                codes.append(UNKNOWN * gap)
+                size += gap
+            codes.append(code_of[mask])
+            end = at + length
+            places.append((size, at, end))
+            size += 1
+            present |= mask
+        return Reading(self, "".join(codes), range(size), present, places) if present else None
 
 
 class ScriptLanguage(Language):

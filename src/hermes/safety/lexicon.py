@@ -180,7 +180,7 @@ class Lexicon:
 class Reading:
     """A text as concepts: `codes` (one character per word), where each came from, and which concepts occur at all."""
 
-    __slots__ = ("codes", "index", "lexicon", "present", "spans")
+    __slots__ = ("codes", "index", "lexicon", "places", "present")
 
     def __init__(
         self,
@@ -188,10 +188,10 @@ class Reading:
         codes: str,
         index: Sequence[int],
         present: int,
-        spans: Sequence[tuple[int, int]] | None = None,
+        places: Sequence[tuple[int, int, int]] | None = None,
     ) -> None:
         self.lexicon = lexicon
-        self.spans = spans
+        self.places = places
         # Where every third "word" is a sentence end, the ends are a disguise and say nothing.
         if codes.count(BOUNDARY) * 3 > len(codes):
             kept = [position for position, code in enumerate(codes) if code != BOUNDARY]

@@ -131,8 +131,9 @@ def _finding(threat: str, level: str, texts: tuple[str, str], span: tuple[int, i
 
 
 def _span(marked: str, reading: Reading, match: Match) -> tuple[int, int]:
-    if reading.spans is not None:
-        return reading.spans[match.start][0], reading.spans[match.end - 1][1]
+    if reading.places is not None:
+        inside = [place for place in reading.places if match.start <= place[0] < match.end]
+        return inside[0][1], inside[-1][2]
     first = reading.index[match.start]
     last = reading.index[match.end] - 1 if match.end < len(reading.index) else None
     start = end = -1
