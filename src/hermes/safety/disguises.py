@@ -26,6 +26,7 @@ _STRETCHED = re.compile(r"([a-z])\1{2,}")
 _TELLING_LENGTH = 7
 _LONGEST_WORD = 15
 _LONGEST_TYPO = 20
+_SHORT_WORD = 2
 _LONGEST_SCRAP = 4
 _FEWEST_SCRAPS = 3
 _SCRAP_SHARE = 4  # one token in four
@@ -71,6 +72,14 @@ class Vocabulary:
             self._segments = {start: tuple(sorted(found, reverse=True)) for start, found in lengths.items()}
         return self._segments
 
+    def covers(self, found: list[str]) -> bool:
+        """True when `found` is a row of known words, most of its letters in words of some length."""
+        self.segments()
+        letters = sum(map(len, found))
+        short = sum(len(word) for word in found if len(word) <= _SHORT_WORD)
+        unknown = sum(len(word) for word in found if word not in self.words)
+        return unknown * 10 <= letters and short * 3 <= letters
+
     def strong_errors(self) -> Errors:
         if not self._errors:
             self._errors.append(Errors(self.long, self._real()))
@@ -112,9 +121,9 @@ def disguises(
             yield "leetspeak, separators", squashed
     if _STRETCHED.search(folded):
         yield "stretched letters", cut(_STRETCHED.sub(r"\1", folded))
-    corrected = _corrected(tokens, known, words)
-    if corrected is not None:
-        yield "typing errors", corrected
+    corrected, slips = _corrected(tokens, known, words)
+    if slips:
+        yield "typing errors" if slips > 1 else "typing error", corrected
 
 
 def _leet(folded: str, known: set[str], cut: Callable[[str], list[str]], words: Vocabulary) -> list[str] | None:
@@ -180,14 +189,14 @@ def _in_pieces(tokens: list[str], known: set[str], words: Vocabulary) -> bool:
     return len(scraps) >= _FEWEST_SCRAPS and sum(word in scraps for word in tokens) * _SCRAP_SHARE >= len(tokens)
 
 
-def _corrected(tokens: list[str], known: set[str], words: Vocabulary) -> list[str] | None:
-    """Typing errors put right; words of lesser weight only beside a strong one that was misspelled too."""
+def _corrected(tokens: list[str], known: set[str], words: Vocabulary) -> tuple[list[str], int]:
+    """Typing errors put right, and how many; lesser words only beside a strong one that was misspelled too."""
     unknown = [word for word in known if _may_be_typo(word) and word not in words.lexicon.masks]
     corrections = _corrections(unknown, words.strong_errors())
     if not corrections:
-        return None
+        return tokens, 0
     corrections |= _corrections([word for word in unknown if word not in corrections], words.all_errors())
-    return [corrections.get(token, token) for token in tokens]
+    return [corrections.get(token, token) for token in tokens], len(corrections)
 
 
 def _may_be_typo(word: str) -> bool:
