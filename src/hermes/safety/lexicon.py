@@ -13,6 +13,7 @@ from hermes.vocabulary.errors import ScannerUnavailable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
 UNKNOWN = "."
 BOUNDARY = "|"
@@ -29,6 +30,10 @@ def bit(concept: str) -> int:
     if concept not in _bits:
         _bits[concept] = 1 << len(_bits)
     return _bits[concept]
+
+
+def known_bits() -> dict[str, int]:
+    return _bits
 
 
 class Lexicon:
@@ -49,6 +54,18 @@ class Lexicon:
         self._finish_phrases()
         for mask in self.masks.values():
             self.code(mask)
+
+    def state(self) -> tuple[object, ...]:
+        """Everything this lexicon knows, as plain values for the compiled tables."""
+        return self.masks, self.stems, self.phrases, list(self._codes)
+
+    @classmethod
+    def restore(cls, name: str, state: tuple[Any, ...]) -> Lexicon:
+        lexicon = cls(name, [])
+        lexicon.masks, lexicon.stems, lexicon.phrases, codes = state
+        lexicon._codes = {mask: chr(_FIRST_CODE + index) for index, mask in enumerate(codes)}
+        lexicon._meanings |= {code: mask for mask, code in lexicon._codes.items()}
+        return lexicon
 
     def _add(self, concept: int, words: str) -> None:
         for entry in words.translate(_JOINERS).split():
