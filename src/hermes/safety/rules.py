@@ -98,11 +98,21 @@ def _negated(reading: Reading, start: int) -> bool:
 
 
 def _level_here(reading: Reading, rule: Rule, start: int, end: int) -> str:
-    """Text that talks about attacks quotes them; that is worth a question, not a refusal."""
-    if (
-        rule.level == REFUSE
-        and rule.threat in _MENTIONABLE
-        and reading.has_near(start, end, bit("mention"), _MENTION_REACH)
-    ):
+    """Text that quotes attacks, or describes a thing without addressing anyone, is worth a question, not a refusal."""
+    if rule.level != REFUSE:
+        return rule.level
+    if rule.threat in _MENTIONABLE and reading.has_near(start, end, bit("mention"), _MENTION_REACH):
         return ASK
-    return rule.level
+    return ASK if _describes(reading, start, end) else REFUSE
+
+
+def _describes(reading: Reading, start: int, end: int) -> bool:
+    """True for a sentence that begins like a description ("the", "our", "we") and never says "you"."""
+    first = reading.codes.rfind(BOUNDARY, 0, start) + 1
+    last = reading.codes.find(BOUNDARY, end)
+    sentence = reading.codes[first : last if last >= 0 else len(reading.codes)]
+    meaning = reading.lexicon.mask_behind
+    addressed = concept_mask("you|your")
+    return bool(meaning(sentence[0]) & bit("declarative")) and not any(
+        meaning(code) & addressed for code in set(sentence)
+    )
