@@ -12,6 +12,7 @@ import pytest
 
 from disguise_forms import FORMS
 from hermes.safety.threats import scan, scan_entries
+from hermes.safety.unicode import fold
 
 HERE = os.path.dirname(__file__)
 
@@ -147,3 +148,22 @@ def test_plain_text_is_scanned_without_heavy_modules_or_tables_of_other_scripts(
     )
     out = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout
     assert out == "[]\n"
+
+
+@pytest.mark.internal("the compiled tables are a cache of the text tables")
+def test_the_compiled_tables_say_what_the_text_tables_say() -> None:
+    code = (
+        "from hermes.safety.languages import compile_tables\nfrom hermes.safety.tables import compiled_tables\n"
+        "loaded = compiled_tables()\nprint(compile_tables() == loaded)"
+    )
+    out = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out == "True\n", "run bin/compile-lexicons after changing a lexicon or a rule"
+
+
+@pytest.mark.internal("Latin lexicons are matched against folded text")
+def test_latin_lexicons_are_written_the_way_the_scanner_reads_them() -> None:
+    tables = os.path.join(os.path.dirname(scan.__code__.co_filename), "lexicons")
+    for name in ("latin.txt", "english.txt"):
+        with open(os.path.join(tables, name), encoding="utf-8") as file:
+            words = file.read()
+        assert [word for word in words.split() if fold(word) != word.lower()] == []

@@ -52,6 +52,7 @@ _EXPRESSIONS = (
         r"\$\{?\(?(?:env:)?[a-z0-9_]{0,40}(?:key|token|secret|passw|credential|auth)[a-z0-9_]{0,40}\}?",
         "secret_var",
     ),
+    ("_", r"\b[a-z0-9_]{0,40}_(?:key|token|secret|password|credentials)\b", "secret_var"),
     ("%", r"%[a-z0-9_]{0,40}(?:key|token|secret|passw)[a-z0-9_]{0,40}%", "secret_var"),
     ("{{", r"\{\{ ?[a-z0-9_. ]{0,40}(?:key|token|secret|passw)[a-z0-9_. ]{0,40}\}\}", "secret_var"),
     ("|", r"\| ?(?:sudo )?(?:ba|z)?sh\b|\| ?python3?\b|\| ?iex\b", "pipe_shell"),

@@ -22,6 +22,8 @@ IGNORABLE_RANGES = (
     (0xFFA0, 0xFFA0), (0xFFF0, 0xFFFB), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
 )  # fmt: skip
 _FIRST_HANGUL, _LAST_HANGUL = 0xAC00, 0xD7A3
+_PLAIN = frozenset({"Lo", "Ll", "Cn", "Co", "Cs", "So", "Nd", "Mc"})
+_DROPPED = frozenset({"Mn", "Me", "Cc", "Cf"})
 _LONGEST_EXPANSION = 4  # one ligature may decompose into 18 letters; a text full of them must not grow
 
 
@@ -33,6 +35,8 @@ class FoldTable(dict[int, str]):
         for name, alikes in load_table("confusables.txt").items():
             for alike in alikes.replace(" ", ""):
                 self._add(alike, _SIGNS.get(name, name))
+        for first, last in IGNORABLE_RANGES:
+            self.update(dict.fromkeys(range(first, last + 1), ""))
         for index, letter in enumerate(_ALPHABET):
             self[ord(_BRAILLE[index])] = letter
             for start in _SYMBOL_ALPHABETS:
@@ -46,11 +50,11 @@ class FoldTable(dict[int, str]):
         return folded
 
     def _work_out(self, code: int) -> str:
-        if any(first <= code <= last for first, last in IGNORABLE_RANGES):
-            return ""
         char = chr(code)
         category = unicodedata.category(char)
-        if category in {"Mn", "Me", "Cc", "Cf"}:
+        if category in _PLAIN and not unicodedata.decomposition(char):
+            return char
+        if category in _DROPPED:
             return ""
         if category[0] == "Z":
             return "\n" if category in {"Zl", "Zp"} else " "
@@ -58,8 +62,7 @@ class FoldTable(dict[int, str]):
             return char
         parts = unicodedata.normalize("NFKD", char).lower()
         parts = unicodedata.normalize("NFKD", parts) if len(parts) == 1 else parts
-        read = "".join(self[ord(part)] if part != char else part for part in parts[:_LONGEST_EXPANSION])
-        return read if read or category[0] == "M" else ""
+        return "".join(self[ord(part)] if part != char else part for part in parts[:_LONGEST_EXPANSION])
 
     def _add(self, alike: str, letter: str) -> None:
         self[ord(alike)] = letter

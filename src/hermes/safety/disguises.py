@@ -26,6 +26,10 @@ _STRETCHED = re.compile(r"([a-z])\1{2,}")
 _TELLING_LENGTH = 7
 _LONGEST_WORD = 15
 _LONGEST_TYPO = 20
+_SHORT_WORD = 2
+_LONGEST_SCRAP = 4
+_FEWEST_SCRAPS = 3
+_SCRAP_SHARE = 4  # one token in four
 _vocabularies: dict[str, Vocabulary] = {}
 
 
@@ -38,6 +42,7 @@ class Vocabulary:
         for concept in tables["key_concepts"].split():
             wanted |= bit(concept)
         self.fillers = tables["fillers"].split()
+        self.short = {*lexicon.masks, *lexicon.phrases, *self.fillers}
         self.strong = {
             word: mask
             for word, mask in lexicon.masks.items()
@@ -48,19 +53,32 @@ class Vocabulary:
             form(word): name for name, form in _CIPHERS for word in self.strong if form(word) not in lexicon.masks
         }
         self.lexicon = lexicon
-        self._segments: dict[str, list[str]] = {}
+        self._segments: dict[str, tuple[int, ...]] = {}
+        self.words: frozenset[str] = frozenset()
         self._errors: list[Errors] = []
 
-    def segments(self) -> dict[str, list[str]]:
-        """Every known word by its first two letters, longest first."""
+    def segments(self) -> dict[str, tuple[int, ...]]:
+        """The lengths that known words have, by their first three letters (two for words of two)."""
         if not self._segments:
             words = {*self.lexicon.masks, *self.fillers, *self.lexicon.phrases}
-            for endings in self.lexicon.phrases.values():
-                words.update(part for rest, _ in endings for part in rest)
-            for word in sorted(words, key=len, reverse=True):
-                if len(word) > 1 and word.isascii():
-                    self._segments.setdefault(word[:2], []).append(word)
+            for seconds in self.lexicon.phrases.values():
+                words.update(
+                    part for second, endings in seconds.items() for rest, _ in endings for part in (second, *rest)
+                )
+            self.words = frozenset(word for word in words if len(word) > 1 and word.isascii())
+            lengths: dict[str, set[int]] = {}
+            for word in self.words:
+                lengths.setdefault(word[:3], set()).add(len(word))
+            self._segments = {start: tuple(sorted(found, reverse=True)) for start, found in lengths.items()}
         return self._segments
+
+    def covers(self, found: list[str]) -> bool:
+        """True when `found` is a row of known words, most of its letters in words of some length."""
+        self.segments()
+        letters = sum(map(len, found))
+        short = sum(len(word) for word in found if len(word) <= _SHORT_WORD)
+        unknown = sum(len(word) for word in found if word not in self.words)
+        return unknown * 10 <= letters and short * 3 <= letters
 
     def strong_errors(self) -> Errors:
         if not self._errors:
@@ -69,7 +87,8 @@ class Vocabulary:
 
     def all_errors(self) -> Errors:
         if len(self._errors) < 2:  # noqa: PLR2004 - the strong ones come first
-            every = {word for words in self.segments().values() for word in words if len(word) > _STRONG_LENGTH}
+            self.segments()
+            every = {word for word in self.words if len(word) > _STRONG_LENGTH}
             self._errors.append(Errors(every, self._real()))
         return self._errors[1]
 
@@ -102,9 +121,9 @@ def disguises(
             yield "leetspeak, separators", squashed
     if _STRETCHED.search(folded):
         yield "stretched letters", cut(_STRETCHED.sub(r"\1", folded))
-    corrected = _corrected(tokens, known, words)
-    if corrected is not None:
-        yield "typing errors", corrected
+    corrected, slips = _corrected(tokens, known, words)
+    if slips:
+        yield "typing errors" if slips > 1 else "typing error", corrected
 
 
 def _leet(folded: str, known: set[str], cut: Callable[[str], list[str]], words: Vocabulary) -> list[str] | None:
@@ -117,7 +136,7 @@ def _leet(folded: str, known: set[str], cut: Callable[[str], list[str]], words: 
             spelled[token] = next((form for form in (as_i, as_l, mixed) if form in words.lexicon.masks), as_i)
     tokens = [spelled.get(token, token) for token in tokens] if spelled else tokens
     new = set(tokens) - known
-    return tokens if any(token in words.strong or len(token) > 2 for token in new) else None  # noqa: PLR2004
+    return tokens if any(token in words.short or not token.isalnum() for token in new) else None
 
 
 def _ciphers(
@@ -135,36 +154,49 @@ def _ciphers(
 
 
 def _squashed(tokens: list[str], known: set[str], words: Vocabulary) -> list[str] | None:
-    text = "".join([word for word in tokens if word not in ".!?\n"])
-    hidden = [word for word in words.long if word not in known and word in text]
-    inside_words = all(any(word in token for token in known) for word in hidden)
-    if inside_words and not any(len(token) > _LONGEST_WORD for token in known):
+    if not _in_pieces(tokens, known, words):
         return None
+    text = "".join([word for word in tokens if word.isalpha() and word.isascii()])
     segments = words.segments()
+    known_words = words.words
     cut: list[str] = []
     position = unknown = 0
-    while position < len(text):
-        for word in segments.get(text[position : position + 2], ()):
-            if text.startswith(word, position):
-                if unknown < position:
-                    cut.append(text[unknown:position])
-                cut.append(word)
-                position += len(word)
-                unknown = position
+    end = len(text)
+    while position < end:
+        start = text[position : position + 3]
+        for length in segments.get(start, ()):
+            word = text[position : position + length]
+            if word in known_words:
                 break
         else:
-            position += 1
+            word = start[:2]
+            if word not in known_words or len(word) < 2:  # noqa: PLR2004 - the shortest words
+                position += 1
+                continue
+        if unknown < position:
+            cut.append(text[unknown:position])
+        cut.append(word)
+        position += len(word)
+        unknown = position
     return cut
 
 
-def _corrected(tokens: list[str], known: set[str], words: Vocabulary) -> list[str] | None:
-    """Typing errors put right; words of lesser weight only beside a strong one that was misspelled too."""
+def _in_pieces(tokens: list[str], known: set[str], words: Vocabulary) -> bool:
+    """True when words seem to be glued together or cut apart: very long ones, or many short ones nobody knows."""
+    if any(len(word) > _LONGEST_WORD for word in known):
+        return True
+    scraps = {word for word in known if len(word) <= _LONGEST_SCRAP and word.isalpha() and word not in words.short}
+    return len(scraps) >= _FEWEST_SCRAPS and sum(word in scraps for word in tokens) * _SCRAP_SHARE >= len(tokens)
+
+
+def _corrected(tokens: list[str], known: set[str], words: Vocabulary) -> tuple[list[str], int]:
+    """Typing errors put right, and how many; lesser words only beside a strong one that was misspelled too."""
     unknown = [word for word in known if _may_be_typo(word) and word not in words.lexicon.masks]
     corrections = _corrections(unknown, words.strong_errors())
     if not corrections:
-        return None
+        return tokens, 0
     corrections |= _corrections([word for word in unknown if word not in corrections], words.all_errors())
-    return [corrections.get(token, token) for token in tokens]
+    return [corrections.get(token, token) for token in tokens], len(corrections)
 
 
 def _may_be_typo(word: str) -> bool:

@@ -11,10 +11,6 @@ import re
 from hermes.safety.verdict import ASK, REFUSE
 from hermes.vocabulary.values import value
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 _SUSPECTS = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -32,6 +28,9 @@ _EMBEDDING = re.compile("[\u202a\u202b\u2066\u2067\u2068]")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
 _FEWEST_BITS = 24
 _BLACK_FLAG = "\U0001f3f4"
+_TAG_LETTERS = {0xE0000 + code: chr(code) if 0x20 <= code < 0x7F else None for code in range(0x80)}  # noqa: PLR2004 - ASCII
+_FIRST_SUPPLEMENT = "\U000e0100"
+_STRAY_SELECTORS = 1  # one may be a paste accident
 
 
 @value
@@ -48,56 +47,65 @@ class Hidden:
 def hidden_texts(text: str) -> list[Hidden]:
     if text.isascii() or not _SUSPECTS.search(text):
         return []
-    return [*_tags(text), *_selector_bytes(text), *_invisible_runs(text), *_invisible_bits(text), *_overrides(text)]
+    finders = (_tags, _selector_bytes, _invisible_runs, _invisible_bits, _overrides, _embeddings)
+    return [found for finder in finders if (found := finder(text)) is not None]
 
 
-def _tags(text: str) -> Iterator[Hidden]:
-    for run in re.finditer(_TAGS, text):
-        if run.start() and text[run.start() - 1] == _BLACK_FLAG and _FLAG.match(run[0]):
-            continue
-        payload = "".join(chr(ord(char) - 0xE0000) for char in run[0] if "\U000e0020" <= char < "\U000e007f")
-        yield Hidden(payload=payload, how="tag characters", level=REFUSE, start=run.start(), end=run.end())
+# Each finder puts all stretches hidden its way together: split payloads read on, and a text full of them stays cheap.
 
 
-def _selector_bytes(text: str) -> Iterator[Hidden]:
-    loose: list[int] = []
-    first = last = -1
+def _tags(text: str) -> Hidden | None:
+    runs = [
+        run
+        for run in re.finditer(_TAGS, text)
+        if not (run.start() and text[run.start() - 1] == _BLACK_FLAG and _FLAG.match(run[0]))
+    ]
+    payload = "".join(run[0] for run in runs).translate(_TAG_LETTERS)
+    return _hidden(payload, "tag characters", runs) if runs else None
+
+
+def _selector_bytes(text: str) -> Hidden | None:
+    runs = []
+    values: list[int] = []
     for run in re.finditer(_SELECTORS, text):
-        values = [_selector_value(char) for char in run[0]]
-        if len(values) > 1:
-            payload = bytes(values).decode("utf-8", "replace")
-            yield Hidden(payload=payload, how="variation selectors", level=REFUSE, start=run.start(), end=run.end())
-        elif values[0] >= 16 and not _is_ideograph(text[run.start() - 1 : run.start()]):  # noqa: PLR2004 - see below
-            loose.append(values[0])  # VS17 and up belong to ideographs only
-            first, last = (run.start() if first < 0 else first), run.end()
-    if len(loose) > 2:  # noqa: PLR2004 - two strays may be a paste accident
-        payload = bytes(loose).decode("utf-8", "replace")
-        yield Hidden(payload=payload, how="variation selectors", level=REFUSE, start=first, end=last)
+        single = len(run[0]) == 1
+        if single and (run[0] < _FIRST_SUPPLEMENT or _is_ideograph(text[run.start() - 1 : run.start()])):
+            continue  # one selector behind an emoji, or one of VS17 and up behind an ideograph, is honest
+        runs.append(run)
+        values += map(_selector_value, run[0])
+    if len(values) <= _STRAY_SELECTORS:
+        return None
+    return _hidden(bytes(values).decode("utf-8", "replace"), "variation selectors", runs)
 
 
-def _invisible_runs(text: str) -> Iterator[Hidden]:
-    for run in re.finditer(_INVISIBLE_RUN, text):
-        yield Hidden(payload=_decode_bits(run[0]), how="invisible run", level=REFUSE, start=run.start(), end=run.end())
+def _invisible_runs(text: str) -> Hidden | None:
+    runs = list(re.finditer(_INVISIBLE_RUN, text))
+    return _hidden(_decode_bits("".join(run[0] for run in runs)), "invisible run", runs) if runs else None
 
 
-def _invisible_bits(text: str) -> Iterator[Hidden]:
-    found = re.findall(_BITS, text)
-    if len(found) >= _FEWEST_BITS:
-        payload = _decode_bits("".join(found))
-        if payload:
-            yield Hidden(payload=payload, how="invisible bits", level=REFUSE, start=-1, end=-1)
+def _invisible_bits(text: str) -> Hidden | None:
+    found = "".join(re.findall(_BITS, text))
+    payload = _decode_bits(found) if len(found) >= _FEWEST_BITS else ""
+    return _hidden(payload, "invisible bits", []) if payload else None
 
 
-def _overrides(text: str) -> Iterator[Hidden]:
-    for span in _OVERRIDE.finditer(text):
-        payload = span[2][::-1] if span[1] == "\u202e" else span[2]
-        yield Hidden(payload=payload, how="bidirectional override", level=REFUSE, start=span.start(), end=span.end())
-    embedding = _EMBEDDING.search(text)
-    if embedding and not _RIGHT_TO_LEFT.search(text.replace("\ufeff", "")):
-        stripped = text[embedding.end() :]
-        yield Hidden(
-            payload=stripped[::-1], how="bidirectional embedding", level=ASK, start=embedding.start(), end=len(text)
-        )
+def _overrides(text: str) -> Hidden | None:
+    spans = list(_OVERRIDE.finditer(text))
+    payload = "\n".join(span[2][::-1] if span[1] == "\u202e" else span[2] for span in spans)
+    return _hidden(payload, "bidirectional override", spans) if spans else None
+
+
+def _embeddings(text: str) -> Hidden | None:
+    found = _EMBEDDING.search(text)
+    if found is None or _RIGHT_TO_LEFT.search(text.replace("\ufeff", "")):
+        return None
+    payload = text[found.end() :][::-1]
+    return Hidden(payload=payload, how="bidirectional embedding", level=ASK, start=found.start(), end=len(text))
+
+
+def _hidden(payload: str, how: str, runs: list[re.Match[str]]) -> Hidden:
+    start, end = (runs[0].start(), runs[-1].end()) if runs else (-1, -1)
+    return Hidden(payload=payload, how=how, level=REFUSE, start=start, end=end)
 
 
 def _decode_bits(chars: str) -> str:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 
 from hermes.safety import atoms
-from hermes.safety.lexicon import UNKNOWN, Lexicon, Reading, bit
-from hermes.safety.rules import load_lexicon, load_rules
-from hermes.safety.tables import load_lines, load_table
+from hermes.safety.lexicon import UNKNOWN, Lexicon, Reading, bit, known_bits
+from hermes.safety.rules import Rule, load_lexicon, load_rules
+from hermes.safety.tables import compiled_tables, load_lines, load_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from hermes.safety.rules import Rule
+    from typing import Any
 
 _FEWEST_WORDS = 2
 _WIDEST_GAP = 12
+_SHORTEST_STEM = 2
 # name, lexicon files, characters that call for it, does a stem have to begin a word, are words set apart by spaces
 _SCRIPTS = (
     ("han", ("han",), "[\u3400-\u9fff]", False, False),
@@ -41,8 +41,13 @@ class Language:
 
 def english() -> Language:
     if "english" not in _loaded:
-        lexicon = load_lexicon("english")
-        _loaded["english"] = Language(lexicon, load_rules("english.rules"))
+        compiled = compiled_tables()
+        if compiled is None:
+            _loaded["english"] = Language(load_lexicon("english"), load_rules("english.rules"))
+        else:
+            known_bits().update(compiled["bits"])
+            lexicon = Lexicon.restore("english", compiled["lexicons"]["english"])
+            _loaded["english"] = Language(lexicon, [Rule(*state) for state in compiled["rules"]["english.rules"]])
     return _loaded["english"]
 
 
@@ -52,8 +57,8 @@ def readings(text: str, marked: str, tokens: list[str]) -> Iterator[tuple[Readin
     reading = language.lexicon.read(tokens)
     if reading is not None:
         yield reading, language.rules
-    for latin in _latin_languages().candidates(tokens):
-        reading = latin.lexicon.read(tokens)
+    for latin, stemmed in _latin_languages().candidates(tokens):
+        reading = latin.lexicon.read(tokens, stemmed)
         if reading is not None:
             yield reading, latin.rules
     if not text.isascii():
@@ -68,36 +73,54 @@ def readings(text: str, marked: str, tokens: list[str]) -> Iterator[tuple[Readin
 class LatinFamily:
     """The languages in Latin letters, looked up together: a language is read only when two of its words occur."""
 
-    def __init__(self) -> None:
+    def __init__(self, compiled: dict[str, Any] | None) -> None:
         rules = _foreign_rules()
-        self.languages = [Language(Lexicon(name, tables), rules) for name, tables in _latin_tables()]
+        self.english: set[str]
+        self.exact: dict[str, list[int]] = {}
+        self.stems: dict[str, list[tuple[int, int]]] = {}
+        if compiled is None:
+            self.languages = [Language(Lexicon(name, tables), rules) for name, tables in _latin_tables()]
+            self._index()
+        else:
+            names = [name for name in compiled["lexicons"] if name != "english"]
+            self.languages = [Language(Lexicon.restore(name, compiled["lexicons"][name]), rules) for name in names]
+            self.english, self.exact, self.stems, self.lengths, self.starts = compiled["latin"]
+
+    def _index(self) -> None:
         lexicon = english().lexicon
         self.english = {*lexicon.masks, *lexicon.phrases, *load_table("disguises.txt")["fillers"].split()}
-        self.exact: dict[str, list[int]] = {}
-        self.stems: dict[str, list[int]] = {}
         for number, language in enumerate(self.languages):
-            for word in {*language.lexicon.masks, *language.lexicon.phrases}:
+            for word in sorted({*language.lexicon.masks, *language.lexicon.phrases}):
                 self.exact.setdefault(word, []).append(number)
-            for stem in language.lexicon.stems:
-                self.stems.setdefault(stem, []).append(number)
+            for stem, mask in language.lexicon.stems.items():
+                self.stems.setdefault(stem, []).append((number, mask))
         self.lengths = sorted({len(stem) for stem in self.stems})
+        self.starts = {stem[:_SHORTEST_STEM] for stem in self.stems}
 
-    def candidates(self, tokens: list[str]) -> Iterator[Language]:
+    def state(self) -> tuple[object, ...]:
+        return self.english, self.exact, self.stems, self.lengths, self.starts
+
+    def candidates(self, tokens: list[str]) -> Iterator[tuple[Language, dict[str, int]]]:
         counts = [0] * len(self.languages)
-        known = set(tokens) - self.english  # a word that English shares says nothing about the language
-        for word in known & self.exact.keys():
+        stemmed: list[dict[str, int]] = [{} for _ in self.languages]
+        known = set(tokens)
+        own = known - self.english  # a word that English shares says nothing about the language
+        for word in own & self.exact.keys():
             for number in self.exact[word]:
                 counts[number] += 1
-        stems = self.stems
+        stems, starts = self.stems, self.starts
         for word in known:
+            if word[:_SHORTEST_STEM] not in starts:
+                continue
             for length in self.lengths:
                 if length > len(word):
                     break
-                for number in stems.get(word[:length], ()):
-                    counts[number] += 1
+                for number, mask in stems.get(word[:length], ()):
+                    stemmed[number][word] = stemmed[number].get(word, 0) | mask
+                    counts[number] += word in own
         for number, count in enumerate(counts):
             if count >= _FEWEST_WORDS:
-                yield self.languages[number]
+                yield self.languages[number], stemmed[number]
 
 
 class ScriptLexicon(Lexicon):
@@ -107,7 +130,6 @@ class ScriptLexicon(Lexicon):
         from hermes.safety.unicode import fold
 
         super().__init__(name, [])
-        self.by_first: dict[str, list[tuple[str, int]]] = {}
         words: dict[str, int] = {}
         for table in (*(load_table(f"{file}.txt") for file in files), atoms.CONCEPTS):
             for concept, listed in table.items():
@@ -115,35 +137,48 @@ class ScriptLexicon(Lexicon):
                     plain = fold(word.replace("_", " ")) if table is not atoms.CONCEPTS else word
                     if plain:
                         words[plain] = words.get(plain, 0) | bit(concept)
-        for word in sorted(words, key=len, reverse=True):
-            self.by_first.setdefault(word[0], []).append((word, words[word]))
-            self.known |= words[word]
-        self.first = re.compile("[" + re.escape("".join(self.by_first)) + "]")
+        lengths: dict[str, set[int]] = {}
+        self.words: dict[str, int] = {}
+        for word in words:
+            lengths.setdefault(word[:2], set()).add(len(word))
+            mask = 0
+            for length in range(1, len(word) + 1):  # a short stem still counts inside a longer word
+                mask |= words.get(word[:length], 0)
+            self.words[word] = mask
+            self.code(mask)
+        self.lengths = {start: sorted(found, reverse=True) for start, found in lengths.items()}
+        firsts = re.escape("".join({start[0] for start in self.lengths}))
+        self.anywhere = re.compile(f"[{firsts}]")
+        self.at_word_start = re.compile(rf"(?<![^\W_])[{firsts}]")
 
     def search(self, text: str, word_start: bool, spaced: bool) -> Reading | None:  # noqa: FBT001 - a row of the table above
+        words, lengths, code_of = self.words, self.lengths, self._codes
         codes: list[str] = []
-        spans: list[tuple[int, int]] = []
-        end = present = 0
-        for found in self.first.finditer(text):
+        places: list[tuple[int, int, int]] = []
+        size = end = present = 0
+        for found in (self.at_word_start if word_start else self.anywhere).finditer(text):
             at = found.start()
-            if at < end or (word_start and at and text[at - 1].isalnum()):
+            if at < end:
                 continue
-            mask = 0
-            longest = at
-            for word, meaning in self.by_first[text[at]]:  # a short stem still counts inside a longer word
-                if text.startswith(word, at):
-                    mask |= meaning
-                    longest = max(longest, at + len(word))
-            if mask:
+            for length in lengths.get(text[at : at + 2], (1,)):
+                mask = words.get(text[at : at + length])
+                if mask is not None:
+                    break
+            else:
+                length, mask = 1, words.get(text[at])
+            if mask is None:
+                continue
+            if at > end:
                 between = text[end:at].split()
-                size = min(_WIDEST_GAP, len(between) if spaced else sum(map(len, between)) // 2)
-                codes.append(UNKNOWN * size)
-                spans.extend([(at, at)] * size)
-                codes.append(self.code(mask))
-                spans.append((at, longest))
-                end = longest
-                present |= mask
-        return Reading(self, "".join(codes), range(len(spans)), present, spans) if present else None
+                gap = min(_WIDEST_GAP, len(between) if spaced else sum(map(len, between)) // 2)
+                codes.append(UNKNOWN * gap)
+                size += gap
+            codes.append(code_of[mask])
+            end = at + length
+            places.append((size, at, end))
+            size += 1
+            present |= mask
+        return Reading(self, "".join(codes), range(size), present, places) if present else None
 
 
 class ScriptLanguage(Language):
@@ -163,13 +198,19 @@ def _script(name: str, files: Sequence[str]) -> ScriptLanguage:
 def _foreign_rules() -> list[Rule]:
     english()  # its lexicon defines every concept, so rules of other languages cannot name one that nobody knows
     if "foreign" not in _loaded:
-        _loaded["foreign"] = Language(_loaded["english"].lexicon, load_rules("foreign.rules"))
+        compiled = compiled_tables()
+        rules = (
+            load_rules("foreign.rules")
+            if compiled is None
+            else [Rule(*state) for state in compiled["rules"]["foreign.rules"]]
+        )
+        _loaded["foreign"] = Language(_loaded["english"].lexicon, rules)
     return _loaded["foreign"].rules
 
 
 def _latin_languages() -> LatinFamily:
     if not _latin:
-        _latin.append(LatinFamily())
+        _latin.append(LatinFamily(compiled_tables()))
     return _latin[0]
 
 
@@ -185,3 +226,16 @@ def _latin_tables() -> Iterator[tuple[str, list[dict[str, str]]]]:
     common = tables.pop("common")
     for name, table in tables.items():
         yield name, [table, common, atoms.CONCEPTS]
+
+
+def compile_tables() -> dict[str, object]:
+    """Everything English and Latin, built from the text tables, as plain values that load in a millisecond."""
+    language = Language(load_lexicon("english"), load_rules("english.rules"))
+    _loaded["english"] = language
+    _loaded["foreign"] = Language(language.lexicon, load_rules("foreign.rules"))
+    family = LatinFamily(None)
+    lexicons = {"english": language.lexicon.state()}
+    lexicons |= {latin.lexicon.name: latin.lexicon.state() for latin in family.languages}
+    rules = {"english.rules": [rule.state() for rule in language.rules]}
+    rules["foreign.rules"] = [rule.state() for rule in _loaded["foreign"].rules]
+    return {"bits": dict(known_bits()), "lexicons": lexicons, "rules": rules, "latin": family.state()}

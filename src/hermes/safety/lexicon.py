@@ -13,6 +13,7 @@ from hermes.vocabulary.errors import ScannerUnavailable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
 UNKNOWN = "."
 BOUNDARY = "|"
@@ -31,6 +32,10 @@ def bit(concept: str) -> int:
     return _bits[concept]
 
 
+def known_bits() -> dict[str, int]:
+    return _bits
+
+
 class Lexicon:
     """The vocabulary of one language: words, stems ("instruc*") and phrases ("from_now_on"), each with its concepts."""
 
@@ -38,23 +43,29 @@ class Lexicon:
         self.name = name
         self.masks: dict[str, int] = {}
         self.stems: dict[str, int] = {}
-        self.phrases: dict[str, list[tuple[list[str], int]]] = {}
+        # first word -> second word -> (the words after it, meaning), longest first
+        self.phrases: dict[str, dict[str, list[tuple[list[str], int]]]] = {}
+        self._codes: dict[int, str] = {}
+        self._meanings: dict[str, int] = {UNKNOWN: 0, BOUNDARY: 0}
+        self._compiled: dict[str, re.Pattern[str]] = {}
         for table in tables:
             for concept, words in table.items():
                 self._add(bit(concept), words)
-        negation = bit("not")
-        for first, endings in self.phrases.items():
-            # A phrase still means what its words mean ("the user" is a user), except that "no longer" is no negation.
-            endings[:] = [(rest, mask | self._meaning(first, *rest) & ~negation) for rest, mask in endings]
-            endings.sort(key=lambda ending: -len(ending[0]))
-        self.known = 0
-        for mask in (*self.masks.values(), *self.stems.values()):
-            self.known |= mask
-        for endings in self.phrases.values():
-            for _, mask in endings:
-                self.known |= mask
-        self._codes: dict[int, str] = {}
-        self._compiled: dict[str, re.Pattern[str]] = {}
+        self._finish_phrases()
+        for mask in self.masks.values():
+            self.code(mask)
+
+    def state(self) -> tuple[object, ...]:
+        """Everything this lexicon knows, as plain values for the compiled tables."""
+        return self.masks, self.stems, self.phrases, list(self._codes)
+
+    @classmethod
+    def restore(cls, name: str, state: tuple[Any, ...]) -> Lexicon:
+        lexicon = cls(name, [])
+        lexicon.masks, lexicon.stems, lexicon.phrases, codes = state
+        lexicon._codes = {mask: chr(_FIRST_CODE + index) for index, mask in enumerate(codes)}
+        lexicon._meanings |= {code: mask for mask, code in lexicon._codes.items()}
+        return lexicon
 
     def _add(self, concept: int, words: str) -> None:
         for entry in words.translate(_JOINERS).split():
@@ -69,68 +80,84 @@ class Lexicon:
                 self.masks[word] = self.masks.get(word, 0) | concept
 
     def _add_phrase(self, words: list[str], concept: int) -> None:
-        endings = self.phrases.setdefault(words[0], [])
-        for index, (rest, mask) in enumerate(endings):
-            if rest == words[1:]:
-                endings[index] = (rest, mask | concept)
+        second = "*" if words[1][-1] == "*" else words[1]
+        rest = words[1:] if second == "*" else words[2:]
+        endings = self.phrases.setdefault(words[0], {}).setdefault(second, [])
+        for index, (known, mask) in enumerate(endings):
+            if known == rest:
+                endings[index] = (known, mask | concept)
                 return
-        endings.append((words[1:], concept))
+        endings.append((rest, concept))
 
-    def _meaning(self, *words: str) -> int:
-        mask = 0
-        for word in words:
-            mask |= self.masks.get(word, 0)
-        return mask
-
-    def mask_of(self, word: str) -> int:
-        mask = self.masks.get(word, 0)
-        if self.stems:
-            for length in range(3, len(word) + 1):
-                mask |= self.stems.get(word[:length], 0)
-        return mask
+    def _finish_phrases(self) -> None:
+        """A phrase still means what its words mean ("the user" is a user), except that "no longer" is no negation."""
+        positive = ~bit("not")
+        masks = self.masks
+        for first, seconds in self.phrases.items():
+            for second, endings in seconds.items():
+                meaning = masks.get(first, 0) | masks.get(second, 0)
+                for index, (rest, mask) in enumerate(endings):
+                    for word in rest:
+                        meaning |= masks.get(word, 0)
+                    endings[index] = (rest, mask | meaning & positive)
+                    self.code(endings[index][1])
+                endings.sort(key=_longest_first)
 
     def code(self, mask: int) -> str:
         if mask not in self._codes:
-            self._codes[mask] = chr(_FIRST_CODE + len(self._codes))
+            code = self._codes[mask] = chr(_FIRST_CODE + len(self._codes))
+            self._meanings[code] = mask
             self._compiled.clear()  # a new code may belong to a concept that a compiled rule names
         return self._codes[mask]
 
     def mask_behind(self, code: str) -> int:
-        return next((mask for mask, known in self._codes.items() if known == code), 0)
+        return self._meanings[code]
 
-    def read(self, tokens: Sequence[str]) -> Reading | None:
-        """The concepts of `tokens` in order; None when there are none."""
+    def read(self, tokens: list[str], stemmed: Mapping[str, int] | None = None) -> Reading | None:
+        """The concepts of `tokens` in order; None when there are none. `stemmed` adds what stems say about words."""
         by_word = {".": BOUNDARY, "!": BOUNDARY, "?": BOUNDARY, "\n": BOUNDARY}
-        for word in set(tokens):
-            mask = self.mask_of(word)
-            if mask:
-                by_word[word] = self.code(mask)
+        known = set(tokens)
+        for word in known & self.masks.keys():
+            by_word[word] = self.code(self.masks[word])
+        for word, mask in (stemmed or {}).items():
+            by_word[word] = self.code(mask | self.masks.get(word, 0))
         codes = [by_word.get(token, UNKNOWN) for token in tokens]
         index: Sequence[int] = range(len(codes))
-        if not self.phrases.keys().isdisjoint(by_word) or not self.phrases.keys().isdisjoint(tokens):
+        if not self.phrases.keys().isdisjoint(known):
             codes, index = self._read_phrases(tokens, codes)
         present = 0
         for code in set(codes):
-            present |= self.mask_behind(code)
+            present |= self._meanings[code]
         return Reading(self, "".join(codes), index, present) if present else None
 
-    def _read_phrases(self, tokens: Sequence[str], codes: list[str]) -> tuple[list[str], list[int]]:
+    def _read_phrases(self, tokens: list[str], codes: list[str]) -> tuple[list[str], Sequence[int]]:
+        phrases = self.phrases
         joined: list[str] = []
         index: list[int] = []
-        position = 0
-        phrases = self.phrases
-        while position < len(tokens):
-            length, code = 1, codes[position]
-            endings = phrases.get(tokens[position])
-            if endings is not None:
-                for rest, mask in endings:
-                    if _continues(tokens[position + 1 : position + 1 + len(rest)], rest):
-                        length, code = 1 + len(rest), self.code(mask)
-                        break
-            joined.append(code)
-            index.append(position)
-            position += length
-        return joined, index
+        done = 0
+        for position in [at for at, token in enumerate(tokens) if token in phrases]:
+            if position < done:
+                continue
+            length, mask = self._phrase_at(tokens, position)
+            if length:
+                joined += codes[done:position]
+                index += range(done, position + 1)
+                joined.append(self.code(mask))
+                done = position + length
+        if not done:
+            return codes, range(len(codes))
+        return joined + codes[done:], [*index, *range(done, len(codes))]
+
+    def _phrase_at(self, tokens: list[str], position: int) -> tuple[int, int]:
+        seconds = self.phrases[tokens[position]]
+        second = tokens[position + 1] if position + 1 < len(tokens) else ""
+        for rest, mask in seconds.get(second, ()):
+            if _continues(tokens[position + 2 : position + 2 + len(rest)], rest):
+                return 2 + len(rest), mask
+        for rest, mask in seconds.get("*", ()):
+            if _continues(tokens[position + 1 : position + 1 + len(rest)], rest):
+                return 1 + len(rest), mask
+        return 0, 0
 
     def pattern(self, rule: str) -> re.Pattern[str]:
         """`rule` ("ignore 5 prior|all 3 instr", or "any 6: a b c" for every order) compiled for these codes."""
@@ -170,7 +197,7 @@ class Lexicon:
 class Reading:
     """A text as concepts: `codes` (one character per word), where each came from, and which concepts occur at all."""
 
-    __slots__ = ("codes", "index", "lexicon", "present", "spans")
+    __slots__ = ("codes", "index", "lexicon", "places", "present")
 
     def __init__(
         self,
@@ -178,10 +205,10 @@ class Reading:
         codes: str,
         index: Sequence[int],
         present: int,
-        spans: Sequence[tuple[int, int]] | None = None,
+        places: Sequence[tuple[int, int, int]] | None = None,
     ) -> None:
         self.lexicon = lexicon
-        self.spans = spans
+        self.places = places
         # Where every third "word" is a sentence end, the ends are a disguise and say nothing.
         if codes.count(BOUNDARY) * 3 > len(codes):
             kept = [position for position, code in enumerate(codes) if code != BOUNDARY]
@@ -208,6 +235,10 @@ def concept_mask(alternatives: str) -> int:
             )
         mask |= _bits[concept]
     return mask
+
+
+def _longest_first(ending: tuple[list[str], int]) -> int:
+    return -len(ending[0])
 
 
 def _continues(tokens: Sequence[str], rest: Sequence[str]) -> bool:

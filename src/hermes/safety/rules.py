@@ -25,19 +25,29 @@ _MENTIONABLE = frozenset(
 class Rule:
     __slots__ = ("level", "need", "negatable", "source", "threat")
 
-    def __init__(self, line: str) -> None:
+    def __init__(self, threat: str, level: str, source: str, need: list[int], negatable: bool) -> None:  # noqa: FBT001
+        self.threat, self.level, self.source = threat, level, source
+        self.need, self.negatable = need, negatable
+
+    @classmethod
+    def parse(cls, line: str) -> Rule:
         head, _, source = line.partition(": ")
-        self.threat, _, self.level = head.partition(" ")
+        threat, _, level = head.partition(" ")
         body = source.partition(": ")[2] if source.startswith("any ") else source
         concepts = [part for part in body.split() if not part[0].isdigit()]
-        if self.level not in (ASK, REFUSE) or not concepts:
+        if level not in (ASK, REFUSE) or not concepts:
             raise ScannerUnavailable(f"threat rule {line!r} is not 'class ask|refuse: concept gap concept'; mend it")
-        self.source = source
-        self.need = [concept_mask(part) for part in concepts]
-        self.negatable = not self.need[0] & bit("not")
+        need = [concept_mask(part) for part in concepts]
+        return cls(threat, level, source, need, not need[0] & bit("not"))
+
+    def state(self) -> tuple[object, ...]:
+        return self.threat, self.level, self.source, self.need, self.negatable
 
     def can_apply(self, present: int) -> bool:
-        return all(present & mask for mask in self.need)
+        for mask in self.need:  # noqa: SIM110 - four times as fast as all() over a generator, and asked 400 times a scan
+            if not present & mask:
+                return False
+        return True
 
 
 class Match:
@@ -48,7 +58,7 @@ class Match:
 
 
 def load_rules(name: str) -> list[Rule]:
-    return [Rule(line) for line in load_lines(name)]
+    return [Rule.parse(line) for line in load_lines(name)]
 
 
 def load_lexicon(*names: str) -> Lexicon:
@@ -88,11 +98,21 @@ def _negated(reading: Reading, start: int) -> bool:
 
 
 def _level_here(reading: Reading, rule: Rule, start: int, end: int) -> str:
-    """Text that talks about attacks quotes them; that is worth a question, not a refusal."""
-    if (
-        rule.level == REFUSE
-        and rule.threat in _MENTIONABLE
-        and reading.has_near(start, end, bit("mention"), _MENTION_REACH)
-    ):
+    """Text that quotes attacks, or describes a thing without addressing anyone, is worth a question, not a refusal."""
+    if rule.level != REFUSE:
+        return rule.level
+    if rule.threat in _MENTIONABLE and reading.has_near(start, end, bit("mention"), _MENTION_REACH):
         return ASK
-    return rule.level
+    return ASK if _describes(reading, start, end) else REFUSE
+
+
+def _describes(reading: Reading, start: int, end: int) -> bool:
+    """True for a sentence that begins like a description ("the", "our", "we") and never says "you"."""
+    first = reading.codes.rfind(BOUNDARY, 0, start) + 1
+    last = reading.codes.find(BOUNDARY, end)
+    sentence = reading.codes[first : last if last >= 0 else len(reading.codes)]
+    meaning = reading.lexicon.mask_behind
+    addressed = concept_mask("you|your")
+    return bool(meaning(sentence[0]) & bit("declarative")) and not any(
+        meaning(code) & addressed for code in set(sentence)
+    )

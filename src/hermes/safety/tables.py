@@ -6,7 +6,34 @@ import os.path
 
 from hermes.vocabulary.errors import ScannerUnavailable
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _FOLDER = os.path.join(os.path.dirname(__file__), "lexicons")
+COMPILED = "compiled.bin"
+_compiled: list[dict[str, Any] | None] = []
+
+
+def compiled_tables() -> dict[str, Any] | None:
+    """What `bin/compile-lexicons` made of the English and Latin tables; None when it has not been run."""
+    if not _compiled:
+        _compiled.append(_load_compiled())
+    return _compiled[0]
+
+
+def _load_compiled() -> dict[str, Any] | None:
+    import marshal
+
+    path = os.path.join(_FOLDER, COMPILED)
+    try:
+        with open(path, "rb") as file:
+            tables: dict[str, Any] = marshal.loads(file.read())  # noqa: S302 - a file of this package, made by it
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, EOFError, TypeError) as error:
+        raise ScannerUnavailable(f"the threat scanner cannot read {path} ({error}); reinstall Hermes") from error
+    return tables
 
 
 def load_table(name: str) -> dict[str, str]:

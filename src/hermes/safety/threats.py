@@ -12,7 +12,7 @@ import re
 from hermes.safety import atoms, languages, markup
 from hermes.safety.rules import matches
 from hermes.safety.unicode import fold, original_span
-from hermes.safety.verdict import REFUSE, SEVERITY, Finding, conclude, shorten
+from hermes.safety.verdict import ASK, REFUSE, SEVERITY, Finding, conclude, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _views(text: str, findings: list[Finding]) -> Iterator[tuple[str, str]]:
         from hermes.safety.hidden import hidden_texts
 
         for hidden in hidden_texts(text):
-            excerpt = shorten(hidden.payload) or f"({hidden.end - hidden.start} invisible characters)"
+            excerpt = shorten(hidden.payload) or "(invisible characters)"
             findings.append(
                 Finding(
                     threat="hidden_text",
@@ -99,17 +99,21 @@ def _read(text: str, how: str, scope: str) -> Iterator[Finding]:
         for match in matches(reading, rules):
             yield _finding(match.rule.threat, match.level, (text, folded), _span(marked, reading, match), how)
     english = languages.english()
-    from hermes.safety.disguises import disguises
+    from hermes.safety.disguises import disguises, vocabulary
 
     for name, words in disguises(folded, tokens, _cut, english.lexicon):
         reading_of_words = english.lexicon.read(words)
         if reading_of_words is None:
             continue
         for match in matches(reading_of_words, english.rules):
+            matched = _matched_words(reading_of_words, match, words)
+            if "separators" in name and not vocabulary(english.lexicon).covers(matched):
+                continue  # words found inside other words, not a sentence without its spaces
             yield Finding(
                 threat=match.rule.threat,
-                level=match.level,
-                excerpt=shorten(" ".join(_matched_words(reading_of_words, match, words))),
+                # One slip of the pen is too little to refuse on.
+                level=ASK if name == "typing error" else match.level,
+                excerpt=shorten(" ".join(matched)),
                 how=name if how == "plain" else f"{how}, {name}",
             )
 
@@ -131,8 +135,9 @@ def _finding(threat: str, level: str, texts: tuple[str, str], span: tuple[int, i
 
 
 def _span(marked: str, reading: Reading, match: Match) -> tuple[int, int]:
-    if reading.spans is not None:
-        return reading.spans[match.start][0], reading.spans[match.end - 1][1]
+    if reading.places is not None:
+        inside = [place for place in reading.places if match.start <= place[0] < match.end]
+        return inside[0][1], inside[-1][2]
     first = reading.index[match.start]
     last = reading.index[match.end] - 1 if match.end < len(reading.index) else None
     start = end = -1
@@ -149,7 +154,7 @@ def _span(marked: str, reading: Reading, match: Match) -> tuple[int, int]:
 def _matched_words(reading: Reading, match: Match, words: list[str]) -> list[str]:
     first = reading.index[match.start]
     last = reading.index[match.end] if match.end < len(reading.index) else len(words)
-    return words[max(0, first - 3) : last + 3]
+    return words[first:last]
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:
