@@ -1,0 +1,270 @@
+"""Sessions as rows: creating, naming, finding and listing them, and how one conversation spans several.
+
+A compressed conversation continues in a new session; only its newest one is listed. A branch is a conversation of its
+own; a delegated task belongs to the conversation that started it and is never listed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hermes.vocabulary.errors import NotFound, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import apsw
+
+    from hermes.storage.database import Database
+
+KINDS = ("compression", "branch", "delegate")
+TITLE_LENGTH = 100
+_FIELDS = (
+    "key, id, source, title, model, parent, root, kind, archived, started_at, last_active, ended_at, end_reason, "
+    "last_id, message_count, tool_call_count, preview, project, cwd, input_tokens, output_tokens, cache_read_tokens, "
+    "cache_write_tokens, reasoning_tokens, api_call_count, estimated_cost_usd, actual_cost_usd, activity"
+)
+COUNTERS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "api_call_count",
+    "estimated_cost_usd",
+    "actual_cost_usd",
+)
+PLAIN = ("model", "project", "cwd", "ended_at", "end_reason", "archived", *COUNTERS)
+# Control and invisible characters have no place in a name that is shown in lists and typed again.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ud800-\udfff]")
+_NUMBERED = re.compile(r" #(\d+)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    key: int = field(repr=False)
+    id: str
+    source: str
+    title: str | None
+    model: str | None
+    parent: int | None = field(repr=False)
+    root: int = field(repr=False)
+    kind: str | None
+    archived: bool
+    started_at: float
+    last_active: float
+    ended_at: float | None
+    end_reason: str | None
+    last_id: int
+    message_count: int
+    tool_call_count: int
+    preview: str | None
+    project: str | None
+    cwd: str | None
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    api_call_count: int
+    estimated_cost_usd: float | None
+    actual_cost_usd: float | None
+    activity: int
+
+
+class Conversations:
+    """The sessions of one owner; every statement names the owner, so nobody else's can be reached."""
+
+    def __init__(self, database: Database, owner: int) -> None:
+        self._database = database
+        self._owner = owner
+
+    def create(
+        self,
+        connection: apsw.Connection,
+        *,
+        source: str,
+        title: str | None,
+        started_at: float | None,
+        session_id: str | None,
+        parent: Session | None,
+        kind: str | None,
+        more: Mapping[str, Any],
+    ) -> str:
+        now = time.time()
+        started = now if started_at is None else float(started_at)
+        name = session_id or _new_id(now)
+        if self._exists(connection, name):
+            raise StorageError(f"there is already a session {name!r}; leave session_id out to get a new one")
+        if parent is not None:
+            kind = kind or ("delegate" if source in ("subagent", "tool") else "compression")
+        if kind is not None and kind not in KINDS:
+            raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}")
+        plain = {key: value for key, value in more.items() if key in PLAIN and value is not None}
+        clean = self.free_title(connection, title)
+        columns = {
+            "owner": self._owner,
+            "id": name,
+            "source": source,
+            "title": clean,
+            "started_at": started,
+            "last_active": started,
+            "parent": parent.key if parent else None,
+            "kind": kind,
+            "listed": 0 if kind == "delegate" else 1,
+            "activity": self.next_activity(connection),
+            **plain,
+        }
+        key = connection.execute(
+            f"INSERT INTO sessions ({', '.join(columns)}) VALUES ({', '.join(['?'] * len(columns))}) RETURNING key",  # noqa: S608 - column names are ours
+            tuple(columns.values()),
+        ).fetchone()[0]
+        root = parent.root if parent is not None and kind != "branch" else key
+        connection.execute("UPDATE sessions SET root = ? WHERE key = ?", (root, key))
+        if kind == "compression" and parent is not None:
+            connection.execute(
+                "UPDATE sessions SET listed = 0 WHERE root = ? AND key <> ? AND owner = ?", (root, key, self._owner)
+            )
+            connection.execute("UPDATE sessions SET listed = 0 WHERE key = ? AND owner = ?", (root, self._owner))
+        rest = {k: v for k, v in more.items() if k not in PLAIN and k != "system_prompt" and v is not None}
+        if rest or more.get("system_prompt") is not None:
+            connection.execute(
+                "INSERT INTO session_details (session, system_prompt, details) VALUES (?, ?, ?)",
+                (key, more.get("system_prompt"), json.dumps(rest, ensure_ascii=False) if rest else None),
+            )
+        return name
+
+    def get(self, session_id: str) -> Session:
+        found = self.find(session_id)
+        if found is None:
+            raise NotFound(f"there is no session {session_id!r}; `hermes sessions list` shows what there is")
+        return found
+
+    def find(self, session_id: str) -> Session | None:
+        row = self._database.row(
+            f"SELECT {_FIELDS} FROM sessions WHERE owner = ? AND id = ?",  # noqa: S608 - column names are ours
+            (self._owner, session_id),
+        )
+        return _session(row) if row else None
+
+    def by_keys(self, keys: list[int]) -> dict[int, Session]:
+        rows = self._database.rows(
+            f"SELECT {_FIELDS} FROM sessions WHERE owner = ? AND key IN (SELECT value FROM json_each(?))",  # noqa: S608
+            (self._owner, json.dumps(keys)),
+        )
+        return {row[0]: _session(row) for row in rows}
+
+    def resolve(self, name: str) -> Session | None:
+        """By id, else by title: the newest among the exact title and its numbered successors."""
+        found = self.find(name)
+        if found is not None:
+            return found
+        title = clean_title(name)
+        if title is None:
+            return None
+        row = self._database.row(
+            # "$" follows "#", so the range holds exactly the titles that start with the name and " #"
+            f"SELECT {_FIELDS} FROM sessions WHERE owner = ?1 AND (title = ?2 OR (title > ?2 || ' #' AND title < ?2 || ' $'))"  # noqa: S608
+            " ORDER BY activity DESC LIMIT 1",
+            (self._owner, title),
+        )
+        return _session(row) if row else None
+
+    def listing(
+        self, *, limit: int, offset: int, source: str | None, project: str | None, archived: bool
+    ) -> list[Session]:
+        """One row per conversation, the most recently used first; by order of arrival, not by the clock."""
+        where = ["owner = ?", "listed = 1", "archived = 1" if archived else "archived = 0"]
+        values: list[Any] = [self._owner]
+        for column, value in (("source", source), ("project", project)):
+            if value is not None:
+                where.append(f"{column} = ?")
+                values.append(value)
+        rows = self._database.rows(
+            f"SELECT {_FIELDS} FROM sessions WHERE {' AND '.join(where)} ORDER BY activity DESC LIMIT ? OFFSET ?",  # noqa: S608
+            (*values, limit, offset),
+        )
+        return [_session(row) for row in rows]
+
+    def lineage(self, session: Session) -> list[Session]:
+        """Every session of the conversation, oldest first, delegated ones included."""
+        rows = self._database.rows(
+            f"SELECT {_FIELDS} FROM sessions WHERE owner = ? AND (key = ? OR (root = ? AND root <> key)) ORDER BY key",  # noqa: S608
+            (self._owner, session.root, session.root),
+        )
+        return [_session(row) for row in rows]
+
+    def tip(self, session: Session) -> Session:
+        """Where the conversation goes on: the newest of its compressed continuations, at any length of the chain."""
+        row = self._database.row(
+            f"SELECT {_FIELDS} FROM sessions WHERE owner = ? AND root = ? AND root <> key AND kind = 'compression'"  # noqa: S608
+            " ORDER BY key DESC LIMIT 1",
+            (self._owner, session.root),
+        )
+        return _session(row) if row else session
+
+    def details(self, session: Session) -> dict[str, Any]:
+        row = self._database.row(
+            "SELECT system_prompt, details FROM session_details WHERE session = ?", (session.key,)
+        )
+        if row is None:
+            return {}
+        stored: dict[str, Any] = json.loads(row[1]) if row[1] else {}
+        return stored if row[0] is None else {"system_prompt": row[0], **stored}
+
+    def free_title(self, connection: apsw.Connection, title: str | None, *, holder: int = 0) -> str | None:
+        """The title itself, or with the next free ` #N` when another session already has it."""
+        clean = clean_title(title)
+        if clean is None:
+            return None
+        base = _NUMBERED.sub("", clean)
+        taken = {
+            name
+            for (name,) in connection.execute(
+                "SELECT title FROM sessions WHERE owner = ?1 AND key <> ?3"
+                " AND (title = ?2 OR (title > ?2 || ' #' AND title < ?2 || ' $'))",
+                (self._owner, base, holder),
+            )
+        }
+        if clean not in taken:
+            return clean
+        numbers = [int(found[1]) for name in taken if (found := _NUMBERED.search(name))]
+        return f"{base} #{max([1, *numbers]) + 1}"
+
+    def next_activity(self, connection: apsw.Connection) -> int:
+        return self._newest_activity(connection) + 1
+
+    def touched(self, connection: apsw.Connection, session: Session) -> int:
+        """The session's place in the order of use after one more message; the same while no other came between."""
+        newest = self._newest_activity(connection)
+        return newest if session.activity == newest else newest + 1
+
+    def _newest_activity(self, connection: apsw.Connection) -> int:
+        row = connection.execute(
+            "SELECT max(activity) FROM sessions WHERE owner = ? AND listed = 1 AND archived = 0", (self._owner,)
+        ).fetchone()
+        return int(row[0] or 0)
+
+    def _exists(self, connection: apsw.Connection, session_id: str) -> bool:
+        sql = "SELECT 1 FROM sessions WHERE owner = ? AND id = ?"
+        return connection.execute(sql, (self._owner, session_id)).fetchone() is not None
+
+
+def clean_title(title: str | None) -> str | None:
+    if title is None:
+        return None
+    return " ".join(_UNSEEN.sub(" ", title).split())[:TITLE_LENGTH].strip() or None
+
+
+def _session(row: tuple[Any, ...]) -> Session:
+    names = _FIELDS.split(", ")
+    return Session(**{**dict(zip(names, row, strict=True)), "archived": bool(row[names.index("archived")])})
+
+
+def _new_id(now: float) -> str:
+    return f"{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}_{os.urandom(4).hex()}"

@@ -1,0 +1,224 @@
+"""One open handle on `state.db`: a private file, WAL or its fallback, a turnstile for writers, honest acknowledgements.
+
+A write is acknowledged only when it is committed into the very file that stands at the path. With durability
+"message" each commit is synced to disk, so it survives a power cut; with "turn" a commit survives the death of the
+process at once and a power cut after the next `sync()`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import threading
+from typing import TYPE_CHECKING, Any, Literal
+
+import apsw
+
+from hermes.storage.turnstile import Turnstile
+from hermes.vocabulary.errors import DamagedFile, LockTimeout, StorageError, UnsafePath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Durability = Literal["turn", "message"]
+APPLICATION_ID = 0x48524D53  # "HRMS"
+WAIT_SECONDS = 5.0
+REPAIR = "run `hermes sessions repair`; it keeps the original file"
+_SMALL_ENOUGH_TO_CHECK = 4 << 20
+_DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
+_WAL_FAILS = (apsw.IOError, apsw.CantOpenError, apsw.PermissionsError, apsw.AuthError, apsw.LockedError)
+
+
+class Database:
+    def __init__(self, path: str, connection: apsw.Connection, *, durability: Durability, journal: str) -> None:
+        self.path = path
+        self.connection = connection
+        self.durability: Durability = durability
+        self.journal = journal
+        self.lock = threading.RLock()
+        self._turnstile = Turnstile(path + ".lock", wait_seconds=WAIT_SECONDS)
+        self._identity = _identity(path)
+        self._checked = False
+        self._damage: str | None = None
+
+    @classmethod
+    def open(cls, path: str, *, durability: Durability = "message") -> Database:
+        _make_private(path)
+        try:
+            connection, journal = _connect(path)
+        except _DAMAGE as error:
+            raise DamagedFile(f"{path} is not a readable database ({error}); {REPAIR}") from error
+        except apsw.Error as error:
+            raise StorageError(f"{path} cannot be opened: {error}") from error
+        connection.pragma("synchronous", "FULL" if durability == "message" else "NORMAL")
+        return cls(path, connection, durability=durability, journal=journal)
+
+    def rows(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
+        """All rows of one question; a damaged page becomes a refusal that names the repair."""
+        with self.lock, self.translated():
+            return self.connection.execute(sql, values).fetchall()
+
+    def row(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> Any:
+        with self.lock, self.translated():
+            return self.connection.execute(sql, values).fetchone()
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[apsw.Connection]:
+        """One transaction that is durable, in the right file, when the block has ended without an error."""
+        with self.lock:
+            self._refuse_damaged()
+            self._check_small_file_once()
+            self._require_same_file()
+            with self._turnstile, self.translated():
+                self.connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self.connection
+                    self.connection.execute("COMMIT")
+                except BaseException:
+                    if self.connection.in_transaction:
+                        self.connection.execute("ROLLBACK")
+                    raise
+            self._require_same_file()
+
+    def sync(self) -> None:
+        """Makes everything committed so far survive a power cut as well (durability "turn")."""
+        with self.lock, self._turnstile, self.translated():
+            self.connection.pragma("synchronous", "FULL")
+            try:
+                # A commit syncs the whole log before it; the value written is never read.
+                self.connection.execute("UPDATE state_meta SET value = value + 1 WHERE key = 'syncs'")
+            finally:
+                self.connection.pragma("synchronous", "FULL" if self.durability == "message" else "NORMAL")
+        self._require_same_file()
+
+    def mark_damaged(self, seen: str) -> None:
+        """From now on nothing is written through this handle: a broken file must not be made worse."""
+        self._damage = self._damage or seen
+
+    @property
+    def damage(self) -> str | None:
+        return self._damage
+
+    def close(self) -> None:
+        with self.lock:
+            self.connection.close()
+            self._turnstile.close()
+
+    @contextlib.contextmanager
+    def translated(self) -> Iterator[None]:
+        try:
+            yield
+        except _DAMAGE as error:
+            self.mark_damaged(str(error))
+            raise DamagedFile(f"{self.path} is damaged ({error}); {REPAIR}") from error
+        except apsw.BusyError as error:
+            raise LockTimeout(
+                f"{self.path} is held by another program for more than {WAIT_SECONDS:g} s; try again when it has ended"
+            ) from error
+        except apsw.ReadOnlyError as error:
+            raise StorageError(f"{self.path} cannot be written ({error}); check the permissions of its folder") from error
+        except (apsw.FullError, apsw.IOError) as error:
+            raise StorageError(f"{self.path} could not be written ({error}); the message is not stored") from error
+        except apsw.ConnectionClosedError as error:
+            raise StorageError(f"{self.path} was closed; open it again") from error
+
+    def _refuse_damaged(self) -> None:
+        if self._damage is not None:
+            raise DamagedFile(f"{self.path} is damaged ({self._damage}); nothing is written to it: {REPAIR}")
+
+    def _check_small_file_once(self) -> None:
+        # A whole check takes milliseconds here and minutes on a large file, where pages are judged as they are read.
+        if self._checked:
+            return
+        self._checked = True
+        if os.stat(self.path).st_size <= _SMALL_ENOUGH_TO_CHECK:
+            with self.translated():
+                verdict = self.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if verdict != "ok":
+                self.mark_damaged(str(verdict).splitlines()[0])
+                self._refuse_damaged()
+
+    def _require_same_file(self) -> None:
+        # Somebody who restores a backup by renaming it over the path leaves us writing into a file nobody will read.
+        if _identity(self.path) != self._identity:
+            raise StorageError(
+                f"{self.path} was replaced or removed while it was open; nothing was acknowledged: open it again"
+            )
+
+
+def _make_private(path: str) -> None:
+    folder = os.path.dirname(path)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    try:
+        # Only a new file is opened here: closing a descriptor of a live database would drop SQLite's locks on it.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        kind = os.lstat(path).st_mode
+        if not stat.S_ISREG(kind):
+            raise UnsafePath(f"{path} is not a regular file; a database is not opened through a link or device") from None
+        if kind & 0o077:
+            os.chmod(path, 0o600)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be created: {error.strerror}; check the folder") from error
+
+
+def _connect(path: str) -> tuple[apsw.Connection, str]:
+    connection = _connection(path)
+    try:
+        _refuse_foreign(connection, path)
+        journal = str(connection.pragma("journal_mode", "wal"))
+        connection.execute("BEGIN IMMEDIATE; COMMIT")
+        _first_write(connection)
+    except _WAL_FAILS:
+        connection.close()
+        connection, journal = _without_wal(path)
+    return connection, journal
+
+
+def _connection(path: str) -> apsw.Connection:
+    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
+    connection.set_busy_timeout(int(WAIT_SECONDS * 1000))
+    connection.pragma("foreign_keys", "ON")
+    connection.pragma("cache_size", -8000)
+    connection.pragma("cell_size_check", "ON")
+    return connection
+
+
+def _first_write(connection: apsw.Connection) -> None:
+    # Some file systems accept the pragma and fail at the first write, which needs shared memory.
+    if connection.pragma("application_id") != APPLICATION_ID:
+        connection.pragma("application_id", APPLICATION_ID)
+
+
+def _without_wal(path: str) -> tuple[apsw.Connection, str]:
+    connection = _connection(path)
+    connection.pragma("locking_mode", "EXCLUSIVE")  # reads the log without shared memory
+    journal = str(connection.pragma("journal_mode", "delete"))
+    _refuse_foreign(connection, path)
+    _first_write(connection)
+    connection.pragma("locking_mode", "NORMAL")
+    connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # gives the exclusive lock back
+    return connection, journal
+
+
+def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
+    if connection.pragma("application_id") == APPLICATION_ID:
+        return
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if {"sessions", "messages"} <= tables:
+        connection.close()
+        raise StorageError(
+            f"{path} was written by hermes-agent and is left untouched; `hermes import hermes-agent` adopts it with a backup"
+        )
+    if tables:
+        connection.close()
+        raise StorageError(f"{path} is a database of another program; name another path or move the file away")
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

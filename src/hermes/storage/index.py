@@ -1,0 +1,96 @@
+"""Keeps the full-text index level with the messages, in small batches and by explicit statements.
+
+Every session remembers up to which message it is indexed, and sessions with more are found through a tiny partial
+index. A search first indexes what waits, so it sees every acknowledged message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hermes.storage.migrations import BLOCK, BLOCK_BITS
+from hermes.storage.text import searchable
+from hermes.storage.transcripts import REWOUND, called, said
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import apsw
+
+    from hermes.storage.database import Database
+
+BATCH = 64
+LOCAL_OWNER = 1
+# Private-use characters cannot be typed by accident and are letters to the tokenizer. Only other owners' messages
+# carry them, so a store of one person pays nothing.
+FOREIGN = "\ue000foreign"
+
+_WAITING = "SELECT key, owner, indexed_id, last_id FROM sessions WHERE indexed_id < last_id ORDER BY key LIMIT ?"
+_ROWS_OF_SESSION = """
+    SELECT m.id, m.role, m.state, m.content, m.name, m.tool_calls
+    FROM blocks b CROSS JOIN messages m ON m.id BETWEEN (b.block << 5) AND (b.block << 5) + 31
+    WHERE b.session = ? AND b.block >= ? AND m.id > ? ORDER BY m.id LIMIT ?
+"""
+assert BLOCK == 1 << BLOCK_BITS == 32  # noqa: S101 - the statement above spells the block size out
+
+
+def owner_word(owner: int) -> str:
+    return f"\ue000owner{owner}"
+
+
+def index_waiting(database: Database, *, batch: int = BATCH) -> int:
+    """Indexes all that waits, `batch` messages to a transaction; returns how many were indexed."""
+    done = 0
+    while database.row("SELECT 1 FROM sessions WHERE indexed_id < last_id LIMIT 1"):
+        with database.writing() as connection:
+            step = _index_batch(connection, batch)
+        if not step:
+            break
+        done += step
+    return done
+
+
+def _index_batch(connection: apsw.Connection, batch: int) -> int:
+    left = batch
+    for key, owner, indexed, last in connection.execute(_WAITING, (batch,)).fetchall():
+        rows = connection.execute(_ROWS_OF_SESSION, (key, indexed >> BLOCK_BITS, indexed, left)).fetchall()
+        add_rows(connection, owner, rows)
+        reached = rows[-1][0] if len(rows) == left else last
+        connection.execute("UPDATE sessions SET indexed_id = ? WHERE key = ?", (reached, key))
+        left -= max(1, len(rows))
+        if left <= 0:
+            break
+    return batch - left
+
+
+def add_rows(connection: apsw.Connection, owner: int, rows: Iterable[tuple[int, str, int, str | None, str | None, str | None]]) -> None:
+    mark = "" if owner == LOCAL_OWNER else f" {FOREIGN} {owner_word(owner)}"
+    spoken, tools = [], []
+    for message_id, role, state, content, name, calls in rows:
+        if state == REWOUND:
+            continue
+        text = said(content, name)
+        if role == "tool":
+            tools.append((message_id, searchable(text) + mark))
+            continue
+        if text:
+            spoken.append((message_id, searchable(text) + mark))
+        if calls:
+            tools.append((message_id, searchable(called(calls)) + mark))
+    if spoken:
+        connection.executemany("INSERT INTO messages_fts (rowid, words) VALUES (?, ?)", spoken)
+    if tools:
+        connection.executemany("INSERT INTO tools_fts (rowid, words) VALUES (?, ?)", tools)
+
+
+def remove_rows(connection: apsw.Connection, message_ids: Iterable[int]) -> None:
+    values = [(message_id,) for message_id in message_ids]
+    connection.executemany("DELETE FROM messages_fts WHERE rowid = ?", values)
+    connection.executemany("DELETE FROM tools_fts WHERE rowid = ?", values)
+
+
+def set_title(connection: apsw.Connection, session: int, owner: int, title: str | None) -> None:
+    connection.execute("DELETE FROM titles_fts WHERE rowid = ?", (session,))
+    if title:
+        mark = "" if owner == LOCAL_OWNER else f" {FOREIGN} {owner_word(owner)}"
+        connection.execute("INSERT INTO titles_fts (rowid, words) VALUES (?, ?)", (session, searchable(title) + mark))

@@ -1,0 +1,140 @@
+"""The schema of `state.db` as named steps; each is one transaction together with the record that it was applied.
+
+A message's id tells where it stands: ids are given out in blocks of `BLOCK` to one session at a time, so the rows of
+a session lie together, neighbours are neighbouring numbers, and no second index from session to message is needed.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from hermes.storage.text import TOKENIZER
+from hermes.vocabulary.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import apsw
+
+    from hermes.storage.database import Database
+
+BLOCK_BITS = 5
+BLOCK = 1 << BLOCK_BITS
+
+
+def migrate(database: Database) -> None:
+    """Brings the file to the newest layout; does not write when nothing is missing."""
+    applied = _applied(database)
+    unknown = sorted(applied - {name for name, _ in MIGRATIONS})
+    if unknown:
+        raise StorageError(
+            f"{database.path} was written by a newer Hermes (it has {', '.join(unknown)}); upgrade this one to open it"
+        )
+    for name, step in MIGRATIONS:
+        if name not in applied:
+            with database.writing() as connection:
+                connection.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, applied_at REAL)")
+                taken = "INSERT OR IGNORE INTO migrations (name, applied_at) VALUES (?, ?) RETURNING name"
+                if connection.execute(taken, (name, time.time())).fetchall():  # else another process was faster
+                    step(connection)
+
+
+def _applied(database: Database) -> set[str]:
+    if not database.rows("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'"):
+        return set()
+    return {name for (name,) in database.rows("SELECT name FROM migrations")}
+
+
+def _m001_sessions_and_messages(connection: apsw.Connection) -> None:
+    connection.execute("""
+        CREATE TABLE owners (key INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+        INSERT INTO owners (key, name) VALUES (1, 'local');
+
+        CREATE TABLE state_meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+        INSERT INTO state_meta (key, value) VALUES ('syncs', 0);
+
+        CREATE TABLE sessions (
+            key INTEGER PRIMARY KEY AUTOINCREMENT,
+            owner INTEGER NOT NULL REFERENCES owners (key),
+            id TEXT NOT NULL,
+            source TEXT NOT NULL,
+            title TEXT,
+            model TEXT,
+            parent INTEGER REFERENCES sessions (key) ON DELETE SET NULL,
+            root INTEGER,                         -- first session of the conversation this one continues
+            kind TEXT,                            -- compression | branch | delegate, NULL without a parent
+            listed INTEGER NOT NULL DEFAULT 1,    -- 1 on the newest session of each conversation
+            archived INTEGER NOT NULL DEFAULT 0,
+            activity INTEGER NOT NULL DEFAULT 0,  -- grows with every append of the owner: order without a clock
+            started_at REAL NOT NULL,
+            last_active REAL NOT NULL,
+            ended_at REAL,
+            end_reason TEXT,
+            last_id INTEGER NOT NULL DEFAULT 0,
+            indexed_id INTEGER NOT NULL DEFAULT 0,
+            message_count INTEGER NOT NULL DEFAULT 0,
+            tool_call_count INTEGER NOT NULL DEFAULT 0,
+            words INTEGER NOT NULL DEFAULT 0,     -- rough length, for ranking whole sessions
+            preview TEXT,
+            project TEXT,
+            cwd TEXT,
+            input_tokens INTEGER NOT NULL DEFAULT 0,
+            output_tokens INTEGER NOT NULL DEFAULT 0,
+            cache_read_tokens INTEGER NOT NULL DEFAULT 0,
+            cache_write_tokens INTEGER NOT NULL DEFAULT 0,
+            reasoning_tokens INTEGER NOT NULL DEFAULT 0,
+            api_call_count INTEGER NOT NULL DEFAULT 0,
+            estimated_cost_usd REAL,
+            actual_cost_usd REAL,
+            UNIQUE (owner, id)
+        );
+        CREATE UNIQUE INDEX sessions_by_title ON sessions (owner, title) WHERE title IS NOT NULL;
+        CREATE INDEX sessions_by_activity ON sessions (owner, activity) WHERE listed = 1 AND archived = 0;
+        CREATE INDEX sessions_by_parent ON sessions (parent) WHERE parent IS NOT NULL;
+        CREATE INDEX sessions_by_root ON sessions (root) WHERE root <> key;
+        CREATE INDEX sessions_to_index ON sessions (key) WHERE indexed_id < last_id;
+
+        -- Long or rare values apart, so that counting a message does not rewrite a system prompt.
+        CREATE TABLE session_details (
+            session INTEGER PRIMARY KEY REFERENCES sessions (key) ON DELETE CASCADE,
+            system_prompt TEXT,
+            details TEXT
+        );
+
+        CREATE TABLE blocks (
+            block INTEGER PRIMARY KEY AUTOINCREMENT,
+            owner INTEGER NOT NULL,
+            session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
+            first_place INTEGER NOT NULL          -- how many messages of the session stand before this block
+        );
+        CREATE INDEX blocks_by_session ON blocks (session, block);
+
+        CREATE TABLE messages (
+            id INTEGER PRIMARY KEY,
+            role TEXT NOT NULL,
+            state INTEGER NOT NULL DEFAULT 0,     -- 0 live, 1 compacted out of the context, 2 rewound
+            timestamp REAL NOT NULL,
+            content TEXT,
+            name TEXT,
+            tool_calls TEXT,
+            tool_call_id TEXT,
+            token_count INTEGER,
+            extra TEXT,                           -- every other key of the message, as JSON
+            checksum INTEGER NOT NULL
+        );
+    """)
+
+
+def _m002_full_text_index(connection: apsw.Connection) -> None:
+    for table in ("messages_fts", "tools_fts", "titles_fts"):
+        connection.execute(
+            f"CREATE VIRTUAL TABLE {table} USING fts5"
+            f"(words, content='', contentless_delete=1, tokenize=\"{TOKENIZER}\")"
+        )
+
+
+MIGRATIONS: tuple[tuple[str, Callable[[apsw.Connection], None]], ...] = (
+    ("m001_sessions_and_messages", _m001_sessions_and_messages),
+    ("m002_full_text_index", _m002_full_text_index),
+)

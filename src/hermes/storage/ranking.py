@@ -1,0 +1,143 @@
+"""Weighs the evidence for each candidate message: its own words, its neighbours', its session's, and how they fit.
+
+Every signal is divided by the best value any candidate has, so that signals of different kinds can be added. The
+weights are one configuration for every kind of conversation; what differs between a chat of short turns and a
+transcript of long ones is read from the lengths, not from the data's name.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    turn: float = 1.0
+    near: float = 1.0
+    wide: float = 0.7
+    session: float = 0.5
+    coverage: float = 0.5
+    together: float = 0.15
+    speaker: float = 0.3
+    phrase: float = 0.5
+    title: float = 0.3
+    date: float = 0.4
+    saturation: float = 1.2
+    length: float = 0.75
+    near_span: tuple[int, int] = (2, 1)
+    wide_span: tuple[int, int] = (3, 3)
+    short_turn: float = 60.0
+
+
+@dataclass(slots=True)
+class Candidate:
+    """What was seen in one message: how often each word of the query, and how they stand together."""
+
+    id: int
+    session: int
+    place: int
+    counts: dict[int, int]
+    length: int
+    together: float = 0.0
+    phrases: float = 0.0
+    speaker: float = 0.0
+    dated: float = 0.0
+    title: float = 0.0
+    factor: float = 1.0
+    score: float = 0.0
+    parts: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """Lengths in words that a message and a session have on average, and what each word of the query is worth."""
+
+    message_length: float
+    session_length: float
+    worth: tuple[float, ...]
+    session_lengths: dict[int, float]
+
+
+def rank(candidates: list[Candidate], statistics: Statistics, weights: Weights) -> list[Candidate]:
+    """Sets `score` and `parts` of every candidate and returns them best first."""
+    if not candidates:
+        return []
+    sessions: dict[int, dict[int, Candidate]] = defaultdict(dict)
+    for candidate in candidates:
+        sessions[candidate.session][candidate.place] = candidate
+    signals = _Signals(statistics, weights)
+    for session, members in sessions.items():
+        signals.weigh_session(session, members)
+    signals.combine(candidates)
+    return sorted(candidates, key=lambda candidate: (-candidate.score, -candidate.id))
+
+
+class _Signals:
+    def __init__(self, statistics: Statistics, weights: Weights) -> None:
+        self._statistics = statistics
+        self._weights = weights
+        self._total_worth = sum(statistics.worth) or 1.0
+
+    def weigh_session(self, session: int, members: dict[int, Candidate]) -> None:
+        weights, average = self._weights, self._statistics.message_length
+        whole: dict[int, int] = defaultdict(int)
+        for candidate in members.values():
+            for unit, count in candidate.counts.items():
+                whole[unit] += count
+        length = self._statistics.session_lengths.get(session, self._statistics.session_length)
+        session_score = self._bm25(whole, length, self._statistics.session_length)
+        for place, candidate in members.items():
+            parts = candidate.parts
+            parts["turn"] = self._bm25(candidate.counts, candidate.length, average)
+            parts["near"] = self._window(members, place, weights.near_span)
+            parts["wide"] = self._window(members, place, weights.wide_span)
+            parts["session"] = session_score
+            covered = sum(self._statistics.worth[unit] for unit in candidate.counts)
+            parts["coverage"] = (covered / self._total_worth) ** 2
+            parts["together"] = candidate.together
+            parts["phrase"] = candidate.phrases
+
+    def _window(self, members: dict[int, Candidate], place: int, span: tuple[int, int]) -> float:
+        average = self._statistics.message_length
+        counts: dict[int, int] = defaultdict(int)
+        length = 0.0
+        for at in range(place - span[0], place + span[1] + 1):
+            neighbour = members.get(at)
+            if neighbour is None:
+                length += average if at >= 0 else 0.0
+                continue
+            length += neighbour.length
+            for unit, count in neighbour.counts.items():
+                counts[unit] += count
+        return self._bm25(counts, length, average * (span[0] + span[1] + 1))
+
+    def _bm25(self, counts: dict[int, int], length: float, average: float) -> float:
+        k, b = self._weights.saturation, self._weights.length
+        norm = k * (1 - b + b * length / average)
+        worth = self._statistics.worth
+        return sum(worth[unit] * count * (k + 1) / (count + norm) for unit, count in counts.items())
+
+    def combine(self, candidates: list[Candidate]) -> None:
+        weights = self._weights
+        names = ("turn", "near", "wide", "session", "coverage", "together", "phrase")
+        best = {name: max(candidate.parts[name] for candidate in candidates) or 1.0 for name in names}
+        best["phrase"] = best["together"] = best["coverage"] = 1.0
+        for candidate in candidates:
+            # A long turn says enough by itself; a short one is understood through its neighbours.
+            lean = min(1.0, weights.short_turn / max(1.0, candidate.length))
+            share = {
+                "turn": weights.turn,
+                "near": weights.near * lean,
+                "wide": weights.wide * lean,
+                "session": weights.session,
+                "coverage": weights.coverage,
+                "together": weights.together,
+                "phrase": weights.phrase,
+            }
+            for name in names:
+                candidate.parts[name] = share[name] * candidate.parts[name] / best[name]
+            candidate.parts["speaker"] = weights.speaker * candidate.speaker
+            candidate.parts["date"] = weights.date * candidate.dated
+            candidate.parts["title"] = weights.title * candidate.title
+            candidate.score = sum(candidate.parts.values()) * candidate.factor

@@ -1,0 +1,107 @@
+"""Reads transcripts in the order in which messages arrived; a row whose checksum fails is shown as damaged, never as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hermes.storage.migrations import BLOCK, BLOCK_BITS
+from hermes.storage.transcripts import COLUMNS, REWOUND, Row, StoredMessage, decode
+from hermes.vocabulary.errors import NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hermes.storage.conversations import Session
+    from hermes.storage.database import Database
+
+_PREFIXED = ", ".join(f"m.{column}" for column in COLUMNS.split(", "))
+_OF_SESSION = f"""
+    SELECT b.first_place + (m.id & 31), {_PREFIXED}
+    FROM blocks b CROSS JOIN messages m ON m.id BETWEEN (b.block << 5) AND (b.block << 5) + 31
+    WHERE b.owner = :owner AND b.session = :session AND b.block BETWEEN :first AND :last
+        AND m.id BETWEEN :low AND :high AND (m.state <> 2 OR :rewound)
+        AND (:spoken = 0 OR (m.role IN ('user', 'assistant') AND m.content IS NOT NULL))
+    ORDER BY b.block {{order}}, m.id {{order}} LIMIT :limit
+"""  # noqa: S608 - column names are ours
+_OLDEST_FIRST = _OF_SESSION.format(order="ASC")
+_NEWEST_FIRST = _OF_SESSION.format(order="DESC")
+_EVERYTHING = 1 << 62
+
+
+class Transcripts:
+    def __init__(self, database: Database, owner: int) -> None:
+        self._database = database
+        self._owner = owner
+
+    def of(
+        self, session: Session, *, limit: int | None = None, newest: bool = False, rewound: bool = False
+    ) -> list[StoredMessage]:
+        found = self._read(session, limit=limit, newest=newest, rewound=rewound)
+        return found[::-1] if newest else found
+
+    def around(self, session: Session, message_id: int, window: int) -> list[StoredMessage]:
+        """The message itself with up to `window` neighbours on each side."""
+        if self.session_key(message_id) != session.key:
+            raise NotFound(f"message {message_id} is not in session {session.id!r}; search again for a current id")
+        before = self._read(session, high=message_id - 1, limit=window, newest=True)
+        after = self._read(session, low=message_id, limit=window + 1)
+        return before[::-1] + after
+
+    def bookends(self, session: Session, count: int) -> tuple[list[StoredMessage], list[StoredMessage]]:
+        first = self._read(session, limit=count, spoken=True)
+        last = self._read(session, limit=count, spoken=True, newest=True)
+        return first, last[::-1]
+
+    def session_key(self, message_id: int) -> int | None:
+        row = self._database.row(
+            "SELECT session FROM blocks WHERE block = ? AND owner = ?", (message_id >> BLOCK_BITS, self._owner)
+        )
+        return int(row[0]) if row else None
+
+    def rows(self, message_ids: Iterable[int]) -> dict[int, Row]:
+        """Rows by id for the search, which has already seen that they are the owner's."""
+        question = f"SELECT {COLUMNS} FROM messages WHERE id = ?"  # noqa: S608 - column names are ours
+        found = {}
+        with self._database.lock, self._database.translated():
+            for row in self._database.connection.executemany(question, [(message_id,) for message_id in message_ids]):
+                if row[2] != REWOUND:
+                    found[row[0]] = row
+        return found
+
+    def counts(self) -> dict[str, int]:
+        sessions, messages = self._database.row(
+            "SELECT count(*), coalesce(sum(message_count), 0) FROM sessions WHERE owner = ?", (self._owner,)
+        )
+        return {"sessions": sessions, "messages": messages}
+
+    def _read(
+        self,
+        session: Session,
+        *,
+        low: int = 0,
+        high: int = _EVERYTHING,
+        limit: int | None = None,
+        newest: bool = False,
+        rewound: bool = False,
+        spoken: bool = False,
+    ) -> list[StoredMessage]:
+        values = {
+            "owner": self._owner,
+            "session": session.key,
+            "first": low >> BLOCK_BITS,
+            "last": high >> BLOCK_BITS,
+            "low": low,
+            "high": high,
+            "rewound": int(rewound),
+            "spoken": int(spoken),
+            "limit": -1 if limit is None else limit,
+        }
+        rows = self._database.rows(_NEWEST_FIRST if newest else _OLDEST_FIRST, values)
+        messages = [decode(row[1:], row[0]) for row in rows]
+        for message in messages:
+            if message.damaged:
+                self._database.mark_damaged(f"the checksum of message {message.id} does not match its text")
+        return messages
+
+
+assert BLOCK == 32  # noqa: S101 - the statements above spell the block size out

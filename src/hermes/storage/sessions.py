@@ -1,0 +1,374 @@
+"""`SessionDB`: every conversation of one owner in one file, appended safely and found again by asking.
+
+`append` returns when the message is in the file at the path. With durability "message" (the default) it then also
+survives a power cut; with "turn" it survives a kill at once and a power cut after `sync()`, at a seventh of the time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from hermes.storage.conversations import COUNTERS, PLAIN, Conversations, Session
+from hermes.storage.database import Database, Durability
+from hermes.storage.index import index_waiting, remove_rows, set_title
+from hermes.storage.migrations import BLOCK, BLOCK_BITS, migrate
+from hermes.storage.reading import Transcripts
+from hermes.storage.search import SearchEngine, SearchResults
+from hermes.storage.transcripts import COMPACTED, LIVE, REWOUND, StoredMessage, encode, readable
+from hermes.vocabulary.errors import NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    import apsw
+
+_INDEX_WHEN_WAITING = 64
+_BULK_BATCH = 2000
+_PREVIEW = 60
+_INSERT = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_COUNT_IN = """
+    UPDATE sessions SET last_id = ?, message_count = message_count + ?, tool_call_count = tool_call_count + ?,
+        words = words + ?, last_active = max(last_active, ?), activity = ?, preview = coalesce(preview, ?)
+    WHERE key = ?
+"""
+
+
+class SessionDB:
+    def __init__(self, database: Database, owner: str, owner_key: int) -> None:
+        self.owner = owner
+        self._database = database
+        self._owner_key = owner_key
+        self._sessions = Conversations(database, owner_key)
+        self._transcripts = Transcripts(database, owner_key)
+        self._search = SearchEngine(database, owner_key, self._sessions)
+        self._waiting = 0
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], *, owner: str = "local", durability: Durability = "message"
+    ) -> Self:
+        """Opens or creates the file; nothing in it that belongs to another owner can be reached through the result."""
+        database = Database.open(os.path.abspath(os.fspath(path)), durability=durability)
+        try:
+            migrate(database)
+            return cls(database, owner, _owner_key(database, owner))
+        except BaseException:
+            database.close()
+            raise
+
+    @property
+    def path(self) -> str:
+        return self._database.path
+
+    @property
+    def journal_mode(self) -> str:
+        """`wal`, or `delete` on a file system without shared memory."""
+        return self._database.journal
+
+    def create_session(
+        self,
+        source: str = "cli",
+        title: str | None = None,
+        started_at: float | None = None,
+        session_id: str | None = None,
+        parent_session_id: str | None = None,
+        *,
+        kind: str | None = None,
+        **more: Any,
+    ) -> str:
+        """Starts a session and returns its id; `more` takes model, project, cwd, system_prompt and anything else."""
+        parent = self._sessions.get(parent_session_id) if parent_session_id else None
+        with self._database.writing() as connection:
+            created = self._sessions.create(
+                connection,
+                source=source,
+                title=title,
+                started_at=started_at,
+                session_id=session_id,
+                parent=parent,
+                kind=kind,
+                more=more,
+            )
+            if title:
+                key, kept = connection.execute(
+                    "SELECT key, title FROM sessions WHERE owner = ? AND id = ?", (self._owner_key, created)
+                ).fetchone()
+                set_title(connection, key, self._owner_key, kept)
+        return created
+
+    def append(self, session_id: str, message: Mapping[str, Any]) -> int:
+        return self.append_many(session_id, [message])[0]
+
+    def append_many(self, session_id: str, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Stores the messages in one transaction and returns their ids, in order."""
+        if not messages:
+            return []
+        with self._database.writing() as connection:
+            ids = self._append(connection, session_id, messages)
+        self._waiting += len(ids)
+        if self._waiting >= _INDEX_WHEN_WAITING:
+            self.index()
+        return ids
+
+    def index(self) -> int:
+        """Brings the full-text index level with the messages; a search does this by itself."""
+        batch = _BULK_BATCH if self._waiting >= _BULK_BATCH else _INDEX_WHEN_WAITING
+        self._waiting = 0
+        return index_waiting(self._database, batch=batch)
+
+    def sync(self) -> None:
+        """After this, everything appended before survives a power cut too (needed with durability "turn" only)."""
+        self._database.sync()
+
+    def search(self, query: str, limit: int = 10, **filters: Any) -> SearchResults:
+        """The messages that answer a question best; see `SearchEngine.search` for the filters."""
+        self.index()
+        return self._search.search(query, limit=limit, **filters)
+
+    def get_session(self, session_id: str) -> Session:
+        return self._sessions.get(session_id)
+
+    def find_session(self, session_id: str) -> Session | None:
+        return self._sessions.find(session_id)
+
+    def resolve(self, name: str) -> Session | None:
+        """The session with this id, or the newest with this title or a numbered successor of it."""
+        return self._sessions.resolve(name)
+
+    def session_details(self, session_id: str) -> dict[str, Any]:
+        return self._sessions.details(self._sessions.get(session_id))
+
+    def list_sessions(
+        self,
+        *,
+        limit: int = 20,
+        offset: int = 0,
+        source: str | None = None,
+        project: str | None = None,
+        archived: bool = False,
+    ) -> list[Session]:
+        return self._sessions.listing(limit=limit, offset=offset, source=source, project=project, archived=archived)
+
+    def lineage(self, session_id: str) -> list[Session]:
+        return self._sessions.lineage(self._sessions.get(session_id))
+
+    def root(self, session_id: str) -> Session:
+        return self._sessions.by_keys([root := self._sessions.get(session_id).root])[root]
+
+    def tip(self, session_id: str) -> Session:
+        return self._sessions.tip(self._sessions.get(session_id))
+
+    def messages(
+        self,
+        session_id: str,
+        *,
+        around: int | None = None,
+        window: int = 5,
+        limit: int | None = None,
+        newest: bool = False,
+        rewound: bool = False,
+    ) -> list[StoredMessage]:
+        """A whole session, or `window` messages on each side of the one named by `around`."""
+        session = self._sessions.get(session_id)
+        if around is not None:
+            return self._transcripts.around(session, around, window)
+        return self._transcripts.of(session, limit=limit, newest=newest, rewound=rewound)
+
+    def bookends(self, session_id: str, count: int = 3) -> tuple[list[StoredMessage], list[StoredMessage]]:
+        """The first and the last messages that a person or the assistant wrote."""
+        return self._transcripts.bookends(self._sessions.get(session_id), count)
+
+    def session_of(self, message_id: int) -> Session | None:
+        key = self._transcripts.session_key(message_id)
+        return None if key is None else self._sessions.by_keys([key]).get(key)
+
+    def rename(self, session_id: str, title: str | None) -> str | None:
+        """Gives the session a title, with ` #N` when another has it, and returns the title it now has."""
+        session = self._sessions.get(session_id)
+        with self._database.writing() as connection:
+            kept = self._sessions.free_title(connection, title, holder=session.key)
+            connection.execute("UPDATE sessions SET title = ? WHERE key = ?", (kept, session.key))
+            set_title(connection, session.key, self._owner_key, kept)
+        return kept
+
+    def update_session(self, session_id: str, **values: Any) -> None:
+        """Sets plain fields; token, call and cost counters are added to what is there."""
+        unknown = sorted(set(values) - set(PLAIN))
+        if unknown:
+            raise ValueError(f"a session has no field {', '.join(unknown)}; it has {', '.join(PLAIN)}")
+        session = self._sessions.get(session_id)
+        with self._database.writing() as connection:
+            for name, value in values.items():
+                change = f"coalesce({name}, 0) + ?" if name in COUNTERS else "?"
+                connection.execute(f"UPDATE sessions SET {name} = {change} WHERE key = ?", (value, session.key))  # noqa: S608 - checked above
+
+    def end_session(self, session_id: str, reason: str) -> None:
+        """Marks the end; the first reason given stays."""
+        session = self._sessions.get(session_id)
+        with self._database.writing() as connection:
+            connection.execute(
+                "UPDATE sessions SET ended_at = ?, end_reason = ? WHERE key = ? AND ended_at IS NULL",
+                (time.time(), reason, session.key),
+            )
+
+    def delete(self, session_id: str) -> None:
+        """Removes a session, its messages and its delegated children; other children stay without a parent."""
+        session = self._sessions.get(session_id)
+        with self._database.writing() as connection:
+            self._delete(connection, session.key)
+
+    def set_compacted(self, session_id: str, message_ids: Iterable[int]) -> None:
+        """Marks messages that left the context; they stay readable and searchable."""
+        self._set_state(session_id, message_ids, COMPACTED)
+
+    def rewind(self, session_id: str, message_id: int) -> int:
+        """Takes back every message after the given one; they are kept, but no search and no resume shows them."""
+        session = self._sessions.get(session_id)
+        later = [message.id for message in self._transcripts.of(session) if message.id > message_id]
+        self._set_state(session_id, later, REWOUND)
+        return len(later)
+
+    def counts(self) -> dict[str, int]:
+        return self._transcripts.counts()
+
+    def get_meta(self, key: str) -> Any:
+        row = self._database.row("SELECT value FROM state_meta WHERE key = ?", (f"{self._owner_key}:{key}",))
+        return row[0] if row else None
+
+    def set_meta(self, key: str, value: str | float | bytes | None) -> None:
+        with self._database.writing() as connection:
+            connection.execute(
+                "INSERT INTO state_meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                (f"{self._owner_key}:{key}", value),
+            )
+
+    def close(self) -> None:
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _append(
+        self, connection: apsw.Connection, session_id: str, messages: Sequence[Mapping[str, Any]]
+    ) -> list[int]:
+        found = connection.execute(
+            "SELECT key, last_id, message_count, activity, started_at, preview FROM sessions WHERE owner = ? AND id = ?",
+            (self._owner_key, session_id),
+        ).fetchone()
+        if found is None:
+            raise NotFound(f"there is no session {session_id!r}; create_session makes one")
+        key, last_id, _, activity, _, preview = found
+        now = time.time()
+        ids = _next_ids(connection, self._owner_key, key, last_id, len(messages))
+        times = [_moment(message.get("timestamp"), now) for message in messages]
+        connection.executemany(_INSERT, [encode(*each) for each in zip(ids, messages, times, strict=True)])
+        newest = self._sessions.next_activity(connection)
+        connection.execute(
+            _COUNT_IN,
+            (
+                ids[-1],
+                len(ids),
+                sum(len(message.get("tool_calls") or ()) for message in messages),
+                sum(_length(message) for message in messages) // 6,
+                max(times),
+                activity if activity == newest - 1 else newest,
+                preview if preview is not None else _preview(messages),
+                key,
+            ),
+        )
+        return ids
+
+    def _delete(self, connection: apsw.Connection, key: int) -> None:
+        children = "SELECT key FROM sessions WHERE parent = ? AND kind = 'delegate'"
+        for (child,) in connection.execute(children, (key,)).fetchall():
+            self._delete(connection, child)
+        heir = connection.execute(
+            "SELECT key FROM sessions WHERE root = ? AND root <> key AND kind = 'compression' ORDER BY key LIMIT 1", (key,)
+        ).fetchone()
+        if heir:
+            connection.execute("UPDATE sessions SET root = ? WHERE root = ?", (heir[0], key))
+        for (block,) in connection.execute("SELECT block FROM blocks WHERE session = ?", (key,)).fetchall():
+            first = block << BLOCK_BITS
+            span = (first, first + BLOCK - 1)
+            ids = [i for (i,) in connection.execute("SELECT id FROM messages WHERE id BETWEEN ? AND ?", span)]
+            remove_rows(connection, ids)
+            connection.execute("DELETE FROM messages WHERE id BETWEEN ? AND ?", span)
+        set_title(connection, key, self._owner_key, None)
+        connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
+
+    def _set_state(self, session_id: str, message_ids: Iterable[int], state: int) -> None:
+        session = self._sessions.get(session_id)
+        mine = [i for i in message_ids if self._transcripts.session_key(i) == session.key]
+        with self._database.writing() as connection:
+            connection.executemany(
+                "UPDATE messages SET state = ? WHERE id = ? AND state = ?", [(state, i, LIVE) for i in mine]
+            )
+            if state == REWOUND:
+                remove_rows(connection, mine)
+                connection.execute(
+                    "UPDATE sessions SET message_count = message_count - ? WHERE key = ?", (len(mine), session.key)
+                )
+
+
+def _owner_key(database: Database, owner: str) -> int:
+    row = database.row("SELECT key FROM owners WHERE name = ?", (owner,))
+    if row:
+        return int(row[0])
+    with database.writing() as connection:
+        connection.execute("INSERT OR IGNORE INTO owners (name) VALUES (?)", (owner,))
+    return int(database.row("SELECT key FROM owners WHERE name = ?", (owner,))[0])
+
+
+def _next_ids(connection: apsw.Connection, owner: int, session: int, last_id: int, count: int) -> list[int]:
+    """Ids that follow the session's last one inside its block, then those of new blocks."""
+    ids: list[int] = []
+    following = last_id + 1
+    place = None
+    while len(ids) < count:
+        if last_id == 0 or following % BLOCK == 0:
+            if place is None:
+                place = _place_after(connection, last_id)
+            block = connection.execute(
+                "INSERT INTO blocks (owner, session, first_place) VALUES (?, ?, ?) RETURNING block",
+                (owner, session, place + len(ids)),
+            ).fetchone()[0]
+            following = block << BLOCK_BITS
+        take = min(count - len(ids), BLOCK - following % BLOCK)
+        ids += range(following, following + take)
+        last_id = ids[-1]
+        following = last_id + 1
+    return ids
+
+
+def _place_after(connection: apsw.Connection, last_id: int) -> int:
+    if last_id == 0:
+        return 0
+    row = connection.execute("SELECT first_place FROM blocks WHERE block = ?", (last_id >> BLOCK_BITS,)).fetchone()
+    return int(row[0]) + last_id % BLOCK + 1
+
+
+def _moment(given: Any, now: float) -> float:
+    if isinstance(given, int | float) and not isinstance(given, bool) and abs(given) < 1e12:
+        return float(given)
+    return now
+
+
+def _length(message: Mapping[str, Any]) -> int:
+    content = message.get("content")
+    return len(content) if isinstance(content, str) else len(readable(content))
+
+
+def _preview(messages: Sequence[Mapping[str, Any]]) -> str | None:
+    for message in messages:
+        if message.get("role") == "user":
+            text = " ".join(readable(message.get("content")).split())
+            return text if len(text) <= _PREVIEW else text[:_PREVIEW] + "..."
+    return None

@@ -1,0 +1,113 @@
+"""Turns any text into the words the full-text index holds, and questions into words that can be looked up there.
+
+Both sides go through `searchable`, so a stored word and the same word in a question always meet. Scripts written
+without spaces become overlapping pairs of characters; identifiers are indexed whole and in parts.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# Marks count as letters: Thai, Khmer and Indic vowels are marks, and a word must not fall apart at each of them.
+TOKENIZER = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
+_TOKENIZER_ARGUMENTS = ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc"]
+
+# Thai, Lao, Tibetan, Myanmar, Hangul Jamo, Khmer, kana, CJK ideographs with their extensions, Hangul, Yi.
+UNSPACED = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0ecf\u0edc-\u0edf\u0f40-\u0fbc\u1000-\u109f\u1100-\u11ff\u1780-\u17d3"
+    "\u2e80-\u2fd5\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3041-\u3096\u3099\u309a\u309d-\u309f\u30a1-\u30fa"
+    "\u30fc-\u30ff\u3105-\u312f\u3131-\u318e\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua48c"
+    "\ua960-\ua97c\uaa60-\uaa7f\uac00-\ud7fb\uf900-\ufaff\U00016fe0-\U00016fff\U00017000-\U00018d08"
+    "\U0001aff0-\U0001b2fb\U00020000-\U000323af"
+)
+_UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
+_CAMEL_WORD = re.compile(r"[A-Za-z0-9]*[a-z0-9][A-Z][A-Za-z0-9]*")
+_CAMEL_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def searchable(text: str) -> str:
+    """The text as the index wants it: composed, runs of unspaced script in pairs, identifiers also in parts."""
+    if not text.isascii():
+        text = _in_pairs(_composed(text))
+    if "\x00" in text:
+        text = text.replace("\x00", " ")  # SQLite ends a text at the first NUL
+    parts = [_CAMEL_BORDER.sub(" ", word) for word in _CAMEL_WORD.findall(text)]
+    return f"{text} {' '.join(parts)}" if parts else text
+
+
+def scrub(text: str) -> str:
+    """The text with lone surrogates replaced, because UTF-8 cannot hold them."""
+    return _SURROGATES.sub("\ufffd", text)
+
+
+class Words:
+    """Splits text exactly as the index does, by calling the index's own tokenizer."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._tokenize: Callable[..., Any] = connection.fts5_tokenizer("porter", _TOKENIZER_ARGUMENTS)
+
+    def of(self, text: str) -> list[str]:
+        """Stemmed words in the order in which they stand."""
+        return self.of_searchable(searchable(text))
+
+    def of_searchable(self, prepared: str) -> list[str]:
+        found: list[str] = self._tokenize(
+            prepared.encode("utf-8", "replace"),
+            apsw.FTS5_TOKENIZE_DOCUMENT,
+            None,
+            include_offsets=False,
+            include_colocated=False,
+        )
+        return found
+
+    def places(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """(start, end, stem) of each word in the UTF-8 bytes of a text that was not prepared: for snippets."""
+        yield from self._tokenize(
+            text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False
+        )
+
+
+def _composed(text: str) -> str:
+    text = scrub(text)
+    return text if unicodedata.is_normalized("NFKC", text) else unicodedata.normalize("NFKC", text)
+
+
+def _in_pairs(text: str) -> str:
+    return _UNSPACED_RUN.sub(_pairs, text)
+
+
+def _pairs(run: re.Match[str]) -> str:
+    # The last character stands alone as well, so that "starts with this character" finds every occurrence of one.
+    characters = run[0]
+    pairs = [characters[at : at + 2] for at in range(len(characters) - 1)]
+    return f" {' '.join(pairs)} {characters[-1]} "
+
+
+def query_pieces(text: str, words: Words) -> list[tuple[str, str, bool]]:
+    """The words of a question as (as written, stem, is the beginning of a word).
+
+    One character of an unspaced script is looked up as the beginning of a pair; two and more as the pairs themselves.
+    """
+    composed = _composed(text).replace("\x00", " ")
+    found: list[tuple[str, str, bool]] = []
+    at = 0
+    for run in _UNSPACED_RUN.finditer(composed):
+        found += _spaced_pieces(composed[at : run.start()], words)
+        characters = run[0]
+        pairs = [characters[i : i + 2] for i in range(len(characters) - 1)] or [characters]
+        found += [(pair, pair, len(pair) == 1) for pair in pairs]
+        at = run.end()
+    return found + _spaced_pieces(composed[at:], words)
+
+
+def _spaced_pieces(text: str, words: Words) -> list[tuple[str, str, bool]]:
+    data = text.encode()
+    return [(data[start:end].decode(), stem, False) for start, end, stem in words.places(text)]

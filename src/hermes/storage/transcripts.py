@@ -1,0 +1,178 @@
+"""Messages as rows: an OpenAI-format dict goes in, the same dict comes out, and a checksum tells when it would not.
+
+Keys the table does not know travel in one JSON column. The checksum covers every stored field and the row's own id,
+so altered, swapped or moved text is noticed when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hermes.storage.text import scrub
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+LIVE, COMPACTED, REWOUND = 0, 1, 2
+COLUMNS = "id, role, state, timestamp, content, name, tool_calls, tool_call_id, token_count, extra, checksum"
+_JSON_MARK = "\x00json:"
+_OWN_COLUMNS = frozenset(("role", "content", "name", "tool_calls", "tool_call_id", "timestamp", "token_count"))
+
+Row = tuple[int, str, int, float, str | None, str | None, str | None, str | None, int | None, str | None, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMessage:
+    """A message read back; `damaged` means its checksum failed, and then `message` holds no content at all."""
+
+    id: int
+    place: int
+    role: str
+    timestamp: float
+    compacted: bool
+    rewound: bool
+    damaged: bool
+    message: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return readable(self.message.get("content"))
+
+
+def encode(message_id: int, message: Mapping[str, Any], timestamp: float) -> Row:
+    """The row of a message; raises TypeError or ValueError when it is not a message."""
+    role = message.get("role")
+    if not isinstance(role, str) or not role:
+        raise ValueError(f"a message needs a role (user, assistant, tool, system), not {role!r}")
+    content = message.get("content")
+    if content is not None and not (isinstance(content, str) and _storable(content)):
+        content = _JSON_MARK + _dumps(content)
+    extra = {key: value for key, value in message.items() if key not in _OWN_COLUMNS}
+    if "content" in message and content is None:
+        extra["content"] = None  # a null that was said stays apart from a key that was not there
+    name, calls, call_id, tokens = (message.get(key) for key in ("name", "tool_calls", "tool_call_id", "token_count"))
+    if "name" in message and not (isinstance(name, str) and _storable(name)):
+        name, extra["name"] = None, name
+    if "tool_call_id" in message and not (isinstance(call_id, str) and _storable(call_id)):
+        call_id, extra["tool_call_id"] = None, call_id
+    if "token_count" in message and (type(tokens) is not int or abs(tokens) >= 1 << 63):
+        tokens, extra["token_count"] = None, tokens
+    if "tool_calls" in message and not calls:
+        extra["tool_calls"] = calls
+    if "timestamp" in message:
+        extra["timestamp"] = message["timestamp"]
+    packed_calls, packed_extra = _dumps(calls) if calls else None, _dumps(extra) if extra else None
+    fields = (message_id, role, LIVE, timestamp, content, name, packed_calls, call_id, tokens, packed_extra)
+    return (*fields, checksum(fields))
+
+
+def decode(row: Row, place: int) -> StoredMessage:
+    message_id, role, state, timestamp, content, name, calls, call_id, tokens, extra, stored = row
+    sound = checksum(row[:-1]) == stored
+    message: dict[str, Any] = {"role": role}
+    if sound:
+        if content is not None:
+            message["content"] = unpacked(content)
+        for key, value in (("name", name), ("tool_call_id", call_id), ("token_count", tokens)):
+            if value is not None:
+                message[key] = value
+        if calls is not None:
+            message["tool_calls"] = json.loads(calls)
+        if extra is not None:
+            message.update(json.loads(extra))
+    return StoredMessage(
+        id=message_id,
+        place=place,
+        role=role if sound else "unknown",
+        timestamp=timestamp,
+        compacted=state == COMPACTED,
+        rewound=state == REWOUND,
+        damaged=not sound,
+        message=message if sound else {},
+    )
+
+
+def checksum(fields: tuple[Any, ...]) -> int:
+    # The state is left out: compaction and rewinding change it in place, and it is no part of what was said.
+    text = "\x1f".join(["" if value is None else str(value) for value in fields[3:]])
+    return zlib.crc32(f"{fields[0]}\x1f{fields[1]}\x1f{text}".encode())
+
+
+def unpacked(content: str) -> Any:
+    return json.loads(content[len(_JSON_MARK) :]) if content.startswith(_JSON_MARK) else content
+
+
+def readable(content: Any) -> str:
+    """The words of a content: the text itself, or every text part of a list of parts."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(_strings(content, inside_data=False))
+
+
+def said(row_content: str | None, name: str | None) -> str:
+    """What the first index holds of a message: who speaks, and what."""
+    text = readable(unpacked(row_content)) if row_content else ""
+    return f"{name}: {text}" if name else text
+
+
+def called(tool_calls: str | None) -> str:
+    """Tool names and arguments as words; arguments are JSON inside JSON, so they are opened twice."""
+    if not tool_calls:
+        return ""
+    return " ".join(_call_words(json.loads(tool_calls)))
+
+
+def _call_words(calls: Any) -> Iterator[str]:
+    for call in calls if isinstance(calls, list) else [calls]:
+        function = call.get("function", call) if isinstance(call, dict) else call
+        if not isinstance(function, dict):
+            yield str(function)
+            continue
+        yield str(function.get("name", ""))
+        arguments = function.get("arguments", function.get("input", ""))
+        yield from _argument_words(arguments)
+
+
+def _argument_words(arguments: Any) -> Iterator[str]:
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            yield arguments
+            return
+    yield from _strings(arguments, inside_data=True)
+
+
+def _strings(value: Any, *, inside_data: bool) -> Iterator[str]:
+    """Texts inside parts or arguments; of message parts only what a person reads, not their kinds and addresses."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if inside_data:
+                yield str(key)
+                yield from _strings(inner, inside_data=True)
+            elif key in ("text", "content", "input_text", "output_text", "caption", "refusal"):
+                yield from _strings(inner, inside_data=False)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _strings(inner, inside_data=inside_data)
+    elif value is not None and inside_data:
+        yield str(value)
+
+
+def _dumps(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if _storable(text) else json.dumps(value, separators=(",", ":"))
+
+
+def _storable(text: str) -> bool:
+    """False for lone surrogates, which UTF-8 cannot hold, and for what would be mistaken for packed JSON."""
+    if text.isascii():
+        return not text.startswith("\x00")
+    return scrub(text) is text and not text.startswith("\x00")
