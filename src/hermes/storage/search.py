@@ -133,6 +133,7 @@ class SearchEngine:
                 results = self._answer(query, parsed, chosen, limit)
             if not results:
                 results = self._literal(query, chosen, limit)
+                results.note = parsed.note or results.note  # what was wrong with the syntax is said even without a hit
         return results
 
     def _answer(self, text: str, query: Query, chosen: Filters, limit: int) -> SearchResults:
