@@ -8,10 +8,11 @@ keeps the lists readable.
 
 from __future__ import annotations
 
-from required import curated, ground, session_search
+from required import curated, ground, session_search, sessions
 
 REQUIREMENTS: dict[str, tuple[str, str]] = {
     **ground.REQUIREMENTS,
     **curated.REQUIREMENTS,
+    **sessions.REQUIREMENTS,
     **session_search.REQUIREMENTS,
 }

@@ -27,7 +27,14 @@ WAIT_SECONDS = 5.0
 REPAIR = "run `hermes sessions repair`; it keeps the original file"
 _SMALL_ENOUGH_TO_CHECK = 4 << 20
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
-_WAL_FAILS = (apsw.IOError, apsw.CantOpenError, apsw.PermissionsError, apsw.AuthError, apsw.LockedError)
+_WAL_FAILS = (
+    apsw.IOError,
+    apsw.CantOpenError,
+    apsw.PermissionsError,
+    apsw.AuthError,
+    apsw.LockedError,
+    apsw.ReadOnlyError,
+)
 
 
 def all_rows(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> list[Any]:
@@ -137,6 +144,9 @@ class Database:
             ) from error
         except (apsw.FullError, apsw.IOError) as error:
             raise StorageError(f"{self.path} could not be written ({error}); the message is not stored") from error
+        except UnicodeDecodeError as error:
+            self.mark_damaged("a text is no longer UTF-8")
+            raise DamagedFile(f"{self.path} is damaged (a text is no longer UTF-8); {REPAIR}") from error
         except apsw.ConnectionClosedError as error:
             raise StorageError(f"{self.path} was closed; open it again") from error
 
@@ -195,8 +205,10 @@ def _connect(path: str) -> tuple[apsw.Connection, str]:
     return connection, journal
 
 
-def _connection(path: str) -> apsw.Connection:
+def _connection(path: str, *, exclusive: bool = False) -> apsw.Connection:
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
+    if exclusive:  # must come before the first read: only then is the log read without shared memory
+        connection.pragma("locking_mode", "EXCLUSIVE")
     connection.set_busy_timeout(int(WAIT_SECONDS * 1000))
     connection.pragma("foreign_keys", "ON")
     connection.pragma("cache_size", -8000)
@@ -211,8 +223,7 @@ def _first_write(connection: apsw.Connection) -> None:
 
 
 def _without_wal(path: str) -> tuple[apsw.Connection, str]:
-    connection = _connection(path)
-    connection.pragma("locking_mode", "EXCLUSIVE")  # reads the log without shared memory
+    connection = _connection(path, exclusive=True)
     journal = str(connection.pragma("journal_mode", "delete"))
     _refuse_foreign(connection, path)
     _first_write(connection)

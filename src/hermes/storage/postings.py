@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hermes.storage.query import Query
     from hermes.storage.syntax import Unit
 
-CAP = 4000
+CAP = 2000
 ENOUGH = 300
 MOST_WALKED = 300_000
 TABLES = ("messages_fts", "tools_fts")
@@ -142,9 +142,9 @@ class Postings:
             return None
         return known[0]
 
-    def of(self, table: str, unit: Unit) -> Found:
-        ids = self.matching(table, unit.match, CAP)
-        if len(ids) < CAP:
+    def of(self, table: str, unit: Unit, most: int = CAP) -> Found:
+        ids = self.matching(table, unit.match, most)
+        if len(ids) < most:
             return Found(ids, len(ids), complete=True)
         # The newest CAP messages reach back to a certain id; the rest of the store is taken to be as dense.
         newest = max(1, self._places.newest_id)
@@ -155,11 +155,16 @@ class Postings:
 
 
 def gather(
-    postings: Postings, units: Sequence[Unit], messages: int, tables: Sequence[str] = TABLES
+    postings: Postings, units: Sequence[Unit], messages: int, *, all_first: int | None = None
 ) -> tuple[dict[int, float], list[float]]:
-    """Candidate messages with a first, rough score, and the frequency of each word."""
+    """Candidate messages with a first, rough score, and the frequency of each word.
+
+    `all_first` is for keywords: when so many messages hold all of them, others are not looked for.
+    """
     gathering = _Gathering(postings, units, messages)
-    for table in tables:
+    if all_first is not None and len(units) > 1 and gathering.hold_all() >= all_first:
+        return gathering.scores, gathering.guessed()
+    for table in TABLES:
         gathering.add(table)
     return gathering.scores, gathering.frequency
 
@@ -172,17 +177,30 @@ class _Gathering:
         self._units = units
         self._messages = messages
 
+    def hold_all(self) -> int:
+        """Candidates that hold every word, which FTS5 intersects by itself; the newest when there are many."""
+        everything = " AND ".join(unit.match for unit in self._units)
+        for table in TABLES:
+            self._count(table, self._postings.matching(table, everything, ENOUGH), 1.0)
+        return len(self.scores)
+
+    def guessed(self) -> list[float]:
+        """Frequencies that were seen before, or one in a hundred: enough to weigh messages that hold all words."""
+        known = [self._postings.known_common(TABLES[0], unit) for unit in self._units]
+        return [often or self._messages / 100 for often in known]
+
     def add(self, table: str) -> None:
         common: list[tuple[float, int]] = []
         before = len(self.scores)
         for number, unit in enumerate(self._units):
             often = self._postings.known_common(table, unit)
             if often is None:
-                found = self._postings.of(table, unit)
+                # One word alone ranks by how recent it is; more of its messages would only be thrown away.
+                found = self._postings.of(table, unit, CAP if len(self._units) > 1 else ENOUGH)
                 often = found.frequency
                 if found.complete:
                     self._count(table, found.ids, often)
-            if often >= CAP:
+            if often >= CAP or (len(self._units) == 1 and often >= ENOUGH):
                 common.append((often, number))
             self.frequency[number] += often
         if common and len(self.scores) - before < ENOUGH:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes.storage.migrations import BLOCK, BLOCK_BITS
 from hermes.storage.transcripts import COLUMNS, REWOUND, STATE_BITS, decode
-from hermes.vocabulary.errors import NotFound
+from hermes.vocabulary.errors import DamagedFile, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,10 +63,15 @@ class Transcripts:
         """Rows by id for the search, which has already seen that they are the owner's."""
         question = f"SELECT {COLUMNS} FROM messages WHERE id = ?"  # noqa: S608 - column names are ours
         found = {}
-        with self._database.lock, self._database.translated():
-            for row in self._database.connection.executemany(question, [(message_id,) for message_id in message_ids]):
-                if row[2] & STATE_BITS != REWOUND:
-                    found[row[0]] = row
+        ids = [(message_id,) for message_id in message_ids]
+        try:
+            with self._database.lock, self._database.translated():
+                rows = list(self._database.connection.executemany(question, ids))
+        except DamagedFile:
+            rows = [row for values in ids if (row := self._readable(question, values))]
+        for row in rows:
+            if row[2] & STATE_BITS != REWOUND:
+                found[row[0]] = row
         return found
 
     def counts(self) -> dict[str, int]:
@@ -74,6 +79,22 @@ class Transcripts:
             "SELECT count(*), coalesce(sum(message_count), 0) FROM sessions WHERE owner = ?", (self._owner,)
         )
         return {"sessions": sessions, "messages": messages}
+
+    def _one_by_one(self, question: str, values: dict[str, int]) -> list[Any]:
+        """The rows that can still be read when one of them cannot, with an empty damaged row in its place."""
+        start = question.index("m.id,")
+        ids = self._database.rows(question[:start] + "m.id" + question[question.index("FROM blocks") - 5 :], values)
+        one = f"SELECT {COLUMNS} FROM messages WHERE id = ?"  # noqa: S608 - column names are ours
+        return [
+            (place, *(self._readable(one, (message_id,)) or (message_id, "", 0, 0.0, *[None] * 6, -1)))
+            for place, message_id in ids
+        ]
+
+    def _readable(self, question: str, values: tuple[int]) -> Any:
+        try:
+            return self._database.row(question, values)
+        except DamagedFile:
+            return None
 
     def _read(
         self,
@@ -97,7 +118,11 @@ class Transcripts:
             "spoken": int(spoken),
             "limit": -1 if limit is None else limit,
         }
-        rows = self._database.rows(_NEWEST_FIRST if newest else _OLDEST_FIRST, values)
+        question = _NEWEST_FIRST if newest else _OLDEST_FIRST
+        try:
+            rows = self._database.rows(question, values)
+        except DamagedFile:
+            rows = self._one_by_one(question, values)
         messages = [decode(row[1:], row[0]) for row in rows]
         for message in messages:
             if message.damaged:

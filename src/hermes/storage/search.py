@@ -6,7 +6,6 @@ The text of a hit is checked against its checksum before it is shown; a damaged 
 from __future__ import annotations
 
 import dataclasses
-import heapq
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
     from hermes.storage.transcripts import Row
 
 # Text read to weigh candidates, in characters: enough for every turn of a long chat, bounded in a large store.
-_READ = 130_000
-_FEWEST, _MOST = 96, 640
-_SPREAD = 96
+_READ = 70_000
+_FEWEST, _MOST = 48, 480
+_SPREAD = 64
 _LITERAL_ROWS = 2000
 
 
@@ -163,7 +162,7 @@ class SearchEngine:
             found = newest_or_oldest(self._postings, query, oldest=chosen.sort == "oldest", limit=max(400, 4 * limit))
             scores: dict[int, float] = dict.fromkeys(found, 1.0)
             return query, scores, [max(1.0, messages / 100)] * len(query.units)
-        scores, frequency = gather(self._postings, query.units, messages)
+        scores, frequency = gather(self._postings, query.units, messages, all_first=None if query.question else limit)
         units = list(query.units)
         for number, unit in enumerate(units):
             meant = None if frequency[number] or unit.prefix else self._spelling.instead(unit, self._occurs)
@@ -194,10 +193,10 @@ class SearchEngine:
     ) -> tuple[dict[int, Row], dict[int, Session]]:
         """Rows of the most promising candidates and of their neighbours, up to a bounded amount of text."""
         mine = self._allowed(scores, chosen)
-        single = len(query.units) == 1 or query.explicit is not None
-        most = max(2 * limit, _FEWEST) if single else _MOST
-        order = heapq.nlargest(max(most, limit), mine, key=lambda i: (mine[i], i))
-        if len(query.units) > 2 and not single and chosen.sort == "relevance":  # noqa: PLR2004 - fewer words are keywords, not a question
+        # Keywords name what they look for; the words of a question surround it, so more is read for a question.
+        most = _MOST if query.question else max(2 * limit, _FEWEST)
+        order = sorted(sorted(mine, reverse=True), key=mine.__getitem__, reverse=True)[: max(most, limit)]
+        if query.question and chosen.sort == "relevance":
             order = self._with_neighbours(order)
         rows: dict[int, Row] = {}
         read = 0
@@ -215,9 +214,9 @@ class SearchEngine:
         return kept, sessions
 
     def _allowed(self, scores: dict[int, float], chosen: Filters) -> dict[int, float]:
-        session = self._places.session
         if not chosen.about_sessions:
-            return {message_id: score for message_id, score in scores.items() if session(message_id)}
+            return scores  # what is not the owner's has no session here, and is dropped with its row
+        session = self._places.session
         keys = list({key for message_id in scores if (key := session(message_id))})
         allowed = {key for key, found in self._sessions.by_keys(keys).items() if chosen.allow(found)}
         return {message_id: score for message_id, score in scores.items() if session(message_id) in allowed}
@@ -286,7 +285,7 @@ class SearchEngine:
         return results
 
     def _hit(self, candidate: Candidate, row: Row, session: Session, query: Query, chosen: Filters) -> Hit:
-        text = readable(unpacked(row[4])) if row[4] else ""
+        text = _text(row)
         return Hit(
             session_id=session.id,
             message_id=candidate.id,
@@ -303,11 +302,11 @@ class SearchEngine:
     def _literal(self, text: str, chosen: Filters, limit: int) -> SearchResults:
         """Looks for the text as it stands in the newest messages: all that can be done for signs that are no words."""
         results = SearchResults()
-        wanted = text.strip()
+        wanted = text.strip().lower()
         if not wanted or "\x00" in wanted or not wanted.isprintable():
             return results
         ids = self._places.newest(_LITERAL_ROWS)
-        rows = {i: row for i, row in self._transcripts.rows(ids).items() if wanted in (row[4] or "")}
+        rows = {i: row for i, row in self._transcripts.rows(ids).items() if row[4] and wanted in _text(row).lower()}
         sessions = self._sessions.by_keys(list({self._places.session(message_id) for message_id in rows}))
         query = Query(units=(), note=f"nothing can be looked up, so the newest {_LITERAL_ROWS} messages were read")
         found = [
@@ -318,6 +317,10 @@ class SearchEngine:
             and chosen.allow_row(row, session)
         ]
         return self._served(found, rows, sessions, query=query, chosen=chosen, limit=limit)
+
+
+def _text(row: Row) -> str:
+    return readable(unpacked(row[4])) if row[4] else ""
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

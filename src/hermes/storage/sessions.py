@@ -12,13 +12,14 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from hermes.storage.conversations import COUNTERS, PLAIN, Conversations
-from hermes.storage.database import Database, all_rows, one_row
+from hermes.storage.database import REPAIR, Database, all_rows, one_row
 from hermes.storage.index import index_waiting, remove_rows, set_title
 from hermes.storage.migrations import BLOCK, BLOCK_BITS, migrate
 from hermes.storage.reading import Transcripts
 from hermes.storage.search import SearchEngine
+from hermes.storage.text import scrub
 from hermes.storage.transcripts import COMPACTED, REWOUND, encode, readable
-from hermes.vocabulary.errors import NotFound
+from hermes.vocabulary.errors import DamagedFile, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -327,23 +328,25 @@ class SessionDB:
 
 
 def _owner_key(database: Database, owner: str) -> int:
-    row = database.row("SELECT key FROM owners WHERE name = ?", (owner,))
-    if row:
-        return int(row[0])
-    with database.writing() as connection:
-        connection.execute("INSERT OR IGNORE INTO owners (name) VALUES (?)", (owner,))
-    return int(database.row("SELECT key FROM owners WHERE name = ?", (owner,))[0])
+    known = "SELECT key FROM owners WHERE name = ?"
+    if not database.row(known, (owner,)):
+        with database.writing() as connection:
+            connection.execute("INSERT OR IGNORE INTO owners (name) VALUES (?)", (owner,))
+    row = database.row(known, (owner,))
+    if row is None or type(row[0]) is not int:
+        raise DamagedFile(f"{database.path} is damaged (its list of owners cannot be read); {REPAIR}")
+    return row[0]
 
 
 def _next_ids(connection: apsw.Connection, owner: int, session: int, last_id: int, count: int) -> list[int]:
     """Ids that follow the session's last one inside its block, then those of new blocks."""
     ids: list[int] = []
-    following = last_id + 1
+    before, following = last_id, last_id + 1
     place = None
     while len(ids) < count:
         if last_id == 0 or following % BLOCK == 0:
             if place is None:
-                place = _place_after(connection, last_id)
+                place = _place_after(connection, before)
             new = "INSERT INTO blocks (owner, session, first_place) VALUES (?, ?, ?) RETURNING block"
             block = one_row(connection, new, (owner, session, place + len(ids)))[0]
             following = block << BLOCK_BITS
@@ -375,6 +378,6 @@ def _length(message: Mapping[str, Any]) -> int:
 def _preview(messages: Sequence[Mapping[str, Any]]) -> str | None:
     for message in messages:
         if message.get("role") == "user":
-            text = " ".join(readable(message.get("content")).split())
+            text = " ".join(scrub(readable(message.get("content"))).split())
             return text if len(text) <= _PREVIEW else text[:_PREVIEW] + "..."
     return None

@@ -90,6 +90,8 @@ class _Parser:
         self._count = 0
 
     def alternatives(self) -> Part | None:
+        if self._next_is("OR"):
+            raise DoesNotParse("OR has nothing before it")
         parts = [self._all(after=None)]
         while self._next_is("OR"):
             self.left.pop(0)

@@ -28,6 +28,8 @@ UNSPACED = (
     "\U0001aff0-\U0001b2fb\U00020000-\U000323af"
 )
 _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
+# Written from the capital backwards: a regex that starts with one character class skips through text fast.
+_CAMEL = re.compile(r"[A-Z](?<=[a-z0-9][A-Z])")
 _CAMEL_WORD = re.compile(r"(?<![A-Za-z0-9])[A-Z]*[a-z0-9]+[A-Z][A-Za-z0-9]*")
 _CAMEL_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -39,8 +41,8 @@ def searchable(text: str) -> str:
         text = _in_pairs(_composed(text))
     if "\x00" in text:
         text = text.replace("\x00", " ")  # SQLite ends a text at the first NUL
-    names = _CAMEL_WORD.findall(text)
-    return f"{text} {_CAMEL_BORDER.sub(' ', ' '.join(names))}" if names else text
+    parts = camel_parts(text)
+    return f"{text} {parts}" if parts else text
 
 
 def scrub(text: str) -> str:
@@ -73,6 +75,22 @@ class Words:
         yield from self._tokenize(
             text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False
         )
+
+
+def camel_parts(text: str) -> str:
+    """`getUserName` as "get User Name", for every such name in the text."""
+    if _CAMEL.search(text) is None:
+        return ""
+    found: list[str] = []
+    end = 0
+    for border in _CAMEL.finditer(text):
+        at = border.start()
+        if at >= end:
+            start = text.rfind(" ", 0, at) + 1
+            end = text.find(" ", at)
+            end = len(text) if end < 0 else end
+            found += _CAMEL_WORD.findall(text, start, end)
+    return _CAMEL_BORDER.sub(" ", " ".join(found))
 
 
 def _composed(text: str) -> str:
