@@ -180,7 +180,7 @@ def test_earlier_parts_of_the_current_conversation_are_reachable(db: SessionDB, 
     assert [r["session_id"] for r in search(inside=current, query="heron")["results"]] == [first]
 
 
-@pytest.mark.proves("search.order", "search.filters")
+@pytest.mark.proves("search.order", "search.narrowing")
 def test_results_are_ordered_and_limited(db: SessionDB, search: Search) -> None:
     made = [talk(db, f"a sparrow came at {i}", "it did") for i in range(12)]
 
@@ -192,7 +192,7 @@ def test_results_are_ordered_and_limited(db: SessionDB, search: Search) -> None:
     assert (len(ids()), len(ids(limit=99)), len(ids(limit=0))) == (3, 10, 1)
 
 
-@pytest.mark.proves("search.filters", "search.never-silent")
+@pytest.mark.proves("search.narrowing", "search.never-silent")
 def test_time_range_source_project_and_role_narrow_the_results(db: SessionDB, search: Search) -> None:
     may = db.create_session(source="telegram", started_at=1_714_738_200.0, project="garden")
     db.append(may, {"role": "user", "content": "a robin", "timestamp": 1_714_738_200.0})

@@ -24,6 +24,21 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "reset": ("memory_decisions", "forget everything (it stays in the log and can be undone)"),
         },
     ),
+    "sessions": (
+        "find, read, export and tidy past conversations",
+        {
+            "list": ("sessions_look", "recent conversations, one row each"),
+            "search": ("sessions_look", "find the conversations that answer a question"),
+            "show": ("sessions_look", "print a conversation, or the part around a message"),
+            "export": ("sessions_move", "write conversations as JSONL, Markdown or HTML"),
+            "import": ("sessions_move", "bring conversations in from JSONL; doing it twice adds nothing"),
+            "rename": ("sessions_change", "give a conversation a title"),
+            "delete": ("sessions_change", "delete conversations for good"),
+            "prune": ("sessions_change", "delete ended conversations that were not used for long"),
+            "stats": ("sessions_look", "how much there is, from where, and how it grows"),
+            "optimize": ("sessions_change", "merge the search index and tidy the file, in small steps"),
+        },
+    ),
     "config": (
         "show and change settings",
         {
