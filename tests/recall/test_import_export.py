@@ -52,7 +52,7 @@ def imported(db: SessionDB, text: str) -> tuple[int, int, int, list[tuple[int, s
     return result.sessions, result.messages, result.already_there, result.problems
 
 
-@pytest.mark.proves("sessions.round-trip", "sessions.import-once")
+@pytest.mark.proves("search.cli-round-trip", "search.cli-import-once")
 def test_everything_comes_back_and_a_second_import_adds_nothing(db: SessionDB, tmp_path: Path) -> None:
     first = db.create_session(title="Odd", model="m", project="p", system_prompt="Be kind.", more={"a": [1]})
     ids = db.append_many(first, ODD_MESSAGES)
@@ -76,7 +76,7 @@ def test_everything_comes_back_and_a_second_import_adds_nothing(db: SessionDB, t
     assert imported(db, text) == (0, 0, 8, [])
 
 
-@pytest.mark.proves("sessions.import-once")
+@pytest.mark.proves("search.cli-import-once")
 def test_an_import_that_was_cut_off_is_completed_by_the_next(db: SessionDB, tmp_path: Path) -> None:
     made = db.create_session()
     db.append_many(made, [{"role": "user", "content": f"number {i}"} for i in range(900)])
@@ -88,7 +88,7 @@ def test_an_import_that_was_cut_off_is_completed_by_the_next(db: SessionDB, tmp_
         assert exported(copy) == text
 
 
-@pytest.mark.proves("sessions.import-once")
+@pytest.mark.proves("search.cli-import-once")
 def test_a_session_that_differs_is_reported_and_left_alone(db: SessionDB) -> None:
     made = db.create_session()
     db.append_many(made, [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}])
@@ -99,7 +99,7 @@ def test_a_session_that_differs_is_reported_and_left_alone(db: SessionDB) -> Non
     assert [message.text for message in db.messages(made)] == ["one", "two"]
 
 
-@pytest.mark.proves("sessions.import")
+@pytest.mark.proves("search.cli-import")
 def test_the_openai_format_is_read_and_bad_lines_are_named(home: Path, hermes: Command, tmp_path: Path) -> None:
     lines = [
         '{"role": "user", "content": "how tall is the tower?", "timestamp": "2024-05-03T12:10:00Z"}',
@@ -125,7 +125,7 @@ def test_the_openai_format_is_read_and_bad_lines_are_named(home: Path, hermes: C
     assert hermes("sessions", "import", str(tmp_path / "missing.jsonl")).code == 1
 
 
-@pytest.mark.proves("sessions.import")
+@pytest.mark.proves("search.cli-import")
 def test_an_export_of_hermes_agent_comes_in_without_its_bookkeeping(db: SessionDB) -> None:
     row = {"id": 5, "session_id": "20240503_1", "active": 1, "tool_name": None, "timestamp": 1_714_738_200.0}
     session = {
@@ -151,7 +151,7 @@ def test_an_export_of_hermes_agent_comes_in_without_its_bookkeeping(db: SessionD
     assert (second.message["tool_calls"], second.compacted) == ([CALL], True)
 
 
-@pytest.mark.proves("sessions.export")
+@pytest.mark.proves("search.cli-export")
 @pytest.mark.parametrize("form", ["markdown", "html"])
 def test_reading_formats_hold_every_message_and_nothing_that_runs(db: SessionDB, hermes: Command, form: str) -> None:
     made = db.create_session(title="<b>Bold</b> & co")
@@ -167,7 +167,7 @@ def test_reading_formats_hold_every_message_and_nothing_that_runs(db: SessionDB,
         assert "````\n日本" in out  # a fence longer than the one inside
 
 
-@pytest.mark.proves("sessions.export")
+@pytest.mark.proves("search.cli-export")
 def test_an_export_is_private_whole_or_not_there(db: SessionDB, hermes: Command, tmp_path: Path) -> None:
     db.append(db.create_session(), {"role": "user", "content": "x"})
     file = tmp_path / "out.jsonl"
@@ -215,7 +215,7 @@ VALUES: st.SearchStrategy[Any] = JSON | st.sampled_from(
 )
 
 
-@pytest.mark.proves("sessions.import")
+@pytest.mark.proves("search.cli-import")
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records=st.lists(st.dictionaries(KEYS, VALUES, max_size=6), max_size=6))
 def test_any_json_lines_are_taken_in_or_reported(db: SessionDB, records: list[dict[str, Any]]) -> None:

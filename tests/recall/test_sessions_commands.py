@@ -29,7 +29,7 @@ def talk(db: SessionDB, *texts: str, at: float | None = None, **session: Any) ->
     return made
 
 
-@pytest.mark.proves("sessions.list", "search.lineage")
+@pytest.mark.proves("search.cli-list", "search.lineage")
 def test_one_row_per_conversation_the_last_used_first(db: SessionDB, hermes: Command) -> None:
     assert hermes("sessions", "list", "--json").json == []
     first = talk(db, "an old plan", source="telegram", project="garden")
@@ -48,7 +48,7 @@ def test_one_row_per_conversation_the_last_used_first(db: SessionDB, hermes: Com
     assert hermes("sessions", "list", "--source", "nowhere").out == "no conversation matches\n"
 
 
-@pytest.mark.proves("sessions.list")
+@pytest.mark.proves("search.cli-list")
 def test_without_any_conversation_looking_makes_no_file(home: Path, hermes: Command) -> None:
     assert hermes("sessions", "list").out == "there are no conversations yet\n"
     missing = hermes("sessions", "search", "x")
@@ -56,7 +56,7 @@ def test_without_any_conversation_looking_makes_no_file(home: Path, hermes: Comm
     assert not (home / "state.db").exists()
 
 
-@pytest.mark.proves("sessions.search")
+@pytest.mark.proves("search.cli-search")
 def test_a_question_prints_hits_that_can_be_shown_and_explained(db: SessionDB, hermes: Command) -> None:
     made = talk(db, "We chose rotating refresh tokens.", "Good.", title="Sign-in")
     message = db.messages(made)[0].id
@@ -72,7 +72,7 @@ def test_a_question_prints_hits_that_can_be_shown_and_explained(db: SessionDB, h
     assert (data["count"], data["results"][0]["match_message_id"]) == (1, message)
 
 
-@pytest.mark.proves("sessions.search", "search.never-silent")
+@pytest.mark.proves("search.cli-search", "search.never-silent")
 def test_nothing_found_is_exit_code_1_and_says_why(db: SessionDB, hermes: Command) -> None:
     talk(db, "only here", source="tool")
     nothing = hermes("sessions", "search", "only here")
@@ -83,7 +83,7 @@ def test_nothing_found_is_exit_code_1_and_says_why(db: SessionDB, hermes: Comman
     assert (wrong.code, "3 days ago" in wrong.err) == (2, True)
 
 
-@pytest.mark.proves("sessions.show")
+@pytest.mark.proves("search.cli-show")
 def test_a_conversation_is_shown_by_id_or_title_or_around_a_message(db: SessionDB, hermes: Command) -> None:
     made = talk(db, *[f"number {i}" for i in range(20)], title="Count")
     ids = [message.id for message in db.messages(made)]
@@ -95,7 +95,7 @@ def test_a_conversation_is_shown_by_id_or_title_or_around_a_message(db: SessionD
     assert hermes("sessions", "show", made, "--around", "x").code == 2
 
 
-@pytest.mark.proves("sessions.terminal")
+@pytest.mark.proves("search.cli-terminal")
 def test_stored_text_cannot_act_on_the_terminal(db: SessionDB, hermes: Command) -> None:
     made = talk(db, "clear \x1b[2J the screen \x07 and \u202e turn", title="evil", source="\x1b[31mred")
     for command in (("show", made), ("list",), ("search", "screen"), ("stats",)):
@@ -104,7 +104,7 @@ def test_stored_text_cannot_act_on_the_terminal(db: SessionDB, hermes: Command) 
     assert "clear \\x1b[2J the screen" in hermes("sessions", "show", made).out
 
 
-@pytest.mark.proves("sessions.rename")
+@pytest.mark.proves("search.cli-rename")
 def test_titles_are_unique_with_a_number(db: SessionDB, hermes: Command) -> None:
     first, second = talk(db, "a"), talk(db, "b")
     assert hermes("sessions", "rename", first, "Plan", "A").out == f"{first} is now called Plan A\n"
@@ -112,7 +112,7 @@ def test_titles_are_unique_with_a_number(db: SessionDB, hermes: Command) -> None
     assert hermes("sessions", "show", "Plan A", "--json").json["session_id"] == second
 
 
-@pytest.mark.proves("sessions.delete")
+@pytest.mark.proves("search.cli-delete")
 def test_deleting_asks_says_what_it_removed_and_removes_it_from_search(db: SessionDB, hermes: Command) -> None:
     part = talk(db, "the plover nests", title="Plover")
     tip = talk(db, "the plover flies", "far", parent_session_id=part)
@@ -126,7 +126,7 @@ def test_deleting_asks_says_what_it_removed_and_removes_it_from_search(db: Sessi
     assert hermes("sessions", "search", "plover").code == 1
 
 
-@pytest.mark.proves("sessions.prune")
+@pytest.mark.proves("search.cli-prune")
 def test_only_ended_conversations_that_were_not_used_for_long_are_pruned(db: SessionDB, hermes: Command) -> None:
     now = time.time()
     old, open_one = (talk(db, "long ago", at=now - 100 * DAY) for _ in range(2))
@@ -148,13 +148,13 @@ def test_only_ended_conversations_that_were_not_used_for_long_are_pruned(db: Ses
     assert "no ended conversation" in hermes("sessions", "prune").out
 
 
-@pytest.mark.proves("sessions.wrong-clock")
+@pytest.mark.proves("search.cli-wrong-clock")
 def test_a_clock_that_is_far_ahead_now_prunes_nothing_fresh(db: SessionDB) -> None:
     db.end_session(talk(db, "just now"), "cli_close")
     assert Upkeep.of_db(db).unused(90, now=time.time() + 400 * DAY) == []
 
 
-@pytest.mark.proves("sessions.wrong-clock")
+@pytest.mark.proves("search.cli-wrong-clock")
 def test_times_recorded_by_a_wrong_clock_are_judged_by_their_neighbours_in_order_of_use(db: SessionDB) -> None:
     now = time.time()
     old = talk(db, "long ago", at=now - 200 * DAY)
@@ -168,7 +168,7 @@ def test_times_recorded_by_a_wrong_clock_are_judged_by_their_neighbours_in_order
     assert [session.id for session in Upkeep.of_db(db).unused(90, now=now + 60)] == [old, ahead_but_old, old_too]
 
 
-@pytest.mark.proves("sessions.stats")
+@pytest.mark.proves("search.cli-stats")
 def test_stats_count_what_there_is_by_source_and_month(db: SessionDB, hermes: Command) -> None:
     talk(db, "a", "b", source="telegram", at=1_714_738_200.0)
     talk(db, "c")
@@ -180,7 +180,7 @@ def test_stats_count_what_there_is_by_source_and_month(db: SessionDB, hermes: Co
     assert "telegram" in hermes("sessions", "stats").out
 
 
-@pytest.mark.proves("sessions.optimize")
+@pytest.mark.proves("search.cli-optimize")
 def test_optimizing_merges_the_index_in_steps_and_finds_the_same_afterwards(db: SessionDB, hermes: Command) -> None:
     for part in range(3):
         made = db.create_session()
@@ -194,7 +194,7 @@ def test_optimizing_merges_the_index_in_steps_and_finds_the_same_afterwards(db: 
     assert "on disk" in hermes("sessions", "optimize", "--vacuum").out
 
 
-@pytest.mark.proves("sessions.progress")
+@pytest.mark.proves("search.cli-progress")
 def test_progress_is_drawn_on_a_terminal_and_cleared_and_silent_elsewhere() -> None:
     class Terminal(StringIO):
         def isatty(self) -> bool:
