@@ -60,7 +60,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     ),
     "search.cli-round-trip": ("what JSONL exports comes back the same by import, unknown keys included", "product"),
     "search.cli-import": ("our JSONL and the OpenAI format; bad lines are named and do not stop the rest", "product"),
-    "search.cli-import-once": ("an import can be repeated or completed; a session that differs is left alone", "product"),
+    "search.cli-import-once": (
+        "an import can be repeated or completed; a session that differs is left alone",
+        "product",
+    ),
     "search.cli-rename": ("titles are unique with #N", "product"),
     "search.cli-delete": ("deleting asks first, says what it removed, and removes it from search", "product"),
     "search.cli-prune": ("only ended conversations that were not used for long; a dry run lists them", "product"),

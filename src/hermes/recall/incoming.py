@@ -37,6 +37,8 @@ def clean_message(message: Any) -> dict[str, Any]:
         at = moment_of(clean["timestamp"])
         if at is not None:
             clean["timestamp"] = at
+    if not isinstance(clean.get("tool_calls"), list | None):
+        raise BadLine(f"its tool_calls are a {type(clean['tool_calls']).__name__}, not a list")
     try:
         encode(1, clean, 0.0)
     except (TypeError, ValueError, RecursionError) as error:
