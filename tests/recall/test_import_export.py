@@ -108,7 +108,7 @@ def test_the_openai_format_is_read_and_bad_lines_are_named(home: Path, hermes: C
         '{"role": 7, "content": "x"}',
         "",
         '{"role": "assistant", "content": "330 metres"}',
-        '{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], "model": "m"}',
+        '{"messages": [{"role": "user", "content": "q", "timestamp": 1714738200123}, {"role": "assistant"}], "model": "m"}',
         '{"messages": [{"content": "nobody said it"}]}',
         '{"type": "message", "session": "unknown", "message": {"role": "user", "content": "lost"}}',
     ]
@@ -121,6 +121,8 @@ def test_the_openai_format_is_read_and_bad_lines_are_named(home: Path, hermes: C
     assert (again["sessions"], again["messages"], again["already_there"], again["bad_lines"]) == (0, 0, 4, 5)
     shown = hermes("sessions", "show", "tower talk", "--json").json
     assert (shown["source"], shown["started_at"]) == ("import", 1714738200.0)
+    (other,) = [row for row in hermes("sessions", "list", "--json").json if row["preview"] == "q"]
+    assert (other["model"], other["started_at"], other["title"]) == ("m", 1714738200.123, None)
     assert hermes("sessions", "search", "how tall is the tower?").code == 0
     assert hermes("sessions", "import", str(tmp_path / "missing.jsonl")).code == 1
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hermes.storage.transcripts import StoredMessage
 
 LONGEST_LINE = 64 << 20
+_CHUNK = 1 << 20
 _BATCH = 500
 _REPORTED = 100
 _ENOUGH_TO_NAME = 8  # single messages that name their conversation: a file that grows keeps its name
@@ -66,15 +67,23 @@ class Importer:
 
     def read(self, file: BinaryIO) -> Imported:
         """Takes in every line that can be understood; the others are reported and do not stop the rest."""
-        for number, line in _lines(file, self._on_bytes):
-            try:
-                self._line(number, line)
-            except BadLine as bad:
-                self._problem(number, str(bad))
-        self._settle_loose()
-        self._close()
+        for lines in _chunks(_lines(file, self._on_bytes)):
+            with self._db.bulk():
+                for number, line in lines:
+                    self._take(number, line)
+                if self._open is not None:
+                    self._open.flush()
+        with self._db.bulk():
+            self._settle_loose()
+            self._close()
         self._db.sync()
         return self._result
+
+    def _take(self, number: int, line: bytes | None) -> None:
+        try:
+            self._line(number, line)
+        except BadLine as bad:
+            self._problem(number, str(bad))
 
     def _line(self, number: int, line: bytes | None) -> None:
         record = _parsed(line)
@@ -113,6 +122,8 @@ class Importer:
         if not isinstance(record.get("id"), str):
             name = record["session_id"] if isinstance(record.get("session_id"), str) else _name_for(messages)
             record = {**record, "id": name}
+        if record.get("started_at") is None:
+            record = {**record, "started_at": _beginning(messages)}
         session = self._session({key: value for key, value in record.items() if key != "messages"})
         self._close()
         self._seen.pop(session, None)
@@ -133,8 +144,7 @@ class Importer:
         if not self._loose:
             return
         messages = [message for _, message in self._loose]
-        started = next((m["timestamp"] for m in messages if isinstance(m.get("timestamp"), float)), None)
-        record = {"id": _name_for(messages), "title": self._title, "started_at": started}
+        record = {"id": _name_for(messages), "title": self._title, "started_at": _beginning(messages)}
         self._loose_session = self._session(record)
         waiting, self._loose = self._loose, []
         for number, message in waiting:
@@ -229,6 +239,20 @@ def _parsed(line: bytes | None) -> dict[str, Any]:
     return record
 
 
+def _chunks(lines: Iterator[tuple[int, bytes | None]]) -> Iterator[list[tuple[int, bytes | None]]]:
+    """What goes into one transaction, read before it begins: a slow source must not make other writers wait."""
+    chunk: list[tuple[int, bytes | None]] = []
+    size = 0
+    for number, line in lines:
+        chunk.append((number, line))
+        size += len(line or b"")
+        if size >= _CHUNK:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
 def _lines(file: BinaryIO, on_bytes: Callable[[int], None] | None) -> Iterator[tuple[int, bytes | None]]:
     """Numbered lines that are not blank; None instead of one that is too long to hold."""
     number = done = 0
@@ -245,6 +269,10 @@ def _lines(file: BinaryIO, on_bytes: Callable[[int], None] | None) -> Iterator[t
             yield number, None
         elif line.strip():
             yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+
+
+def _beginning(messages: list[dict[str, Any]]) -> float | None:
+    return next((m["timestamp"] for m in messages if isinstance(m.get("timestamp"), float)), None)
 
 
 def _name_for(messages: list[dict[str, Any]]) -> str:
