@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,12 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.storage.sessions import SessionDB
-from hermes.tools.registry import Toolbox
 from hermes.tools.session_search import SCHEMA, SessionSearchTool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
     from pathlib import Path
+
+    from conftest import Ran
+
+    Command = Callable[..., Ran]
 
 FIELDS = list(SCHEMA["parameters"]["properties"])
 ODD_TEXTS = st.one_of(
@@ -38,19 +42,16 @@ ARGUMENTS = st.one_of(
 )
 
 
-@pytest.fixture(scope="module")
-def toolbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toolbox]:
-    with SessionDB.open(tmp_path_factory.mktemp("any") / "state.db", durability="turn") as db:
+@pytest.mark.proves("search.any-arguments")
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(arguments=ARGUMENTS, inside=st.sampled_from(["", "s1", "nowhere"]))
+def test_any_arguments_give_a_result_with_a_verdict(
+    db: SessionDB, hermes: Command, arguments: Any, inside: str
+) -> None:
+    if db.find_session("s1") is None:
         made = db.create_session(session_id="s1", title="first")
         db.append_many(made, [{"role": "user", "content": "hello 日本 world"}, {"role": "assistant", "content": None}])
-        yield Toolbox([SessionSearchTool(lambda profile: None if profile else nullcontext(db), current_session="")])
-
-
-@pytest.mark.proves("search.any-arguments")
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(arguments=ARGUMENTS)
-def test_any_arguments_give_a_result_with_a_verdict(toolbox: Toolbox, arguments: Any) -> None:
-    result = json.loads(toolbox.call("session_search", json.dumps(arguments)))
+    result = hermes("tool", "session_search", json.dumps(arguments), "--session", inside).json
     assert result["success"] in (True, False)
     assert "error" in result or result["mode"] in ("browse", "discover", "scroll", "read")
 
@@ -77,7 +78,7 @@ def test_no_call_shows_a_word_of_another_owner(tmp_path: Path) -> None:
         asker, other = chance.sample(owners, 2)
         tool = SessionSearchTool(
             lambda _, asker=asker: nullcontext(databases[asker]),  # type: ignore[misc]
-            current_session=chance.choice(["", *sessions[asker], *sessions[other]]),
+            current_session=partial(chance.choice, ["", *sessions[asker], *sessions[other]]),
         )
         everyone = [*sessions[asker], *sessions[other], *words]
         arguments: dict[str, Any] = chance.choice(
@@ -90,7 +91,7 @@ def test_no_call_shows_a_word_of_another_owner(tmp_path: Path) -> None:
                 {"session_id": chance.choice(everyone), "around_message_id": chance.choice(messages[other])},
             ]
         )
-        answer = Toolbox([tool]).call("session_search", arguments)
+        answer = json.dumps(tool.call(arguments), ensure_ascii=False)
         shown = answer.replace(json.dumps(arguments.get("query", "")), "")
         assert not any(f"mark-of-{owner} " in shown for owner in owners if owner != asker)
         assert not any(session in shown for session in sessions[other] if session != arguments.get("session_id"))

@@ -24,6 +24,16 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "reset": ("memory_decisions", "forget everything (it stays in the log and can be undone)"),
         },
     ),
+    "config": (
+        "show and change settings",
+        {
+            "show": ("config", "all settings with their values and where each comes from"),
+            "get": ("config", "one setting"),
+            "set": ("config", "change one setting in config.yaml, keeping comments"),
+            "path": ("config", "where the settings, secrets and memory are"),
+            "check": ("config", "say everything that is wrong with config.yaml and .env"),
+        },
+    ),
     "sessions": (
         "find, read, export and tidy past conversations",
         {
@@ -37,16 +47,6 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "prune": ("sessions_change", "delete ended conversations that were not used for long"),
             "stats": ("sessions_look", "how much there is, from where, and how it grows"),
             "optimize": ("sessions_change", "merge the search index and tidy the file, in small steps"),
-        },
-    ),
-    "config": (
-        "show and change settings",
-        {
-            "show": ("config", "all settings with their values and where each comes from"),
-            "get": ("config", "one setting"),
-            "set": ("config", "change one setting in config.yaml, keeping comments"),
-            "path": ("config", "where the settings, secrets and memory are"),
-            "check": ("config", "say everything that is wrong with config.yaml and .env"),
         },
     ),
     "profile": (

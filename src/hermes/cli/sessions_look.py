@@ -21,7 +21,7 @@ from hermes.cli.sessions_report import (
 from hermes.recall import moments
 from hermes.recall.exporting import tool_calls
 from hermes.recall.finding import Criteria, Finder
-from hermes.session.wiring import open_past
+from hermes.session.past import open_past
 from hermes.storage.pages import Pages
 from hermes.storage.upkeep import Upkeep
 from hermes.vocabulary.errors import NotFound

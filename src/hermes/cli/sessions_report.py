@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.session.wiring import DATABASE, open_past
+from hermes.session.past import DATABASE, open_past
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import NotFound, SettingsError
 

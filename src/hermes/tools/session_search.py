@@ -74,7 +74,7 @@ class SessionSearchTool:
         self,
         open_db: Callable[[str], AbstractContextManager[SessionDB] | None],
         *,
-        current_session: str = "",
+        current_session: Callable[[], str] = lambda: "",
         mask: Callable[[str], str] | None = None,
         helpers: Helpers | None = None,
     ) -> None:
@@ -118,7 +118,7 @@ class SessionSearchTool:
 
         return SessionSearch(
             db,
-            current=None if profile else self._current or None,
+            current=None if profile else self._current() or None,
             mask=self._mask or secret_mask() or unmasked,
             helpers=self._helpers,
         )
