@@ -125,6 +125,8 @@ def test_the_openai_format_is_read_and_bad_lines_are_named(home: Path, hermes: C
     assert (other["model"], other["started_at"], other["title"]) == ("m", 1714738200.123, None)
     assert hermes("sessions", "search", "how tall is the tower?").code == 0
     assert hermes("sessions", "import", str(tmp_path / "missing.jsonl")).code == 1
+    database = hermes("sessions", "import", str(home / "state.db"))
+    assert (database.code, "is a database" in database.err) == (2, True)
 
 
 @pytest.mark.proves("search.cli-import")

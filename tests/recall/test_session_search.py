@@ -173,6 +173,16 @@ def test_the_live_context_is_not_returned_but_what_was_compacted_out_of_it_is(db
     assert [m["id"] for m in scrolled["messages"]] == ids[:2]
 
 
+@pytest.mark.proves("search.current", "search.sources")
+def test_a_conversation_is_found_behind_any_number_of_hits_that_may_not_be_shown(db: SessionDB, search: Search) -> None:
+    wanted = talk(db, "somewhere in this longer message a heron is mentioned once", "yes")
+    current = talk(db, *["heron heron"] * 300)
+    talk(db, *["heron heron"] * 300, source="tool")
+    assert [r["session_id"] for r in search(inside=current, query="heron")["results"]] == [wanted]
+    db.set_compacted(current, [db.messages(current)[7].id])
+    assert {r["session_id"] for r in search(inside=current, query="heron")["results"]} == {wanted, current}
+
+
 @pytest.mark.proves("search.current", "search.lineage")
 def test_earlier_parts_of_the_current_conversation_are_reachable(db: SessionDB, search: Search) -> None:
     first = talk(db, "the heron stood still", "it did")

@@ -72,6 +72,15 @@ def test_a_question_prints_hits_that_can_be_shown_and_explained(db: SessionDB, h
     assert (data["count"], data["results"][0]["match_message_id"]) == (1, message)
 
 
+@pytest.mark.proves("search.cli-search")
+def test_a_project_can_be_preferred_without_hiding_the_others(db: SessionDB, hermes: Command) -> None:
+    web = talk(db, "the dunlin feeds", project="web")
+    garden = talk(db, "the dunlin feeds", project="garden")
+    for project, expected in (("web", [web, garden]), ("garden", [garden, web])):
+        found = hermes("sessions", "search", "dunlin", "--prefer-project", project, "--json").json["results"]
+        assert [row["session_id"] for row in found] == expected
+
+
 @pytest.mark.proves("search.cli-search", "search.never-silent")
 def test_nothing_found_is_exit_code_1_and_says_why(db: SessionDB, hermes: Command) -> None:
     talk(db, "only here", source="tool")

@@ -80,6 +80,7 @@ def _search(given: argparse.Namespace, context: Context) -> int:
         until=moment_option(moments.until, given.until),
         source=given.source,
         project=given.project,
+        prefer_project=given.prefer_project,
         explain=given.explain,
     )
     with open_existing(context) as db:
@@ -231,6 +232,7 @@ def _configure_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="WHEN", help="2024-05-03, May 2024, yesterday, last week, 3 days ago, …")
     parser.add_argument("--until", metavar="WHEN", help="up to and including then")
     parser.add_argument("--role", metavar="ROLES", help="whose messages: user,assistant (default), tool, system")
+    parser.add_argument("--prefer-project", metavar="NAME", help="rank conversations of this project higher")
     parser.add_argument("--explain", action="store_true", help="say what each hit's score is made of")
     _add_filters(parser)
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hermes.storage.conversations import Session
     from hermes.storage.sessions import SessionDB
 
+_DATABASE = b"SQLite format 3\x00"
 FORMATS = ("jsonl", "markdown", "html")
 
 
@@ -128,6 +129,10 @@ def _input(path: str) -> Iterator[tuple[BinaryIO, int | None]]:
         return
     try:
         with open(path, "rb") as file:
+            if file.peek(len(_DATABASE))[: len(_DATABASE)] == _DATABASE:
+                raise SettingsError(
+                    f"{path} is a database, not JSONL; `hermes import hermes-agent` adopts one of hermes-agent"
+                )
             yield file, os.fstat(file.fileno()).st_size
     except FileNotFoundError as error:
         raise NotFound(f"there is no file {path}") from error

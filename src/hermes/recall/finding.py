@@ -25,7 +25,7 @@ Sort = Literal["relevance", "newest", "oldest"]
 HIDDEN_SOURCES = ("subagent", "tool")
 DEMOTED_SOURCES = ("cron",)
 SAID = ("user", "assistant")
-_FIRST_LOOK, _LONGEST_LOOK = 40, 640
+_FIRST_LOOK, _LONGEST_LOOK = 16, 640
 _FUSION = 60  # the usual constant of reciprocal rank fusion
 _MOST_QUERIES = 5
 
@@ -154,9 +154,10 @@ class Finder:
         self, query: str, wanted: Criteria, roles: tuple[str, ...] | None
     ) -> tuple[list[Match], str | None]:
         """Looks at more and more hits until enough different conversations are among them."""
-        look = max(_FIRST_LOOK, 4 * wanted.limit)
+        look = max(_FIRST_LOOK, 3 * wanted.limit)
+        gather = self._glance
         while True:
-            hits, note, exhausted = self._hits(query, wanted, roles, look)
+            hits, note, exhausted = gather(query, wanted, roles, look)
             best: dict[int, Hit] = {}
             for hit in hits:
                 best.setdefault(hit.session.root, hit)
@@ -165,6 +166,21 @@ class Finder:
             if len(ordinary) >= wanted.limit or exhausted or look >= _LONGEST_LOOK:
                 return [_match(hit) for hit in [*ordinary, *demoted]], note
             look *= 4
+            gather = self._hits
+
+    def _glance(
+        self, query: str, wanted: Criteria, roles: tuple[str, ...] | None, look: int
+    ) -> tuple[list[Hit], str | None, bool]:
+        """The best hits without those that may not be shown: enough in most cases, at a fifth of the time."""
+        filters = {**wanted.filters, "exclude_sources": (), "roles": roles, "now": self._now()}
+        found = self._db.search(query, limit=look, **filters)
+        hits = [
+            hit
+            for hit in found
+            if (wanted.source is not None or hit.source not in HIDDEN_SOURCES)
+            and self.is_out_of_context(hit.session, hit.message_id)
+        ]
+        return hits, found.note, len(found) < look
 
     def _hits(
         self, query: str, wanted: Criteria, roles: tuple[str, ...] | None, look: int
