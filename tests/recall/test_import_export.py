@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import re
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -184,6 +186,16 @@ def test_an_export_is_private_whole_or_not_there(db: SessionDB, hermes: Command,
     assert hermes("sessions", "export", "--all", "--out", str(tmp_path / "no" / "such.jsonl")).code == 1
     assert hermes("sessions", "export").code == 2
     assert hermes("sessions", "export", "nobody").code == 1
+
+
+@pytest.mark.proves("search.cli-export")
+def test_damaged_messages_are_left_out_of_an_export_and_counted(home: Path, db: SessionDB, hermes: Command) -> None:
+    db.append_many(db.create_session(), [{"role": "user", "content": text} for text in ("genuine", "tampered")])
+    with contextlib.closing(sqlite3.connect(home / "state.db")) as raw, raw:
+        raw.execute("UPDATE messages SET content = 'forged' WHERE content = 'tampered'")
+    ran = hermes("sessions", "export", "--all")
+    assert (ran.code, "1 damaged messages were left out" in ran.err) == (1, True)
+    assert ("genuine" in ran.out, "forged" in ran.out) == (True, False)
 
 
 JSON = st.recursive(

@@ -99,9 +99,12 @@ def test_what_was_taken_back_is_neither_shown_nor_counted(db: SessionDB, search:
     made = talk(db, "one", "two", "three", "four")
     ids = [message.id for message in db.messages(made)]
     db.rewind(made, ids[1])
-    db.append(made, {"role": "user", "content": "three again"})
+    again = db.append_many(made, [{"role": "user", "content": f"{word} again"} for word in ("three", "four", "five")])
     found = search(session_id=made, around_message_id=ids[0], window=1)
-    assert ([m["content"] for m in found["messages"]], found["messages_after"]) == (["one", "two"], 1)
+    assert ([m["content"] for m in found["messages"]], found["messages_after"]) == (["one", "two"], 3)
+    found = search(session_id=made, around_message_id=again[1], window=1)
+    assert [m["content"] for m in found["messages"]] == ["three again", "four again", "five again"]
+    assert (found["messages_before"], found["messages_after"]) == (2, 0)
 
 
 @pytest.mark.proves("search.read")

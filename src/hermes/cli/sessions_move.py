@@ -41,10 +41,16 @@ def _export(given: argparse.Namespace, context: Context) -> int:
         progress = Progress("exporting", sum(session.message_count for session in chosen))
         with _output(given.out, replace=given.force) as file:
             writer = _writer(given.format, db, file.write, mask)
-            sessions, messages = export(db, chosen, writer, progress.update)
+            done = export(db, chosen, writer, progress.update)
         progress.close()
     if given.out:
-        print(f"{sessions:,} sessions with {messages:,} messages are in {given.out}", file=sys.stderr)
+        print(f"{done.sessions:,} sessions with {done.messages:,} messages are in {given.out}", file=sys.stderr)
+    if done.damaged:
+        print(
+            f"hermes: {done.damaged:,} damaged messages were left out; `hermes sessions repair` looks at them",
+            file=sys.stderr,
+        )
+        return REFUSED
     return OK
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes.recall.excerpts import masked
@@ -37,24 +38,33 @@ IMPORTED_AT = "imported_at"
 _FENCE = re.compile(r"`{3,}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    sessions: int
+    messages: int
+    damaged: int
+
+
 def export(
     db: SessionDB, sessions: Iterable[Session], writer: Writer, progress: Callable[[int], None] | None = None
-) -> tuple[int, int]:
-    """Writes the sessions and their messages; returns how many of each. Damaged messages are left out."""
+) -> Exported:
+    """Writes the sessions and their messages, without those that are damaged, and says how many."""
     pages = Pages.of_db(db)
     chosen = sorted(sessions, key=lambda session: session.key)
     writer.begin(chosen)
-    count = 0
+    count = damaged = 0
     for session in sorted(chosen, key=lambda session: (session.activity, session.key)):
         writer.session(session)
         for message in pages.messages(session):
-            if not message.damaged:
-                writer.message(session, message)
-                count += 1
-                if progress is not None:
-                    progress(count)
+            if message.damaged:
+                damaged += 1
+                continue
+            writer.message(session, message)
+            count += 1
+            if progress is not None:
+                progress(count)
     writer.end()
-    return len(chosen), count
+    return Exported(sessions=len(chosen), messages=count, damaged=damaged)
 
 
 class JsonlWriter:
