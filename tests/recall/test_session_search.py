@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from inline_snapshot import snapshot
 
+from hermes.session.past import session_search_tool
+from hermes.settings.home import locate_home
 from hermes.storage.sessions import SessionDB
 from hermes.tools.session_search import SCHEMA, SessionSearchTool
 
@@ -293,6 +295,20 @@ def test_another_profile_can_be_searched_and_is_never_made_up(home: Path, hermes
     missing = search(query="egret", profile="nowhere")
     assert (missing["success"], "no profile" in missing["error"]) == (False, True)
     assert not (home / "profiles" / "nowhere").exists()
+
+
+@pytest.mark.proves("search.profile", "search.owners")
+def test_a_session_searches_as_its_owner_in_every_profile(home: Path, hermes: Any) -> None:
+    hermes("profile", "create", "work")
+    for place in (home, home / "profiles" / "work"):
+        with SessionDB.open(place / "state.db") as local, SessionDB.open(place / "state.db", owner="anna") as anna:
+            talk(local, "an egret of somebody else", "yes")
+            talk(anna, "an egret of mine", "yes", session_id=f"mine-{place.name}")
+    with SessionDB.open(home / "state.db", owner="anna") as db:
+        tool = session_search_tool(locate_home(), lambda: "", lambda: db)
+        answers = [tool.call({"query": "egret", **more}) for more in ({}, {"profile": "work"}, {})]
+    found = [[result["session_id"] for result in answer["results"]] for answer in answers]
+    assert found == [["mine-home"], ["mine-work"], ["mine-home"]]
 
 
 @pytest.mark.proves("search.long-messages")
