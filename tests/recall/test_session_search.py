@@ -265,6 +265,13 @@ def test_a_time_that_cannot_be_understood_is_refused_with_forms_that_can(db: Ses
     assert (refused["success"], "3 days ago" in refused["error"]) == (False, True)
 
 
+@pytest.mark.proves("search.any-arguments")
+@pytest.mark.parametrize("field", ["query", "session_id", "role_filter", "since", "source", "project", "profile"])
+def test_half_a_character_in_any_field_is_answered(db: SessionDB, search: Search, field: str) -> None:
+    talk(db, "hello", "yes")
+    assert search(**{"query": "hello", field: "\ud800x"})["success"] in (True, False)
+
+
 @pytest.mark.proves("search.unavailable")
 def test_without_a_database_the_result_is_empty_and_no_file_is_made(home: Path, search: Search) -> None:
     assert (search()["results"], search(query="x")["count"]) == ([], 0)
