@@ -115,7 +115,7 @@ def classes(built: Built, count: int, seed: int) -> dict[str, list[str]]:
         "multi_common": lambda: " ".join(words[rank] for rank in picker.sample(range(5, 60), 3)),
         "or4": lambda: " OR ".join(words[rank] for rank in picker.sample(range(2_000, 6_000), 4)),
         "phrase": lambda: f'"{from_message(3)}"',
-        "prefix": lambda: words[picker.randrange(1_000, 6_000)][:4] + "*",
+        "prefix": lambda: words[picker.randrange(1_000, 6_000)][:5] + "*",
         "zh4": lambda: of_chinese(4),
         "zh2": lambda: of_chinese(2),
         "zh1": lambda: of_chinese(1),

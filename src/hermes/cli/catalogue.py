@@ -43,6 +43,21 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "check": ("config", "say everything that is wrong with config.yaml and .env"),
         },
     ),
+    "sessions": (
+        "find, read, export and tidy past conversations",
+        {
+            "list": ("sessions_look", "recent conversations, one row each"),
+            "search": ("sessions_look", "find the conversations that answer a question"),
+            "show": ("sessions_look", "print a conversation, or the part around a message"),
+            "export": ("sessions_move", "write conversations as JSONL, Markdown or HTML"),
+            "import": ("sessions_move", "bring conversations in from JSONL; doing it twice adds nothing"),
+            "rename": ("sessions_change", "give a conversation a title"),
+            "delete": ("sessions_change", "delete conversations for good"),
+            "prune": ("sessions_change", "delete ended conversations that were not used for long"),
+            "stats": ("sessions_look", "how much there is, from where, and how it grows"),
+            "optimize": ("sessions_change", "merge the search index and tidy the file, in small steps"),
+        },
+    ),
     "profile": (
         "keep several homes side by side",
         {

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def _run(given: argparse.Namespace, context: Context) -> int:
-    toolbox = open_parts(context.home, settings=context.settings).toolbox
+    parts = open_parts(context.home, settings=context.settings)
+    parts.bind(given.session)
+    toolbox = parts.toolbox
     if given.list:
         print_json(toolbox.schemas())
         return OK
@@ -32,6 +34,7 @@ def _run(given: argparse.Namespace, context: Context) -> int:
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="the tool to call")
     parser.add_argument("arguments", nargs="?", metavar="JSON", help="its arguments; - reads them from standard input")
+    parser.add_argument("--session", default="", metavar="ID", help="call it as the model does inside this session")
     parser.add_argument("--list", action="store_true", help="print the schemas of all tools")
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from hermes.curated.approval import Approvals
 from hermes.curated.history import Cause
 from hermes.curated.store import SWITCHES, MemoryStore
+from hermes.session.past import DATABASE
 from hermes.settings.home import find_home
 from hermes.settings.load import load_settings
 from hermes.tools.memory import MemoryTool
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from hermes.storage.sessions import SessionDB
     from hermes.tools.registry import Tool
 
-DATABASE = "state.db"
-
 
 class Parts:
     """What one session works with; whoever opens it closes it."""
@@ -47,6 +46,7 @@ class Parts:
         )
         makers: dict[str, Callable[[], Tool]] = {"memory": lambda: self.memory}
         makers |= {name: partial(self._skill_tool, name) for name in ("skills_list", "skill_view", "skill_manage")}
+        makers["session_search"] = self._session_search
         makers |= {tool.schema["name"]: partial(_itself, tool) for tool in extra}
         self.toolbox = Toolbox(makers, self.taint)
         self._skills: SkillTools | None = None
@@ -122,6 +122,11 @@ class Parts:
 
         limit = self.settings.get("context_file_max_chars") or LIMIT
         return SubdirectoryHints(cwd, lambda text: scan(text, "context"), limit=limit) if cwd else None
+
+    def _session_search(self) -> Tool:
+        from hermes.session.past import session_search_tool
+
+        return session_search_tool(self.home, lambda: self.memory.cause.session, lambda: self._database)
 
     def _skill_tool(self, name: str) -> Tool:
         from hermes.tools.skills import SkillTool

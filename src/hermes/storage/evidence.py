@@ -63,7 +63,6 @@ class Reader:
             title=self._title(session.title) if session.title else 0.0,
             asks=text.rstrip(" \n\t\"'”)")[-1:] in ("?", "\uff1f"),
             answers=self._answers(text),
-            passes=self._passes(tokens, whole, name),
             factor=(0.8 if role == "tool" else 1.0) * (0.7 if session.source in _SIDE_SOURCES else 1.0),
         )
 
@@ -79,11 +78,14 @@ class Reader:
                 pairs += 1
         return pairs / max(1, len(self._query.units) - 1)
 
-    def _passes(self, tokens: list[str], text: str, name: str | None) -> bool:
+    def passes(self, row: Row) -> bool:
+        """Whether a message passes the test of explicit syntax: words in order, prefixes, and nothing refused."""
         if self._query.explicit is None:
             return True
-        spoken = [*self._name(name), *tokens] if name else tokens
-        return self._query.explicit.passes(" ".join(["", *spoken, ""]), text.lower())
+        content, name, calls = row[4:7]
+        text = f"{readable(unpacked(content)) if content else ''} {called(calls)}"
+        tokens = self._words.of(f"{name}: {text}" if name else text)
+        return self._query.explicit.passes(" ".join(["", *tokens, ""]), text.lower())
 
     def _name(self, name: str) -> list[str]:
         known = self._names.get(name)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hermes.storage.syntax import Unit
 
 CAP = 2000
+FILTERED_CAP = 20_000
 ENOUGH = 300
 MOST_WALKED = 300_000
 TABLES = ("messages_fts", "tools_fts")
@@ -150,39 +151,44 @@ class Postings:
         newest = max(1, self._places.newest_id)
         covered = max(1, newest - ids[-1])
         frequency = len(ids) * newest / covered
-        self._common[table, unit.match] = (frequency, newest)
+        if frequency >= CAP:
+            self._common[table, unit.match] = (frequency, newest)
         return Found(ids, frequency, complete=False)
 
 
 def gather(
-    postings: Postings, units: Sequence[Unit], messages: int, *, all_first: int | None = None
+    postings: Postings, units: Sequence[Unit], messages: int, *, all_first: int | None = None, filtered: bool = False
 ) -> tuple[dict[int, float], list[float]]:
     """Candidate messages with a first, rough score, and the frequency of each word.
 
-    `all_first` is for keywords: when so many messages hold all of them, others are not looked for.
+    `all_first` is for keywords: when so many messages hold all of them, others are not looked for, and when fewer
+    do, only the newest with each word join them.
     """
-    gathering = _Gathering(postings, units, messages)
-    if all_first is not None and len(units) > 1 and gathering.hold_all() >= all_first:
-        return gathering.scores, gathering.guessed()
+    most = FILTERED_CAP if filtered else CAP if all_first is None else 4 * all_first
+    gathering = _Gathering(postings, units, messages, most=most)
+    if all_first is not None and len(units) > 1 and not filtered:
+        gathering.hold_all(2 * all_first)
+        if len(gathering.scores) >= all_first:
+            return gathering.scores, gathering.guessed()
     for table in TABLES:
         gathering.add(table)
     return gathering.scores, gathering.frequency
 
 
 class _Gathering:
-    def __init__(self, postings: Postings, units: Sequence[Unit], messages: int) -> None:
+    def __init__(self, postings: Postings, units: Sequence[Unit], messages: int, *, most: int) -> None:
+        self._most = most
         self.scores: dict[int, float] = defaultdict(float)
         self.frequency = [0.0] * len(units)
         self._postings = postings
         self._units = units
         self._messages = messages
 
-    def hold_all(self) -> int:
+    def hold_all(self, most: int) -> None:
         """Candidates that hold every word, which FTS5 intersects by itself; the newest when there are many."""
         everything = " AND ".join(unit.match for unit in self._units)
         for table in TABLES:
-            self._count(table, self._postings.matching(table, everything, ENOUGH), 1.0)
-        return len(self.scores)
+            self._count(table, self._postings.matching(table, everything, most), 1.0)
 
     def guessed(self) -> list[float]:
         """Frequencies that were seen before, or one in a hundred: enough to weigh messages that hold all words."""
@@ -193,17 +199,17 @@ class _Gathering:
         common: list[tuple[float, int]] = []
         before = len(self.scores)
         for number, unit in enumerate(self._units):
-            often = self._postings.known_common(table, unit)
+            often = self._postings.known_common(table, unit) if self._most == CAP else None
             if often is None:
-                # One word alone ranks by how recent it is; more of its messages would only be thrown away.
-                found = self._postings.of(table, unit, CAP if len(self._units) > 1 else ENOUGH)
+                found = self._postings.of(table, unit, self._most)
                 often = found.frequency
-                if found.complete:
+                # Keywords rank by how recent they are, and filters choose among them: there the newest are enough.
+                if found.complete or self._most != CAP:
                     self._count(table, found.ids, often)
-            if often >= CAP or (len(self._units) == 1 and often >= ENOUGH):
+            if often >= self._most:
                 common.append((often, number))
             self.frequency[number] += often
-        if common and len(self.scores) - before < ENOUGH:
+        if common and len(self.scores) - before < min(ENOUGH, self._most):
             self._add_common(table, sorted(common))
 
     def _add_common(self, table: str, common: list[tuple[float, int]]) -> None:

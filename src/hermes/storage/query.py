@@ -51,12 +51,12 @@ def parse(text: str, words: Words) -> Query:
 def plain(text: str, words: Words, *, note: str | None) -> Query:
     units: dict[str, Unit] = {}
     glue: dict[str, Unit] = {}
-    for written, stem, prefix in query_pieces(f"{text} {camel_parts(text)}", words):
+    for written, stem in query_pieces(f"{text} {camel_parts(text)}", words):
         known = units.keys() | {other for unit in units.values() for _, other in unit.others}
         if stem not in known and len(units) < MOST_WORDS:
-            unit = _unit(written, stem, words, prefix=prefix)
+            unit = _unit(written, stem, words)
             (glue if written.lower() in english.STOP_WORDS else units)[stem] = unit
-    phrases = [tuple(stem for _, stem, _ in query_pieces(quoted, words)) for quoted in _QUOTED.findall(text)]
+    phrases = [tuple(stem for _, stem in query_pieces(quoted, words)) for quoted in _QUOTED.findall(text)]
     return Query(
         units=tuple((units or glue).values()),
         phrases=tuple(phrase for phrase in phrases if len(phrase) > 1),
@@ -67,15 +67,14 @@ def plain(text: str, words: Words, *, note: str | None) -> Query:
     )
 
 
-def _unit(written: str, stem: str, words: Words, *, prefix: bool) -> Unit:
+def _unit(written: str, stem: str, words: Words) -> Unit:
     low = written.lower()
     others = tuple((form, words.of(form)[0]) for form in english.FORMS.get(low, ()))
     return Unit(
         written,
         stem,
-        prefix,
-        FRAME_WEIGHT if low in english.FRAME_WORDS else 1.0,
-        tuple((form, its) for form, its in others if its != stem),
+        weight=FRAME_WEIGHT if low in english.FRAME_WORDS else 1.0,
+        others=tuple((form, its) for form, its in others if its != stem),
     )
 
 

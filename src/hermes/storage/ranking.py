@@ -48,7 +48,6 @@ class Candidate:
     answers: float = 0.0
     dated: float = 0.0
     title: float = 0.0
-    passes: bool = True
     factor: float = 1.0
     score: float = 0.0
     parts: dict[str, float] = field(default_factory=dict)

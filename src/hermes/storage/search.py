@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 # Text read to weigh candidates, in characters: enough for every turn of a long chat, bounded in a large store.
 _READ = 70_000
-_FEWEST, _MOST = 48, 480
+_FEWEST, _FEWEST_OF_QUESTION, _MOST = 24, 160, 480
 _SPREAD = 64
+_MOST_TESTED = 4000
 _LITERAL_ROWS = 2000
 
 
@@ -85,6 +86,10 @@ class Filters:
             or self.until is not None
         )
 
+    @property
+    def narrow(self) -> bool:
+        return self.about_sessions or self.roles is not None
+
     def allow(self, session: Session) -> bool:
         return (
             (self.sources is None or session.source in self.sources)
@@ -132,6 +137,7 @@ class SearchEngine:
                 results = self._answer(query, parsed, chosen, limit)
             if not results:
                 results = self._literal(query, chosen, limit)
+                results.note = parsed.note or results.note  # what was wrong with the syntax is said even without a hit
         return results
 
     def _answer(self, text: str, query: Query, chosen: Filters, limit: int) -> SearchResults:
@@ -145,8 +151,6 @@ class SearchEngine:
             reader.candidate(row, sessions[self._places.session(message_id)], self._places.place(message_id))
             for message_id, row in rows.items()
         ]
-        if query.explicit is not None:
-            candidates = [candidate for candidate in candidates if candidate.passes]
         without_speakers(candidates, len(query.units))
         worths = [unit.weight * worth(often, messages) for unit, often in zip(query.units, frequency, strict=True)]
         ranked = rank(candidates, self._statistics(worths, sessions, messages, words), self._weights)
@@ -158,22 +162,37 @@ class SearchEngine:
     ) -> tuple[Query, dict[int, float], list[float]]:
         """Rough scores by message id; words that nobody wrote are replaced by what they may have meant."""
         if query.explicit is not None or chosen.sort != "relevance":
-            found = newest_or_oldest(self._postings, query, oldest=chosen.sort == "oldest", limit=max(400, 4 * limit))
-            scores: dict[int, float] = dict.fromkeys(found, 1.0)
-            return query, scores, [max(1.0, messages / 100)] * len(query.units)
-        scores, frequency = gather(self._postings, query.units, messages, all_first=None if query.question else limit)
+            tested = query.explicit is not None and not query.explicit.exact
+            most = _MOST_TESTED if tested or chosen.narrow else 4 * limit
+            found = newest_or_oldest(self._postings, query, oldest=chosen.sort == "oldest", limit=max(24, most))
+            if tested:
+                found = self._tested(found, query, 4 * limit)
+            return query, dict.fromkeys(found, 1.0), [max(1.0, messages / 100)] * len(query.units)
+        keywords = None if query.question else max(limit, 12)
+        scores, frequency = gather(self._postings, query.units, messages, all_first=keywords, filtered=chosen.narrow)
         units = list(query.units)
         for number, unit in enumerate(units):
             meant = None if frequency[number] or unit.prefix else self._spelling.instead(unit, self._occurs)
             if meant is not None:
                 units[number] = meant
-                more, often = gather(self._postings, [meant], messages)
+                more, often = gather(self._postings, [meant], messages, all_first=limit)
                 frequency[number] = often[0]
                 for message_id, score in more.items():
                     scores[message_id] = scores.get(message_id, 0.0) + score
         for message_id in self._by_title(units):
             scores[message_id] = scores.get(message_id, 0.0) + 5.0
         return dataclasses.replace(query, units=tuple(units)), scores, frequency
+
+    def _tested(self, found: list[int], query: Query, most: int) -> list[int]:
+        """Messages that pass the exact test of the query's syntax, in the given order, until there are enough."""
+        reader = Reader(query, self._words, ())
+        passed: list[int] = []
+        for at in range(0, len(found), 64):
+            rows = self._transcripts.rows(found[at : at + 64])
+            passed += [i for i in found[at : at + 64] if i in rows and reader.passes(rows[i])]
+            if len(passed) >= most:
+                break
+        return passed
 
     def _occurs(self, unit: Any) -> bool:
         return any(self._postings.matching(table, unit.match, 1) for table in TABLES)
@@ -193,7 +212,8 @@ class SearchEngine:
         """Rows of the most promising candidates and of their neighbours, up to a bounded amount of text."""
         mine = self._allowed(scores, chosen)
         # Keywords name what they look for; the words of a question surround it, so more is read for a question.
-        most = _MOST if query.question else max(2 * limit, _FEWEST)
+        fewest = _FEWEST_OF_QUESTION if query.question else _FEWEST
+        most = _MOST if query.question or chosen.narrow else max(2 * limit, _FEWEST)
         order = sorted(sorted(mine, reverse=True), key=mine.__getitem__, reverse=True)[: max(most, limit)]
         if query.question and chosen.sort == "relevance":
             order = self._with_neighbours(order)
@@ -202,7 +222,7 @@ class SearchEngine:
         for at in range(0, len(order), 64):
             rows |= (found := self._transcripts.rows(order[at : at + 64]))
             read += sum(len(row[4] or "") + len(row[6] or "") for row in found.values())
-            if read > _READ and len(rows) >= max(limit, _FEWEST):
+            if read > _READ and len(rows) >= max(limit, fewest):
                 break
         sessions = self._sessions.by_keys(list({self._places.session(message_id) for message_id in rows}))
         kept = {

@@ -58,6 +58,7 @@ class Explicit:
     """A query that parsed: what to look up, the test, and the words and phrases that hits are weighed by."""
 
     finds: str = ""
+    exact: bool = True  # False when the index alone cannot tell, so that the text must be tested
     passes: Callable[[str, str], bool] = field(default=lambda _line, _text: True)
     units: list[Unit] = field(default_factory=list)
     phrases: list[tuple[str, ...]] = field(default_factory=list)
@@ -158,12 +159,13 @@ class _Parser:
         return inner
 
     def _words_of(self, text: str, *, prefix: bool) -> Part | None:
-        units = [Unit(written, stem, starts) for written, stem, starts in query_pieces(text, self._words)]
+        units = [Unit(written, stem) for written, stem in query_pieces(text, self._words)]
         self._count += len(units)
         if self._count > MOST_WORDS:
             raise DoesNotParse(f"it has more than {MOST_WORDS} words")
         if not units:
             return None
+        self.result.exact = self.result.exact and len(units) == 1 and not prefix and not self._denied
         if prefix:
             start = units[-1].written.lower()
             units[-1] = Unit(start, start, prefix=True)

@@ -103,32 +103,29 @@ def _in_pairs(text: str) -> str:
 
 
 def _pairs(run: re.Match[str]) -> str:
-    # The last character stands alone as well, so that "starts with this character" finds every occurrence of one.
+    # Pairs first, in order, so that a phrase is a stretch of them; then each character once, for queries of one.
     characters = run[0]
     pairs = [characters[at : at + 2] for at in range(len(characters) - 1)]
-    return f" {' '.join(pairs)} {characters[-1]} "
+    return f" {' '.join(pairs)} {' '.join(dict.fromkeys(characters))} "
 
 
-def query_pieces(text: str, words: Words) -> list[tuple[str, str, bool]]:
-    """The words of a question as (as written, stem, is the beginning of a word).
-
-    One character of an unspaced script is looked up as the beginning of a pair; two and more as the pairs themselves.
-    """
+def query_pieces(text: str, words: Words) -> list[tuple[str, str]]:
+    """The words of a question as written and stemmed; runs of unspaced script as pairs, or as the one character."""
     composed = _composed(text).replace("\x00", " ")
-    found: list[tuple[str, str, bool]] = []
+    found: list[tuple[str, str]] = []
     at = 0
     for run in _UNSPACED_RUN.finditer(composed):
         found += _spaced_pieces(composed[at : run.start()], words)
         characters = run[0]
         pairs = [characters[i : i + 2] for i in range(len(characters) - 1)] or [characters]
-        found += [(pair, pair, len(pair) == 1) for pair in pairs]
+        found += [(pair, pair) for pair in pairs]
         at = run.end()
     return found + _spaced_pieces(composed[at:], words)
 
 
-def _spaced_pieces(text: str, words: Words) -> list[tuple[str, str, bool]]:
+def _spaced_pieces(text: str, words: Words) -> list[tuple[str, str]]:
     data = text.encode()
-    return [(data[start:end].decode(), stem, False) for start, end, stem in words.places(text)]
+    return [(data[start:end].decode(), stem) for start, end, stem in words.places(text)]
 
 
 def unspaced_runs(text: str) -> Iterator[tuple[int, str]]:

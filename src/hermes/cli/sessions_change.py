@@ -1,0 +1,190 @@
+"""`hermes sessions rename`, `delete`, `prune` and `optimize`: tidying past conversations."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hermes.cli.app import OK, REFUSED
+from hermes.cli.progress import Progress
+from hermes.cli.render import add_json_option, print_json, print_text, when
+from hermes.cli.sessions_report import (
+    as_json,
+    bytes_in_words,
+    confirmed,
+    conversation,
+    name_of,
+    named,
+    open_existing,
+    visible,
+    whole_number,
+)
+from hermes.storage.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+
+    from hermes.cli.app import Context
+    from hermes.storage.conversations import Session
+    from hermes.storage.sessions import SessionDB
+
+# Rewriting a file makes writers wait; up to this size that is about a second.
+_QUICKLY_REWRITTEN = 64_000_000
+_LISTED = 10
+
+
+def _rename(given: argparse.Namespace, context: Context) -> int:
+    with open_existing(context) as db:
+        session = named(db, given.session)
+        title = db.rename(session.id, " ".join(given.title))
+    if given.json:
+        print_json({"session_id": session.id, "title": title})
+    else:
+        print_text(f"{session.id} is now called {visible(title or '(nothing)')}")
+    return OK
+
+
+def _delete(given: argparse.Namespace, context: Context) -> int:
+    with open_existing(context) as db:
+        chosen = {session.root: session for session in (named(db, name) for name in given.sessions)}.values()
+        names = ", ".join(f"{name_of(session)!r} ({session.id})" for session in chosen)
+        if not given.yes and not confirmed(f"delete {names} with all messages, for good?"):
+            print("hermes: nothing was deleted (use --yes to skip the question)", file=sys.stderr)
+            return REFUSED
+        removed = _remove(db, chosen)
+    if given.json:
+        print_json(removed)
+    else:
+        print_text(_removed_in_words(removed))
+    return OK
+
+
+def _prune(given: argparse.Namespace, context: Context) -> int:
+    days = context.settings.get("sessions.retention_days") if given.older_than is None else given.older_than
+    with open_existing(context) as db:
+        upkeep = Upkeep.of_db(db)
+        old = upkeep.unused(days, source=given.source, archived=given.include_archived)
+        if given.dry_run or not old:
+            return _say_what_is_old(given, old, days)
+        if not given.yes and not confirmed(f"delete {_conversations(len(old))} not used for {days:,} days, for good?"):
+            print(
+                f"hermes: {_conversations(len(old))} would be deleted; nothing was (--yes deletes, --dry-run lists)",
+                file=sys.stderr,
+            )
+            return REFUSED
+        removed = _remove(db, old)
+        if context.settings.flag("sessions.vacuum_after_prune") and upkeep.sizes()["file_bytes"] <= _QUICKLY_REWRITTEN:
+            upkeep.rewrite()
+    if given.json:
+        print_json({**removed, "dry_run": False})
+    else:
+        print_text(_removed_in_words(removed))
+    return OK
+
+
+def _say_what_is_old(given: argparse.Namespace, old: list[Session], days: int) -> int:
+    if given.json:
+        print_json({"dry_run": given.dry_run, "conversations": len(old), "sessions": [as_json(each) for each in old]})
+        return OK
+    if not old:
+        print_text(f"no ended conversation was unused for {days:,} days")
+        return OK
+    print_text(f"{_conversations(len(old))} would be deleted, the least recently used first:")
+    for session in old[:_LISTED]:
+        print_text(f"  {session.id}  {when(session.last_active)[:16]}  {name_of(session)[:60]}")
+    if len(old) > _LISTED:
+        print_text(f"  and {len(old) - _LISTED:,} more (--json lists all)")
+    return OK
+
+
+def _remove(db: SessionDB, chosen: Iterable[Session]) -> dict[str, Any]:
+    """Deletes whole conversations, part by part; branches that grew out of them stay."""
+    sessions: list[str] = []
+    messages = conversations = 0
+    rows = list(chosen)
+    progress = Progress("deleting", len(rows))
+    for session in rows:
+        for part in reversed(conversation(db, session)):
+            if db.find_session(part.id) is not None:  # a delegated part goes with the one that started it
+                messages += part.message_count
+                sessions.append(part.id)
+                db.delete(part.id)
+        conversations += 1
+        progress.update(conversations)
+    progress.close()
+    return {"conversations": conversations, "sessions": sessions, "messages": messages}
+
+
+def _removed_in_words(removed: dict[str, Any]) -> str:
+    parts = len(removed["sessions"])
+    return (
+        f"deleted {_conversations(removed['conversations'])}: "
+        f"{parts:,} {'session' if parts == 1 else 'sessions'}, {removed['messages']:,} messages"
+    )
+
+
+def _conversations(count: int) -> str:
+    return f"{count:,} {'conversation' if count == 1 else 'conversations'}"
+
+
+def _optimize(given: argparse.Namespace, context: Context) -> int:
+    with open_existing(context) as db:
+        upkeep = Upkeep.of_db(db)
+        before = upkeep.sizes()
+        indexed = db.index()
+        progress = Progress("merging the index, step")
+        steps = 0
+        for steps, _ in enumerate(upkeep.merge_steps(), start=1):
+            progress.update(steps)
+            if steps % 16 == 0:
+                upkeep.checkpoint()
+        upkeep.checkpoint()
+        if given.vacuum:
+            upkeep.rewrite()
+        progress.close()
+        after = upkeep.sizes()
+    if given.json:
+        print_json({"before": before, "after": after, "merge_steps": steps, "indexed": indexed})
+        return OK
+    shown = [bytes_in_words(sizes["file_bytes"] + sizes["log_bytes"]) for sizes in (before, after)]
+    print_text(f"index merged in {steps:,} steps; {shown[0]} → {shown[1]} on disk")
+    if after["free_bytes"] > after["file_bytes"] // 4 and not given.vacuum:
+        print_text(f"{bytes_in_words(after['free_bytes'])} are free inside the file; --vacuum gives them back")
+    return OK
+
+
+def _configure_rename(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="ID|TITLE")
+    parser.add_argument("title", nargs="+", metavar="NEW TITLE")
+    add_json_option(parser)
+
+
+def _configure_delete(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sessions", nargs="+", metavar="ID|TITLE")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    add_json_option(parser)
+
+
+def _configure_prune(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--older-than", type=whole_number(0), metavar="DAYS", help="days without use (default: sessions.retention_days)"
+    )
+    parser.add_argument("--source", metavar="NAME", help="only from there")
+    parser.add_argument("--include-archived", action="store_true", help="archived conversations too")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    add_json_option(parser)
+
+
+def _configure_optimize(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--vacuum", action="store_true", help="also give free space back; others wait meanwhile")
+    add_json_option(parser)
+
+
+COMMANDS = {
+    "rename": (_configure_rename, _rename),
+    "delete": (_configure_delete, _delete),
+    "prune": (_configure_prune, _prune),
+    "optimize": (_configure_optimize, _optimize),
+}

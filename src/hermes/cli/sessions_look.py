@@ -1,0 +1,254 @@
+"""`hermes sessions list`, `search`, `show` and `stats`: looking at past conversations."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hermes.cli.app import OK, REFUSED
+from hermes.cli.render import add_json_option, print_json, print_text, when
+from hermes.cli.sessions_report import (
+    as_json,
+    bytes_in_words,
+    highlighted,
+    moment_option,
+    name_of,
+    named,
+    open_existing,
+    visible,
+    whole_number,
+)
+from hermes.recall import moments
+from hermes.recall.exporting import tool_calls
+from hermes.recall.finding import Criteria, Finder
+from hermes.session.past import open_past
+from hermes.storage.pages import Pages
+from hermes.storage.upkeep import Upkeep
+from hermes.vocabulary.errors import NotFound
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+
+    from hermes.cli.app import Context
+    from hermes.recall.finding import Found, Match
+    from hermes.storage.conversations import Session
+    from hermes.storage.sessions import SessionDB
+    from hermes.storage.transcripts import StoredMessage
+
+_SHOWN_NAME = 60
+_EVERYTHING = -1  # what SQLite takes as no limit
+
+
+def _list(given: argparse.Namespace, context: Context) -> int:
+    db = open_past(context.home)
+    if db is None:
+        print_json([]) if given.json else print_text("there are no conversations yet")
+        return OK
+    with db:
+        rows = _listed(db, given)
+    if given.json:
+        print_json([as_json(session) for session in rows])
+        return OK
+    for session in rows:
+        messages = f"{session.message_count:,}"
+        mark = " (archived)" if session.archived else ""
+        print_text(
+            f"{session.id}  {when(session.last_active)[:16]}  {visible(session.source):<10.10}  {messages:>6}  "
+            f"{name_of(session)[:_SHOWN_NAME]}{mark}"
+        )
+    if not rows:
+        print_text("no conversation matches")
+    return OK
+
+
+def _listed(db: SessionDB, given: argparse.Namespace) -> list[Session]:
+    chosen = {"source": given.source, "project": given.project}
+    if not given.all:
+        return db.list_sessions(limit=given.limit, **chosen)
+    rows = db.list_sessions(limit=_EVERYTHING, **chosen) + db.list_sessions(limit=_EVERYTHING, archived=True, **chosen)
+    return sorted(rows, key=lambda session: -session.activity)
+
+
+def _search(given: argparse.Namespace, context: Context) -> int:
+    query = " ".join(given.question)
+    wanted = Criteria(
+        limit=given.limit,
+        sort=given.sort,
+        roles=tuple(given.role.replace(",", " ").split()) if given.role else None,
+        since=moment_option(moments.since, given.since),
+        until=moment_option(moments.until, given.until),
+        source=given.source,
+        project=given.project,
+        prefer_project=given.prefer_project,
+        explain=given.explain,
+    )
+    with open_existing(context) as db:
+        found = Finder(db).find(query, wanted)
+    if given.json:
+        print_json(_search_as_json(query, found))
+    else:
+        for match in found.matches:
+            _print_match(match)
+    for note in found.notes:
+        print(f"hermes: {note}", file=sys.stderr)
+    if not found.matches:
+        print(f"hermes: no conversation matches {query!r}; try fewer or other words", file=sys.stderr)
+        return REFUSED
+    return OK
+
+
+def _print_match(match: Match) -> None:
+    session = match.session
+    print_text(f"{name_of(session)}  ({when(session.started_at)[:16]}, {visible(session.source)})")
+    at = "" if match.message_id is None else f" --around {match.message_id}"
+    print_text(f"    {match.role}: {highlighted(match.snippet)}")
+    print_text(f"    hermes sessions show {session.id}{at}")
+    if match.explanation:
+        parts = sorted(match.explanation.items(), key=lambda part: -abs(part[1]))
+        shown = "  ".join(f"{name} {value:.2f}" for name, value in parts if value)
+        print_text(f"    score {match.score:.2f} = {shown}")
+    print_text("")
+
+
+def _search_as_json(query: str, found: Found) -> dict[str, Any]:
+    return {
+        "query": query,
+        "results": [
+            {
+                **as_json(match.session),
+                "matched_role": match.role,
+                "match_message_id": match.message_id,
+                "snippet": match.snippet,
+                "score": match.score,
+                **({"explanation": match.explanation} if match.explanation else {}),
+            }
+            for match in found.matches
+        ],
+        "count": len(found.matches),
+        "sessions_searched": found.searched,
+        "notes": list(found.notes),
+    }
+
+
+def _show(given: argparse.Namespace, context: Context) -> int:
+    with open_existing(context) as db:
+        session = named(db, given.session)
+        messages: Iterable[StoredMessage]
+        if given.around is None:
+            messages = Pages.of_db(db).messages(session)
+        else:
+            holder = db.session_of(given.around) if given.around < 1 << 62 else None
+            if holder is None or holder.root != session.root:
+                raise NotFound(f"message {given.around} is not in this conversation; search again for a current id")
+            session = holder
+            messages = db.messages(session.id, around=given.around, window=given.window)
+        if given.json:
+            print_json({**as_json(session), "messages": [_message_as_json(message) for message in messages]})
+            return OK
+        facts = [session.id, when(session.started_at)[:16], session.source, session.model, session.project]
+        print_text(f"{name_of(session)}\n{visible('  '.join(fact for fact in facts if fact))}\n")
+        for message in messages:
+            _print_message(message, marked=message.id == given.around)
+        _print_other_parts(db, session)
+    return OK
+
+
+def _print_message(message: StoredMessage, *, marked: bool) -> None:
+    notes = [note for note, true in (("compacted", message.compacted), ("damaged", message.damaged)) if true]
+    extra = f" ({', '.join(notes)})" if notes else ""
+    sign = ">" if marked else " "
+    print_text(f"{sign} {message.id}  {visible(message.role)}  {when(message.timestamp)[:16]}{extra}")
+    text = message.text
+    for call, arguments in tool_calls(message):
+        text = f"{text}\n[calls {call} {arguments}]" if text else f"[calls {call} {arguments}]"
+    print_text("\n".join(f"    {line}" for line in visible(text).split("\n")) + "\n")
+
+
+def _print_other_parts(db: SessionDB, session: Session) -> None:
+    others = [each.id for each in db.lineage(session.id) if each.id != session.id and each.kind != "delegate"]
+    if others:
+        print_text(f"other parts of this conversation: {', '.join(others)}")
+
+
+def _message_as_json(message: StoredMessage) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "timestamp": message.timestamp,
+        "compacted": message.compacted,
+        "damaged": message.damaged,
+        "message": message.message,
+    }
+
+
+def _stats(given: argparse.Namespace, context: Context) -> int:
+    with open_existing(context) as db:
+        upkeep = Upkeep.of_db(db)
+        figures = {
+            "file": db.path,
+            "journal_mode": db.journal_mode,
+            **upkeep.totals(),
+            **upkeep.sizes(),
+            "by_source": upkeep.by_source(),
+            "by_month": upkeep.by_month(),
+        }
+    if given.json:
+        print_json(figures)
+        return OK
+    print_text(f"{figures['file']} ({figures['journal_mode']})")
+    print_text(
+        f"conversations  {figures['conversations']:,}  ({figures['sessions']:,} sessions, {figures['open']:,} open)"
+    )
+    print_text(f"messages       {figures['messages']:,}  ({figures['tool_calls']:,} tool calls)")
+    free = bytes_in_words(figures["free_bytes"])
+    log = bytes_in_words(figures["log_bytes"])
+    print_text(f"on disk        {bytes_in_words(figures['file_bytes'])}  ({free} of it free; log {log})")
+    for title, name in (("by source", "by_source"), ("by month", "by_month")):
+        print_text(f"\n{title}")
+        for row in figures[name]:
+            label = visible(str(row.get("source") or row.get("month")))
+            print_text(f"  {label:<14} {row['sessions']:>8,} sessions {row['messages']:>10,} messages")
+    return OK
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--source", metavar="NAME", help="only from there: cli, telegram, cron, …")
+    parser.add_argument("--project", metavar="NAME", help="only of this project")
+    add_json_option(parser)
+
+
+def _configure_list(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--limit", type=whole_number(1), default=20, metavar="N", help="how many (default: 20)")
+    parser.add_argument("--all", action="store_true", help="all of them, archived ones too")
+    _add_filters(parser)
+
+
+def _configure_search(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "question", nargs="+", metavar="QUESTION", help='plain words, or "a phrase", AND, OR, NOT, begin*'
+    )
+    parser.add_argument("--limit", type=whole_number(1), default=5, metavar="N", help="how many (default: 5)")
+    parser.add_argument("--sort", choices=["relevance", "newest", "oldest"], default="relevance")
+    parser.add_argument("--since", metavar="WHEN", help="2024-05-03, May 2024, yesterday, last week, 3 days ago, …")
+    parser.add_argument("--until", metavar="WHEN", help="up to and including then")
+    parser.add_argument("--role", metavar="ROLES", help="whose messages: user,assistant (default), tool, system")
+    parser.add_argument("--prefer-project", metavar="NAME", help="rank conversations of this project higher")
+    parser.add_argument("--explain", action="store_true", help="say what each hit's score is made of")
+    _add_filters(parser)
+
+
+def _configure_show(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="ID|TITLE")
+    parser.add_argument("--around", type=whole_number(1), metavar="MESSAGE", help="only around this message")
+    parser.add_argument(
+        "--window", type=whole_number(0), default=5, metavar="N", help="messages on each side (default: 5)"
+    )
+    add_json_option(parser)
+
+
+COMMANDS = {
+    "list": (_configure_list, _list),
+    "search": (_configure_search, _search),
+    "show": (_configure_show, _show),
+    "stats": (add_json_option, _stats),
+}

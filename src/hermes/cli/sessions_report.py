@@ -1,0 +1,122 @@
+"""What the `hermes sessions` commands share: opening the database, naming a session, showing text safely."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from hermes.session.past import DATABASE, open_past
+from hermes.storage.sessions import SessionDB
+from hermes.vocabulary.errors import NotFound, SettingsError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from hermes.cli.app import Context
+    from hermes.storage.conversations import Session
+
+# What would move the cursor, change colours or answer questions when a stored text is printed to a terminal.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_MARKED = re.compile(r">>>(.*?)<<<", re.DOTALL)
+
+
+def open_existing(context: Context) -> SessionDB:
+    db = open_past(context.home)
+    if db is None:
+        raise NotFound("there are no conversations yet; `hermes sessions import FILE` brings some in")
+    return db
+
+
+def open_or_create(context: Context) -> SessionDB:
+    """For bulk work: commits survive a kill at once and a power cut when the work is done."""
+    return SessionDB.open(context.home.join(DATABASE), durability="turn")
+
+
+def named(db: SessionDB, name: str) -> Session:
+    session = db.resolve(name)
+    if session is None:
+        raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows ids and titles")
+    return session
+
+
+def conversation(db: SessionDB, session: Session) -> list[Session]:
+    """Every session of the conversation, oldest first."""
+    return db.lineage(session.id)
+
+
+def visible(text: str) -> str:
+    """The text with control characters shown as escapes, so that it cannot act on the terminal."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
+
+
+def highlighted(snippet: str) -> str:
+    """Found words in bold on a terminal, between marks elsewhere."""
+    text = " ".join(visible(snippet).split())
+    return _MARKED.sub("\x1b[1m\\1\x1b[0m", text) if sys.stdout.isatty() else text
+
+
+def name_of(session: Session) -> str:
+    return visible(" ".join((session.title or session.preview or "(empty)").split()))
+
+
+def as_json(session: Session) -> dict[str, Any]:
+    return {
+        "session_id": session.id,
+        "title": session.title,
+        "source": session.source,
+        "model": session.model,
+        "project": session.project,
+        "started_at": session.started_at,
+        "last_active": session.last_active,
+        "ended_at": session.ended_at,
+        "end_reason": session.end_reason,
+        "archived": session.archived,
+        "message_count": session.message_count,
+        "tool_call_count": session.tool_call_count,
+        "preview": session.preview,
+    }
+
+
+def confirmed(question: str) -> bool:
+    if not sys.stdin.isatty():
+        return False
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+
+def bytes_in_words(count: int) -> str:
+    for size, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count} bytes"
+
+
+def moment_option(read: Callable[[str, float], float], text: str | None) -> float | None:
+    return None if text is None else read(text, time.time())
+
+
+def whole_number(low: int) -> Callable[[str], int]:
+    """An argparse type: a whole number from `low` up."""
+
+    def read(text: str) -> int:
+        import argparse
+
+        if not text.strip().lstrip("-").isdigit() or int(text) < low:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} up")
+        return int(text)
+
+    return read
+
+
+def mask_or_refuse(given: argparse.Namespace) -> Callable[[str], str]:
+    from hermes.recall.excerpts import unmasked
+    from hermes.recall.masking import secret_mask
+
+    if not given.mask:
+        return unmasked
+    mask = secret_mask()
+    if mask is None:
+        raise SettingsError("this installation cannot mask secrets, so --mask is refused; export without it")
+    return mask

@@ -1,0 +1,282 @@
+"""Reads conversations in: our own JSONL and OpenAI-format JSONL, a line at a time, each message at most once.
+
+Three kinds of lines are understood, in any mixture: `{"type": "session" | "message", …}` as the export writes them, a
+whole conversation `{"messages": […]}`, and single messages `{"role": …, "content": …}`. A session that is already
+there is compared message by message: equal ones are skipped, what follows the last one is added, and a difference is
+reported instead of guessed at. So an import can be repeated, and one that was interrupted can be completed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hermes.recall.exporting import IMPORTED_AT
+from hermes.recall.incoming import BadLine, clean_message, session_fields
+from hermes.storage.pages import Pages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import BinaryIO
+
+    from hermes.storage.sessions import SessionDB
+    from hermes.storage.transcripts import StoredMessage
+
+LONGEST_LINE = 64 << 20
+_CHUNK = 1 << 20
+_BATCH = 500
+_REPORTED = 100
+_ENOUGH_TO_NAME = 8  # single messages that name their conversation: a file that grows keeps its name
+
+
+@dataclass(slots=True, kw_only=True)
+class Imported:
+    """What an import did; problems are the first (line number, what is wrong) of all bad lines."""
+
+    sessions: int = 0
+    messages: int = 0
+    already_there: int = 0
+    bad_lines: int = 0
+    problems: list[tuple[int, str]] = field(default_factory=list)
+
+
+class Importer:
+    def __init__(
+        self,
+        db: SessionDB,
+        *,
+        source: str = "import",
+        title: str | None = None,
+        on_problem: Callable[[int, str], None] | None = None,
+        on_bytes: Callable[[int], None] | None = None,
+    ) -> None:
+        self._db = db
+        self._source = source
+        self._title = title
+        self._on_problem = on_problem
+        self._on_bytes = on_bytes
+        self._result = Imported()
+        self._open: _Receiver | None = None
+        self._seen: dict[str, int] = {}
+        self._refused: set[str] = set()
+        self._loose: list[tuple[int, dict[str, Any]]] = []
+        self._loose_session: str | None = None
+
+    def read(self, file: BinaryIO) -> Imported:
+        """Takes in every line that can be understood; the others are reported and do not stop the rest."""
+        for lines in _chunks(_lines(file, self._on_bytes)):
+            with self._db.bulk():
+                for number, line in lines:
+                    self._take(number, line)
+                if self._open is not None:
+                    self._open.flush()
+        with self._db.bulk():
+            self._settle_loose()
+            self._close()
+        self._db.sync()
+        return self._result
+
+    def _take(self, number: int, line: bytes | None) -> None:
+        try:
+            self._line(number, line)
+        except BadLine as bad:
+            self._problem(number, str(bad))
+
+    def _line(self, number: int, line: bytes | None) -> None:
+        record = _parsed(line)
+        kind = record.get("type")
+        if kind == "session" and "role" not in record:
+            self._session(record)
+        elif kind == "message" and isinstance(record.get("message"), dict) and isinstance(record.get("session"), str):
+            message = clean_message(record["message"])
+            self._receive(record["session"], message, compacted=record.get("compacted") is True)
+        elif isinstance(record.get("segments"), list):
+            for segment in record["segments"]:
+                self._conversation(segment)
+        elif isinstance(record.get("messages"), list):
+            self._conversation(record)
+        elif isinstance(record.get("role"), str):
+            self._loose_message(number, clean_message(record))
+        else:
+            raise BadLine("it is neither a session, nor a message, nor a conversation with messages")
+
+    def _session(self, record: dict[str, Any]) -> str:
+        """Makes the session unless it is there; returns its id."""
+        fields = session_fields(record, self._source)
+        name: str = fields["session_id"]
+        if self._db.find_session(name) is None:
+            parent = fields["parent_session_id"]
+            if parent is not None and self._db.find_session(parent) is None:
+                fields |= {"parent_session_id": None, "kind": None, "missing_parent": parent}
+            self._db.create_session(**{IMPORTED_AT: time.time(), **fields})
+            self._result.sessions += 1
+        return name
+
+    def _conversation(self, record: Any) -> None:
+        if not isinstance(record, dict) or not isinstance(record.get("messages"), list):
+            raise BadLine("a part of it has no messages")
+        messages = [clean_message(message) for message in record["messages"]]
+        if not isinstance(record.get("id"), str):
+            name = record["session_id"] if isinstance(record.get("session_id"), str) else _name_for(messages)
+            record = {**record, "id": name}
+        if record.get("started_at") is None:
+            record = {**record, "started_at": _beginning(messages)}
+        session = self._session({key: value for key, value in record.items() if key != "messages"})
+        self._close()
+        self._seen.pop(session, None)
+        for message, raw in zip(messages, record["messages"], strict=True):
+            self._receive(session, message, compacted=raw.get("compacted") in (1, True))
+        self._close()
+
+    def _loose_message(self, number: int, message: dict[str, Any]) -> None:
+        if self._loose_session is not None:
+            self._receive(self._loose_session, message, compacted=False)
+            return
+        self._loose.append((number, message))
+        if len(self._loose) == _ENOUGH_TO_NAME:
+            self._settle_loose()
+
+    def _settle_loose(self) -> None:
+        """Gives the single messages seen so far a session of their own, named after them."""
+        if not self._loose:
+            return
+        messages = [message for _, message in self._loose]
+        record = {"id": _name_for(messages), "title": self._title, "started_at": _beginning(messages)}
+        self._loose_session = self._session(record)
+        waiting, self._loose = self._loose, []
+        for number, message in waiting:
+            try:
+                self._receive(self._loose_session, message, compacted=False)
+            except BadLine as bad:
+                self._problem(number, str(bad))
+
+    def _receive(self, session_id: str, message: dict[str, Any], *, compacted: bool) -> None:
+        if session_id in self._refused:
+            return
+        if self._open is None or self._open.session_id != session_id:
+            self._close()
+            if self._db.find_session(session_id) is None:
+                raise BadLine(f"there is no session {session_id!r}; its line is missing or stands further down")
+            self._open = _Receiver(self._db, session_id, self._result, seen=self._seen.get(session_id, 0))
+        try:
+            self._open.add(message, compacted=compacted)
+        except BadLine:
+            self._refused.add(session_id)
+            raise
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._open.flush()
+            self._seen[self._open.session_id] = self._open.seen
+        self._open = None
+
+    def _problem(self, number: int, text: str) -> None:
+        self._result.bad_lines += 1
+        if len(self._result.problems) < _REPORTED:
+            self._result.problems.append((number, text))
+            if self._on_problem is not None:
+                self._on_problem(number, text)
+
+
+class _Receiver:
+    """Adds messages to one session, after passing over those it already holds."""
+
+    def __init__(self, db: SessionDB, session_id: str, result: Imported, *, seen: int) -> None:
+        self.session_id = session_id
+        self.seen = seen
+        self._db = db
+        self._result = result
+        self._waiting: list[tuple[dict[str, Any], bool]] = []
+        self._stored: Iterator[StoredMessage] | None = Pages.of_db(db).messages(db.get_session(session_id))
+        for _ in range(seen):
+            next(self._stored, None)
+
+    def add(self, message: dict[str, Any], *, compacted: bool) -> None:
+        stored = next(self._stored, None) if self._stored is not None else None
+        if stored is None:
+            self._stored = None
+            self._waiting.append((message, compacted))
+            if len(self._waiting) >= _BATCH:
+                self.flush()
+        elif _same(stored, message):
+            self._result.already_there += 1
+        else:
+            raise BadLine(
+                f"session {self.session_id!r} is already there and differs from message {self.seen + 1} on; "
+                "it is left as it is"
+            )
+        self.seen += 1
+
+    def flush(self) -> None:
+        if not self._waiting:
+            return
+        ids = self._db.append_many(self.session_id, [message for message, _ in self._waiting])
+        gone = [i for i, (_, compacted) in zip(ids, self._waiting, strict=True) if compacted]
+        if gone:
+            self._db.set_compacted(self.session_id, gone)
+        self._result.messages += len(ids)
+        self._waiting = []
+
+
+def _same(stored: StoredMessage, message: dict[str, Any]) -> bool:
+    """Equal in everything that was said; the time may have been added by a store."""
+    old = {key: value for key, value in stored.message.items() if key != "timestamp"}
+    return old == {key: value for key, value in message.items() if key != "timestamp"}
+
+
+def _parsed(line: bytes | None) -> dict[str, Any]:
+    if line is None:
+        raise BadLine(f"it is longer than {LONGEST_LINE >> 20} MiB; split the conversation into single messages")
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadLine(f"it is not JSON ({error})") from error
+    if not isinstance(record, dict):
+        raise BadLine(f"it is a {type(record).__name__}, not a JSON object")
+    return record
+
+
+def _chunks(lines: Iterator[tuple[int, bytes | None]]) -> Iterator[list[tuple[int, bytes | None]]]:
+    """What goes into one transaction, read before it begins: a slow source must not make other writers wait."""
+    chunk: list[tuple[int, bytes | None]] = []
+    size = 0
+    for number, line in lines:
+        chunk.append((number, line))
+        size += len(line or b"")
+        if size >= _CHUNK:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _lines(file: BinaryIO, on_bytes: Callable[[int], None] | None) -> Iterator[tuple[int, bytes | None]]:
+    """Numbered lines that are not blank; None instead of one that is too long to hold."""
+    number = done = 0
+    while line := file.readline(LONGEST_LINE):
+        number += 1
+        done += len(line)
+        whole = True
+        while not line.endswith(b"\n") and (rest := file.readline(LONGEST_LINE)):
+            whole, line = False, rest
+            done += len(rest)
+        if on_bytes is not None:
+            on_bytes(done)
+        if not whole:
+            yield number, None
+        elif line.strip():
+            yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+
+
+def _beginning(messages: list[dict[str, Any]]) -> float | None:
+    return next((m["timestamp"] for m in messages if isinstance(m.get("timestamp"), float)), None)
+
+
+def _name_for(messages: list[dict[str, Any]]) -> str:
+    """The same id for the same conversation, so that importing it again finds it."""
+    said = [{key: value for key, value in message.items() if key != "timestamp"} for message in messages]
+    content = json.dumps(said, sort_keys=True).encode()
+    return f"import_{hashlib.sha256(content).hexdigest()[:20]}"

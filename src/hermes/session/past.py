@@ -1,0 +1,56 @@
+"""Opens the past conversations of a home, for the tool and for commands; nothing is loaded until somebody looks."""
+
+from __future__ import annotations
+
+import os
+
+from hermes.settings.home import locate_home
+from hermes.tools.session_search import SessionSearchTool
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from hermes.settings.home import Home
+    from hermes.storage.sessions import SessionDB
+
+DATABASE = "state.db"
+LOCAL = "local"
+
+
+def open_past(home: Home, owner: str = LOCAL) -> SessionDB | None:
+    """The home's conversations, or None when nothing was ever stored; looking does not create the file."""
+    path = home.join(DATABASE)
+    if not os.path.lexists(path):
+        return None
+    from hermes.storage.sessions import SessionDB
+
+    return SessionDB.open(path, owner=owner)
+
+
+def session_search_tool(
+    home: Home, current_session: Callable[[], str], database: Callable[[], SessionDB | None] = lambda: None
+) -> SessionSearchTool:
+    """The tool for a home; asked at each call in which session the model is, and for the database it has open.
+
+    Whose conversations are searched is the owner of that database, in other profiles too.
+    """
+
+    def past(profile: str) -> AbstractContextManager[SessionDB] | None:
+        opened = database()
+        if opened is None:
+            return open_past(locate_home(home.root, profile) if profile else home)
+        if profile:
+            return open_past(locate_home(home.root, profile), owner=opened.owner)
+        from contextlib import nullcontext
+
+        return nullcontext(opened)
+
+    return SessionSearchTool(past, current_session=current_session, mask=_mask)
+
+
+def _mask(text: str) -> str:
+    from hermes.safety.secrets import mask_secrets
+
+    return mask_secrets(text)

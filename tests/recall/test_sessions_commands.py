@@ -1,0 +1,218 @@
+"""`hermes sessions …` as a person uses it: looking and tidying."""
+
+from __future__ import annotations
+
+import time
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hermes.cli.progress import Progress
+from hermes.storage.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Ran
+    from hermes.storage.sessions import SessionDB
+
+    Command = Callable[..., Ran]
+DAY = 86400.0
+
+
+def talk(db: SessionDB, *texts: str, at: float | None = None, **session: Any) -> str:
+    made = db.create_session(started_at=at, **session)
+    timed = {} if at is None else {"timestamp": at}
+    db.append_many(made, [{"role": "user", "content": text, **timed} for text in texts])
+    return made
+
+
+@pytest.mark.proves("search.cli-list", "search.lineage")
+def test_one_row_per_conversation_the_last_used_first(db: SessionDB, hermes: Command) -> None:
+    assert hermes("sessions", "list", "--json").json == []
+    first = talk(db, "an old plan", source="telegram", project="garden")
+    part = talk(db, "beginning", title="Long talk")
+    tip = talk(db, "going on", parent_session_id=part, title="Long talk")
+    lines = hermes("sessions", "list").out.splitlines()
+    assert [line.split()[0] for line in lines] == [tip, first]
+    assert lines[0].endswith("Long talk #2")
+    assert "telegram" in lines[1]
+    assert [row["session_id"] for row in hermes("sessions", "list", "--source", "telegram", "--json").json] == [first]
+    assert [row["session_id"] for row in hermes("sessions", "list", "--project", "garden", "--json").json] == [first]
+    assert len(hermes("sessions", "list", "--limit", "1", "--json").json) == 1
+    db.update_session(first, archived=1)
+    assert [row["session_id"] for row in hermes("sessions", "list", "--json").json] == [tip]
+    assert [row["session_id"] for row in hermes("sessions", "list", "--all", "--json").json] == [tip, first]
+    assert hermes("sessions", "list", "--source", "nowhere").out == "no conversation matches\n"
+
+
+@pytest.mark.proves("search.cli-list")
+def test_without_any_conversation_looking_makes_no_file(home: Path, hermes: Command) -> None:
+    assert hermes("sessions", "list").out == "there are no conversations yet\n"
+    missing = hermes("sessions", "search", "x")
+    assert (missing.code, "no conversations yet" in missing.err) == (1, True)
+    assert not (home / "state.db").exists()
+
+
+@pytest.mark.proves("search.cli-search")
+def test_a_question_prints_hits_that_can_be_shown_and_explained(db: SessionDB, hermes: Command) -> None:
+    made = talk(db, "We chose rotating refresh tokens.", "Good.", title="Sign-in")
+    message = db.messages(made)[0].id
+    found = hermes("sessions", "search", "what", "did", "we", "choose", "for", "refresh", "tokens?", "--explain")
+    title, hit, how, score, _ = found.out.split("\n", 4)
+    assert title.startswith("Sign-in  (")
+    assert ">>>refresh<<<" in hit
+    assert how == f"    hermes sessions show {made} --around {message}"
+    assert score.startswith("    score ")
+    shown = hermes(*how.split()[1:], "--window", "0")
+    assert f"> {message}  user" in shown.out
+    data = hermes("sessions", "search", "refresh tokens", "--json").json
+    assert (data["count"], data["results"][0]["match_message_id"]) == (1, message)
+
+
+@pytest.mark.proves("search.cli-search")
+def test_a_project_can_be_preferred_without_hiding_the_others(db: SessionDB, hermes: Command) -> None:
+    web = talk(db, "the dunlin feeds", project="web")
+    garden = talk(db, "the dunlin feeds", project="garden")
+    for project, expected in (("web", [web, garden]), ("garden", [garden, web])):
+        found = hermes("sessions", "search", "dunlin", "--prefer-project", project, "--json").json["results"]
+        assert [row["session_id"] for row in found] == expected
+
+
+@pytest.mark.proves("search.cli-search", "search.never-silent")
+def test_nothing_found_is_exit_code_1_and_says_why(db: SessionDB, hermes: Command) -> None:
+    talk(db, "only here", source="tool")
+    nothing = hermes("sessions", "search", "only here")
+    assert (nothing.code, nothing.out) == (1, "")
+    assert "source tool" in nothing.err
+    assert "no conversation matches 'only here'" in nothing.err
+    wrong = hermes("sessions", "search", "x", "--since", "whenever")
+    assert (wrong.code, "3 days ago" in wrong.err) == (2, True)
+
+
+@pytest.mark.proves("search.cli-show")
+def test_a_conversation_is_shown_by_id_or_title_or_around_a_message(db: SessionDB, hermes: Command) -> None:
+    made = talk(db, *[f"number {i}" for i in range(20)], title="Count")
+    ids = [message.id for message in db.messages(made)]
+    assert hermes("sessions", "show", "Count").out == hermes("sessions", "show", made).out
+    part = hermes("sessions", "show", made, "--around", str(ids[10]), "--window", "1", "--json").json
+    assert [each["message"]["content"] for each in part["messages"]] == ["number 9", "number 10", "number 11"]
+    assert hermes("sessions", "show", "nobody").code == 1
+    assert hermes("sessions", "show", made, "--around", "7").code == 1
+    assert hermes("sessions", "show", made, "--around", "x").code == 2
+
+
+@pytest.mark.proves("search.cli-terminal")
+def test_stored_text_cannot_act_on_the_terminal(db: SessionDB, hermes: Command) -> None:
+    made = talk(db, "clear \x1b[2J the screen \x07 and \u202e turn", title="evil", source="\x1b[31mred")
+    for command in (("show", made), ("list",), ("search", "screen"), ("stats",)):
+        out = hermes("sessions", *command).out
+        assert not any(sign in out for sign in "\x1b\x07\u202e")
+    assert "clear \\x1b[2J the screen" in hermes("sessions", "show", made).out
+
+
+@pytest.mark.proves("search.cli-rename")
+def test_titles_are_unique_with_a_number(db: SessionDB, hermes: Command) -> None:
+    first, second = talk(db, "a"), talk(db, "b")
+    assert hermes("sessions", "rename", first, "Plan", "A").out == f"{first} is now called Plan A\n"
+    assert hermes("sessions", "rename", second, "Plan A", "--json").json["title"] == "Plan A #2"
+    assert hermes("sessions", "show", "Plan A", "--json").json["session_id"] == second
+
+
+@pytest.mark.proves("search.cli-delete")
+def test_deleting_asks_says_what_it_removed_and_removes_it_from_search(db: SessionDB, hermes: Command) -> None:
+    part = talk(db, "the plover nests", title="Plover")
+    tip = talk(db, "the plover flies", "far", parent_session_id=part)
+    helper = talk(db, "plover facts", parent_session_id=tip, source="subagent")
+    branch = talk(db, "another bird", parent_session_id=part, kind="branch")
+    refused = hermes("sessions", "delete", part)
+    assert (refused.code, "use --yes" in refused.err) == (1, True)
+    assert hermes("sessions", "delete", "Plover", "--yes").out == "deleted 1 conversation: 3 sessions, 4 messages\n"
+    assert [db.find_session(each) for each in (part, tip, helper)] == [None, None, None]
+    assert db.find_session(branch) is not None
+    assert hermes("sessions", "search", "plover").code == 1
+
+
+@pytest.mark.proves("search.cli-prune")
+def test_only_ended_conversations_that_were_not_used_for_long_are_pruned(db: SessionDB, hermes: Command) -> None:
+    now = time.time()
+    old, open_one = (talk(db, "long ago", at=now - 100 * DAY) for _ in range(2))
+    begun = talk(db, "long ago too", at=now - 100 * DAY)
+    goes_on = talk(db, "still going", at=now - 95 * DAY, parent_session_id=begun)
+    recent = talk(db, "yesterday", at=now - DAY)
+    for session in (old, begun, recent):
+        db.end_session(session, "cli_close")
+    dry = hermes("sessions", "prune", "--older-than", "90", "--dry-run")
+    assert (old in dry.out, "1 conversation would be deleted" in dry.out) == (True, True)
+    refused = hermes("sessions", "prune", "--older-than", "90")
+    assert (refused.code, db.find_session(old) is not None) == (1, True)
+    done = hermes("sessions", "prune", "--yes", "--json").json
+    assert (done["sessions"], done["messages"]) == ([old], 1)
+    left = {
+        session.id for session in (db.find_session(each) for each in (old, open_one, begun, goes_on, recent)) if session
+    }
+    assert left == {open_one, begun, goes_on, recent}
+    assert "no ended conversation" in hermes("sessions", "prune").out
+
+
+@pytest.mark.proves("search.cli-wrong-clock")
+def test_a_clock_that_is_far_ahead_now_prunes_nothing_fresh(db: SessionDB) -> None:
+    db.end_session(talk(db, "just now"), "cli_close")
+    assert Upkeep.of_db(db).unused(90, now=time.time() + 400 * DAY) == []
+
+
+@pytest.mark.proves("search.cli-wrong-clock")
+def test_times_recorded_by_a_wrong_clock_are_judged_by_their_neighbours_in_order_of_use(db: SessionDB) -> None:
+    now = time.time()
+    old = talk(db, "long ago", at=now - 200 * DAY)
+    ahead_but_old = talk(db, "clock was ahead", at=now + 7300 * DAY)
+    old_too = talk(db, "long ago, too", at=now - 199 * DAY)
+    recent = talk(db, "last week", at=now - 7 * DAY)
+    behind_but_recent = talk(db, "clock was at its epoch", at=0.0)
+    ahead_and_recent = talk(db, "clock was ahead again", at=now + 7300 * DAY)
+    for session in (old, ahead_but_old, old_too, recent, behind_but_recent, ahead_and_recent):
+        db.end_session(session, "cli_close")
+    assert [session.id for session in Upkeep.of_db(db).unused(90, now=now + 60)] == [old, ahead_but_old, old_too]
+
+
+@pytest.mark.proves("search.cli-stats")
+def test_stats_count_what_there_is_by_source_and_month(db: SessionDB, hermes: Command) -> None:
+    talk(db, "a", "b", source="telegram", at=1_714_738_200.0)
+    talk(db, "c")
+    figures = hermes("sessions", "stats", "--json").json
+    assert (figures["conversations"], figures["messages"]) == (2, 3)
+    assert {row["source"]: row["messages"] for row in figures["by_source"]} == {"telegram": 2, "cli": 1}
+    assert figures["by_month"][-1] == {"month": "2024-05", "sessions": 1, "messages": 2}
+    assert figures["file_bytes"] > 0
+    assert "telegram" in hermes("sessions", "stats").out
+
+
+@pytest.mark.proves("search.cli-optimize")
+def test_optimizing_merges_the_index_in_steps_and_finds_the_same_afterwards(db: SessionDB, hermes: Command) -> None:
+    for part in range(3):
+        made = db.create_session()
+        db.append_many(made, [{"role": "user", "content": f"word{i} stands beside {part}"} for i in range(40)])
+        db.index()
+    before = [hit.message_id for hit in db.search("word7 beside")]
+    done = hermes("sessions", "optimize", "--json").json
+    assert done["merge_steps"] > 0
+    assert hermes("sessions", "optimize", "--json").json["merge_steps"] == 0
+    assert [hit.message_id for hit in db.search("word7 beside")] == before
+    assert "on disk" in hermes("sessions", "optimize", "--vacuum").out
+
+
+@pytest.mark.proves("search.cli-progress")
+def test_progress_is_drawn_on_a_terminal_and_cleared_and_silent_elsewhere() -> None:
+    class Terminal(StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    watched, unwatched = Terminal(), StringIO()
+    for stream in (watched, unwatched):
+        progress = Progress("importing", 200, stream=stream)
+        progress.update(100)
+        progress.close()
+    assert watched.getvalue() == "\r\x1b[Kimporting [############............]  50%\r\x1b[K"
+    assert unwatched.getvalue() == ""
