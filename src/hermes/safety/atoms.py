@@ -84,10 +84,10 @@ def mark(text: str) -> str:
     if "</" in text:
         text = re.sub(_TAG, _blank, text)
     has_digit = _DIGIT.search(text) is not None
-    if has_digit:
+    if has_digit and ("\n" in text or text.lstrip()[:1].isdigit()):
         text = re.sub(_LIST_NUMBER, _blank, text)
     for sign, source, kind in _EXPRESSIONS:
-        if (sign in text) if sign not in ("", ".") else has_digit:
+        if sign in text if sign not in _DIGIT_SIGNS else has_digit and _DIGIT_SIGNS[sign](text):
             if source not in _compiled:
                 _compiled[source] = re.compile(source)
             text = _compiled[source].sub(_REPLACERS.get(kind) or _padded(kind), text)
@@ -170,6 +170,16 @@ def _fill(kind: str, text: str) -> str:
     return ATOMS[kind] + " " * (len(text) - 1)
 
 
+def _has_three_dots(text: str) -> bool:
+    return text.count(".") > 2  # noqa: PLR2004 - as an address has
+
+
+def _has_long_word(text: str) -> bool:
+    return max(map(len, text.split()), default=0) >= 15  # noqa: PLR2004 - the shortest account number
+
+
+# Expressions about numbers, tried only where one can stand.
+_DIGIT_SIGNS: dict[str, Callable[[str], bool]] = {".": _has_three_dots, "": _has_long_word}
 _REPLACERS: dict[str, Callable[[re.Match[str]], str]] = {
     "url": _mark_url,
     "image": _mark_image,

@@ -97,7 +97,9 @@ def _read(text: str, how: str, scope: str) -> Iterator[Finding]:
     tokens = _TOKEN.findall(marked)
     for reading, rules in languages.readings(text, marked, tokens):
         for match in matches(reading, rules):
-            yield _finding(match.rule.threat, match.level, (text, folded), _span(marked, reading, match), how)
+            # Other scripts are folded to look-alike skeletons, which only the matcher can read; show the text itself.
+            shown = folded if reading.places is None else None
+            yield _finding(match.rule.threat, match.level, (text, shown), _span(marked, reading, match), how)
     english = languages.english()
     from hermes.safety.disguises import disguises, vocabulary
 
@@ -122,16 +124,14 @@ def _cut(folded: str) -> list[str]:
     return _TOKEN.findall(atoms.mark(folded))
 
 
-def _finding(threat: str, level: str, texts: tuple[str, str], span: tuple[int, int], how: str) -> Finding:
+def _finding(threat: str, level: str, texts: tuple[str, str | None], span: tuple[int, int], how: str) -> Finding:
     text, folded = texts
-    start, end = span
-    if start < 0:
-        return Finding(threat=threat, level=level, excerpt=shorten(text), how=how)
-    excerpt = folded[max(0, start - _MARGIN) : end + _MARGIN]
+    first, last = original_span(text, *span) if span[0] >= 0 else (-1, -1)
+    shown, (start, end) = (text, (first, last)) if folded is None else (folded, span)
+    excerpt = shorten(shown[max(0, start - _MARGIN) : end + _MARGIN] if start >= 0 else text)
     if how != "plain":
-        return Finding(threat=threat, level=level, excerpt=shorten(excerpt), how=how)
-    first, last = original_span(text, start, end)
-    return Finding(threat=threat, level=level, excerpt=shorten(excerpt), how=how, start=first, end=last)
+        return Finding(threat=threat, level=level, excerpt=excerpt, how=how)
+    return Finding(threat=threat, level=level, excerpt=excerpt, how=how, start=first, end=last)
 
 
 def _span(marked: str, reading: Reading, match: Match) -> tuple[int, int]:
