@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-LAUNCH = "import sys; sys.dont_write_bytecode = False; from hermes.__main__ import main; sys.exit(main())"
+# As bin/hermes starts: without site, with the paths it would have found.
+LAUNCH = """import sys
+sys.dont_write_bytecode = False
+sys.path[:0] = {paths!r}
+from hermes.__main__ import main
+sys.exit(main())"""
 
 
 def median(samples: Sequence[float]) -> float:
@@ -36,4 +41,5 @@ def cpu_of_process(command: Sequence[str], environment: Mapping[str, str]) -> fl
 
 def hermes_command(*arguments: str) -> list[str]:
     """How the `hermes` command starts, without the shell around it."""
-    return [sys.executable, "-P", "-c", LAUNCH, *arguments]
+    paths = [path for path in sys.path if path and os.path.isdir(path)]
+    return [sys.executable, "-P", "-S", "-c", LAUNCH.format(paths=paths), *arguments]
