@@ -156,6 +156,7 @@ def _shells(path: str, seed: int, goes_on: Callable[[], bool]) -> list[str]:
         line = f"shell {seed} line {len(lines)} end"
         subprocess.run(["sh", "-c", f"echo '{line}' >> '{path}'"], check=True)
         lines.append(line)
+        time.sleep(_BETWEEN_SAVES)
     return lines
 
 
