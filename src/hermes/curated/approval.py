@@ -56,7 +56,11 @@ class Approvals:
             reason=reason,
         )
         with Folder.create(self._path) as folder:
-            folder.replace(pending.id + _SUFFIX, json.dumps(_to_json(pending), ensure_ascii=False).encode())
+            try:
+                folder.replace(pending.id + _SUFFIX, json.dumps(_to_json(pending), ensure_ascii=False).encode())
+            except StorageError as error:
+                _take_back(folder, pending.id, error)
+                raise
         return pending
 
     def pending(self) -> tuple[list[Pending], list[str]]:
@@ -103,7 +107,20 @@ class Approvals:
     def _drop(self, pending_id: str) -> None:
         with Folder.create(self._path) as folder:
             folder.remove(pending_id + _SUFFIX)
-            folder.sync()
+            try:
+                folder.sync()
+            except StorageError as error:
+                raise StorageError(
+                    f"{error}; {pending_id} is gone from the list, which could not be taken back"
+                ) from error
+
+
+def _take_back(folder: Folder, pending_id: str, error: StorageError) -> None:
+    """Removes a request that may be in place and only not durable."""
+    try:
+        folder.remove(pending_id + _SUFFIX)
+    except StorageError:
+        raise StorageError(f"{error}; {pending_id} may be listed all the same, it could not be taken back") from error
 
 
 def _in_words(operation: Operation) -> str:
