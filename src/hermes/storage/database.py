@@ -215,6 +215,9 @@ def _connection(path: str, *, exclusive: bool = False) -> apsw.Connection:
     if exclusive:  # must come before the first read: only then is the log read without shared memory
         connection.pragma("locking_mode", "EXCLUSIVE")
     connection.set_busy_timeout(int(WAIT_SECONDS * 1000))
+    # Otherwise a commit that finds a reader in the log blocks in the kernel for the whole busy time, while it holds the
+    # write lock: with eight processes all of them stood still for five seconds.
+    connection.setlk_timeout(0, 0)
     connection.pragma("page_size", PAGE)
     connection.pragma("foreign_keys", "ON")
     connection.pragma("cache_size", -8000)

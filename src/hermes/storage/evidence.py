@@ -80,12 +80,13 @@ class Reader:
 
     def passes(self, row: Row) -> bool:
         """Whether a message passes the test of explicit syntax: words in order, prefixes, and nothing refused."""
-        if self._query.explicit is None:
+        explicit = self._query.explicit
+        if explicit is None:
             return True
         content, name, calls = row[4:7]
         text = f"{readable(unpacked(content)) if content else ''} {called(calls)}"
         tokens = self._words.of(f"{name}: {text}" if name else text)
-        return self._query.explicit.passes(" ".join(["", *tokens, ""]), text.lower())
+        return explicit.passes(" ".join(["", *tokens, ""]), text.lower())
 
     def _name(self, name: str) -> list[str]:
         known = self._names.get(name)

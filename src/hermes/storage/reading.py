@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from hermes.storage.migrations import BLOCK, BLOCK_BITS
@@ -27,6 +28,10 @@ _OF_SESSION = f"""
 _OLDEST_FIRST = _OF_SESSION.format(order="ASC")
 _NEWEST_FIRST = _OF_SESSION.format(order="DESC")
 _EVERYTHING = 1 << 62
+_HOLDING = """
+    SELECT id FROM messages WHERE id IN (SELECT value FROM json_each(?1))
+        AND (instr(lower(content), ?2) OR instr(lower(tool_calls), ?2))
+"""
 
 
 class Transcripts:
@@ -72,6 +77,18 @@ class Transcripts:
         for row in rows:
             if row[2] & STATE_BITS != REWOUND:
                 found[row[0]] = row
+        return found
+
+    def holding(self, message_ids: list[int], typed: str, most: int) -> list[int]:
+        """Those of the messages in which a text stands as typed (capitals aside), in the given order, until enough."""
+        found: list[int] = []
+        for at in range(0, len(message_ids), 256):
+            chunk = message_ids[at : at + 256]
+            rows = self._database.rows(_HOLDING, (json.dumps(chunk), typed))
+            held = {message_id for (message_id,) in rows}
+            found += [message_id for message_id in chunk if message_id in held]
+            if len(found) >= most:
+                break
         return found
 
     def counts(self) -> dict[str, int]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _READ = 70_000
 _FEWEST, _FEWEST_OF_QUESTION, _MOST = 24, 160, 480
 _SPREAD = 64
-_MOST_TESTED = 4000
+_MOST_TESTED, _STEMMED = 4000, 128
 _LITERAL_ROWS = 2000
 
 
@@ -166,7 +166,7 @@ class SearchEngine:
             most = _MOST_TESTED if tested or chosen.narrow else 4 * limit
             found = newest_or_oldest(self._postings, query, oldest=chosen.sort == "oldest", limit=max(24, most))
             if tested:
-                found = self._tested(found, query, 4 * limit)
+                found = self._tested(found, query, 2 * limit)
             return query, dict.fromkeys(found, 1.0), [max(1.0, messages / 100)] * len(query.units)
         keywords = None if query.question else max(limit, 12)
         scores, frequency = gather(self._postings, query.units, messages, all_first=keywords, filtered=chosen.narrow)
@@ -185,11 +185,17 @@ class SearchEngine:
 
     def _tested(self, found: list[int], query: Query, most: int) -> list[int]:
         """Messages that pass the exact test of the query's syntax, in the given order, until there are enough."""
+        if query.explicit is not None and query.explicit.typed is not None:
+            passed = self._transcripts.holding(found, query.explicit.typed, most)
+            if passed:
+                return passed
+            found = found[:_STEMMED]  # it stands nowhere letter by letter, but other forms of its words may
         reader = Reader(query, self._words, ())
-        passed: list[int] = []
-        for at in range(0, len(found), 64):
-            rows = self._transcripts.rows(found[at : at + 64])
-            passed += [i for i in found[at : at + 64] if i in rows and reader.passes(rows[i])]
+        passed = []
+        for at in range(0, len(found), 32):
+            chunk = found[at : at + 32]
+            rows = self._transcripts.rows(chunk)
+            passed += [i for i in chunk if i in rows and reader.passes(rows[i])]
             if len(passed) >= most:
                 break
         return passed

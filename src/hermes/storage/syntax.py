@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 
 MOST_WORDS = 64
 _LEXEME = re.compile(r'"([^"]*)"(\*?)|([()])|([^\s()"]+)')
+_ONE_PHRASE = re.compile(r'"([^"]+)"|(\w+)\*')
 _SHORTEST_STEM = 3
 _LONGEST_ENDING = 6
+_ENDINGS = re.findall(
+    r"\w+",
+    "able ably al ally ance ant ate ation ed ely ement ence ent er es est ful fully ible ical ied ies ing ion ism ist"
+    " ity ive ization ize izing ly ment ness ous s tion",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,7 @@ class Explicit:
     passes: Callable[[str, str], bool] = field(default=lambda _line, _text: True)
     units: list[Unit] = field(default_factory=list)
     phrases: list[tuple[str, ...]] = field(default_factory=list)
+    typed: str | None = None  # the text, lower case, when the whole query is one phrase or prefix
 
 
 class DoesNotParse(Exception):
@@ -76,6 +83,8 @@ def parse_explicit(text: str, words: Words) -> Explicit:
     if whole is None or whole.finds is None:
         raise DoesNotParse("nothing in it can be looked up")
     parser.result.finds, parser.result.passes = whole.finds, whole.passes
+    alone = _ONE_PHRASE.fullmatch(text.strip())
+    parser.result.typed = (alone[1] or alone[2]).lower() if alone else None
     return parser.result
 
 
@@ -211,5 +220,7 @@ def _lookup(unit: Unit) -> str:
     if not unit.prefix or not unit.stem.isascii():
         return unit.match
     # The index holds stems, which may be shorter than what was typed: "decidi*" must reach "deciding" as "decid".
-    sizes = range(max(_SHORTEST_STEM, len(unit.stem) - _LONGEST_ENDING), len(unit.stem) + 1)
-    return "(" + " OR ".join([unit.match, *(f'"{unit.stem[:size]}"' for size in sizes)]) + ")"
+    whole = unit.stem
+    sizes = range(max(_SHORTEST_STEM, len(whole) - _LONGEST_ENDING), len(whole))
+    shorter = [whole[:size] for size in sizes if any(ending.startswith(whole[size:]) for ending in _ENDINGS)]
+    return "(" + " OR ".join([unit.match, *(f'"{start}"' for start in [*shorter, whole])]) + ")"
