@@ -78,6 +78,8 @@ def test_a_window_around_a_message_can_be_scrolled_and_is_clamped(db: SessionDB,
     assert [m["content"] for m in found["messages"]] == [f"number {i}" for i in range(28, 33)]
     assert (found["messages_before"], found["messages_after"], found["window"]) == (28, 27, 2)
     assert found["session_meta"]["title"] == "Count"
+    assert search(around_message_id=ids[30], window=2) == found
+    assert [search(around_message_id=nowhere)["success"] for nowhere in (7, -1, 2**63, 2**70)] == [False] * 4
     assert len(search(session_id=made, around_message_id=ids[30], window=500)["messages"]) == 41
     assert len(search(session_id=made, around_message_id=ids[30], window=-3)["messages"]) == 3
     missing = search(session_id=made, around_message_id=7)

@@ -99,10 +99,11 @@ class SessionSearch:
 
     def scroll(self, session_id: str, message_id: int, window: int) -> dict[str, Any]:
         """The messages around one that is known, from whichever session of the conversation holds it."""
-        named = self._session(session_id)
         holder = self._db.session_of(message_id) if 0 < message_id <= _LARGEST_ID else None
-        if holder is None or holder.root != named.root:
-            raise NotFound(f"message {message_id} is not in session {session_id!r}; search again for a current id")
+        named = self._session(session_id) if session_id else holder
+        if holder is None or named is None or holder.root != named.root:
+            place = f"in session {session_id!r}" if session_id else "in any past conversation"
+            raise NotFound(f"message {message_id} is not {place}; search again for a current id")
         if not self._finder.is_out_of_context(holder, message_id):
             raise NotFound(f"message {message_id} is part of your context already; there is nothing older to fetch")
         found = self._db.messages(holder.id, around=message_id, window=window)

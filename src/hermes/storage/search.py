@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hermes.storage.transcripts import Row
 
 # Text read to weigh candidates, in characters: enough for every turn of a long chat, bounded in a large store.
-_READ = 50_000
+_READ = 70_000
 _FEWEST, _FEWEST_OF_QUESTION, _MOST = 24, 160, 480
 _SPREAD = 64
 _MOST_TESTED, _STEMMED = 4000, 128

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from hermes.storage.transcripts import StoredMessage
 
 _INDEX_WHEN_WAITING = 64
-_BULK_BATCH = 2000
+_BULK_BATCH = 4000
+_BULK = 2000
 _PREVIEW = 60
 _LATEST = 1e12  # seconds; what is larger is no time
 _INSERT = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -127,7 +128,7 @@ class SessionDB:
 
     def index(self) -> int:
         """Brings the full-text index level with the messages; a search does this by itself."""
-        batch = _BULK_BATCH if self._waiting >= _BULK_BATCH else _INDEX_WHEN_WAITING
+        batch = _BULK_BATCH if self._waiting >= _BULK else _INDEX_WHEN_WAITING
         self._waiting = 0
         return index_waiting(self._database, batch=batch)
 

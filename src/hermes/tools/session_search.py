@@ -38,7 +38,10 @@ SCHEMA: dict[str, Any] = {
                 "description": "Order of the results; relevance unless given.",
             },
             "session_id": {"type": "string", "description": "A conversation to read or scroll in, by its id or title."},
-            "around_message_id": {"type": "integer", "description": "With session_id: the message to scroll to."},
+            "around_message_id": {
+                "type": "integer",
+                "description": "The message to scroll to, usually with session_id.",
+            },
             "window": {
                 "type": "integer",
                 "description": "Messages on each side when scrolling, 1 to 20 (default 5).",
@@ -102,13 +105,13 @@ class SessionSearchTool:
 
     def _answer(self, db: SessionDB, given: dict[str, Any], profile: str, session_id: str) -> dict[str, Any]:
         search = self._search(db, profile)
-        if session_id and "around_message_id" in given:
+        query = given.get("query", "").strip()
+        if "around_message_id" in given and (session_id or not query):
             window = _clamped(given.get("window", DEFAULT_WINDOW), 1, LARGEST_WINDOW)
             return search.scroll(session_id, given["around_message_id"], window)
         if session_id:
             return search.read(session_id)
         wanted = _criteria(given)
-        query = given.get("query", "").strip()
         return search.discover(query, wanted) if query else search.browse(wanted)
 
     def _search(self, db: SessionDB, profile: str) -> SessionSearch:
