@@ -158,7 +158,8 @@ class Conversations:
 
     def by_keys(self, keys: list[int]) -> dict[int, Session]:
         rows = self._database.rows(
-            f"SELECT {_FIELDS} FROM sessions WHERE owner = ? AND key IN (SELECT value FROM json_each(?))",  # noqa: S608
+            # "+" keeps SQLite from walking all sessions of the owner to find a few of them
+            f"SELECT {_FIELDS} FROM sessions WHERE +owner = ? AND key IN (SELECT value FROM json_each(?))",  # noqa: S608
             (self._owner, json.dumps(keys)),
         )
         return {row[0]: _session(row) for row in rows}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _READ = 70_000
 _FEWEST, _FEWEST_OF_QUESTION, _MOST = 24, 160, 480
 _SPREAD = 64
-_MOST_TESTED, _STEMMED = 4000, 128
+_FIRST_TESTED, _MOST_TESTED, _STEMMED = 256, 3000, 128
 _LITERAL_ROWS = 2000
 
 
@@ -162,11 +162,7 @@ class SearchEngine:
     ) -> tuple[Query, dict[int, float], list[float]]:
         """Rough scores by message id; words that nobody wrote are replaced by what they may have meant."""
         if query.explicit is not None or chosen.sort != "relevance":
-            tested = query.explicit is not None and not query.explicit.exact
-            most = _MOST_TESTED if tested or chosen.narrow else 4 * limit
-            found = newest_or_oldest(self._postings, query, oldest=chosen.sort == "oldest", limit=max(24, most))
-            if tested:
-                found = self._tested(found, query, 2 * limit)
+            found = self._in_order(query, chosen, limit)
             return query, dict.fromkeys(found, 1.0), [max(1.0, messages / 100)] * len(query.units)
         keywords = None if query.question else max(limit, 12)
         scores, frequency = gather(self._postings, query.units, messages, all_first=keywords, filtered=chosen.narrow)
@@ -182,6 +178,21 @@ class SearchEngine:
         for message_id in self._by_title(units):
             scores[message_id] = scores.get(message_id, 0.0) + 5.0
         return dataclasses.replace(query, units=tuple(units)), scores, frequency
+
+    def _in_order(self, query: Query, chosen: Filters, limit: int) -> list[int]:
+        """What explicit syntax or a sort by time asks for; looks further back only when the newest do not suffice."""
+        tested = query.explicit is not None and not query.explicit.exact
+        oldest = chosen.sort == "oldest"
+        if not tested:
+            most = _MOST_TESTED if chosen.narrow else max(24, 4 * limit)
+            return newest_or_oldest(self._postings, query, oldest=oldest, limit=most)
+        passed: list[int] = []
+        for most in (_FIRST_TESTED, _MOST_TESTED):
+            found = newest_or_oldest(self._postings, query, oldest=oldest, limit=most)
+            passed = self._tested(found, query, 2 * limit)
+            if len(found) < most or (len(passed) >= limit and not chosen.narrow):
+                break
+        return passed
 
     def _tested(self, found: list[int], query: Query, most: int) -> list[int]:
         """Messages that pass the exact test of the query's syntax, in the given order, until there are enough."""

@@ -36,13 +36,14 @@ def _places(text: str, query: Query, words: Words) -> Iterator[tuple[int, int, i
     beginnings = [(number, unit.stem) for number, unit in enumerate(query.units) if unit.prefix]
     data = text.encode("utf-8", "replace")
     plain = text.isascii()
-    for first, last, token in words.places(text):
-        number = stems.get(token)
-        if number is None:
-            number = next((at for at, beginning in beginnings if token.startswith(beginning)), None)
-        if number is not None:
-            yield _in_characters(data, first, last, number) if not plain else (first, last, number)
-    if not plain:
+    places = words.places(text)
+    found = [(first, last, stems[token]) for first, last, token in places if token in stems]
+    for number, beginning in beginnings:
+        found += [(first, last, number) for first, last, token in places if token.startswith(beginning)]
+    if plain:
+        yield from found
+    else:
+        yield from (_in_characters(data, *place) for place in found)
         yield from _unspaced_places(text, query)
 
 

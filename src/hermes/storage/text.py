@@ -70,11 +70,12 @@ class Words:
         )
         return found
 
-    def places(self, text: str) -> Iterator[tuple[int, int, str]]:
+    def places(self, text: str) -> list[tuple[int, int, str]]:
         """(start, end, stem) of each word in the UTF-8 bytes of a text that was not prepared: for snippets."""
-        yield from self._tokenize(
+        found: list[tuple[int, int, str]] = self._tokenize(
             text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False
         )
+        return found
 
 
 def camel_parts(text: str) -> str:
