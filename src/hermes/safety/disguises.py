@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from hermes.safety.lexicon import bit
-from hermes.safety.tables import load_table
+from hermes.safety.tables import compiled, load_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +37,20 @@ class Vocabulary:
     """What the disguises are checked against, worked out once per lexicon."""
 
     def __init__(self, lexicon: Lexicon) -> None:
+        self.lexicon = lexicon
+        self._segments: dict[str, tuple[int, ...]] = {}
+        self.words: frozenset[str] = frozenset()
+        self._errors: list[Errors] = []
+        tables = compiled("disguises")
+        if tables is None:
+            self._work_out()
+        else:
+            self.fillers, self.short, self.strong, self.ciphered, near = tables
+            self.long = [word for word in self.strong if len(word) > _STRONG_LENGTH]
+            self._errors.append(Errors(self.long, self._real(), near))
+
+    def _work_out(self) -> None:
+        lexicon = self.lexicon
         wanted = 0
         tables = load_table("disguises.txt")
         for concept in tables["key_concepts"].split():
@@ -52,10 +66,10 @@ class Vocabulary:
         self.ciphered = {
             form(word): name for name, form in _CIPHERS for word in self.strong if form(word) not in lexicon.masks
         }
-        self.lexicon = lexicon
-        self._segments: dict[str, tuple[int, ...]] = {}
-        self.words: frozenset[str] = frozenset()
-        self._errors: list[Errors] = []
+
+    def state(self) -> tuple[object, ...]:
+        """What takes time to work out, as plain values for the compiled tables."""
+        return self.fillers, self.short, self.strong, self.ciphered, self.strong_errors().near
 
     def segments(self) -> dict[str, tuple[int, ...]]:
         """The lengths that known words have, by their first three letters (two for words of two)."""
@@ -215,13 +229,14 @@ def _corrections(unknown: list[str], errors: Errors) -> dict[str, str]:
 class Errors:
     """Words within one typing error of a list of words, by the deletions they share."""
 
-    def __init__(self, words: Iterable[str], real: frozenset[str]) -> None:
+    def __init__(self, words: Iterable[str], real: frozenset[str], near: dict[str, str] | None = None) -> None:
         self.words = frozenset(words)
         self.real = real
-        self.near: dict[str, str] = {}
-        for word in self.words:
-            for at in range(len(word)):
-                self.near.setdefault(word[:at] + word[at + 1 :], word)
+        self.near: dict[str, str] = near or {}
+        if near is None:
+            for word in sorted(self.words):
+                for at in range(len(word)):
+                    self.near.setdefault(word[:at] + word[at + 1 :], word)
 
     def correct(self, word: str) -> str:
         """The listed word that `word` is a typing error of, or an empty string."""

@@ -7,7 +7,7 @@ import re
 from hermes.safety import atoms
 from hermes.safety.lexicon import UNKNOWN, Lexicon, Reading, bit, known_bits
 from hermes.safety.rules import Rule, load_lexicon, load_rules
-from hermes.safety.tables import compiled_tables, load_lines, load_table
+from hermes.safety.tables import compiled, load_lines, load_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ class Language:
 
 def english() -> Language:
     if "english" not in _loaded:
-        compiled = compiled_tables()
-        if compiled is None:
+        tables = compiled("english")
+        if tables is None:
             _loaded["english"] = Language(load_lexicon("english"), load_rules("english.rules"))
         else:
-            known_bits().update(compiled["bits"])
-            lexicon = Lexicon.restore("english", compiled["lexicons"]["english"])
-            _loaded["english"] = Language(lexicon, [Rule(*state) for state in compiled["rules"]["english.rules"]])
+            bits, lexicon, rules = tables
+            known_bits().update(bits)
+            _loaded["english"] = Language(Lexicon.restore("english", lexicon), [Rule(*state) for state in rules])
     return _loaded["english"]
 
 
@@ -73,18 +73,29 @@ def readings(text: str, marked: str, tokens: list[str]) -> Iterator[tuple[Readin
 class LatinFamily:
     """The languages in Latin letters, looked up together: a language is read only when two of its words occur."""
 
-    def __init__(self, compiled: dict[str, Any] | None) -> None:
-        rules = _foreign_rules()
+    def __init__(self, tables: Any) -> None:
         self.english: set[str]
         self.exact: dict[str, list[int]] = {}
         self.stems: dict[str, list[tuple[int, int]]] = {}
-        if compiled is None:
-            self.languages = [Language(Lexicon(name, tables), rules) for name, tables in _latin_tables()]
+        self._languages: list[Language] = []
+        if tables is None:
             self._index()
         else:
-            names = [name for name in compiled["lexicons"] if name != "english"]
-            self.languages = [Language(Lexicon.restore(name, compiled["lexicons"][name]), rules) for name in names]
-            self.english, self.exact, self.stems, self.lengths, self.starts = compiled["latin"]
+            self.english, self.exact, self.stems, self.lengths, self.starts, self.count = tables
+
+    @property
+    def languages(self) -> list[Language]:
+        """The languages themselves; most texts are told apart from all of them by the index alone."""
+        if not self._languages:
+            states = compiled("foreign")
+            lexicons = (
+                (Lexicon(name, tables) for name, tables in _latin_tables())
+                if states is None
+                else (Lexicon.restore(name, state) for name, state in states[0].items())
+            )
+            rules = _foreign_rules()
+            self._languages = [Language(lexicon, rules) for lexicon in lexicons]
+        return self._languages
 
     def _index(self) -> None:
         lexicon = english().lexicon
@@ -96,13 +107,14 @@ class LatinFamily:
                 self.stems.setdefault(stem, []).append((number, mask))
         self.lengths = sorted({len(stem) for stem in self.stems})
         self.starts = {stem[:_SHORTEST_STEM] for stem in self.stems}
+        self.count = len(self.languages)
 
     def state(self) -> tuple[object, ...]:
-        return self.english, self.exact, self.stems, self.lengths, self.starts
+        return self.english, self.exact, self.stems, self.lengths, self.starts, self.count
 
     def candidates(self, tokens: list[str]) -> Iterator[tuple[Language, dict[str, int]]]:
-        counts = [0] * len(self.languages)
-        stemmed: list[dict[str, int]] = [{} for _ in self.languages]
+        counts = [0] * self.count
+        stemmed: list[dict[str, int]] = [{} for _ in counts]
         known = set(tokens)
         own = known - self.english  # a word that English shares says nothing about the language
         for word in own & self.exact.keys():
@@ -198,19 +210,15 @@ def _script(name: str, files: Sequence[str]) -> ScriptLanguage:
 def _foreign_rules() -> list[Rule]:
     english()  # its lexicon defines every concept, so rules of other languages cannot name one that nobody knows
     if "foreign" not in _loaded:
-        compiled = compiled_tables()
-        rules = (
-            load_rules("foreign.rules")
-            if compiled is None
-            else [Rule(*state) for state in compiled["rules"]["foreign.rules"]]
-        )
+        states = compiled("foreign")
+        rules = load_rules("foreign.rules") if states is None else [Rule(*state) for state in states[1]]
         _loaded["foreign"] = Language(_loaded["english"].lexicon, rules)
     return _loaded["foreign"].rules
 
 
 def _latin_languages() -> LatinFamily:
     if not _latin:
-        _latin.append(LatinFamily(compiled_tables()))
+        _latin.append(LatinFamily(compiled("latin")))
     return _latin[0]
 
 
@@ -229,13 +237,32 @@ def _latin_tables() -> Iterator[tuple[str, list[dict[str, str]]]]:
 
 
 def compile_tables() -> dict[str, object]:
-    """Everything English and Latin, built from the text tables, as plain values that load in a millisecond."""
-    language = Language(load_lexicon("english"), load_rules("english.rules"))
-    _loaded["english"] = language
-    _loaded["foreign"] = Language(language.lexicon, load_rules("foreign.rules"))
-    family = LatinFamily(None)
-    lexicons = {"english": language.lexicon.state()}
-    lexicons |= {latin.lexicon.name: latin.lexicon.state() for latin in family.languages}
-    rules = {"english.rules": [rule.state() for rule in language.rules]}
-    rules["foreign.rules"] = [rule.state() for rule in _loaded["foreign"].rules]
-    return {"bits": dict(known_bits()), "lexicons": lexicons, "rules": rules, "latin": family.state()}
+    """Everything English and Latin, built from the text tables, as plain values that load in a moment."""
+    from hermes.safety.disguises import vocabulary
+
+    language = english()
+    family = _latin_languages()
+    words = vocabulary(language.lexicon)
+    tables = {
+        "english": (
+            dict(known_bits()),
+            language.lexicon.state(),
+            [rule.state() for rule in language.rules],
+        ),
+        "disguises": words.state(),
+        "latin": family.state(),
+        "foreign": (
+            {latin.lexicon.name: latin.lexicon.state() for latin in family.languages},
+            [rule.state() for rule in _foreign_rules()],
+        ),
+    }
+    return {part: _shared(table, {}) for part, table in tables.items()}
+
+
+def _shared(value: Any, seen: dict[Any, Any]) -> Any:
+    """The same values, with equal ones kept once: most of a table is the same few hundred large numbers."""
+    if isinstance(value, dict):
+        return {_shared(key, seen): _shared(each, seen) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_shared(each, seen) for each in value)
+    return seen.setdefault((type(value), value), value) if isinstance(value, int | str) else value

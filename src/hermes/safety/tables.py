@@ -11,29 +11,30 @@ if TYPE_CHECKING:
     from typing import Any
 
 _FOLDER = os.path.join(os.path.dirname(__file__), "lexicons")
-COMPILED = "compiled.bin"
-_compiled: list[dict[str, Any] | None] = []
+_compiled: dict[str, Any] = {}
 
 
-def compiled_tables() -> dict[str, Any] | None:
-    """What `bin/compile-lexicons` made of the English and Latin tables; None when it has not been run."""
-    if not _compiled:
-        _compiled.append(_load_compiled())
-    return _compiled[0]
+def compiled(part: str) -> Any:
+    """One part of what `bin/compile-lexicons` made of the text tables; None when it has not been run.
+
+    The parts are loaded one by one, because a plain English sentence needs only the first.
+    """
+    if part not in _compiled:
+        _compiled[part] = _load_compiled(part)
+    return _compiled[part]
 
 
-def _load_compiled() -> dict[str, Any] | None:
+def _load_compiled(part: str) -> Any:
     import marshal
 
-    path = os.path.join(_FOLDER, COMPILED)
+    path = os.path.join(_FOLDER, f"{part}.bin")
     try:
         with open(path, "rb") as file:
-            tables: dict[str, Any] = marshal.loads(file.read())  # noqa: S302 - a file of this package, made by it
+            return marshal.loads(file.read())  # noqa: S302 - a file of this package, made by it
     except FileNotFoundError:
         return None
     except (OSError, ValueError, EOFError, TypeError) as error:
         raise ScannerUnavailable(f"the threat scanner cannot read {path} ({error}); reinstall Hermes") from error
-    return tables
 
 
 def load_table(name: str) -> dict[str, str]:
