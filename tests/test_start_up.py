@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import io
 import subprocess
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import hermes
 from hermes import __version__
+from hermes.cli.arguments import Recorder
 from hermes.cli.catalogue import GROUPS, SINGLES
 
 if TYPE_CHECKING:
@@ -21,7 +28,19 @@ if TYPE_CHECKING:
     Command = Callable[..., Ran]
 
 # Each of these costs nearly as much as starting Python; the first five pull in most of the others.
-SLOW = {"dataclasses", "typing", "inspect", "contextlib", "pathlib", "logging", "shutil", "tempfile", "ruamel", "apsw"}
+SLOW = {
+    "argparse",
+    "dataclasses",
+    "typing",
+    "inspect",
+    "contextlib",
+    "pathlib",
+    "logging",
+    "shutil",
+    "tempfile",
+    "ruamel",
+    "apsw",
+}
 
 
 def modules_after(code: str) -> set[str]:
@@ -93,3 +112,37 @@ def test_the_public_names_are_the_documented_ones() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = hermes.Nothing
     assert "MemoryStore" in dir(hermes)
+
+
+COMMANDS = [
+    f"hermes.cli.{module}:{name}" for _, commands in GROUPS.values() for name, (module, _) in commands.items()
+] + [f"hermes.cli.{module}:{name}" for name, (module, _) in SINGLES.items()]
+WORDS = st.sampled_from(
+    [
+        *("x", "m1", "-", "", "3", "-3", "--json", "--json=1", "--target", "--target=user", "user", "--limit"),
+        *("--limit=x", "--all", "--yes", "--since", "--", "--sort", "newest", "--format", "jsonl", "--targ", "-h"),
+        *("--list", "--jsonl"),
+    ]
+)
+
+
+@pytest.mark.proves("ground.arguments")
+@settings(max_examples=400, deadline=None)
+@given(command=st.sampled_from(COMMANDS), words=st.lists(WORDS, max_size=5))
+def test_the_quick_reading_of_arguments_says_what_argparse_says_or_leaves_it_to_it(
+    command: str, words: list[str]
+) -> None:
+    module, _, name = command.partition(":")
+    configure = import_module(module).COMMANDS[name][0]
+    recorder = Recorder()
+    configure(recorder)
+    quick = recorder.parse(words)
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    configure(parser)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+            slow = vars(parser.parse_args(words))
+    except (SystemExit, argparse.ArgumentError):
+        assert quick is None
+    else:
+        assert quick is None or vars(quick) == slow

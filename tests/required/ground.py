@@ -8,6 +8,7 @@ REQUIREMENTS = {
         "every command has help, and a mistyped one is answered with the nearest name, exit code 2",
         "product",
     ),
+    "ground.arguments": ("a command reads its arguments as argparse would, without loading it", "product"),
     "ground.public-names": ("the public names of the package are exactly the documented ones", "product"),
     "settings.home": (
         "`--home`, else $HERMES_HOME, else ~/.hermes; the option may stand anywhere",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from hermes.cli.arguments import parse
 from hermes.cli.catalogue import GROUPS, SINGLES, group_help, top_help
 from hermes.settings.check import nearest
 from hermes.vocabulary.errors import HermesError, SettingsError
@@ -12,7 +13,6 @@ from hermes.vocabulary.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
 
     from hermes.settings.home import Home
@@ -91,18 +91,11 @@ def _find_command(words: list[str]) -> Callable[[Context], int]:
 
 
 def _parsed(full_name: str, module: str, summary: str, rest: list[str]) -> Callable[[Context], int]:
-    import argparse
     from importlib import import_module
 
-    configure, command = import_module(f"hermes.cli.{module}").COMMANDS[full_name.rsplit(maxsplit=1)[-1]]
-    parser = argparse.ArgumentParser(
-        prog=f"hermes {full_name}",
-        description=f"{summary[0].upper()}{summary[1:]}.",
-        # With a width of its own, argparse need not load shutil and three compression libraries to find one.
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=_columns()),
-    )
-    configure(parser)
-    given: argparse.Namespace = parser.parse_args(rest)
+    configure, command = import_module(f"hermes.cli.{module}").COMMANDS[full_name.rsplit(" ", maxsplit=1)[-1]]
+    description = f"{summary[0].upper()}{summary[1:]}."
+    given = parse(configure, rest, name=f"hermes {full_name}", description=description, width=_columns())
     return lambda context: int(command(given, context))
 
 

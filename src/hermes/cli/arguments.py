@@ -1,0 +1,104 @@
+"""Reads a command's arguments without loading argparse when they are right, and with it when they are not.
+
+argparse costs half of what starting Python does. `Recorder` takes the same `add_argument` calls; if the words fit them
+in the plainest way, the answer is ready. Anything else (help, a mistake, an abbreviation) is for argparse to judge.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+def parse(configure: Callable[[Any], None], words: list[str], *, name: str, description: str, width: int) -> Any:
+    """The arguments as a namespace; ends the program with a message, as argparse does, when they are wrong."""
+    recorder = Recorder()
+    configure(recorder)
+    given = recorder.parse(words)
+    if given is not None:
+        return given
+    import argparse
+
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description=description,
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=width),
+    )
+    configure(parser)
+    return parser.parse_args(words)
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self._options: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._positionals: list[tuple[str, dict[str, Any]]] = []
+
+    def add_argument(self, *names: str, **spec: Any) -> None:
+        if not names[0].startswith("-"):
+            self._positionals.append((names[0], spec))
+            return
+        long = next((name for name in names if name.startswith("--")), names[0])
+        field = spec.get("dest") or long.lstrip("-").replace("-", "_")
+        self._options |= dict.fromkeys(names, (field, spec))
+
+    def parse(self, words: list[str]) -> SimpleNamespace | None:
+        """The namespace argparse would give, or None when it should look itself."""
+        given = {field: _default(spec) for field, spec in (*self._options.values(), *self._positionals)}
+        loose: list[str] = []
+        left = iter(words)
+        try:
+            for word in left:
+                if not word.startswith("-") or word == "-":
+                    loose.append(word)
+                    continue
+                name, equals, text = word.partition("=")
+                field, spec = self._options[name]
+                if spec.get("action") == "store_true":
+                    given[field] = _only_without(equals)
+                else:
+                    given[field] = _converted(spec, text if equals else _value(next(left)))
+            self._place(loose, given)
+        except (LookupError, ValueError, StopIteration):
+            return None
+        return SimpleNamespace(**given)
+
+    def _place(self, loose: list[str], given: dict[str, Any]) -> None:
+        for field, spec in self._positionals:
+            count = spec.get("nargs")
+            if count not in (None, "?", "*"):
+                raise ValueError
+            if count == "*":
+                given[field], loose = [_converted(spec, word) for word in loose], []
+            elif loose or count is None:
+                given[field], loose = _converted(spec, loose[0]), loose[1:]
+        if loose:
+            raise ValueError
+
+
+def _default(spec: dict[str, Any]) -> Any:
+    return spec.get("default", False if spec.get("action") == "store_true" else None)
+
+
+def _only_without(equals: str) -> bool:
+    if equals:
+        raise ValueError
+    return True
+
+
+def _value(word: str) -> str:
+    if word.startswith("-") and word != "-":
+        raise ValueError
+    return word
+
+
+def _converted(spec: dict[str, Any], word: str) -> Any:
+    if "action" in spec:
+        raise ValueError
+    value = spec.get("type", str)(word)
+    if "choices" in spec and value not in spec["choices"]:
+        raise ValueError
+    return value
