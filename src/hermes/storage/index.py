@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hermes.storage.database import Database
 
-BATCH = 64
+BATCH = 96
 LOCAL_OWNER = 1
 # Private-use characters cannot be typed by accident and are letters to the tokenizer. Only other owners' messages
 # carry them, so a store of one person pays nothing.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hermes.storage.search import SearchResults
     from hermes.storage.transcripts import StoredMessage
 
-_INDEX_WHEN_WAITING = 64
+_INDEX_WHEN_WAITING = 96
 _BULK_BATCH = 4000
 _BULK = 2000
 _PREVIEW = 60
