@@ -32,6 +32,16 @@ def parse(configure: Callable[[Any], None], words: list[str], *, name: str, desc
     return parser.parse_args(words)
 
 
+def wrong_argument(message: str) -> ValueError:
+    """What a conversion raises so that argparse says `message`, and the quick reading leaves it to argparse."""
+    import argparse
+
+    class WrongArgument(argparse.ArgumentTypeError, ValueError):
+        pass
+
+    return WrongArgument(message)
+
+
 class Recorder:
     def __init__(self) -> None:
         self._options: dict[str, tuple[str, dict[str, Any]]] = {}

@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from hermes.cli.arguments import wrong_argument
 from hermes.session.past import DATABASE, open_past
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import NotFound, SettingsError
@@ -101,10 +102,8 @@ def whole_number(low: int) -> Callable[[str], int]:
     """An argparse type: a whole number from `low` up."""
 
     def read(text: str) -> int:
-        import argparse
-
         if not text.strip().lstrip("-").isdigit() or int(text) < low:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} up")
+            raise wrong_argument(f"{text!r} is not a whole number from {low} up")
         return int(text)
 
     return read
