@@ -60,11 +60,13 @@ def run(path: str | os.PathLike[str], *, limit: int | None = None) -> dict[str, 
     """Figures per set of one benchmark file; `limit` takes only the first questions of each haystack."""
     tallies: dict[str, Tally] = defaultdict(Tally)
     for haystack in haystacks(path):
-        with tempfile.TemporaryDirectory(prefix="hermes-recall-") as folder:
-            with SessionDB.open(os.path.join(folder, "state.db"), durability="turn") as db:
-                turns = fill(db, haystack)
-                for question in haystack.questions[:limit]:
-                    _ask(db, question, turns, tallies[haystack.group])
+        with (
+            tempfile.TemporaryDirectory(prefix="hermes-recall-") as folder,
+            SessionDB.open(os.path.join(folder, "state.db"), durability="turn") as db,
+        ):
+            turns = fill(db, haystack)
+            for question in haystack.questions[:limit]:
+                _ask(db, question, turns, tallies[haystack.group])
     return {group: _figures(tally) for group, tally in tallies.items()}
 
 

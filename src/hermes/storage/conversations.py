@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hermes.storage.database import one_row
 from hermes.vocabulary.errors import NotFound, StorageError
 
 if TYPE_CHECKING:
@@ -120,10 +121,11 @@ class Conversations:
             "activity": self.next_activity(connection),
             **plain,
         }
-        key = connection.execute(
+        key = one_row(
+            connection,
             f"INSERT INTO sessions ({', '.join(columns)}) VALUES ({', '.join(['?'] * len(columns))}) RETURNING key",  # noqa: S608 - column names are ours
             tuple(columns.values()),
-        ).fetchone()[0]
+        )[0]
         root = parent.root if parent is not None and kind != "branch" else key
         connection.execute("UPDATE sessions SET root = ? WHERE key = ?", (root, key))
         if kind == "compression" and parent is not None:
@@ -169,7 +171,8 @@ class Conversations:
             return None
         row = self._database.row(
             # "$" follows "#", so the range holds exactly the titles that start with the name and " #"
-            f"SELECT {_FIELDS} FROM sessions WHERE owner = ?1 AND (title = ?2 OR (title > ?2 || ' #' AND title < ?2 || ' $'))"  # noqa: S608
+            f"SELECT {_FIELDS} FROM sessions WHERE owner = ?1"  # noqa: S608 - column names are ours
+            " AND (title = ?2 OR (title > ?2 || ' #' AND title < ?2 || ' $'))"
             " ORDER BY activity DESC LIMIT 1",
             (self._owner, title),
         )
@@ -209,9 +212,7 @@ class Conversations:
         return _session(row) if row else session
 
     def details(self, session: Session) -> dict[str, Any]:
-        row = self._database.row(
-            "SELECT system_prompt, details FROM session_details WHERE session = ?", (session.key,)
-        )
+        row = self._database.row("SELECT system_prompt, details FROM session_details WHERE session = ?", (session.key,))
         if row is None:
             return {}
         stored: dict[str, Any] = json.loads(row[1]) if row[1] else {}
@@ -245,9 +246,8 @@ class Conversations:
         return newest if session.activity == newest else newest + 1
 
     def _newest_activity(self, connection: apsw.Connection) -> int:
-        row = connection.execute(
-            "SELECT max(activity) FROM sessions WHERE owner = ? AND listed = 1 AND archived = 0", (self._owner,)
-        ).fetchone()
+        newest = "SELECT max(activity) FROM sessions WHERE owner = ? AND listed = 1 AND archived = 0"
+        row = one_row(connection, newest, (self._owner,))
         return int(row[0] or 0)
 
     def _exists(self, connection: apsw.Connection, session_id: str) -> bool:

@@ -30,6 +30,14 @@ _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 _WAL_FAILS = (apsw.IOError, apsw.CantOpenError, apsw.PermissionsError, apsw.AuthError, apsw.LockedError)
 
 
+def all_rows(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+    return connection.execute(sql, values).fetchall()
+
+
+def one_row(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> Any:
+    return connection.execute(sql, values).fetchone()
+
+
 class Database:
     def __init__(self, path: str, connection: apsw.Connection, *, durability: Durability, journal: str) -> None:
         self.path = path
@@ -68,18 +76,25 @@ class Database:
         """One transaction that is durable, in the right file, when the block has ended without an error."""
         with self.lock:
             self._refuse_damaged()
+            if self.connection.in_transaction:  # inside somebody's longer transaction, which acknowledges all of it
+                yield self.connection
+                return
             self._check_small_file_once()
             self._require_same_file()
-            with self._turnstile, self.translated():
-                self.connection.execute("BEGIN IMMEDIATE")
-                try:
-                    yield self.connection
-                    self.connection.execute("COMMIT")
-                except BaseException:
-                    if self.connection.in_transaction:
-                        self.connection.execute("ROLLBACK")
-                    raise
+            with self._turnstile, self.translated(), self._transaction():
+                yield self.connection
             self._require_same_file()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.connection.execute("COMMIT")
+        except BaseException:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise
 
     def sync(self) -> None:
         """Makes everything committed so far survive a power cut as well (durability "turn")."""
@@ -117,7 +132,9 @@ class Database:
                 f"{self.path} is held by another program for more than {WAIT_SECONDS:g} s; try again when it has ended"
             ) from error
         except apsw.ReadOnlyError as error:
-            raise StorageError(f"{self.path} cannot be written ({error}); check the permissions of its folder") from error
+            raise StorageError(
+                f"{self.path} cannot be written ({error}); check the permissions of its folder"
+            ) from error
         except (apsw.FullError, apsw.IOError) as error:
             raise StorageError(f"{self.path} could not be written ({error}); the message is not stored") from error
         except apsw.ConnectionClosedError as error:
@@ -134,7 +151,7 @@ class Database:
         self._checked = True
         if os.stat(self.path).st_size <= _SMALL_ENOUGH_TO_CHECK:
             with self.translated():
-                verdict = self.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+                verdict = self.row("PRAGMA quick_check(1)")[0]
             if verdict != "ok":
                 self.mark_damaged(str(verdict).splitlines()[0])
                 self._refuse_damaged()
@@ -156,7 +173,9 @@ def _make_private(path: str) -> None:
     except FileExistsError:
         kind = os.lstat(path).st_mode
         if not stat.S_ISREG(kind):
-            raise UnsafePath(f"{path} is not a regular file; a database is not opened through a link or device") from None
+            raise UnsafePath(
+                f"{path} is not a regular file; a database is not opened through a link or device"
+            ) from None
         if kind & 0o077:
             os.chmod(path, 0o600)
     except OSError as error:
@@ -209,7 +228,8 @@ def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
     if {"sessions", "messages"} <= tables:
         connection.close()
         raise StorageError(
-            f"{path} was written by hermes-agent and is left untouched; `hermes import hermes-agent` adopts it with a backup"
+            f"{path} was written by hermes-agent and is left untouched; "
+            "`hermes import hermes-agent` adopts it with a backup"
         )
     if tables:
         connection.close()

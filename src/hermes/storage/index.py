@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hermes.storage.database import all_rows
 from hermes.storage.migrations import BLOCK, BLOCK_BITS
 from hermes.storage.text import searchable
-from hermes.storage.transcripts import REWOUND, called, said
+from hermes.storage.transcripts import REWOUND, STATE_BITS, called, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +32,7 @@ _ROWS_OF_SESSION = """
     FROM blocks b CROSS JOIN messages m ON m.id BETWEEN (b.block << 5) AND (b.block << 5) + 31
     WHERE b.session = ? AND b.block >= ? AND m.id > ? ORDER BY m.id LIMIT ?
 """
-assert BLOCK == 1 << BLOCK_BITS == 32  # noqa: S101 - the statement above spells the block size out
+assert (BLOCK, BLOCK_BITS) == (32, 5)  # noqa: S101 - the statement above spells the block size out
 
 
 def owner_word(owner: int) -> str:
@@ -52,8 +53,8 @@ def index_waiting(database: Database, *, batch: int = BATCH) -> int:
 
 def _index_batch(connection: apsw.Connection, batch: int) -> int:
     left = batch
-    for key, owner, indexed, last in connection.execute(_WAITING, (batch,)).fetchall():
-        rows = connection.execute(_ROWS_OF_SESSION, (key, indexed >> BLOCK_BITS, indexed, left)).fetchall()
+    for key, owner, indexed, last in all_rows(connection, _WAITING, (batch,)):
+        rows = all_rows(connection, _ROWS_OF_SESSION, (key, indexed >> BLOCK_BITS, indexed, left))
         add_rows(connection, owner, rows)
         reached = rows[-1][0] if len(rows) == left else last
         connection.execute("UPDATE sessions SET indexed_id = ? WHERE key = ?", (reached, key))
@@ -63,11 +64,13 @@ def _index_batch(connection: apsw.Connection, batch: int) -> int:
     return batch - left
 
 
-def add_rows(connection: apsw.Connection, owner: int, rows: Iterable[tuple[int, str, int, str | None, str | None, str | None]]) -> None:
+def add_rows(
+    connection: apsw.Connection, owner: int, rows: Iterable[tuple[int, str, int, str | None, str | None, str | None]]
+) -> None:
     mark = "" if owner == LOCAL_OWNER else f" {FOREIGN} {owner_word(owner)}"
     spoken, tools = [], []
     for message_id, role, state, content, name, calls in rows:
-        if state == REWOUND:
+        if state & STATE_BITS == REWOUND:
             continue
         text = said(content, name)
         if role == "tool":

@@ -130,7 +130,7 @@ def _m002_full_text_index(connection: apsw.Connection) -> None:
     for table in ("messages_fts", "tools_fts", "titles_fts"):
         connection.execute(
             f"CREATE VIRTUAL TABLE {table} USING fts5"
-            f"(words, content='', contentless_delete=1, tokenize=\"{TOKENIZER}\")"
+            f"(words, content='', contentless_delete=1, detail=none, tokenize=\"{TOKENIZER}\")"
         )
 
 

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hermes.storage.index import FOREIGN, LOCAL_OWNER, owner_word
-from hermes.storage.migrations import BLOCK_BITS
+from hermes.storage.migrations import BLOCK, BLOCK_BITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from hermes.storage.database import Database
-    from hermes.storage.query import Unit
+    from hermes.storage.query import Query
+    from hermes.storage.syntax import Unit
 
 CAP = 4000
 ENOUGH = 300
@@ -35,6 +36,9 @@ class Places:
         self._owner = owner
         self._session = array("q", [0])
         self._first = array("q", [0])
+        self._before = array("q", [0])  # the session's previous and next block, 0 for none
+        self._after = array("q", [0])
+        self._last_block: dict[int, int] = {}
 
     def refresh(self) -> None:
         newest = len(self._session) - 1
@@ -44,12 +48,16 @@ class Places:
         if not rows:
             return
         missing = array("q", bytes(8 * (rows[-1][0] - newest)))
-        self._session.extend(missing)
-        self._first.extend(missing)
+        for column in (self._session, self._first, self._before, self._after):
+            column.extend(missing)
         for block, session, first, owner in rows:
             if owner == self._owner:
                 self._session[block] = session
                 self._first[block] = first
+                before = self._last_block.get(session, 0)
+                self._before[block] = before
+                self._after[before] = block
+                self._last_block[session] = block
 
     def session(self, message_id: int) -> int:
         """The session's key, or 0 when the message is not the owner's."""
@@ -57,7 +65,32 @@ class Places:
         return self._session[block] if block < len(self._session) else 0
 
     def place(self, message_id: int) -> int:
-        return self._first[message_id >> BLOCK_BITS] + (message_id & ((1 << BLOCK_BITS) - 1))
+        return self._first[message_id >> BLOCK_BITS] + (message_id & (BLOCK - 1))
+
+    def neighbours(self, message_id: int, reach: int) -> list[int]:
+        """Ids up to `reach` places before and after in the same session; the last may not exist yet."""
+        block, offset = message_id >> BLOCK_BITS, message_id & (BLOCK - 1)
+        found = []
+        for step in range(-reach, reach + 1):
+            at = offset + step
+            where = block if 0 <= at < BLOCK else self._before[block] if at < 0 else self._after[block]
+            if step and where:
+                found.append((where << BLOCK_BITS) + at % BLOCK)
+        return found
+
+    def newest(self, count: int) -> list[int]:
+        """Ids of about the newest messages, newest first; some of them may not be given out yet."""
+        found: list[int] = []
+        for block in range(len(self._session) - 1, 0, -1):
+            if self._session[block]:
+                found += range((block << BLOCK_BITS) + BLOCK - 1, (block << BLOCK_BITS) - 1, -1)
+            if len(found) >= count:
+                break
+        return found[:count]
+
+    @property
+    def sessions(self) -> int:
+        return len(self._last_block)
 
     @property
     def newest_id(self) -> int:
@@ -91,12 +124,13 @@ class Postings:
         else:
             self._only_owner = f' AND "{owner_word(self._owner)}"'
 
-    def matching(self, table: str, expression: str, limit: int) -> list[int]:
-        """The newest messages that match an FTS5 expression."""
+    def matching(self, table: str, expression: str, limit: int, *, oldest: bool = False) -> list[int]:
+        """The newest (or oldest) messages that match an FTS5 expression."""
+        order = "ASC" if oldest else "DESC"
         return [
             message_id
             for (message_id,) in self._database.rows(
-                f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?",  # noqa: S608 - our table names
+                f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid {order} LIMIT ?",  # noqa: S608 - our table names
                 (f"({expression}){self._only_owner}", limit),
             )
         ]
@@ -121,86 +155,79 @@ class Postings:
 
 
 def gather(
-    postings: Postings, tables: Iterable[str], units: Sequence[Unit], messages: int
+    postings: Postings, units: Sequence[Unit], messages: int, tables: Sequence[str] = TABLES
 ) -> tuple[dict[int, float], list[float]]:
     """Candidate messages with a first, rough score, and the frequency of each word."""
-    scores: dict[int, float] = defaultdict(float)
-    frequency = [0.0] * len(units)
+    gathering = _Gathering(postings, units, messages)
     for table in tables:
-        weight = 1.0 if table == TABLES[0] else 0.8
-        _gather_from(postings, table, units, messages, weight, scores, frequency)
-    return scores, frequency
+        gathering.add(table)
+    return gathering.scores, gathering.frequency
 
 
-def _gather_from(
-    postings: Postings,
-    table: str,
-    units: Sequence[Unit],
-    messages: int,
-    weight: float,
-    scores: dict[int, float],
-    frequency: list[float],
-) -> None:
-    common: list[tuple[float, int]] = []
-    newest: dict[int, list[int]] = {}
-    before = len(scores)
-    for number, unit in enumerate(units):
-        known = postings.known_common(table, unit)
-        if known is not None:
-            common.append((known, number))
-            frequency[number] += known
-            continue
-        found = postings.of(table, unit)
-        frequency[number] += found.frequency
-        if not found.complete:
-            common.append((found.frequency, number))
-            newest[number] = found.ids
-            continue
-        value = weight * worth(found.frequency, messages)
-        for message_id in found.ids:
-            scores[message_id] += value
-    if common and len(scores) - before < ENOUGH:
-        _add_common(postings, table, units, sorted(common), messages, weight, scores, newest)
+class _Gathering:
+    def __init__(self, postings: Postings, units: Sequence[Unit], messages: int) -> None:
+        self.scores: dict[int, float] = defaultdict(float)
+        self.frequency = [0.0] * len(units)
+        self._postings = postings
+        self._units = units
+        self._messages = messages
 
+    def add(self, table: str) -> None:
+        common: list[tuple[float, int]] = []
+        before = len(self.scores)
+        for number, unit in enumerate(self._units):
+            often = self._postings.known_common(table, unit)
+            if often is None:
+                found = self._postings.of(table, unit)
+                often = found.frequency
+                if found.complete:
+                    self._count(table, found.ids, often)
+            if often >= CAP:
+                common.append((often, number))
+            self.frequency[number] += often
+        if common and len(self.scores) - before < ENOUGH:
+            self._add_common(table, sorted(common))
 
-def _add_common(
-    postings: Postings,
-    table: str,
-    units: Sequence[Unit],
-    common: list[tuple[float, int]],
-    messages: int,
-    weight: float,
-    scores: dict[int, float],
-    newest: dict[int, list[int]],
-) -> None:
-    """Candidates from common words: those that hold all of them, several of them, and the newest with the rarest."""
-    rarest_frequency, rarest = common[0]
-    value = weight * worth(rarest_frequency, messages)
-    found: list[int] = []
-    if len(common) > 1:
-        found = postings.matching(table, " AND ".join(units[number].match for _, number in common), ENOUGH)
-        if len(found) < ENOUGH // 6 and len(common) > 2:
-            found += _with_any_other(postings, table, units, common)
-    for message_id in found:
-        scores[message_id] += 2 * value
-    if len(found) < ENOUGH:
-        ids = newest.get(rarest) or postings.matching(table, units[rarest].match, ENOUGH)
-        for message_id in ids[:ENOUGH]:
+    def _add_common(self, table: str, common: list[tuple[float, int]]) -> None:
+        """Candidates from common words: first those with all of them, then several, then the newest."""
+        often, rarest = common[0]
+        found: list[int] = []
+        if len(common) > 1:
+            everything = " AND ".join(self._units[number].match for _, number in common)
+            found = self._postings.matching(table, everything, ENOUGH)
+            if len(found) < ENOUGH // 6 and len(common) > 2:  # noqa: PLR2004 - with two words "all" was "several"
+                found += self._with_any_other(table, common)
+        self._count(table, found, often / 4)
+        if len(found) < ENOUGH:
+            self._count(table, self._postings.matching(table, self._units[rarest].match, ENOUGH), often)
+
+    def _with_any_other(self, table: str, common: list[tuple[float, int]]) -> list[int]:
+        others: list[str] = []
+        walked = common[0][0]
+        for often, number in common[1:]:
+            walked += often
+            if walked > MOST_WALKED:
+                break
+            others.append(self._units[number].match)
+        if not others:
+            return []
+        return self._postings.matching(table, f"{self._units[common[0][1]].match} AND ({' OR '.join(others)})", ENOUGH)
+
+    def _count(self, table: str, ids: list[int], often: float) -> None:
+        value = worth(often, self._messages) * (1.0 if table == TABLES[0] else 0.8)
+        scores = self.scores
+        for message_id in ids:
             scores[message_id] += value
 
 
-def _with_any_other(
-    postings: Postings, table: str, units: Sequence[Unit], common: list[tuple[float, int]]
-) -> list[int]:
-    rarest, others, walked = common[0], [], common[0][0]
-    for often, number in common[1:]:
-        walked += often
-        if walked > MOST_WALKED:
-            break
-        others.append(units[number].match)
-    if not others:
-        return []
-    return postings.matching(table, f"{units[rarest[1]].match} AND ({' OR '.join(others)})", ENOUGH)
+def newest_or_oldest(postings: Postings, query: Query, *, oldest: bool, limit: int) -> list[int]:
+    """Messages in order of arrival that match explicit syntax, or hold all words of the query, or else any of them."""
+    words = [unit.match for unit in query.units]
+    for expression in (query.explicit.finds,) if query.explicit else (" AND ".join(words), " OR ".join(words)):
+        found = {i for table in TABLES for i in postings.matching(table, expression, limit, oldest=oldest)}
+        if found:
+            return sorted(found, reverse=not oldest)[:limit]
+    return []
 
 
 def worth(frequency: float, messages: int) -> float:

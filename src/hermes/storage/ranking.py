@@ -21,10 +21,12 @@ class Weights:
     together: float = 0.15
     speaker: float = 0.3
     phrase: float = 0.5
-    title: float = 0.3
-    date: float = 0.4
+    title: float = 1.0
+    date: float = 0.8
+    asks: float = -0.25
+    answers: float = 0.3
     saturation: float = 1.2
-    length: float = 0.75
+    length: float = 0.4
     near_span: tuple[int, int] = (2, 1)
     wide_span: tuple[int, int] = (3, 3)
     short_turn: float = 60.0
@@ -41,9 +43,12 @@ class Candidate:
     length: int
     together: float = 0.0
     phrases: float = 0.0
-    speaker: float = 0.0
+    named: frozenset[int] = frozenset()
+    asks: bool = False
+    answers: float = 0.0
     dated: float = 0.0
     title: float = 0.0
+    passes: bool = True
     factor: float = 1.0
     score: float = 0.0
     parts: dict[str, float] = field(default_factory=dict)
@@ -71,6 +76,17 @@ def rank(candidates: list[Candidate], statistics: Statistics, weights: Weights) 
         signals.weigh_session(session, members)
     signals.combine(candidates)
     return sorted(candidates, key=lambda candidate: (-candidate.score, -candidate.id))
+
+
+def spread(ranked: list[Candidate], first: int = 10) -> list[Candidate]:
+    """After the first hits, the best of every session not yet shown comes before more of the same sessions."""
+    shown = {candidate.session for candidate in ranked[:first]}
+    fresh: list[Candidate] = []
+    more: list[Candidate] = []
+    for candidate in ranked[first:]:
+        (more if candidate.session in shown else fresh).append(candidate)
+        shown.add(candidate.session)
+    return ranked[:first] + fresh + more
 
 
 class _Signals:
@@ -137,7 +153,9 @@ class _Signals:
             }
             for name in names:
                 candidate.parts[name] = share[name] * candidate.parts[name] / best[name]
-            candidate.parts["speaker"] = weights.speaker * candidate.speaker
+            candidate.parts["speaker"] = weights.speaker if candidate.named else 0.0
+            candidate.parts["asks"] = weights.asks if candidate.asks else 0.0
+            candidate.parts["answers"] = weights.answers * candidate.answers
             candidate.parts["date"] = weights.date * candidate.dated
             candidate.parts["title"] = weights.title * candidate.title
             candidate.score = sum(candidate.parts.values()) * candidate.factor

@@ -1,11 +1,11 @@
-"""Reads transcripts in the order in which messages arrived; a row whose checksum fails is shown as damaged, never as text."""
+"""Reads transcripts in the order in which messages arrived; a row that fails its checksum is shown without its text."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from hermes.storage.migrations import BLOCK, BLOCK_BITS
-from hermes.storage.transcripts import COLUMNS, REWOUND, Row, StoredMessage, decode
+from hermes.storage.transcripts import COLUMNS, REWOUND, STATE_BITS, decode
 from hermes.vocabulary.errors import NotFound
 
 if TYPE_CHECKING:
@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
     from hermes.storage.conversations import Session
     from hermes.storage.database import Database
+    from hermes.storage.transcripts import Row, StoredMessage
 
 _PREFIXED = ", ".join(f"m.{column}" for column in COLUMNS.split(", "))
 _OF_SESSION = f"""
     SELECT b.first_place + (m.id & 31), {_PREFIXED}
     FROM blocks b CROSS JOIN messages m ON m.id BETWEEN (b.block << 5) AND (b.block << 5) + 31
     WHERE b.owner = :owner AND b.session = :session AND b.block BETWEEN :first AND :last
-        AND m.id BETWEEN :low AND :high AND (m.state <> 2 OR :rewound)
+        AND m.id BETWEEN :low AND :high AND ((m.state & 3) <> 2 OR :rewound)
         AND (:spoken = 0 OR (m.role IN ('user', 'assistant') AND m.content IS NOT NULL))
     ORDER BY b.block {{order}}, m.id {{order}} LIMIT :limit
 """  # noqa: S608 - column names are ours
@@ -64,7 +65,7 @@ class Transcripts:
         found = {}
         with self._database.lock, self._database.translated():
             for row in self._database.connection.executemany(question, [(message_id,) for message_id in message_ids]):
-                if row[2] != REWOUND:
+                if row[2] & STATE_BITS != REWOUND:
                     found[row[0]] = row
         return found
 
@@ -104,4 +105,4 @@ class Transcripts:
         return messages
 
 
-assert BLOCK == 32  # noqa: S101 - the statements above spell the block size out
+assert (BLOCK, BLOCK_BITS) == (32, 5)  # noqa: S101 - the statements above spell the block size out

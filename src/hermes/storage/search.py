@@ -1,33 +1,40 @@
 """Finds the messages that answer a query: candidates from the index, evidence from their text, one ranking.
 
-The text of a hit is read, checked against its checksum and weighed before it is shown; a damaged row is left out and
-the result says so.
+The text of a hit is checked against its checksum before it is shown; a damaged row is left out and the result says so.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from hermes.storage.postings import TABLES, Places, Postings, gather, worth
-from hermes.storage.query import Query, Unit, parse
-from hermes.storage.ranking import Candidate, Statistics, Weights, rank
+from hermes.storage.dates import spans
+from hermes.storage.evidence import Reader, without_speakers
+from hermes.storage.migrations import BLOCK_BITS
+from hermes.storage.postings import TABLES, Places, Postings, gather, newest_or_oldest, worth
+from hermes.storage.query import Query, parse, plain
+from hermes.storage.ranking import Candidate, Statistics, Weights, rank, spread
 from hermes.storage.reading import Transcripts
 from hermes.storage.snippets import snippet
-from hermes.storage.text import Words, searchable
-from hermes.storage.transcripts import Row, called, checksum, readable, unpacked
+from hermes.storage.spelling import Spelling
+from hermes.storage.text import Words
+from hermes.storage.transcripts import called, checksum, readable, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from hermes.storage.conversations import Conversations, Session
     from hermes.storage.database import Database
+    from hermes.storage.transcripts import Row
 
-_RESCORED = 256
+# Text read to weigh candidates, in characters: enough for every turn of a long chat, bounded in a large store.
+_READ = 130_000
+_FEWEST, _MOST = 96, 640
+_SPREAD = 96
 _LITERAL_ROWS = 2000
-_SIDE_SOURCES = frozenset(("cron", "tool", "subagent"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +47,7 @@ class Hit:
     timestamp: float
     title: str | None
     source: str
-    root_id: int = field(repr=False)
+    session: Session = field(repr=False)
     explanation: dict[str, float] = field(default_factory=dict, repr=False)
 
 
@@ -52,11 +59,13 @@ class SearchResults(list[Hit]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
+    """What narrows a search: all of them are about messages of the owner, and none of them widens it."""
+
     roles: Collection[str] | None = None
     sources: Collection[str] | None = None
     exclude_sources: Collection[str] = ()
-    exclude_roots: Collection[int] = ()
     sessions: Collection[str] | None = None
+    exclude_sessions: Collection[str] = ()
     since: float | None = None
     until: float | None = None
     project: str | None = None
@@ -64,6 +73,36 @@ class Filters:
     sort: Literal["relevance", "newest", "oldest"] = "relevance"
     now: float | None = None
     explain: bool = False
+
+    @property
+    def about_sessions(self) -> bool:
+        return bool(
+            self.sources is not None
+            or self.exclude_sources
+            or self.sessions is not None
+            or self.exclude_sessions
+            or self.project is not None
+            or self.since is not None
+            or self.until is not None
+        )
+
+    def allow(self, session: Session) -> bool:
+        return (
+            (self.sources is None or session.source in self.sources)
+            and session.source not in self.exclude_sources
+            and (self.sessions is None or session.id in self.sessions)
+            and session.id not in self.exclude_sessions
+            and (self.project is None or session.project == self.project)
+        )
+
+    def allow_row(self, row: Row, session: Session) -> bool:
+        if self.roles is not None and row[1] not in self.roles:
+            return False
+        # A session that was imported has the right date; its messages may carry the time of the import.
+        moments = (row[3], session.started_at)
+        return (self.since is None or any(moment >= self.since for moment in moments)) and (
+            self.until is None or any(moment <= self.until for moment in moments)
+        )
 
 
 class SearchEngine:
@@ -76,139 +115,208 @@ class SearchEngine:
         self._places = Places(database, owner)
         self._postings = Postings(database, owner, self._places)
         self._words = Words(database.connection)
+        self._spelling = Spelling(database, self._words)
 
     def search(self, query: str, *, limit: int = 10, **filters: Any) -> SearchResults:
+        """Hits for a question or for explicit syntax; `filters` are the fields of `Filters`."""
+        if limit < 1:
+            raise ValueError(f"limit is {limit}; it must be at least 1")
         chosen = Filters(**filters)
-        parsed = parse(query, self._words)
         with self._database.lock:
             self._postings.refresh()
-            candidates, rows, sessions, worths = self._evidence(parsed, chosen, limit)
-            ranked = rank(candidates, self._statistics(worths, sessions), self._weights)
-        if chosen.sort != "relevance":
-            ranked.sort(key=lambda candidate: candidate.id, reverse=chosen.sort == "newest")
-        results = SearchResults(
-            self._hit(candidate, rows[candidate.id], sessions[candidate.session], parsed, chosen)
-            for candidate in ranked[:limit]
-        )
-        results.note = parsed.note
+            parsed = parse(query, self._words)
+            results = self._answer(query, parsed, chosen, limit)
+            if not results and parsed.explicit is not None:
+                parsed = plain(
+                    query, self._words, note="nothing matches this exactly, so it was searched as plain words"
+                )
+                results = self._answer(query, parsed, chosen, limit)
+            if not results:
+                results = self._literal(query, chosen, limit)
         return results
 
-    def _evidence(
-        self, query: Query, chosen: Filters, limit: int
-    ) -> tuple[list[Candidate], dict[int, Row], dict[int, Session], list[float]]:
-        messages, _ = self._totals()
-        tables = TABLES if chosen.roles is None or "tool" in chosen.roles else TABLES
-        scores, frequency = gather(self._postings, tables, query.units, messages)
-        worths = [worth(often, messages) for often in frequency]
-        mine = {i: s for i, s in scores.items() if self._places.session(i)}
-        keep = heapq.nlargest(max(_RESCORED, limit), mine, key=lambda i: (mine[i], i))
-        rows = self._transcripts.rows(keep)
-        sessions = self._sessions.by_keys(list({self._places.session(i) for i in rows}))
-        candidates = []
-        for message_id, row in rows.items():
-            session = sessions.get(self._places.session(message_id))
-            if session is None:
-                continue
-            candidate = self._candidate(row, session, query)
-            if candidate is not None:
-                candidates.append(candidate)
-        return candidates, rows, sessions, worths
-
-    def _candidate(self, row: Row, session: Session, query: Query) -> Candidate | None:
-        message_id, role, _, _, content, name, calls, *_ = row
-        text = readable(unpacked(content)) if content else ""
-        if calls:
-            text = f"{text} {called(calls)}"
-        tokens = self._words.of(text)
-        units = query.units
-        wanted = {unit.stem: number for number, unit in enumerate(units) if not unit.prefix}
-        hits = [(at, wanted[token]) for at, token in enumerate(tokens) if token in wanted]
-        hits += [
-            (at, number)
-            for number, unit in enumerate(units)
-            if unit.prefix
-            for at, token in enumerate(tokens)
-            if token.startswith(unit.stem)
-        ]
-        counts: dict[int, int] = {}
-        for _, number in hits:
-            counts[number] = counts.get(number, 0) + 1
-        speaker = 0.0
-        if name:
-            for token in self._words.of(name):
-                if token in wanted:
-                    speaker = 1.0
-                    counts.setdefault(wanted[token], 1)
-        if not counts:
-            return None
-        return Candidate(
-            id=message_id,
-            session=session.key,
-            place=self._places.place(message_id),
-            counts=counts,
-            length=len(tokens),
-            together=_together(hits, len(units)),
-            phrases=_phrases(tokens, query.phrases),
-            speaker=speaker,
-            factor=(0.8 if role == "tool" else 1.0) * (0.7 if session.source in _SIDE_SOURCES else 1.0),
-        )
-
-    def _statistics(self, worths: list[float], sessions: dict[int, Session]) -> Statistics:
+    def _answer(self, text: str, query: Query, chosen: Filters, limit: int) -> SearchResults:
+        if not query.units:
+            return SearchResults()
         messages, words = self._totals()
+        query, scores, frequency = self._candidates(query, chosen, messages, limit)
+        rows, sessions = self._read(scores, query, chosen, limit)
+        reader = Reader(query, self._words, spans(text, time.time() if chosen.now is None else chosen.now))
+        candidates = [
+            reader.candidate(row, sessions[self._places.session(message_id)], self._places.place(message_id))
+            for message_id, row in rows.items()
+        ]
+        if query.explicit is not None:
+            candidates = [candidate for candidate in candidates if candidate.passes]
+        without_speakers(candidates, len(query.units))
+        worths = [unit.weight * worth(often, messages) for unit, often in zip(query.units, frequency, strict=True)]
+        ranked = rank(candidates, self._statistics(worths, sessions, messages, words), self._weights)
+        ranked = self._ordered(ranked, sessions, query, chosen)
+        return self._served(ranked, rows, sessions, query=query, chosen=chosen, limit=limit)
+
+    def _candidates(
+        self, query: Query, chosen: Filters, messages: int, limit: int
+    ) -> tuple[Query, dict[int, float], list[float]]:
+        """Rough scores by message id; words that nobody wrote are replaced by what they may have meant."""
+        if query.explicit is not None or chosen.sort != "relevance":
+            found = newest_or_oldest(self._postings, query, oldest=chosen.sort == "oldest", limit=max(400, 4 * limit))
+            scores: dict[int, float] = dict.fromkeys(found, 1.0)
+            return query, scores, [max(1.0, messages / 100)] * len(query.units)
+        scores, frequency = gather(self._postings, query.units, messages)
+        units = list(query.units)
+        for number, unit in enumerate(units):
+            meant = None if frequency[number] or unit.prefix else self._spelling.instead(unit, self._occurs)
+            if meant is not None:
+                units[number] = meant
+                more, often = gather(self._postings, [meant], messages)
+                frequency[number] = often[0]
+                for message_id, score in more.items():
+                    scores[message_id] = scores.get(message_id, 0.0) + score
+        for message_id in self._by_title(units):
+            scores[message_id] = scores.get(message_id, 0.0) + 5.0
+        return dataclasses.replace(query, units=tuple(units)), scores, frequency
+
+    def _occurs(self, unit: Any) -> bool:
+        return any(self._postings.matching(table, unit.match, 1) for table in TABLES)
+
+    def _by_title(self, units: Sequence[Any]) -> Iterator[int]:
+        """First messages of the newest sessions whose title holds every word of the query."""
+        for key in self._postings.matching("titles_fts", " AND ".join(unit.match for unit in units), 5):
+            row = self._database.row(
+                "SELECT min(block) FROM blocks WHERE session = ? AND owner = ?", (key, self._owner)
+            )
+            if row[0] is not None:
+                yield row[0] << BLOCK_BITS
+
+    def _read(
+        self, scores: dict[int, float], query: Query, chosen: Filters, limit: int
+    ) -> tuple[dict[int, Row], dict[int, Session]]:
+        """Rows of the most promising candidates and of their neighbours, up to a bounded amount of text."""
+        mine = self._allowed(scores, chosen)
+        single = len(query.units) == 1 or query.explicit is not None
+        most = max(2 * limit, _FEWEST) if single else _MOST
+        order = heapq.nlargest(max(most, limit), mine, key=lambda i: (mine[i], i))
+        if len(query.units) > 2 and not single and chosen.sort == "relevance":  # noqa: PLR2004 - fewer words are keywords, not a question
+            order = self._with_neighbours(order)
+        rows: dict[int, Row] = {}
+        read = 0
+        for at in range(0, len(order), 64):
+            rows |= (found := self._transcripts.rows(order[at : at + 64]))
+            read += sum(len(row[4] or "") + len(row[6] or "") for row in found.values())
+            if read > _READ and len(rows) >= max(limit, _FEWEST):
+                break
+        sessions = self._sessions.by_keys(list({self._places.session(message_id) for message_id in rows}))
+        kept = {
+            message_id: row
+            for message_id, row in rows.items()
+            if (session := sessions.get(self._places.session(message_id))) and chosen.allow_row(row, session)
+        }
+        return kept, sessions
+
+    def _allowed(self, scores: dict[int, float], chosen: Filters) -> dict[int, float]:
+        session = self._places.session
+        if not chosen.about_sessions:
+            return {message_id: score for message_id, score in scores.items() if session(message_id)}
+        keys = list({key for message_id in scores if (key := session(message_id))})
+        allowed = {key for key, found in self._sessions.by_keys(keys).items() if chosen.allow(found)}
+        return {message_id: score for message_id, score in scores.items() if session(message_id) in allowed}
+
+    def _with_neighbours(self, order: list[int]) -> list[int]:
+        """The answer often stands beside the words that were asked for, so neighbours of the best are read too."""
+        beside: dict[int, None] = {}
+        for at, message_id in enumerate(order):
+            beside[message_id] = None
+            if at < _SPREAD:
+                beside |= dict.fromkeys(self._places.neighbours(message_id, 2))
+        return list(beside)
+
+    def _statistics(self, worths: list[float], sessions: dict[int, Session], messages: int, words: int) -> Statistics:
         average = max(1.0, words / max(1, messages))
-        lengths = {key: max(1, session.message_count) * average for key, session in sessions.items()}
-        count = self._database.row("SELECT count(*) FROM sessions WHERE owner = ?", (self._owner,))[0]
         return Statistics(
             message_length=average,
-            session_length=max(1.0, words / max(1, count)),
+            session_length=max(1.0, average * messages / max(1, self._places.sessions)),
             worth=tuple(worths),
-            session_lengths=lengths,
+            session_lengths={key: max(1, session.message_count) * average for key, session in sessions.items()},
         )
 
     def _totals(self) -> tuple[int, int]:
         """Messages and words in the index of what was said, as FTS5 itself keeps them."""
         row = self._database.row("SELECT block FROM messages_fts_data WHERE id = 1")
-        messages, at = _varint(row[0], 0) if row and row[0] else (0, 0)
-        words, _ = _varint(row[0], at) if row and at < len(row[0]) else (0, 0)
+        if not row or not row[0]:
+            return 0, 0
+        messages, at = _varint(row[0], 0)
+        words, _ = _varint(row[0], at) if at < len(row[0]) else (0, at)
         return messages, words
 
+    def _ordered(
+        self, ranked: list[Candidate], sessions: dict[int, Session], query: Query, chosen: Filters
+    ) -> list[Candidate]:
+        if chosen.sort != "relevance":
+            found = [candidate for candidate in ranked if candidate.counts]
+            return sorted(found, key=lambda candidate: candidate.id, reverse=chosen.sort == "newest")
+        if chosen.prefer_project is not None:
+            for candidate in ranked:
+                if sessions[candidate.session].project == chosen.prefer_project:
+                    candidate.score *= 1.2
+            ranked.sort(key=lambda candidate: (-candidate.score, -candidate.id))
+        return ranked if query.explicit is not None else spread(ranked)
+
+    def _served(
+        self,
+        ranked: list[Candidate],
+        rows: dict[int, Row],
+        sessions: dict[int, Session],
+        *,
+        query: Query,
+        chosen: Filters,
+        limit: int,
+    ) -> SearchResults:
+        results = SearchResults()
+        results.note = query.note
+        for candidate in ranked:
+            row = rows[candidate.id]
+            if checksum(row[:-1]) != row[-1]:
+                self._database.mark_damaged(f"the checksum of message {row[0]} does not match its text")
+                results.note = "some messages are damaged and were left out; run `hermes sessions repair`"
+                continue
+            results.append(self._hit(candidate, row, sessions[candidate.session], query, chosen))
+            if len(results) == limit:
+                break
+        return results
+
     def _hit(self, candidate: Candidate, row: Row, session: Session, query: Query, chosen: Filters) -> Hit:
-        content, calls = row[4], row[6]
-        text = readable(unpacked(content)) if content else ""
+        text = readable(unpacked(row[4])) if row[4] else ""
         return Hit(
             session_id=session.id,
             message_id=candidate.id,
             role=row[1],
-            snippet=snippet(text or called(calls), query, self._words),
+            snippet=snippet(text or called(row[6]), query, self._words),
             score=candidate.score,
             timestamp=row[3],
             title=session.title,
             source=session.source,
-            root_id=session.root,
+            session=session,
             explanation=candidate.parts if chosen.explain else {},
         )
 
-
-def _together(hits: list[tuple[int, int]], units: int) -> float:
-    """How many neighbouring words of the query also stand next to each other in the text, in order."""
-    if units < 2 or len(hits) < 2:
-        return 0.0
-    places: dict[int, set[int]] = {}
-    for at, number in hits:
-        places.setdefault(number, set()).add(at)
-    pairs = 0
-    for number in range(units - 1):
-        first, second = places.get(number), places.get(number + 1)
-        if first and second and any(at + 1 in second or at + 2 in second for at in first):
-            pairs += 1
-    return pairs / (units - 1)
-
-
-def _phrases(tokens: list[str], phrases: Sequence[tuple[str, ...]]) -> float:
-    if not phrases:
-        return 0.0
-    line = " ".join(["", *tokens, ""])
-    return sum(f" {' '.join(phrase)} " in line for phrase in phrases) / len(phrases)
+    def _literal(self, text: str, chosen: Filters, limit: int) -> SearchResults:
+        """Looks for the text as it stands in the newest messages: all that can be done for signs that are no words."""
+        results = SearchResults()
+        wanted = text.strip()
+        if not wanted or "\x00" in wanted or not wanted.isprintable():
+            return results
+        ids = self._places.newest(_LITERAL_ROWS)
+        rows = {i: row for i, row in self._transcripts.rows(ids).items() if wanted in (row[4] or "")}
+        sessions = self._sessions.by_keys(list({self._places.session(message_id) for message_id in rows}))
+        query = Query(units=(), note=f"nothing can be looked up, so the newest {_LITERAL_ROWS} messages were read")
+        found = [
+            Candidate(id=i, session=self._places.session(i), place=0, counts={}, length=0)
+            for i, row in rows.items()
+            if (session := sessions.get(self._places.session(i)))
+            and chosen.allow(session)
+            and chosen.allow_row(row, session)
+        ]
+        return self._served(found, rows, sessions, query=query, chosen=chosen, limit=limit)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -216,6 +324,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     for size in range(8):
         byte = data[at + size]
         value = value << 7 | byte & 0x7F
-        if byte < 0x80:
+        if byte < 0x80:  # noqa: PLR2004 - the high bit says that more follows
             return value, at + size + 1
     return value << 8 | data[at + 8], at + 9

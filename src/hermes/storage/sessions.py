@@ -6,28 +6,35 @@ survives a power cut; with "turn" it survives a kill at once and a power cut aft
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from hermes.storage.conversations import COUNTERS, PLAIN, Conversations, Session
-from hermes.storage.database import Database, Durability
+from hermes.storage.conversations import COUNTERS, PLAIN, Conversations
+from hermes.storage.database import Database, all_rows, one_row
 from hermes.storage.index import index_waiting, remove_rows, set_title
 from hermes.storage.migrations import BLOCK, BLOCK_BITS, migrate
 from hermes.storage.reading import Transcripts
-from hermes.storage.search import SearchEngine, SearchResults
-from hermes.storage.transcripts import COMPACTED, LIVE, REWOUND, StoredMessage, encode, readable
+from hermes.storage.search import SearchEngine
+from hermes.storage.transcripts import COMPACTED, REWOUND, encode, readable
 from hermes.vocabulary.errors import NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     import apsw
 
+    from hermes.storage.conversations import Session
+    from hermes.storage.database import Durability
+    from hermes.storage.search import SearchResults
+    from hermes.storage.transcripts import StoredMessage
+
 _INDEX_WHEN_WAITING = 64
 _BULK_BATCH = 2000
 _PREVIEW = 60
+_LATEST = 1e12  # seconds; what is larger is no time
 _INSERT = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _COUNT_IN = """
     UPDATE sessions SET last_id = ?, message_count = message_count + ?, tool_call_count = tool_call_count + ?,
@@ -47,9 +54,7 @@ class SessionDB:
         self._waiting = 0
 
     @classmethod
-    def open(
-        cls, path: str | os.PathLike[str], *, owner: str = "local", durability: Durability = "message"
-    ) -> Self:
+    def open(cls, path: str | os.PathLike[str], *, owner: str = "local", durability: Durability = "message") -> Self:
         """Opens or creates the file; nothing in it that belongs to another owner can be reached through the result."""
         database = Database.open(os.path.abspath(os.fspath(path)), durability=durability)
         try:
@@ -93,9 +98,8 @@ class SessionDB:
                 more=more,
             )
             if title:
-                key, kept = connection.execute(
-                    "SELECT key, title FROM sessions WHERE owner = ? AND id = ?", (self._owner_key, created)
-                ).fetchone()
+                named = "SELECT key, title FROM sessions WHERE owner = ? AND id = ?"
+                key, kept = one_row(connection, named, (self._owner_key, created))
                 set_title(connection, key, self._owner_key, kept)
         return created
 
@@ -109,9 +113,16 @@ class SessionDB:
         with self._database.writing() as connection:
             ids = self._append(connection, session_id, messages)
         self._waiting += len(ids)
-        if self._waiting >= _INDEX_WHEN_WAITING:
+        if self._waiting >= _INDEX_WHEN_WAITING and not self._database.connection.in_transaction:
             self.index()
         return ids
+
+    @contextlib.contextmanager
+    def bulk(self) -> Iterator[None]:
+        """One transaction around everything inside: for imports. Others cannot write meanwhile, so keep it short."""
+        with self._database.writing():
+            yield
+        self.index()
 
     def index(self) -> int:
         """Brings the full-text index level with the messages; a search does this by itself."""
@@ -241,7 +252,7 @@ class SessionDB:
     def set_meta(self, key: str, value: str | float | bytes | None) -> None:
         with self._database.writing() as connection:
             connection.execute(
-                "INSERT INTO state_meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                "INSERT OR REPLACE INTO state_meta (key, value) VALUES (?, ?)",
                 (f"{self._owner_key}:{key}", value),
             )
 
@@ -256,16 +267,12 @@ class SessionDB:
     ) -> None:
         self.close()
 
-    def _append(
-        self, connection: apsw.Connection, session_id: str, messages: Sequence[Mapping[str, Any]]
-    ) -> list[int]:
-        found = connection.execute(
-            "SELECT key, last_id, message_count, activity, started_at, preview FROM sessions WHERE owner = ? AND id = ?",
-            (self._owner_key, session_id),
-        ).fetchone()
+    def _append(self, connection: apsw.Connection, session_id: str, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        wanted = "SELECT key, last_id, activity, preview FROM sessions WHERE owner = ? AND id = ?"
+        found = one_row(connection, wanted, (self._owner_key, session_id))
         if found is None:
             raise NotFound(f"there is no session {session_id!r}; create_session makes one")
-        key, last_id, _, activity, _, preview = found
+        key, last_id, activity, preview = found
         now = time.time()
         ids = _next_ids(connection, self._owner_key, key, last_id, len(messages))
         times = [_moment(message.get("timestamp"), now) for message in messages]
@@ -288,14 +295,15 @@ class SessionDB:
 
     def _delete(self, connection: apsw.Connection, key: int) -> None:
         children = "SELECT key FROM sessions WHERE parent = ? AND kind = 'delegate'"
-        for (child,) in connection.execute(children, (key,)).fetchall():
+        for (child,) in all_rows(connection, children, (key,)):
             self._delete(connection, child)
         heir = connection.execute(
-            "SELECT key FROM sessions WHERE root = ? AND root <> key AND kind = 'compression' ORDER BY key LIMIT 1", (key,)
+            "SELECT key FROM sessions WHERE root = ? AND root <> key AND kind = 'compression' ORDER BY key LIMIT 1",
+            (key,),
         ).fetchone()
         if heir:
             connection.execute("UPDATE sessions SET root = ? WHERE root = ?", (heir[0], key))
-        for (block,) in connection.execute("SELECT block FROM blocks WHERE session = ?", (key,)).fetchall():
+        for (block,) in all_rows(connection, "SELECT block FROM blocks WHERE session = ?", (key,)):
             first = block << BLOCK_BITS
             span = (first, first + BLOCK - 1)
             ids = [i for (i,) in connection.execute("SELECT id FROM messages WHERE id BETWEEN ? AND ?", span)]
@@ -309,7 +317,7 @@ class SessionDB:
         mine = [i for i in message_ids if self._transcripts.session_key(i) == session.key]
         with self._database.writing() as connection:
             connection.executemany(
-                "UPDATE messages SET state = ? WHERE id = ? AND state = ?", [(state, i, LIVE) for i in mine]
+                "UPDATE messages SET state = state | ? WHERE id = ? AND (state & 3) = 0", [(state, i) for i in mine]
             )
             if state == REWOUND:
                 remove_rows(connection, mine)
@@ -336,10 +344,8 @@ def _next_ids(connection: apsw.Connection, owner: int, session: int, last_id: in
         if last_id == 0 or following % BLOCK == 0:
             if place is None:
                 place = _place_after(connection, last_id)
-            block = connection.execute(
-                "INSERT INTO blocks (owner, session, first_place) VALUES (?, ?, ?) RETURNING block",
-                (owner, session, place + len(ids)),
-            ).fetchone()[0]
+            new = "INSERT INTO blocks (owner, session, first_place) VALUES (?, ?, ?) RETURNING block"
+            block = one_row(connection, new, (owner, session, place + len(ids)))[0]
             following = block << BLOCK_BITS
         take = min(count - len(ids), BLOCK - following % BLOCK)
         ids += range(following, following + take)
@@ -351,12 +357,12 @@ def _next_ids(connection: apsw.Connection, owner: int, session: int, last_id: in
 def _place_after(connection: apsw.Connection, last_id: int) -> int:
     if last_id == 0:
         return 0
-    row = connection.execute("SELECT first_place FROM blocks WHERE block = ?", (last_id >> BLOCK_BITS,)).fetchone()
+    row = one_row(connection, "SELECT first_place FROM blocks WHERE block = ?", (last_id >> BLOCK_BITS,))
     return int(row[0]) + last_id % BLOCK + 1
 
 
 def _moment(given: Any, now: float) -> float:
-    if isinstance(given, int | float) and not isinstance(given, bool) and abs(given) < 1e12:
+    if isinstance(given, int | float) and not isinstance(given, bool) and abs(given) < _LATEST:
         return float(given)
     return now
 

@@ -28,7 +28,7 @@ UNSPACED = (
     "\U0001aff0-\U0001b2fb\U00020000-\U000323af"
 )
 _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
-_CAMEL_WORD = re.compile(r"[A-Za-z0-9]*[a-z0-9][A-Z][A-Za-z0-9]*")
+_CAMEL_WORD = re.compile(r"(?<![A-Za-z0-9])[A-Z]*[a-z0-9]+[A-Z][A-Za-z0-9]*")
 _CAMEL_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -39,8 +39,8 @@ def searchable(text: str) -> str:
         text = _in_pairs(_composed(text))
     if "\x00" in text:
         text = text.replace("\x00", " ")  # SQLite ends a text at the first NUL
-    parts = [_CAMEL_BORDER.sub(" ", word) for word in _CAMEL_WORD.findall(text)]
-    return f"{text} {' '.join(parts)}" if parts else text
+    names = _CAMEL_WORD.findall(text)
+    return f"{text} {_CAMEL_BORDER.sub(' ', ' '.join(names))}" if names else text
 
 
 def scrub(text: str) -> str:
@@ -111,3 +111,9 @@ def query_pieces(text: str, words: Words) -> list[tuple[str, str, bool]]:
 def _spaced_pieces(text: str, words: Words) -> list[tuple[str, str, bool]]:
     data = text.encode()
     return [(data[start:end].decode(), stem, False) for start, end, stem in words.places(text)]
+
+
+def unspaced_runs(text: str) -> Iterator[tuple[int, str]]:
+    """Where runs of unspaced script start in a text, and the runs."""
+    for run in _UNSPACED_RUN.finditer(text):
+        yield run.start(), run[0]

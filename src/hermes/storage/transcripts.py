@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 LIVE, COMPACTED, REWOUND = 0, 1, 2
+STATE_BITS = 3
+TIMED = 4  # the message itself carried its timestamp
 COLUMNS = "id, role, state, timestamp, content, name, tool_calls, tool_call_id, token_count, extra, checksum"
 _JSON_MARK = "\x00json:"
 _OWN_COLUMNS = frozenset(("role", "content", "name", "tool_calls", "tool_call_id", "timestamp", "token_count"))
@@ -45,27 +47,24 @@ class StoredMessage:
 def encode(message_id: int, message: Mapping[str, Any], timestamp: float) -> Row:
     """The row of a message; raises TypeError or ValueError when it is not a message."""
     role = message.get("role")
-    if not isinstance(role, str) or not role:
+    if not isinstance(role, str) or not role or not _storable(role):
         raise ValueError(f"a message needs a role (user, assistant, tool, system), not {role!r}")
     content = message.get("content")
+    if len(message) == 2 and type(content) is str and _storable(content):  # noqa: PLR2004 - role and content, as most are
+        plain = (message_id, role, LIVE, timestamp, content, None, None, None, None, None)
+        return (*plain, checksum(plain))
     if content is not None and not (isinstance(content, str) and _storable(content)):
         content = _JSON_MARK + _dumps(content)
     extra = {key: value for key, value in message.items() if key not in _OWN_COLUMNS}
     if "content" in message and content is None:
         extra["content"] = None  # a null that was said stays apart from a key that was not there
-    name, calls, call_id, tokens = (message.get(key) for key in ("name", "tool_calls", "tool_call_id", "token_count"))
-    if "name" in message and not (isinstance(name, str) and _storable(name)):
-        name, extra["name"] = None, name
-    if "tool_call_id" in message and not (isinstance(call_id, str) and _storable(call_id)):
-        call_id, extra["tool_call_id"] = None, call_id
-    if "token_count" in message and (type(tokens) is not int or abs(tokens) >= 1 << 63):
-        tokens, extra["token_count"] = None, tokens
+    calls = message.get("tool_calls")
     if "tool_calls" in message and not calls:
         extra["tool_calls"] = calls
-    if "timestamp" in message:
-        extra["timestamp"] = message["timestamp"]
+    name, call_id = _text_or_extra(message, "name", extra), _text_or_extra(message, "tool_call_id", extra)
+    tokens, state = _count_or_extra(message, extra), _timed_or_extra(message, timestamp, extra)
     packed_calls, packed_extra = _dumps(calls) if calls else None, _dumps(extra) if extra else None
-    fields = (message_id, role, LIVE, timestamp, content, name, packed_calls, call_id, tokens, packed_extra)
+    fields = (message_id, role, state, timestamp, content, name, packed_calls, call_id, tokens, packed_extra)
     return (*fields, checksum(fields))
 
 
@@ -76,11 +75,12 @@ def decode(row: Row, place: int) -> StoredMessage:
     if sound:
         if content is not None:
             message["content"] = unpacked(content)
-        for key, value in (("name", name), ("tool_call_id", call_id), ("token_count", tokens)):
-            if value is not None:
-                message[key] = value
+        known = (("name", name), ("tool_call_id", call_id), ("token_count", tokens))
+        message |= {key: value for key, value in known if value is not None}
         if calls is not None:
             message["tool_calls"] = json.loads(calls)
+        if state & TIMED:
+            message["timestamp"] = timestamp
         if extra is not None:
             message.update(json.loads(extra))
     return StoredMessage(
@@ -88,8 +88,8 @@ def decode(row: Row, place: int) -> StoredMessage:
         place=place,
         role=role if sound else "unknown",
         timestamp=timestamp,
-        compacted=state == COMPACTED,
-        rewound=state == REWOUND,
+        compacted=state & STATE_BITS == COMPACTED,
+        rewound=state & STATE_BITS == REWOUND,
         damaged=not sound,
         message=message if sound else {},
     )
@@ -97,8 +97,9 @@ def decode(row: Row, place: int) -> StoredMessage:
 
 def checksum(fields: tuple[Any, ...]) -> int:
     # The state is left out: compaction and rewinding change it in place, and it is no part of what was said.
-    text = "\x1f".join(["" if value is None else str(value) for value in fields[3:]])
-    return zlib.crc32(f"{fields[0]}\x1f{fields[1]}\x1f{text}".encode())
+    message_id, role, _, timestamp, content, name, calls, call_id, tokens, extra = fields
+    head = f"{message_id}\x1f{role}\x1f{timestamp}\x1f{name}\x1f{call_id}\x1f{tokens}\x1f{calls}\x1f{extra}\x1f"
+    return zlib.crc32((content or "").encode(), zlib.crc32(head.encode()))
 
 
 def unpacked(content: str) -> Any:
@@ -164,6 +165,34 @@ def _strings(value: Any, *, inside_data: bool) -> Iterator[str]:
             yield from _strings(inner, inside_data=inside_data)
     elif value is not None and inside_data:
         yield str(value)
+
+
+def _text_or_extra(message: Mapping[str, Any], key: str, extra: dict[str, Any]) -> str | None:
+    """A text for its own column; anything else that stands under the key goes to the other keys."""
+    value = message.get(key)
+    if isinstance(value, str) and _storable(value):
+        return value
+    if key in message:
+        extra[key] = value
+    return None
+
+
+def _count_or_extra(message: Mapping[str, Any], extra: dict[str, Any]) -> int | None:
+    value = message.get("token_count")
+    if type(value) is int and abs(value) < 1 << 63:
+        return value
+    if "token_count" in message:
+        extra["token_count"] = value
+    return None
+
+
+def _timed_or_extra(message: Mapping[str, Any], timestamp: float, extra: dict[str, Any]) -> int:
+    if "timestamp" not in message:
+        return LIVE
+    if type(message["timestamp"]) is float and message["timestamp"] == timestamp:
+        return LIVE | TIMED
+    extra["timestamp"] = message["timestamp"]
+    return LIVE
 
 
 def _dumps(value: Any) -> str:

@@ -1,0 +1,211 @@
+"""Explicit query syntax: words, "phrases", AND, OR, NOT, brackets and prefix*, as a test that a message passes or not.
+
+The index answers which messages hold which words; it does not know where in a message they stand. So each part has two
+sides: an FTS5 expression that finds every message that could pass, and an exact test on the words of one message.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hermes.storage.text import query_pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermes.storage.text import Words
+
+MOST_WORDS = 64
+_LEXEME = re.compile(r'"([^"]*)"(\*?)|([()])|([^\s()"]+)')
+_SHORTEST_STEM = 3
+_LONGEST_ENDING = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One word to look up: as written (FTS5 stems it itself), its stem, and whether it may go on."""
+
+    written: str
+    stem: str
+    prefix: bool = False
+    weight: float = 1.0
+    others: tuple[tuple[str, str], ...] = ()  # irregular forms of the same word, as written and stemmed
+
+    @property
+    def match(self) -> str:
+        quoted = '"' + self.written.replace('"', '""') + '"'
+        if self.others:
+            return "(" + " OR ".join([quoted, *(f'"{written}"' for written, _ in self.others)]) + ")"
+        return quoted + "*" if self.prefix else quoted
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        return (self.stem, *(stem for _, stem in self.others))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`finds` is an FTS5 expression, None when the index cannot help; `passes` takes " the stems " and the text."""
+
+    finds: str | None
+    passes: Callable[[str, str], bool]
+
+
+@dataclass(slots=True)
+class Explicit:
+    """A query that parsed: what to look up, the test, and the words and phrases that hits are weighed by."""
+
+    finds: str = ""
+    passes: Callable[[str, str], bool] = field(default=lambda _line, _text: True)
+    units: list[Unit] = field(default_factory=list)
+    phrases: list[tuple[str, ...]] = field(default_factory=list)
+
+
+class DoesNotParse(Exception):
+    """Carries the reason, as the end of a sentence that starts with "because"."""
+
+
+def parse_explicit(text: str, words: Words) -> Explicit:
+    parser = _Parser(_LEXEME.findall(text), words)
+    whole = parser.alternatives()
+    if parser.left:
+        raise DoesNotParse(f"{parser.left[0][2] or parser.left[0][3]!r} does not belong where it stands")
+    if whole is None or whole.finds is None:
+        raise DoesNotParse("nothing in it can be looked up")
+    parser.result.finds, parser.result.passes = whole.finds, whole.passes
+    return parser.result
+
+
+class _Parser:
+    """alternatives := all (OR all)*;  all := part (AND? part)*;  part := NOT? atom: the precedence FTS5 has."""
+
+    def __init__(self, lexemes: list[tuple[str, str, str, str]], words: Words) -> None:
+        self.left = lexemes
+        self.result = Explicit()
+        self._words = words
+        self._denied = False
+        self._depth = 0
+        self._count = 0
+
+    def alternatives(self) -> Part | None:
+        parts = [self._all(after=None)]
+        while self._next_is("OR"):
+            self.left.pop(0)
+            parts.append(self._all(after="OR"))
+        kept = [part for part in parts if part]
+        return _any(kept) if kept else None
+
+    def _all(self, *, after: str | None) -> Part | None:
+        wanted: list[Part] = []
+        refused: list[Part] = []
+        seen = False
+        while self.left and not self._next_is("OR") and self.left[0][2] != ")":
+            glue = self._glue(seen=seen)
+            if self._at_end():
+                raise DoesNotParse(f"{glue} has nothing after it")
+            part = self._atom(denied=glue == "NOT")
+            seen = True
+            if part:
+                (refused if glue == "NOT" else wanted).append(part)
+        if after and not seen:
+            raise DoesNotParse(f"{after} has nothing after it")
+        if refused and not wanted:
+            raise DoesNotParse("NOT needs something it is taken away from")
+        return _both(wanted, refused) if wanted else None
+
+    def _glue(self, *, seen: bool) -> str | None:
+        """Takes AND, NOT or AND NOT from the front and says what came last."""
+        glue = None
+        if self._next_is("AND"):
+            if not seen:
+                raise DoesNotParse("AND has nothing before it")
+            self.left.pop(0)
+            glue = "AND"
+        if self._next_is("NOT"):
+            self.left.pop(0)
+            glue = "NOT"
+        return glue
+
+    def _at_end(self) -> bool:
+        return not self.left or self.left[0][2] == ")" or self.left[0][3] in ("AND", "OR", "NOT")
+
+    def _atom(self, *, denied: bool) -> Part | None:
+        phrase, star, bracket, word = self.left.pop(0)
+        outer, self._denied = self._denied, self._denied or denied
+        try:
+            if bracket == "(":
+                return self._group()
+            if bracket == ")":
+                raise DoesNotParse("a bracket is closed that was not opened")
+            bare = word.rstrip("*")
+            return self._words_of(bare, prefix=bare != word) if word else self._words_of(phrase, prefix=bool(star))
+        finally:
+            self._denied = outer
+
+    def _group(self) -> Part | None:
+        self._depth += 1
+        if self._depth > MOST_WORDS:
+            raise DoesNotParse("its brackets are nested too deeply")
+        inner = self.alternatives()
+        self._depth -= 1
+        if not self.left or self.left[0][2] != ")":
+            raise DoesNotParse("a bracket is not closed")
+        self.left.pop(0)
+        return inner
+
+    def _words_of(self, text: str, *, prefix: bool) -> Part | None:
+        units = [Unit(written, stem, starts) for written, stem, starts in query_pieces(text, self._words)]
+        self._count += len(units)
+        if self._count > MOST_WORDS:
+            raise DoesNotParse(f"it has more than {MOST_WORDS} words")
+        if not units:
+            return None
+        if prefix:
+            start = units[-1].written.lower()
+            units[-1] = Unit(start, start, prefix=True)
+        if not self._denied:
+            self.result.units += units
+            if len(units) > 1:
+                self.result.phrases.append(tuple(unit.stem for unit in units))
+        return _phrase(units, text.lower().strip())
+
+    def _next_is(self, operator: str) -> bool:
+        return bool(self.left) and self.left[0][3] == operator
+
+
+def _any(parts: list[Part]) -> Part:
+    if len(parts) == 1:
+        return parts[0]
+    finds = (
+        None if any(part.finds is None for part in parts) else f"({' OR '.join(part.finds or '' for part in parts)})"
+    )
+    return Part(finds, lambda line, text: any(part.passes(line, text) for part in parts))
+
+
+def _both(wanted: list[Part], refused: list[Part]) -> Part:
+    found = [part.finds for part in wanted if part.finds]
+    finds = f"({' AND '.join(found)})" if found else None
+
+    def passes(line: str, text: str) -> bool:
+        return all(part.passes(line, text) for part in wanted) and not any(part.passes(line, text) for part in refused)
+
+    return Part(finds, passes)
+
+
+def _phrase(units: list[Unit], typed: str) -> Part:
+    """Words in order; what was typed may also stand in the text as it is, which the stems of a prefix cannot tell."""
+    finds = " AND ".join(_lookup(unit) for unit in units)
+    stems = " ".join(unit.stem for unit in units)
+    if units[-1].prefix:
+        return Part(f"({finds})", lambda line, text: f" {stems}" in line or typed in text)
+    return Part(f"({finds})", lambda line, _text: f" {stems} " in line)
+
+
+def _lookup(unit: Unit) -> str:
+    if not unit.prefix or not unit.stem.isascii():
+        return unit.match
+    # The index holds stems, which may be shorter than what was typed: "decidi*" must reach "deciding" as "decid".
+    sizes = range(max(_SHORTEST_STEM, len(unit.stem) - _LONGEST_ENDING), len(unit.stem) + 1)
+    return "(" + " OR ".join([unit.match, *(f'"{unit.stem[:size]}"' for size in sizes)]) + ")"
