@@ -26,7 +26,7 @@ APPLICATION_ID = 0x48524D53  # "HRMS"
 WAIT_SECONDS = 5.0
 REPAIR = "run `hermes sessions repair`; it keeps the original file"
 _SMALL_ENOUGH_TO_CHECK = 4 << 20
-_DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
+DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 _WAL_FAILS = (apsw.IOError, apsw.CantOpenError, apsw.PermissionsError, apsw.AuthError, apsw.LockedError)
 
 
@@ -55,7 +55,7 @@ class Database:
         _make_private(path)
         try:
             connection, journal = _connect(path)
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise DamagedFile(f"{path} is not a readable database ({error}); {REPAIR}") from error
         except apsw.Error as error:
             raise StorageError(f"{path} cannot be opened: {error}") from error
@@ -124,9 +124,12 @@ class Database:
     def translated(self) -> Iterator[None]:
         try:
             yield
-        except _DAMAGE as error:
+        except DAMAGE as error:
             self.mark_damaged(str(error))
             raise DamagedFile(f"{self.path} is damaged ({error}); {REPAIR}") from error
+        except DamagedFile as error:
+            self.mark_damaged(str(error))
+            raise
         except apsw.BusyError as error:
             raise LockTimeout(
                 f"{self.path} is held by another program for more than {WAIT_SECONDS:g} s; try again when it has ended"

@@ -275,7 +275,7 @@ class SearchEngine:
         results.note = query.note
         for candidate in ranked:
             row = rows[candidate.id]
-            if checksum(row[:-1]) != row[-1]:
+            if checksum(row[:-1], candidate.session) != row[-1]:
                 self._database.mark_damaged(f"the checksum of message {row[0]} does not match its text")
                 results.note = "some messages are damaged and were left out; run `hermes sessions repair`"
                 continue

@@ -12,13 +12,14 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from hermes.storage.conversations import COUNTERS, PLAIN, Conversations
-from hermes.storage.database import Database, all_rows, one_row
+from hermes.storage.damage import seal
+from hermes.storage.database import REPAIR, Database, all_rows, one_row
 from hermes.storage.index import index_waiting, remove_rows, set_title
 from hermes.storage.migrations import BLOCK, BLOCK_BITS, migrate
 from hermes.storage.reading import Transcripts
 from hermes.storage.search import SearchEngine
 from hermes.storage.transcripts import COMPACTED, REWOUND, encode, readable
-from hermes.vocabulary.errors import NotFound
+from hermes.vocabulary.errors import DamagedFile, NotFound, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ _LATEST = 1e12  # seconds; what is larger is no time
 _INSERT = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _COUNT_IN = """
     UPDATE sessions SET last_id = ?, message_count = message_count + ?, tool_call_count = tool_call_count + ?,
-        words = words + ?, last_active = max(last_active, ?), activity = ?, preview = coalesce(preview, ?)
+        words = words + ?, last_active = max(last_active, ?), activity = ?, preview = ?, seal = ?
     WHERE key = ?
 """
 
@@ -114,7 +115,8 @@ class SessionDB:
             ids = self._append(connection, session_id, messages)
         self._waiting += len(ids)
         if self._waiting >= _INDEX_WHEN_WAITING and not self._database.connection.in_transaction:
-            self.index()
+            with contextlib.suppress(StorageError):  # the messages are stored; the next search brings the index level
+                self.index()
         return ids
 
     @contextlib.contextmanager
@@ -136,8 +138,13 @@ class SessionDB:
 
     def search(self, query: str, limit: int = 10, **filters: Any) -> SearchResults:
         """The messages that answer a question best; see `SearchEngine.search` for the filters."""
-        self.index()
-        return self._search.search(query, limit=limit, **filters)
+        if self._database.damage is None:  # a damaged file is still searched, but not written
+            with contextlib.suppress(DamagedFile):
+                self.index()
+        results = self._search.search(query, limit=limit, **filters)
+        if self._database.damage is not None:
+            results.note = f"the database is damaged, so messages may be missing here; {REPAIR}"
+        return results
 
     def get_session(self, session_id: str) -> Session:
         return self._sessions.get(session_id)
@@ -201,7 +208,8 @@ class SessionDB:
         session = self._sessions.get(session_id)
         with self._database.writing() as connection:
             kept = self._sessions.free_title(connection, title, holder=session.key)
-            connection.execute("UPDATE sessions SET title = ? WHERE key = ?", (kept, session.key))
+            sealed = seal(session.key, self._owner_key, session.id, session.source, kept, session.preview)
+            connection.execute("UPDATE sessions SET title = ?, seal = ? WHERE key = ?", (kept, sealed, session.key))
             set_title(connection, session.key, self._owner_key, kept)
         return kept
 
@@ -268,15 +276,17 @@ class SessionDB:
         self.close()
 
     def _append(self, connection: apsw.Connection, session_id: str, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        wanted = "SELECT key, last_id, activity, preview FROM sessions WHERE owner = ? AND id = ?"
+        wanted = "SELECT key, last_id, activity, source, title, preview, seal FROM sessions WHERE owner = ? AND id = ?"
         found = one_row(connection, wanted, (self._owner_key, session_id))
         if found is None:
             raise NotFound(f"there is no session {session_id!r}; create_session makes one")
-        key, last_id, activity, preview = found
+        key, last_id, activity, source, title, preview, sealed = found
         now = time.time()
         ids = _next_ids(connection, self._owner_key, key, last_id, len(messages))
         times = [_moment(message.get("timestamp"), now) for message in messages]
-        connection.executemany(_INSERT, [encode(*each) for each in zip(ids, messages, times, strict=True)])
+        connection.executemany(_INSERT, [encode(*each, key) for each in zip(ids, messages, times, strict=True)])
+        if preview is None and (preview := _preview(messages)) is not None:
+            sealed = seal(key, self._owner_key, session_id, source, title, preview)
         newest = self._sessions.next_activity(connection)
         connection.execute(
             _COUNT_IN,
@@ -287,7 +297,8 @@ class SessionDB:
                 sum(_length(message) for message in messages) // 6,
                 max(times),
                 activity if activity == newest - 1 else newest,
-                preview if preview is not None else _preview(messages),
+                preview,
+                sealed,
                 key,
             ),
         )
