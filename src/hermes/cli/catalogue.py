@@ -24,6 +24,12 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "reset": ("memory_decisions", "forget everything (it stays in the log and can be undone)"),
         },
     ),
+    "sessions": (
+        "search, show, move and repair past conversations",
+        {
+            "repair": ("sessions_repair", "make a damaged database whole again, keeping the original bytes"),
+        },
+    ),
     "config": (
         "show and change settings",
         {

@@ -20,20 +20,9 @@ if TYPE_CHECKING:
     from hermes.storage.transcripts import Row
 
 _HALF = 32
-_INT, _STR, _TEXT = {int}, {str}, {str, type(None)}
-_KINDS: tuple[set[type], ...] = (
-    _INT,
-    _STR,
-    _INT,
-    {float, int},
-    _TEXT,
-    _TEXT,
-    _TEXT,
-    _TEXT,
-    {int, type(None)},
-    _TEXT,
-    _INT,
-)
+_INTEGER: tuple[type, ...] = (int,)
+_TEXT: tuple[type, ...] = (str, type(None))
+_KINDS = (_INTEGER, (str,), _INTEGER, (float, int), *[_TEXT] * 4, (*_INTEGER, type(None)), _TEXT, _INTEGER)
 UNREADABLE = (*DAMAGE, UnicodeDecodeError)
 
 
@@ -58,8 +47,9 @@ def select(database: Database, columns: str, rest: str, values: Sequence[Any] | 
     """`SELECT columns rest`; a text that is no longer UTF-8 comes back with replacement characters, never genuine."""
     try:
         return database.rows(f"SELECT {columns} {rest}", values)
-    except UnicodeDecodeError:
-        database.mark_damaged("a text in it is not UTF-8 any more")
+    except DamagedFile as error:
+        if not isinstance(error.__cause__, UnicodeDecodeError):
+            raise
     bare = ", ".join(
         f"iif(typeof({column}) = 'text', CAST({column} AS BLOB), {column})" for column in columns.split(", ")
     )

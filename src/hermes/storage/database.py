@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import apsw
 
+from hermes.storage.foreign import APPLICATION_ID, HERMES_AGENT, program_of
 from hermes.storage.turnstile import Turnstile
 from hermes.vocabulary.errors import DamagedFile, LockTimeout, StorageError, UnsafePath
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Durability = Literal["turn", "message"]
-APPLICATION_ID = 0x48524D53  # "HRMS"
 WAIT_SECONDS = 5.0
 REPAIR = "run `hermes sessions repair`; it keeps the original file"
 _SMALL_ENOUGH_TO_CHECK = 4 << 20
@@ -124,7 +124,8 @@ class Database:
     def translated(self) -> Iterator[None]:
         try:
             yield
-        except DAMAGE as error:
+        except (*DAMAGE, apsw.SQLError, UnicodeDecodeError) as error:
+            # Our statements are correct, so one that does not compile has met a damaged schema.
             self.mark_damaged(str(error))
             raise DamagedFile(f"{self.path} is damaged ({error}); {REPAIR}") from error
         except DamagedFile as error:
@@ -140,6 +141,8 @@ class Database:
             ) from error
         except (apsw.FullError, apsw.IOError) as error:
             raise StorageError(f"{self.path} could not be written ({error}); the message is not stored") from error
+        except apsw.ConstraintError as error:
+            raise StorageError(f"{self.path} contradicts itself ({error}), nothing was stored; {REPAIR}") from error
         except apsw.ConnectionClosedError as error:
             raise StorageError(f"{self.path} was closed; open it again") from error
 
@@ -225,18 +228,16 @@ def _without_wal(path: str) -> tuple[apsw.Connection, str]:
 
 
 def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
-    if connection.pragma("application_id") == APPLICATION_ID:
+    program = program_of(connection)
+    if program is None:
         return
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    if {"sessions", "messages"} <= tables:
-        connection.close()
+    connection.close()
+    if program == HERMES_AGENT:
         raise StorageError(
             f"{path} was written by hermes-agent and is left untouched; "
-            "`hermes import hermes-agent` adopts it with a backup"
+            f"`hermes sessions import {path}` adopts it and keeps the original"
         )
-    if tables:
-        connection.close()
-        raise StorageError(f"{path} is a database of another program; name another path or move the file away")
+    raise StorageError(f"{path} is a database of another program; name another path or move the file away")
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -139,7 +139,7 @@ class Transcripts:
         try:
             rows = self._database.rows(_NEWEST_FIRST if newest else _OLDEST_FIRST, values)
             messages = [decode(row[1:], row[0], session.key) for row in rows]
-        except (DamagedFile, UnicodeDecodeError, TypeError, AttributeError):  # the last two: a number where text was
+        except (DamagedFile, TypeError, AttributeError):  # the last two: a number where a text was
             messages = self._read_around_damage(session, values, newest=newest)
         for message in messages:
             if message.damaged:
