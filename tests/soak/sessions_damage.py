@@ -1,4 +1,4 @@
-"""Damages databases in every way a disk does: nothing altered is served, writing is refused, and repair gets the rest back."""
+"""Damages databases as disks do: nothing altered is served, writing is refused, and repair gets the rest back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from hermes.storage.repair import repair
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import HermesError, StorageError
-
 from soak.common import Outcome, Progress
 
 if TYPE_CHECKING:
@@ -71,7 +70,9 @@ def run(count: int, options: Options) -> Iterator[Outcome]:
                 problems, kept = try_damage(specimen, bad, outcome)
                 worst = min(worst, kept / len(specimen.texts))
                 if kind == "truncation" and kept / len(specimen.texts) < len(bad) / len(specimen.bytes) - _TOLERATED:
-                    problems.append(f"cut to {len(bad) / len(specimen.bytes):.1%}, kept {kept / len(specimen.texts):.1%}")
+                    problems.append(
+                        f"cut to {len(bad) / len(specimen.bytes):.1%}, kept {kept / len(specimen.texts):.1%}"
+                    )
                 outcome.fail(*(f"{kind} {number} (--seed {options.seed}): {each}" for each in problems))
         outcome.figures["least kept"] = f"{worst:.1%}"
         progress.goes_on(count, outcome)
@@ -114,7 +115,7 @@ def damaged(kind: str, data: bytes, chance: random.Random) -> bytes:
         start = chance.randrange(len(data) // _PAGE) * _PAGE
         changed[start : start + _PAGE] = bytes(_PAGE) if kind.startswith("zero") else chance.randbytes(_PAGE)
     else:
-        for _ in range(int(kind.split()[0])):
+        for _ in range(int(kind.split(maxsplit=1)[0])):
             at = chance.randrange(len(data) * 8)
             changed[at // 8] ^= 1 << at % 8
     return bytes(changed)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import HermesError
-
 from soak.common import Outcome, Progress
 
 if TYPE_CHECKING:
@@ -22,7 +21,18 @@ if TYPE_CHECKING:
 _KILLS_PER_FILE = 50
 _LONGEST_LIVES = (0.004, 0.02, 0.06)
 _SESSIONS = ("one", "two", "three")
-_WORDS = ("deploy", "λόγος", "naïve", "日本語の予定", "🜁", "line\nbreak", "tab\there", "nul\0inside", "it's 100%", "Zürich")
+_WORDS = (
+    "deploy",
+    "λόγος",
+    "naïve",
+    "日本語の予定",
+    "🜁",
+    "line\nbreak",
+    "tab\there",
+    "nul\0inside",
+    "it's 100%",
+    "Zürich",
+)
 
 
 def run(kills: int, options: Options) -> Outcome:

@@ -253,7 +253,9 @@ class SearchEngine:
     ) -> list[Candidate]:
         if chosen.sort != "relevance":
             found = [candidate for candidate in ranked if candidate.counts]
-            return sorted(found, key=lambda candidate: candidate.id, reverse=chosen.sort == "newest")
+            # By the order of use, which no clock can disturb; ids alone follow it only within a session.
+            order = {key: session.activity for key, session in sessions.items()}
+            return sorted(found, key=lambda each: (order[each.session], each.id), reverse=chosen.sort == "newest")
         if chosen.prefer_project is not None:
             for candidate in ranked:
                 if sessions[candidate.session].project == chosen.prefer_project:
