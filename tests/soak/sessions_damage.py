@@ -122,7 +122,7 @@ def damaged(kind: str, data: bytes, chance: random.Random) -> bytes:
 
 
 def try_damage(specimen: Specimen, bad: bytes, outcome: Outcome) -> tuple[list[str], int]:
-    """Uses the damaged file as a program would, repairs it, and returns what went wrong and how many messages came back."""
+    """Uses the file as a program would, then repairs it; returns what went wrong and how many messages came back."""
     specimen.put(bad)
     problems = _use(specimen, outcome)
     specimen.put(bad)

@@ -1,4 +1,4 @@
-"""One owner tries, by every public method, to reach what belongs to another; "absent" and "not yours" must look the same."""
+"""One owner tries every public method on what is another's; "absent" and "not yours" must look the same."""
 
 from __future__ import annotations
 
@@ -56,6 +56,7 @@ BY_MESSAGE: dict[str, Callable[[SessionDB, str, int], Any]] = {
     "messages": lambda db, mine, mid: db.messages(mine, around=mid),
     "session_of": lambda db, _, mid: db.session_of(mid),
     "set_compacted": lambda db, mine, mid: db.set_compacted(mine, [mid]),
+    "set_rewound": lambda db, mine, mid: db.set_rewound(mine, [mid]),
     "rewind": lambda db, mine, mid: db.rewind(mine, max(mid, _ABSENT_MESSAGE)),
 }
 BY_QUESTION = ("search", "list_sessions", "counts", "get_meta", "set_meta")

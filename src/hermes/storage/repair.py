@@ -76,7 +76,7 @@ def repair(path: str, *, dry_run: bool = False, progress: Progress | None = None
         raise NotFound(f"{path} does not exist; there is nothing to repair")
     turnstile = Turnstile(path + ".lock", wait_seconds=WAIT_SECONDS)
     try:
-        with turnstile, _alone(path) as file:
+        with turnstile, alone(path) as file:
             _finish_interrupted(path)
             return _repair(path, file, tell, dry_run=dry_run)
     finally:
@@ -114,7 +114,7 @@ def _repair(path: str, file: int, tell: Progress, *, dry_run: bool) -> Repair:
 
 
 @contextlib.contextmanager
-def _alone(path: str) -> Iterator[int]:
+def alone(path: str) -> Iterator[int]:
     """Holds the file as SQLite's exclusive lock would: whoever has it open is named, whoever comes waits.
 
     A process that still had the old file open would delete the new file's log, by name, when it closes.

@@ -243,6 +243,10 @@ class SessionDB:
         """Marks messages that left the context; they stay readable and searchable."""
         self._set_state(session_id, message_ids, COMPACTED)
 
+    def set_rewound(self, session_id: str, message_ids: Iterable[int]) -> None:
+        """Takes single messages back; they are kept, but no search and no resume shows them."""
+        self._set_state(session_id, message_ids, REWOUND)
+
     def rewind(self, session_id: str, message_id: int) -> int:
         """Takes back every message after the given one; they are kept, but no search and no resume shows them."""
         session = self._sessions.get(session_id)
