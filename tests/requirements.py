@@ -8,6 +8,10 @@ keeps the lists readable.
 
 from __future__ import annotations
 
-from required import curated, ground
+from required import curated, ground, sessions_repair
 
-REQUIREMENTS: dict[str, tuple[str, str]] = {**ground.REQUIREMENTS, **curated.REQUIREMENTS}
+REQUIREMENTS: dict[str, tuple[str, str]] = {
+    **ground.REQUIREMENTS,
+    **curated.REQUIREMENTS,
+    **sessions_repair.REQUIREMENTS,
+}

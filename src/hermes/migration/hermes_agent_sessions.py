@@ -47,6 +47,8 @@ def import_hermes_agent(path: str, db: SessionDB, progress: Progress | None = No
                 continue
             counts.known += reached is not None
             for batch in _batches(file.messages(session.id, after=reached or 0)):
+                if not batch and reached is not None:
+                    continue
                 with db.bulk():
                     _store(db, session, batch, counts)
                     db.set_meta(mark, batch[-1].id if batch else 0)
