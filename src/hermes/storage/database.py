@@ -27,7 +27,10 @@ WAIT_SECONDS = 5.0
 REPAIR = "run `hermes sessions repair`; it keeps the original file"
 _SMALL_ENOUGH_TO_CHECK = 4 << 20
 DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
-_WAL_FAILS = (apsw.IOError, apsw.CantOpenError, apsw.PermissionsError, apsw.AuthError, apsw.LockedError)
+_WAL_FAILS = (
+    *(apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError),
+    *(apsw.PermissionsError, apsw.AuthError, apsw.LockedError),
+)
 
 
 def all_rows(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> list[Any]:
@@ -60,6 +63,8 @@ class Database:
         except apsw.Error as error:
             raise StorageError(f"{path} cannot be opened: {error}") from error
         connection.pragma("synchronous", "FULL" if durability == "message" else "NORMAL")
+        if journal != "wal":
+            _warn_without_wal(path, journal)
         return cls(path, connection, durability=durability, journal=journal)
 
     def rows(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
@@ -201,9 +206,12 @@ def _connect(path: str) -> tuple[apsw.Connection, str]:
     return connection, journal
 
 
-def _connection(path: str) -> apsw.Connection:
+def _connection(path: str, *, shared_memory: bool = True) -> apsw.Connection:
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
     connection.set_busy_timeout(int(WAIT_SECONDS * 1000))
+    if not shared_memory:
+        # Before anything touches the file: only then is a log read without shared memory.
+        connection.pragma("locking_mode", "EXCLUSIVE")
     connection.pragma("foreign_keys", "ON")
     connection.pragma("cache_size", -8000)
     connection.pragma("cell_size_check", "ON")
@@ -217,14 +225,24 @@ def _first_write(connection: apsw.Connection) -> None:
 
 
 def _without_wal(path: str) -> tuple[apsw.Connection, str]:
-    connection = _connection(path)
-    connection.pragma("locking_mode", "EXCLUSIVE")  # reads the log without shared memory
+    connection = _connection(path, shared_memory=False)
     journal = str(connection.pragma("journal_mode", "delete"))
     _refuse_foreign(connection, path)
     _first_write(connection)
     connection.pragma("locking_mode", "NORMAL")
     connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # gives the exclusive lock back
     return connection, journal
+
+
+def _warn_without_wal(path: str, journal: str) -> None:
+    import logging
+
+    logging.getLogger("hermes.storage").warning(
+        "%s has no write-ahead log, because its file system lacks shared memory; it works with journal mode %s, "
+        "but writing takes longer and readers wait for writers",
+        path,
+        journal,
+    )
 
 
 def _refuse_foreign(connection: apsw.Connection, path: str) -> None:

@@ -141,7 +141,11 @@ class SessionDB:
         if self._database.damage is None:  # a damaged file is still searched, but not written
             with contextlib.suppress(DamagedFile):
                 self.index()
-        results = self._search.search(query, limit=limit, **filters)
+        try:
+            results = self._search.search(query, limit=limit, **filters)
+        except LookupError as error:  # tables that contradict each other
+            self._database.mark_damaged(f"its tables disagree about {error}")
+            raise DamagedFile(f"{self.path} is damaged: its tables disagree; {REPAIR}") from error
         if self._database.damage is not None:
             results.note = f"the database is damaged, so messages may be missing here; {REPAIR}"
         return results
