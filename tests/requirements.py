@@ -8,10 +8,11 @@ keeps the lists readable.
 
 from __future__ import annotations
 
-from required import curated, ground, sessions_repair
+from required import curated, ground, sessions, sessions_repair
 
 REQUIREMENTS: dict[str, tuple[str, str]] = {
     **ground.REQUIREMENTS,
     **curated.REQUIREMENTS,
+    **sessions.REQUIREMENTS,
     **sessions_repair.REQUIREMENTS,
 }

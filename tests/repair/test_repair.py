@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
-from hermes.storage.database import one_row
+from hermes.storage.database import PAGE, one_row
 from hermes.storage.repair import repair
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import LockTimeout
@@ -79,8 +79,8 @@ def test_messages_come_back_when_the_root_page_of_a_table_is_destroyed(specimen:
     connection = apsw.Connection(specimen.path)
     root = one_row(connection, "SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,))[0]
     connection.close()
-    start = (root - 1) * 4096
-    specimen.put(specimen.bytes[:start] + os.urandom(4096) + specimen.bytes[start + 4096 :])
+    start = (root - 1) * PAGE
+    specimen.put(specimen.bytes[:start] + os.urandom(PAGE) + specimen.bytes[start + PAGE :])
     told = repair(specimen.path)
     assert told.salvaged is not None
     assert _kept(specimen.path) == specimen.texts
@@ -104,7 +104,7 @@ def test_messages_of_a_lost_session_stay_together_in_a_salvage_session(specimen:
 
 @pytest.mark.proves("repair.lost-tables")
 def test_a_destroyed_header_costs_nothing(specimen: Specimen) -> None:
-    specimen.put(os.urandom(4096) + specimen.bytes[4096:])
+    specimen.put(os.urandom(PAGE) + specimen.bytes[PAGE:])
     repair(specimen.path)
     assert _kept(specimen.path) == specimen.texts
 
@@ -146,8 +146,8 @@ def test_deleted_sessions_do_not_come_back(specimen: Specimen) -> None:
     root = one_row(connection, "SELECT rootpage FROM sqlite_schema WHERE name = 'messages'")[0]
     connection.close()
     with open(specimen.path, "r+b") as file:
-        file.seek((root - 1) * 4096)
-        file.write(bytes(4096))
+        file.seek((root - 1) * PAGE)
+        file.write(bytes(PAGE))
     repair(specimen.path)
     assert _kept(specimen.path) == {i: text for i, text in specimen.texts.items() if i not in gone}
 

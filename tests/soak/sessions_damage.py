@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING
 
+from hermes.storage.database import PAGE
 from hermes.storage.repair import repair
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import HermesError, StorageError
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from soak.common import Options
 
 KINDS = ("1 bit", "16 bits", "256 bits", "zeroed page", "garbage page", "truncation")
-_PAGE = 4096
 _TOLERATED = 0.05  # of the file may be structure rather than messages
 
 
@@ -51,7 +51,7 @@ class Specimen:
 
     def on_page(self, number: int) -> set[int]:
         """The messages with bytes on a page, known by the marks inside their texts."""
-        marks = {int(mark) for mark in re.findall(rb"mark(\d+)x", self.bytes[number * _PAGE : (number + 1) * _PAGE])}
+        marks = {int(mark) for mark in re.findall(rb"mark(\d+)x", self.bytes[number * PAGE : (number + 1) * PAGE])}
         return {i for i, text in self.texts.items() if int(text.split("x")[0].removeprefix("mark")) in marks}
 
 
@@ -84,17 +84,17 @@ def run_pages(options: Options) -> Outcome:
     outcome = Outcome(name="each page in turn", figures={"pages": 0})
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="soak-") as place:
         specimen = Specimen(place, messages=400)
-        pages = len(specimen.bytes) // _PAGE
+        pages = len(specimen.bytes) // PAGE
         progress = Progress("pages", pages, options)
         worst = 1.0
         for number in range(pages):
             if not progress.goes_on(number, outcome):
                 break
             chance = random.Random(f"{options.seed}/{number}")
-            start = number * _PAGE
-            filling = chance.randbytes(_PAGE) if number % 2 else bytes(_PAGE)
+            start = number * PAGE
+            filling = chance.randbytes(PAGE) if number % 2 else bytes(PAGE)
             problems, kept = try_damage(
-                specimen, specimen.bytes[:start] + filling + specimen.bytes[start + _PAGE :], outcome
+                specimen, specimen.bytes[:start] + filling + specimen.bytes[start + PAGE :], outcome
             )
             outcome.count("pages")
             untouched = len(specimen.texts) - len(specimen.on_page(number))
@@ -112,8 +112,8 @@ def damaged(kind: str, data: bytes, chance: random.Random) -> bytes:
         return data[: chance.randrange(len(data))]
     changed = bytearray(data)
     if kind.endswith("page"):
-        start = chance.randrange(len(data) // _PAGE) * _PAGE
-        changed[start : start + _PAGE] = bytes(_PAGE) if kind.startswith("zero") else chance.randbytes(_PAGE)
+        start = chance.randrange(len(data) // PAGE) * PAGE
+        changed[start : start + PAGE] = bytes(PAGE) if kind.startswith("zero") else chance.randbytes(PAGE)
     else:
         for _ in range(int(kind.split(maxsplit=1)[0])):
             at = chance.randrange(len(data) * 8)

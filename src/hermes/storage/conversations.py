@@ -48,8 +48,10 @@ _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202f\u2060-
 _NUMBERED = re.compile(r" #(\d+)$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Session:
+    """One row of `sessions`, in the order of `_FIELDS`: built by position, because a search reads dozens of them."""
+
     key: int = field(repr=False)
     id: str
     source: str
@@ -58,7 +60,7 @@ class Session:
     parent: int | None = field(repr=False)
     root: int = field(repr=False)
     kind: str | None
-    archived: bool
+    archived: int
     started_at: float
     last_active: float
     ended_at: float | None
@@ -269,8 +271,7 @@ def clean_title(title: str | None) -> str | None:
 
 
 def _session(row: tuple[Any, ...]) -> Session:
-    names = _FIELDS.split(", ")
-    return Session(**{**dict(zip(names, row, strict=True)), "archived": bool(row[names.index("archived")])})
+    return Session(*row)
 
 
 def _new_id(now: float) -> str:

@@ -30,6 +30,7 @@ class Reader:
         self._number = {
             stem: number for number, unit in enumerate(query.units) if not unit.prefix for stem in unit.stems
         }
+        self._stems = frozenset(self._number)
         self._beginnings = [(number, unit.stem) for number, unit in enumerate(query.units) if unit.prefix]
         self._names: dict[str, list[str]] = {}
         self._titles: dict[str, float] = {}
@@ -40,12 +41,14 @@ class Reader:
         whole = f"{text} {called(calls)}" if calls else text
         tokens = self._words.of(whole)
         number = self._number
-        hits = [(at, number[token]) for at, token in enumerate(tokens) if token in number]
-        for unit, beginning in self._beginnings:
-            hits += [(at, unit) for at, token in enumerate(tokens) if token.startswith(beginning)]
+        present = self._stems.intersection(tokens)
         counts: dict[int, int] = {}
-        for _, unit in hits:
-            counts[unit] = counts.get(unit, 0) + 1
+        for stem in present:
+            counts[number[stem]] = counts.get(number[stem], 0) + tokens.count(stem)
+        for unit, beginning in self._beginnings:
+            begun = sum([token.startswith(beginning) for token in tokens])
+            if begun:
+                counts[unit] = begun
         named = frozenset(number[token] for token in self._name(name) if token in number) if name else frozenset()
         return Candidate(
             id=message_id,
@@ -54,21 +57,36 @@ class Reader:
             counts=counts,
             length=len(tokens),
             named=named,
-            together=_together(hits, len(self._query.units)),
+            together=self._together(tokens, present) if len(present) > 1 else 0.0,
             phrases=_phrases(tokens, self._query.phrases),
             dated=max((max(span.fit(timestamp), span.fit(session.started_at)) for span in self._spans), default=0.0),
             title=self._title(session.title) if session.title else 0.0,
             asks=text.rstrip(" \n\t\"'”)")[-1:] in ("?", "\uff1f"),
             answers=self._answers(text),
-            passes=self._passes(tokens, whole, name),
             factor=(0.8 if role == "tool" else 1.0) * (0.7 if session.source in _SIDE_SOURCES else 1.0),
         )
 
-    def _passes(self, tokens: list[str], text: str, name: str | None) -> bool:
-        if self._query.explicit is None:
+    def _together(self, tokens: list[str], present: frozenset[str]) -> float:
+        """The share of neighbouring words of the query that also stand next to each other in the text, in order."""
+        places: dict[int, list[int]] = {}
+        for stem in present:
+            places.setdefault(self._number[stem], []).extend([at for at, token in enumerate(tokens) if token == stem])
+        pairs = 0
+        for number, first in places.items():
+            second = places.get(number + 1)
+            if second and any(0 < to - at < 3 for at in first for to in second):  # noqa: PLR2004 - one word between
+                pairs += 1
+        return pairs / max(1, len(self._query.units) - 1)
+
+    def passes(self, row: Row) -> bool:
+        """Whether a message passes the test of explicit syntax: words in order, prefixes, and nothing refused."""
+        explicit = self._query.explicit
+        if explicit is None:
             return True
-        spoken = [*self._name(name), *tokens] if name else tokens
-        return self._query.explicit.passes(" ".join(["", *spoken, ""]), text.lower())
+        content, name, calls = row[4:7]
+        text = f"{readable(unpacked(content)) if content else ''} {called(calls)}"
+        tokens = self._words.of(f"{name}: {text}" if name else text)
+        return explicit.passes(" ".join(["", *tokens, ""]), text.lower())
 
     def _name(self, name: str) -> list[str]:
         known = self._names.get(name)
@@ -96,21 +114,6 @@ def without_speakers(candidates: list[Candidate], units: int) -> None:
         return
     for candidate in candidates:
         candidate.counts = {unit: count for unit, count in candidate.counts.items() if unit not in names}
-
-
-def _together(hits: list[tuple[int, int]], units: int) -> float:
-    """The share of neighbouring words of the query that also stand next to each other in the text, in order."""
-    if units < 2 or len(hits) < 2:  # noqa: PLR2004 - a pair needs two
-        return 0.0
-    places: dict[int, set[int]] = {}
-    for at, number in hits:
-        places.setdefault(number, set()).add(at)
-    pairs = 0
-    for number in range(units - 1):
-        first, second = places.get(number), places.get(number + 1)
-        if first and second and any(at + 1 in second or at + 2 in second for at in first):
-            pairs += 1
-    return pairs / (units - 1)
 
 
 def _phrases(tokens: list[str], phrases: Sequence[tuple[str, ...]]) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from hermes.storage.database import PAGE
 from hermes.storage.text import TOKENIZER
 from hermes.vocabulary.errors import StorageError
 
@@ -134,6 +135,8 @@ def _m002_full_text_index(connection: apsw.Connection) -> None:
             f"CREATE VIRTUAL TABLE {table} USING fts5"
             f"(words, content='', contentless_delete=1, detail=none, tokenize=\"{TOKENIZER}\")"
         )
+        # A leaf of the index fits one page of the file.
+        connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('pgsz', {PAGE - 60})")  # noqa: S608 - ours
 
 
 MIGRATIONS: tuple[tuple[str, Callable[[apsw.Connection], None]], ...] = (

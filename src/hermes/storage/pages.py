@@ -6,9 +6,11 @@ believed by its caller only when its checksum holds.
 
 from __future__ import annotations
 
+import copy
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hermes.storage.database import PAGE
 from hermes.storage.wal import log_pages
 
 if TYPE_CHECKING:
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 MAGIC = b"SQLite format 3\x00"
 _TABLE_LEAF, _INDEX_LEAF = 13, 10
 _INNER = (2, 5)
-_DEFAULT_PAGE = 4096
 _LEAF_HEADER = 8
 _FIRST_PAGE_HEADER = 100
 _INTEGER_SIZES = (0, 1, 2, 3, 4, 6, 8)
@@ -41,9 +42,9 @@ class Image:
         header = bytes(file[:_FIRST_PAGE_HEADER])
         self.header_holds = header.startswith(MAGIC) and _page_size(header) is not None
         logged_size, self._logged, self._doubtful = log_pages(log)
-        self.page_size = (_page_size(header) if self.header_holds else None) or logged_size or _DEFAULT_PAGE
+        self.page_size = (_page_size(header) if self.header_holds else None) or logged_size or PAGE
         if logged_size not in (0, self.page_size):
-            self._logged, self._doubtful = {}, []
+            self._logged, self._doubtful = {}, {}
         self.usable = self.page_size - (header[20] if self.header_holds and header[20] <= self.page_size // 2 else 0)
         self.count = max([-(-len(file) // self.page_size), *self._logged])
 
@@ -56,9 +57,14 @@ class Image:
             return b""
         return bytes(self._file[start : start + self.page_size]).ljust(self.page_size, b"\0")
 
-    def doubtful(self) -> list[bytes]:
-        """Pages of the log behind the place where it breaks: their rows may be real, which only a checksum can tell."""
-        return self._doubtful
+    def doubtful(self) -> list[int]:
+        """Pages in the log behind the place where it breaks; only a checksum can tell whether their rows are real."""
+        return sorted(self._doubtful)
+
+    def with_doubtful(self) -> Image:
+        other = copy.copy(self)
+        other._logged, other._doubtful = self._logged | self._doubtful, {}  # noqa: SLF001 - one of our own
+        return other
 
     def whole(self) -> Iterator[bytes]:
         """Every page in order: a plain database file without a log."""
@@ -96,8 +102,10 @@ class Scan:
         for number in range(1, self._image.count + 1):
             if number not in self._skipped:
                 yield from self._leaf(number, self._image.page(number))
-        for page in self._image.doubtful():
-            yield from self._leaf(0, page)
+        if numbers := self._image.doubtful():
+            later = Scan(self._image.with_doubtful())
+            for number in numbers:
+                yield from later._leaf(number, later._image.page(number))
         # A leaf whose own header is broken: its cells are looked for at every byte, the page being nobody's overflow.
         for number in self._unread:
             if number not in self._overflow:
@@ -126,7 +134,7 @@ class Scan:
             broken = broken or row is None
             if row is not None:
                 yield row
-        if number and (broken or not _count_is_plausible(page, base, self._image.usable)):
+        if broken or not _count_is_plausible(page, base, self._image.usable):
             self._unread.append(number)
 
     def _every_offset(self, page: bytes) -> Iterator[Record]:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from hermes.storage.query import Query
     from hermes.storage.syntax import Unit
 
-CAP = 4000
+CAP = 2000
+FILTERED_CAP = 20_000
 ENOUGH = 300
 MOST_WALKED = 300_000
 TABLES = ("messages_fts", "tools_fts")
@@ -142,50 +143,73 @@ class Postings:
             return None
         return known[0]
 
-    def of(self, table: str, unit: Unit) -> Found:
-        ids = self.matching(table, unit.match, CAP)
-        if len(ids) < CAP:
+    def of(self, table: str, unit: Unit, most: int = CAP) -> Found:
+        ids = self.matching(table, unit.match, most)
+        if len(ids) < most:
             return Found(ids, len(ids), complete=True)
         # The newest CAP messages reach back to a certain id; the rest of the store is taken to be as dense.
         newest = max(1, self._places.newest_id)
         covered = max(1, newest - ids[-1])
         frequency = len(ids) * newest / covered
-        self._common[table, unit.match] = (frequency, newest)
+        if frequency >= CAP:
+            self._common[table, unit.match] = (frequency, newest)
         return Found(ids, frequency, complete=False)
 
 
 def gather(
-    postings: Postings, units: Sequence[Unit], messages: int, tables: Sequence[str] = TABLES
+    postings: Postings, units: Sequence[Unit], messages: int, *, all_first: int | None = None, filtered: bool = False
 ) -> tuple[dict[int, float], list[float]]:
-    """Candidate messages with a first, rough score, and the frequency of each word."""
-    gathering = _Gathering(postings, units, messages)
-    for table in tables:
+    """Candidate messages with a first, rough score, and the frequency of each word.
+
+    `all_first` is for keywords: when so many messages hold all of them, others are not looked for, and when fewer
+    do, only the newest with each word join them.
+    """
+    most = FILTERED_CAP if filtered else CAP if all_first is None else 4 * all_first
+    gathering = _Gathering(postings, units, messages, most=most)
+    if all_first is not None and len(units) > 1 and not filtered:
+        gathering.hold_all(2 * all_first)
+        if len(gathering.scores) >= all_first:
+            return gathering.scores, gathering.guessed()
+    for table in TABLES:
         gathering.add(table)
     return gathering.scores, gathering.frequency
 
 
 class _Gathering:
-    def __init__(self, postings: Postings, units: Sequence[Unit], messages: int) -> None:
+    def __init__(self, postings: Postings, units: Sequence[Unit], messages: int, *, most: int) -> None:
+        self._most = most
         self.scores: dict[int, float] = defaultdict(float)
         self.frequency = [0.0] * len(units)
         self._postings = postings
         self._units = units
         self._messages = messages
 
+    def hold_all(self, most: int) -> None:
+        """Candidates that hold every word, which FTS5 intersects by itself; the newest when there are many."""
+        everything = " AND ".join(unit.match for unit in self._units)
+        for table in TABLES:
+            self._count(table, self._postings.matching(table, everything, most), 1.0)
+
+    def guessed(self) -> list[float]:
+        """Frequencies that were seen before, or one in a hundred: enough to weigh messages that hold all words."""
+        known = [self._postings.known_common(TABLES[0], unit) for unit in self._units]
+        return [often or self._messages / 100 for often in known]
+
     def add(self, table: str) -> None:
         common: list[tuple[float, int]] = []
         before = len(self.scores)
         for number, unit in enumerate(self._units):
-            often = self._postings.known_common(table, unit)
+            often = self._postings.known_common(table, unit) if self._most == CAP else None
             if often is None:
-                found = self._postings.of(table, unit)
+                found = self._postings.of(table, unit, self._most)
                 often = found.frequency
-                if found.complete:
+                # Keywords rank by how recent they are, and filters choose among them: there the newest are enough.
+                if found.complete or self._most != CAP:
                     self._count(table, found.ids, often)
-            if often >= CAP:
+            if often >= self._most:
                 common.append((often, number))
             self.frequency[number] += often
-        if common and len(self.scores) - before < ENOUGH:
+        if common and len(self.scores) - before < min(ENOUGH, self._most):
             self._add_common(table, sorted(common))
 
     def _add_common(self, table: str, common: list[tuple[float, int]]) -> None:

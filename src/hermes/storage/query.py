@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hermes.storage import english
 from hermes.storage.syntax import MOST_WORDS, DoesNotParse, Unit, parse_explicit
-from hermes.storage.text import query_pieces
+from hermes.storage.text import camel_parts, query_pieces
 
 if TYPE_CHECKING:
     from hermes.storage.syntax import Explicit
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 LONGEST = 4096
 FRAME_WEIGHT = 0.35
+MOST_KEYWORDS = 8
 _OPERATORS = frozenset(("AND", "OR", "NOT"))
 _QUOTED = re.compile(r'["“„«]([^"“”„«»]{2,})["”»]')
 
@@ -30,6 +31,7 @@ class Query:
     phrases: tuple[tuple[str, ...], ...] = ()
     explicit: Explicit | None = None
     note: str | None = None
+    question: bool = False
     asks_when: bool = False
     asks_how_many: bool = False
 
@@ -49,30 +51,30 @@ def parse(text: str, words: Words) -> Query:
 def plain(text: str, words: Words, *, note: str | None) -> Query:
     units: dict[str, Unit] = {}
     glue: dict[str, Unit] = {}
-    for written, stem, prefix in query_pieces(text, words):
+    for written, stem in query_pieces(f"{text} {camel_parts(text)}", words):
         known = units.keys() | {other for unit in units.values() for _, other in unit.others}
         if stem not in known and len(units) < MOST_WORDS:
-            unit = _unit(written, stem, words, prefix=prefix)
+            unit = _unit(written, stem, words)
             (glue if written.lower() in english.STOP_WORDS else units)[stem] = unit
-    phrases = [tuple(stem for _, stem, _ in query_pieces(quoted, words)) for quoted in _QUOTED.findall(text)]
+    phrases = [tuple(stem for _, stem in query_pieces(quoted, words)) for quoted in _QUOTED.findall(text)]
     return Query(
         units=tuple((units or glue).values()),
         phrases=tuple(phrase for phrase in phrases if len(phrase) > 1),
         note=note,
+        question=bool(glue) or len(units) > MOST_KEYWORDS or text.rstrip().endswith(("?", "\uff1f")),
         asks_when=english.ASKS_WHEN.search(text) is not None,
         asks_how_many=english.ASKS_HOW_MANY.search(text) is not None,
     )
 
 
-def _unit(written: str, stem: str, words: Words, *, prefix: bool) -> Unit:
+def _unit(written: str, stem: str, words: Words) -> Unit:
     low = written.lower()
     others = tuple((form, words.of(form)[0]) for form in english.FORMS.get(low, ()))
     return Unit(
         written,
         stem,
-        prefix,
-        FRAME_WEIGHT if low in english.FRAME_WORDS else 1.0,
-        tuple((form, its) for form, its in others if its != stem),
+        weight=FRAME_WEIGHT if low in english.FRAME_WORDS else 1.0,
+        others=tuple((form, its) for form, its in others if its != stem),
     )
 
 

@@ -48,7 +48,6 @@ class Candidate:
     answers: float = 0.0
     dated: float = 0.0
     title: float = 0.0
-    passes: bool = True
     factor: float = 1.0
     score: float = 0.0
     parts: dict[str, float] = field(default_factory=dict)
@@ -96,66 +95,72 @@ class _Signals:
         self._total_worth = sum(statistics.worth) or 1.0
 
     def weigh_session(self, session: int, members: dict[int, Candidate]) -> None:
-        weights, average = self._weights, self._statistics.message_length
-        whole: dict[int, int] = defaultdict(int)
+        weights, average, worth = self._weights, self._statistics.message_length, self._statistics.worth
+        whole: dict[int, int] = {}
         for candidate in members.values():
             for unit, count in candidate.counts.items():
-                whole[unit] += count
+                whole[unit] = whole.get(unit, 0) + count
         length = self._statistics.session_lengths.get(session, self._statistics.session_length)
         session_score = self._bm25(whole, length, self._statistics.session_length)
+        alone = len(members) == 1
         for place, candidate in members.items():
-            parts = candidate.parts
-            parts["turn"] = self._bm25(candidate.counts, candidate.length, average)
-            parts["near"] = self._window(members, place, weights.near_span)
-            parts["wide"] = self._window(members, place, weights.wide_span)
+            parts, counts = candidate.parts, candidate.counts
+            parts["turn"] = self._bm25(counts, candidate.length, average) if counts else 0.0
+            parts["near"] = self._window(members, place, weights.near_span, alone=alone)
+            parts["wide"] = self._window(members, place, weights.wide_span, alone=alone)
             parts["session"] = session_score
-            covered = sum(self._statistics.worth[unit] for unit in candidate.counts)
-            parts["coverage"] = (covered / self._total_worth) ** 2
+            parts["coverage"] = (sum([worth[unit] for unit in counts]) / self._total_worth) ** 2
             parts["together"] = candidate.together
             parts["phrase"] = candidate.phrases
 
-    def _window(self, members: dict[int, Candidate], place: int, span: tuple[int, int]) -> float:
+    def _window(self, members: dict[int, Candidate], place: int, span: tuple[int, int], *, alone: bool) -> float:
         average = self._statistics.message_length
-        counts: dict[int, int] = defaultdict(int)
+        first = max(0, place - span[0])
+        size = place + span[1] + 1 - first
+        if alone:
+            candidate = members[place]
+            length = candidate.length + (size - 1) * average
+            return self._bm25(candidate.counts, length, average * (span[0] + span[1] + 1))
+        counts: dict[int, int] = {}
         length = 0.0
-        for at in range(place - span[0], place + span[1] + 1):
+        for at in range(first, first + size):
             neighbour = members.get(at)
             if neighbour is None:
-                length += average if at >= 0 else 0.0
+                length += average
                 continue
             length += neighbour.length
             for unit, count in neighbour.counts.items():
-                counts[unit] += count
+                counts[unit] = counts.get(unit, 0) + count
         return self._bm25(counts, length, average * (span[0] + span[1] + 1))
 
     def _bm25(self, counts: dict[int, int], length: float, average: float) -> float:
+        if not counts:
+            return 0.0
         k, b = self._weights.saturation, self._weights.length
         norm = k * (1 - b + b * length / average)
-        worth = self._statistics.worth
-        return sum(worth[unit] * count * (k + 1) / (count + norm) for unit, count in counts.items())
+        worth, k = self._statistics.worth, k + 1
+        return sum([worth[unit] * count * k / (count + norm) for unit, count in counts.items()])
 
     def combine(self, candidates: list[Candidate]) -> None:
         weights = self._weights
-        names = ("turn", "near", "wide", "session", "coverage", "together", "phrase")
-        best = {name: max(candidate.parts[name] for candidate in candidates) or 1.0 for name in names}
-        best["phrase"] = best["together"] = best["coverage"] = 1.0
+        best = {
+            name: max([candidate.parts[name] for candidate in candidates]) or 1.0
+            for name in ("turn", "near", "wide", "session")
+        }
         for candidate in candidates:
             # A long turn says enough by itself; a short one is understood through its neighbours.
             lean = min(1.0, weights.short_turn / max(1.0, candidate.length))
-            share = {
-                "turn": weights.turn,
-                "near": weights.near * lean,
-                "wide": weights.wide * lean,
-                "session": weights.session,
-                "coverage": weights.coverage,
-                "together": weights.together,
-                "phrase": weights.phrase,
-            }
-            for name in names:
-                candidate.parts[name] = share[name] * candidate.parts[name] / best[name]
-            candidate.parts["speaker"] = weights.speaker if candidate.named else 0.0
-            candidate.parts["asks"] = weights.asks if candidate.asks else 0.0
-            candidate.parts["answers"] = weights.answers * candidate.answers
-            candidate.parts["date"] = weights.date * candidate.dated
-            candidate.parts["title"] = weights.title * candidate.title
-            candidate.score = sum(candidate.parts.values()) * candidate.factor
+            parts = candidate.parts
+            parts["turn"] *= weights.turn / best["turn"]
+            parts["near"] *= weights.near * lean / best["near"]
+            parts["wide"] *= weights.wide * lean / best["wide"]
+            parts["session"] *= weights.session / best["session"]
+            parts["coverage"] *= weights.coverage
+            parts["together"] *= weights.together
+            parts["phrase"] *= weights.phrase
+            parts["speaker"] = weights.speaker if candidate.named else 0.0
+            parts["asks"] = weights.asks if candidate.asks else 0.0
+            parts["answers"] = weights.answers * candidate.answers
+            parts["date"] = weights.date * candidate.dated
+            parts["title"] = weights.title * candidate.title
+            candidate.score = sum(parts.values()) * candidate.factor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from hermes.storage.damage import UNREADABLE, careful_row, is_shaped
@@ -32,6 +33,10 @@ _BLOCKS_OF_SESSION = """
 _OLDEST_FIRST = _OF_SESSION.format(order="ASC")
 _NEWEST_FIRST = _OF_SESSION.format(order="DESC")
 _EVERYTHING = 1 << 62
+_HOLDING = """
+    SELECT id FROM messages WHERE id IN (SELECT value FROM json_each(?1))
+        AND (instr(lower(content), ?2) OR instr(lower(tool_calls), ?2))
+"""
 
 
 class Transcripts:
@@ -105,6 +110,18 @@ class Transcripts:
                 if not values["spoken"] or (message.role in ("user", "assistant") and row[4] is not None):
                     found.append(message)
             if len(found) == values["limit"]:
+                break
+        return found
+
+    def holding(self, message_ids: list[int], typed: str, most: int) -> list[int]:
+        """Those of the messages in which a text stands as typed (capitals aside), in the given order, until enough."""
+        found: list[int] = []
+        for at in range(0, len(message_ids), 256):
+            chunk = message_ids[at : at + 256]
+            rows = self._database.rows(_HOLDING, (json.dumps(chunk), typed))
+            held = {message_id for (message_id,) in rows}
+            found += [message_id for message_id in chunk if message_id in held]
+            if len(found) >= most:
                 break
         return found
 

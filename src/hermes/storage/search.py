@@ -6,7 +6,6 @@ The text of a hit is checked against its checksum before it is shown; a damaged 
 from __future__ import annotations
 
 import dataclasses
-import heapq
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,9 +30,10 @@ if TYPE_CHECKING:
     from hermes.storage.transcripts import Row
 
 # Text read to weigh candidates, in characters: enough for every turn of a long chat, bounded in a large store.
-_READ = 130_000
-_FEWEST, _MOST = 96, 640
-_SPREAD = 96
+_READ = 50_000
+_FEWEST, _FEWEST_OF_QUESTION, _MOST = 24, 160, 480
+_SPREAD = 64
+_MOST_TESTED, _STEMMED = 4000, 128
 _LITERAL_ROWS = 2000
 
 
@@ -85,6 +85,10 @@ class Filters:
             or self.since is not None
             or self.until is not None
         )
+
+    @property
+    def narrow(self) -> bool:
+        return self.about_sessions or self.roles is not None
 
     def allow(self, session: Session) -> bool:
         return (
@@ -146,8 +150,6 @@ class SearchEngine:
             reader.candidate(row, sessions[self._places.session(message_id)], self._places.place(message_id))
             for message_id, row in rows.items()
         ]
-        if query.explicit is not None:
-            candidates = [candidate for candidate in candidates if candidate.passes]
         without_speakers(candidates, len(query.units))
         worths = [unit.weight * worth(often, messages) for unit, often in zip(query.units, frequency, strict=True)]
         ranked = rank(candidates, self._statistics(worths, sessions, messages, words), self._weights)
@@ -159,22 +161,43 @@ class SearchEngine:
     ) -> tuple[Query, dict[int, float], list[float]]:
         """Rough scores by message id; words that nobody wrote are replaced by what they may have meant."""
         if query.explicit is not None or chosen.sort != "relevance":
-            found = newest_or_oldest(self._postings, query, oldest=chosen.sort == "oldest", limit=max(400, 4 * limit))
-            scores: dict[int, float] = dict.fromkeys(found, 1.0)
-            return query, scores, [max(1.0, messages / 100)] * len(query.units)
-        scores, frequency = gather(self._postings, query.units, messages)
+            tested = query.explicit is not None and not query.explicit.exact
+            most = _MOST_TESTED if tested or chosen.narrow else 4 * limit
+            found = newest_or_oldest(self._postings, query, oldest=chosen.sort == "oldest", limit=max(24, most))
+            if tested:
+                found = self._tested(found, query, 2 * limit)
+            return query, dict.fromkeys(found, 1.0), [max(1.0, messages / 100)] * len(query.units)
+        keywords = None if query.question else max(limit, 12)
+        scores, frequency = gather(self._postings, query.units, messages, all_first=keywords, filtered=chosen.narrow)
         units = list(query.units)
         for number, unit in enumerate(units):
             meant = None if frequency[number] or unit.prefix else self._spelling.instead(unit, self._occurs)
             if meant is not None:
                 units[number] = meant
-                more, often = gather(self._postings, [meant], messages)
+                more, often = gather(self._postings, [meant], messages, all_first=limit)
                 frequency[number] = often[0]
                 for message_id, score in more.items():
                     scores[message_id] = scores.get(message_id, 0.0) + score
         for message_id in self._by_title(units):
             scores[message_id] = scores.get(message_id, 0.0) + 5.0
         return dataclasses.replace(query, units=tuple(units)), scores, frequency
+
+    def _tested(self, found: list[int], query: Query, most: int) -> list[int]:
+        """Messages that pass the exact test of the query's syntax, in the given order, until there are enough."""
+        if query.explicit is not None and query.explicit.typed is not None:
+            passed = self._transcripts.holding(found, query.explicit.typed, most)
+            if passed:
+                return passed
+            found = found[:_STEMMED]  # it stands nowhere letter by letter, but other forms of its words may
+        reader = Reader(query, self._words, ())
+        passed = []
+        for at in range(0, len(found), 32):
+            chunk = found[at : at + 32]
+            rows = self._transcripts.rows(chunk)
+            passed += [i for i in chunk if i in rows and reader.passes(rows[i])]
+            if len(passed) >= most:
+                break
+        return passed
 
     def _occurs(self, unit: Any) -> bool:
         return any(self._postings.matching(table, unit.match, 1) for table in TABLES)
@@ -193,17 +216,18 @@ class SearchEngine:
     ) -> tuple[dict[int, Row], dict[int, Session]]:
         """Rows of the most promising candidates and of their neighbours, up to a bounded amount of text."""
         mine = self._allowed(scores, chosen)
-        single = len(query.units) == 1 or query.explicit is not None
-        most = max(2 * limit, _FEWEST) if single else _MOST
-        order = heapq.nlargest(max(most, limit), mine, key=lambda i: (mine[i], i))
-        if len(query.units) > 2 and not single and chosen.sort == "relevance":  # noqa: PLR2004 - fewer words are keywords, not a question
+        # Keywords name what they look for; the words of a question surround it, so more is read for a question.
+        fewest = _FEWEST_OF_QUESTION if query.question else _FEWEST
+        most = _MOST if query.question or chosen.narrow else max(2 * limit, _FEWEST)
+        order = sorted(sorted(mine, reverse=True), key=mine.__getitem__, reverse=True)[: max(most, limit)]
+        if query.question and chosen.sort == "relevance":
             order = self._with_neighbours(order)
         rows: dict[int, Row] = {}
         read = 0
         for at in range(0, len(order), 64):
             rows |= (found := self._transcripts.rows(order[at : at + 64]))
             read += sum(len(row[4] or "") + len(row[6] or "") for row in found.values())
-            if read > _READ and len(rows) >= max(limit, _FEWEST):
+            if read > _READ and len(rows) >= max(limit, fewest):
                 break
         sessions = self._sessions.by_keys(list({self._places.session(message_id) for message_id in rows}))
         kept = {
@@ -214,9 +238,9 @@ class SearchEngine:
         return kept, sessions
 
     def _allowed(self, scores: dict[int, float], chosen: Filters) -> dict[int, float]:
-        session = self._places.session
         if not chosen.about_sessions:
-            return {message_id: score for message_id, score in scores.items() if session(message_id)}
+            return scores  # what is not the owner's has no session here, and is dropped with its row
+        session = self._places.session
         keys = list({key for message_id in scores if (key := session(message_id))})
         allowed = {key for key, found in self._sessions.by_keys(keys).items() if chosen.allow(found)}
         return {message_id: score for message_id, score in scores.items() if session(message_id) in allowed}
@@ -287,7 +311,7 @@ class SearchEngine:
         return results
 
     def _hit(self, candidate: Candidate, row: Row, session: Session, query: Query, chosen: Filters) -> Hit:
-        text = readable(unpacked(row[4])) if row[4] else ""
+        text = _text(row)
         return Hit(
             session_id=session.id,
             message_id=candidate.id,
@@ -304,11 +328,11 @@ class SearchEngine:
     def _literal(self, text: str, chosen: Filters, limit: int) -> SearchResults:
         """Looks for the text as it stands in the newest messages: all that can be done for signs that are no words."""
         results = SearchResults()
-        wanted = text.strip()
+        wanted = text.strip().lower()
         if not wanted or "\x00" in wanted or not wanted.isprintable():
             return results
         ids = self._places.newest(_LITERAL_ROWS)
-        rows = {i: row for i, row in self._transcripts.rows(ids).items() if wanted in (row[4] or "")}
+        rows = {i: row for i, row in self._transcripts.rows(ids).items() if row[4] and wanted in _text(row).lower()}
         sessions = self._sessions.by_keys(list({self._places.session(message_id) for message_id in rows}))
         query = Query(units=(), note=f"nothing can be looked up, so the newest {_LITERAL_ROWS} messages were read")
         found = [
@@ -319,6 +343,10 @@ class SearchEngine:
             and chosen.allow_row(row, session)
         ]
         return self._served(found, rows, sessions, query=query, chosen=chosen, limit=limit)
+
+
+def _text(row: Row) -> str:
+    return readable(unpacked(row[4])) if row[4] else ""
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

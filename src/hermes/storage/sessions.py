@@ -18,6 +18,7 @@ from hermes.storage.index import index_waiting, remove_rows, set_title
 from hermes.storage.migrations import BLOCK, BLOCK_BITS, migrate
 from hermes.storage.reading import Transcripts
 from hermes.storage.search import SearchEngine
+from hermes.storage.text import scrub
 from hermes.storage.transcripts import COMPACTED, REWOUND, encode, readable
 from hermes.vocabulary.errors import DamagedFile, NotFound, StorageError
 
@@ -138,9 +139,8 @@ class SessionDB:
 
     def search(self, query: str, limit: int = 10, **filters: Any) -> SearchResults:
         """The messages that answer a question best; see `SearchEngine.search` for the filters."""
-        if self._database.damage is None:  # a damaged file is still searched, but not written
-            with contextlib.suppress(DamagedFile):
-                self.index()
+        with contextlib.suppress(DamagedFile):  # a damaged file is still searched, but not written
+            self.index()
         try:
             results = self._search.search(query, limit=limit, **filters)
         except LookupError as error:  # tables that contradict each other
@@ -248,7 +248,6 @@ class SessionDB:
         self._set_state(session_id, message_ids, COMPACTED)
 
     def set_rewound(self, session_id: str, message_ids: Iterable[int]) -> None:
-        """Takes single messages back; they are kept, but no search and no resume shows them."""
         self._set_state(session_id, message_ids, REWOUND)
 
     def rewind(self, session_id: str, message_id: int) -> int:
@@ -346,23 +345,25 @@ class SessionDB:
 
 
 def _owner_key(database: Database, owner: str) -> int:
-    row = database.row("SELECT key FROM owners WHERE name = ?", (owner,))
-    if row:
-        return int(row[0])
-    with database.writing() as connection:
-        connection.execute("INSERT OR IGNORE INTO owners (name) VALUES (?)", (owner,))
-    return int(database.row("SELECT key FROM owners WHERE name = ?", (owner,))[0])
+    known = "SELECT key FROM owners WHERE name = ?"
+    if not database.row(known, (owner,)):
+        with database.writing() as connection:
+            connection.execute("INSERT OR IGNORE INTO owners (name) VALUES (?)", (owner,))
+    row = database.row(known, (owner,))
+    if row is None or type(row[0]) is not int:
+        raise DamagedFile(f"{database.path} is damaged (its list of owners cannot be read); {REPAIR}")
+    return row[0]
 
 
 def _next_ids(connection: apsw.Connection, owner: int, session: int, last_id: int, count: int) -> list[int]:
     """Ids that follow the session's last one inside its block, then those of new blocks."""
     ids: list[int] = []
-    following = last_id + 1
+    before, following = last_id, last_id + 1
     place = None
     while len(ids) < count:
         if last_id == 0 or following % BLOCK == 0:
             if place is None:
-                place = _place_after(connection, last_id)
+                place = _place_after(connection, before)
             new = "INSERT INTO blocks (owner, session, first_place) VALUES (?, ?, ?) RETURNING block"
             block = one_row(connection, new, (owner, session, place + len(ids)))[0]
             following = block << BLOCK_BITS
@@ -394,6 +395,6 @@ def _length(message: Mapping[str, Any]) -> int:
 def _preview(messages: Sequence[Mapping[str, Any]]) -> str | None:
     for message in messages:
         if message.get("role") == "user":
-            text = " ".join(readable(message.get("content")).split())
+            text = " ".join(scrub(readable(message.get("content"))).split())
             return text if len(text) <= _PREVIEW else text[:_PREVIEW] + "..."
     return None

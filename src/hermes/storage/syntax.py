@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 
 MOST_WORDS = 64
 _LEXEME = re.compile(r'"([^"]*)"(\*?)|([()])|([^\s()"]+)')
+_ONE_PHRASE = re.compile(r'"([^"]+)"|(\w+)\*')
 _SHORTEST_STEM = 3
 _LONGEST_ENDING = 6
+_ENDINGS = re.findall(
+    r"\w+",
+    "able ably al ally ance ant ate ation ed ely ement ence ent er es est ful fully ible ical ied ies ing ion ism ist"
+    " ity ive ization ize izing ly ment ness ous s tion",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +64,11 @@ class Explicit:
     """A query that parsed: what to look up, the test, and the words and phrases that hits are weighed by."""
 
     finds: str = ""
+    exact: bool = True  # False when the index alone cannot tell, so that the text must be tested
     passes: Callable[[str, str], bool] = field(default=lambda _line, _text: True)
     units: list[Unit] = field(default_factory=list)
     phrases: list[tuple[str, ...]] = field(default_factory=list)
+    typed: str | None = None  # the text, lower case, when the whole query is one phrase or prefix
 
 
 class DoesNotParse(Exception):
@@ -75,6 +83,8 @@ def parse_explicit(text: str, words: Words) -> Explicit:
     if whole is None or whole.finds is None:
         raise DoesNotParse("nothing in it can be looked up")
     parser.result.finds, parser.result.passes = whole.finds, whole.passes
+    alone = _ONE_PHRASE.fullmatch(text.strip())
+    parser.result.typed = (alone[1] or alone[2]).lower() if alone else None
     return parser.result
 
 
@@ -90,6 +100,8 @@ class _Parser:
         self._count = 0
 
     def alternatives(self) -> Part | None:
+        if self._next_is("OR"):
+            raise DoesNotParse("OR has nothing before it")
         parts = [self._all(after=None)]
         while self._next_is("OR"):
             self.left.pop(0)
@@ -156,12 +168,13 @@ class _Parser:
         return inner
 
     def _words_of(self, text: str, *, prefix: bool) -> Part | None:
-        units = [Unit(written, stem, starts) for written, stem, starts in query_pieces(text, self._words)]
+        units = [Unit(written, stem) for written, stem in query_pieces(text, self._words)]
         self._count += len(units)
         if self._count > MOST_WORDS:
             raise DoesNotParse(f"it has more than {MOST_WORDS} words")
         if not units:
             return None
+        self.result.exact = self.result.exact and len(units) == 1 and not prefix and not self._denied
         if prefix:
             start = units[-1].written.lower()
             units[-1] = Unit(start, start, prefix=True)
@@ -207,5 +220,7 @@ def _lookup(unit: Unit) -> str:
     if not unit.prefix or not unit.stem.isascii():
         return unit.match
     # The index holds stems, which may be shorter than what was typed: "decidi*" must reach "deciding" as "decid".
-    sizes = range(max(_SHORTEST_STEM, len(unit.stem) - _LONGEST_ENDING), len(unit.stem) + 1)
-    return "(" + " OR ".join([unit.match, *(f'"{unit.stem[:size]}"' for size in sizes)]) + ")"
+    whole = unit.stem
+    sizes = range(max(_SHORTEST_STEM, len(whole) - _LONGEST_ENDING), len(whole))
+    shorter = [whole[:size] for size in sizes if any(ending.startswith(whole[size:]) for ending in _ENDINGS)]
+    return "(" + " OR ".join([unit.match, *(f'"{start}"' for start in [*shorter, whole])]) + ")"

@@ -28,6 +28,8 @@ UNSPACED = (
     "\U0001aff0-\U0001b2fb\U00020000-\U000323af"
 )
 _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
+# Written from the capital backwards: a regex that starts with one character class skips through text fast.
+_CAMEL = re.compile(r"[A-Z](?<=[a-z0-9][A-Z])")
 _CAMEL_WORD = re.compile(r"(?<![A-Za-z0-9])[A-Z]*[a-z0-9]+[A-Z][A-Za-z0-9]*")
 _CAMEL_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -39,8 +41,8 @@ def searchable(text: str) -> str:
         text = _in_pairs(_composed(text))
     if "\x00" in text:
         text = text.replace("\x00", " ")  # SQLite ends a text at the first NUL
-    names = _CAMEL_WORD.findall(text)
-    return f"{text} {_CAMEL_BORDER.sub(' ', ' '.join(names))}" if names else text
+    parts = camel_parts(text)
+    return f"{text} {parts}" if parts else text
 
 
 def scrub(text: str) -> str:
@@ -75,6 +77,22 @@ class Words:
         )
 
 
+def camel_parts(text: str) -> str:
+    """`getUserName` as "get User Name", for every such name in the text."""
+    if _CAMEL.search(text) is None:
+        return ""
+    found: list[str] = []
+    end = 0
+    for border in _CAMEL.finditer(text):
+        at = border.start()
+        if at >= end:
+            start = text.rfind(" ", 0, at) + 1
+            end = text.find(" ", at)
+            end = len(text) if end < 0 else end
+            found += _CAMEL_WORD.findall(text, start, end)
+    return _CAMEL_BORDER.sub(" ", " ".join(found))
+
+
 def _composed(text: str) -> str:
     text = scrub(text)
     return text if unicodedata.is_normalized("NFKC", text) else unicodedata.normalize("NFKC", text)
@@ -85,32 +103,29 @@ def _in_pairs(text: str) -> str:
 
 
 def _pairs(run: re.Match[str]) -> str:
-    # The last character stands alone as well, so that "starts with this character" finds every occurrence of one.
+    # Pairs first, in order, so that a phrase is a stretch of them; then each character once, for queries of one.
     characters = run[0]
     pairs = [characters[at : at + 2] for at in range(len(characters) - 1)]
-    return f" {' '.join(pairs)} {characters[-1]} "
+    return f" {' '.join(pairs)} {' '.join(dict.fromkeys(characters))} "
 
 
-def query_pieces(text: str, words: Words) -> list[tuple[str, str, bool]]:
-    """The words of a question as (as written, stem, is the beginning of a word).
-
-    One character of an unspaced script is looked up as the beginning of a pair; two and more as the pairs themselves.
-    """
+def query_pieces(text: str, words: Words) -> list[tuple[str, str]]:
+    """The words of a question as written and stemmed; runs of unspaced script as pairs, or as the one character."""
     composed = _composed(text).replace("\x00", " ")
-    found: list[tuple[str, str, bool]] = []
+    found: list[tuple[str, str]] = []
     at = 0
     for run in _UNSPACED_RUN.finditer(composed):
         found += _spaced_pieces(composed[at : run.start()], words)
         characters = run[0]
         pairs = [characters[i : i + 2] for i in range(len(characters) - 1)] or [characters]
-        found += [(pair, pair, len(pair) == 1) for pair in pairs]
+        found += [(pair, pair) for pair in pairs]
         at = run.end()
     return found + _spaced_pieces(composed[at:], words)
 
 
-def _spaced_pieces(text: str, words: Words) -> list[tuple[str, str, bool]]:
+def _spaced_pieces(text: str, words: Words) -> list[tuple[str, str]]:
     data = text.encode()
-    return [(data[start:end].decode(), stem, False) for start, end, stem in words.places(text)]
+    return [(data[start:end].decode(), stem) for start, end, stem in words.places(text)]
 
 
 def unspaced_runs(text: str) -> Iterator[tuple[int, str]]:

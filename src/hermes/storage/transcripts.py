@@ -23,6 +23,9 @@ COLUMNS = "id, role, state, timestamp, content, name, tool_calls, tool_call_id, 
 _JSON_MARK = "\x00json:"
 _OWN_COLUMNS = frozenset(("role", "content", "name", "tool_calls", "tool_call_id", "timestamp", "token_count"))
 
+_NOT_GIVEN = object()
+_USUAL = frozenset(("role", "content", "timestamp"))
+
 Row = tuple[int, str, int, float, str | None, str | None, str | None, str | None, int | None, str | None, int]
 
 
@@ -50,9 +53,12 @@ def encode(message_id: int, message: Mapping[str, Any], timestamp: float, sessio
     if not isinstance(role, str) or not role or not _storable(role):
         raise ValueError(f"a message needs a role (user, assistant, tool, system), not {role!r}")
     content = message.get("content")
-    if len(message) == 2 and type(content) is str and _storable(content):  # noqa: PLR2004 - role and content, as most are
-        plain = (message_id, role, LIVE, timestamp, content, None, None, None, None, None)
-        return (*plain, checksum(plain, session))
+    if type(content) is str and message.keys() <= _USUAL and _storable(content):  # most messages, made fast
+        given = message.get("timestamp", _NOT_GIVEN)
+        if given is _NOT_GIVEN or (type(given) is float and given == timestamp):
+            state = LIVE if given is _NOT_GIVEN else LIVE | TIMED
+            plain = (message_id, role, state, timestamp, content, None, None, None, None, None)
+            return (*plain, checksum(plain, session))
     if content is not None and not (isinstance(content, str) and _storable(content)):
         content = _JSON_MARK + _dumps(content)
     extra = {key: value for key, value in message.items() if key not in _OWN_COLUMNS}

@@ -9,19 +9,19 @@ _MAGIC = 0x377F0682
 _MOST = 0xFFFFFFFF
 
 
-def log_pages(log: bytes) -> tuple[int, dict[int, bytes], list[bytes]]:
+def log_pages(log: bytes) -> tuple[int, dict[int, bytes], dict[int, bytes]]:
     """Page size, newest committed version of each page, and later pages of the same log whose checksums fail."""
     if len(log) < _HEADER + _FRAME:
-        return 0, {}, []
+        return 0, {}, {}
     magic, _, size, _, *salt, first, second = struct.unpack_from(">8I", log)
     order = ">" if magic & 1 else "<"
     if magic & ~1 != _MAGIC or size & (size - 1) or not 512 <= size <= 65536:  # noqa: PLR2004 - SQLite's limits
-        return 0, {}, []
+        return 0, {}, {}
     if _sums(log[:24], order, (0, 0)) != (first, second):
-        return 0, {}, []
+        return 0, {}, {}
     committed: dict[int, bytes] = {}
     waiting: dict[int, bytes] = {}
-    doubtful: list[bytes] = []
+    doubtful: dict[int, bytes] = {}
     sums, holds = (first, second), True
     for start in range(_HEADER, len(log) - _FRAME - size + 1, _FRAME + size):
         number, commit, *found, first, second = struct.unpack_from(">6I", log, start)
@@ -32,7 +32,7 @@ def log_pages(log: bytes) -> tuple[int, dict[int, bytes], list[bytes]]:
         sums = _sums(page, order, _sums(log[start : start + 8], order, sums)) if holds else sums
         holds = holds and sums == (first, second)
         if not holds:
-            doubtful.append(page)
+            doubtful[number] = page
             continue
         waiting[number] = page
         if commit:
