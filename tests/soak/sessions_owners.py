@@ -32,8 +32,6 @@ class _Person:
     messages: list[int] = field(default_factory=list)
 
 
-Attack = "Callable[[SessionDB, str, int, _Person], Any]"  # attacker's handle, session, message, attacker
-
 BY_SESSION: dict[str, Callable[[SessionDB, str], Any]] = {
     "get_session": lambda db, sid: db.get_session(sid),
     "find_session": lambda db, sid: db.find_session(sid),
@@ -117,8 +115,8 @@ def _attack(chance: random.Random, victim: _Person, attacker: _Person) -> str:
     elif kind == "message":
         name, mine = chance.choice(list(BY_MESSAGE)), chance.choice(attacker.sessions)
         message = chance.choice(victim.messages)
-        found = _answer(lambda: BY_MESSAGE[name](attacker.db, mine, message), str(message))
-        absent = _answer(lambda: BY_MESSAGE[name](attacker.db, mine, _ABSENT_MESSAGE), str(_ABSENT_MESSAGE))
+        found = _answer(lambda: BY_MESSAGE[name](attacker.db, mine, message), f"message {message} ")
+        absent = _answer(lambda: BY_MESSAGE[name](attacker.db, mine, _ABSENT_MESSAGE), f"message {_ABSENT_MESSAGE} ")
     else:
         name = "search, list_sessions, counts and get_meta"
         found = _everything_seen(chance, victim, attacker)
