@@ -34,6 +34,7 @@ _READ = 50_000
 _FEWEST, _FEWEST_OF_QUESTION, _MOST = 24, 160, 480
 _SPREAD = 64
 _MOST_TESTED, _STEMMED = 4000, 128
+_LOOKED_AT_BY_TIME = 64
 _LITERAL_ROWS = 2000
 
 
@@ -126,17 +127,20 @@ class SearchEngine:
         if limit < 1:
             raise ValueError(f"limit is {limit}; it must be at least 1")
         chosen = Filters(**filters)
+        # Ids follow the order of use only within a session, so by time more are looked at than are shown.
+        looked_at = limit if chosen.sort == "relevance" else max(limit, _LOOKED_AT_BY_TIME)
         with self._database.lock:
             self._postings.refresh()
             parsed = parse(query, self._words)
-            results = self._answer(query, parsed, chosen, limit)
+            results = self._answer(query, parsed, chosen, looked_at)
             if not results and parsed.explicit is not None:
                 parsed = plain(
                     query, self._words, note="nothing matches this exactly, so it was searched as plain words"
                 )
-                results = self._answer(query, parsed, chosen, limit)
+                results = self._answer(query, parsed, chosen, looked_at)
             if not results:
                 results = self._literal(query, chosen, limit)
+        del results[limit:]
         return results
 
     def _answer(self, text: str, query: Query, chosen: Filters, limit: int) -> SearchResults:
