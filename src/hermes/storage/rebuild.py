@@ -100,12 +100,12 @@ class _Rebuild:
         self._progress("reading sessions", 0, 0)
         structure = self._source.read_structure()
         self._copy_messages()
+        self._count_lost(structure)
         with self._database.writing() as connection:
             connection.execute("PRAGMA defer_foreign_keys = ON")  # a parent may be lost; `_tie_lineage` sees to that
             self._write_owners(connection, structure)
             for key in sorted({*structure.sessions, *self._tallies}):
                 self._write_session(connection, structure, key)
-            self._count_lost(structure)
             self._tie_lineage(connection)
             self._write_blocks(connection, structure)
             connection.executemany(
@@ -207,13 +207,19 @@ class _Rebuild:
         }
 
     def _count_lost(self, structure: Structure) -> None:
-        """Messages that must have been there, by their session's newest id, and of which no byte was found."""
+        """Messages of which no byte was found, though their session's row counts them or their ids were given out."""
         found = {row[0] for row in self._result.altered}
         found.update(i for tally in self._tallies.values() for i in tally.ids)
+        given_out = 0
         for block, (_, session, _) in structure.blocks.items():
             newest = structure.sessions.get(session, {}).get("last_id") or 0
-            expected = range(block << BLOCK_BITS, min((block + 1) << BLOCK_BITS, newest + 1))
-            self._result.lost += len(set(expected) - found)
+            given_out += len(set(range(block << BLOCK_BITS, min((block + 1) << BLOCK_BITS, newest + 1))) - found)
+        counted = sum(
+            min(_number(values.get("message_count")), _number(values.get("last_id")))  # neither carries a checksum
+            for values in structure.sessions.values()
+        )
+        kept = sum(self._tallies[key].live for key in structure.sessions if key in self._tallies)
+        self._result.lost = max(given_out, counted - kept - len(self._result.altered), 0)
 
     def _tie_lineage(self, connection: apsw.Connection) -> None:
         """Nothing points to a session that is gone, and each conversation is listed by its newest session."""
@@ -258,3 +264,7 @@ class _Rebuild:
         verdict = self._database.row("PRAGMA integrity_check(1)")[0]
         if verdict != "ok":
             raise StorageError(f"the rebuilt database is not sound ({verdict}); nothing was replaced")
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
