@@ -15,6 +15,7 @@ from hermes.cli.sessions_report import conversation, mask_or_refuse, named, open
 from hermes.recall.exporting import JsonlWriter, MarkdownWriter, export
 from hermes.recall.html import HtmlWriter
 from hermes.recall.importing import Importer
+from hermes.session.past import DATABASE
 from hermes.storage.pages import Pages
 from hermes.vocabulary.errors import NotFound, SettingsError, StorageError
 
@@ -96,6 +97,8 @@ def _output(path: str | None, *, replace: bool) -> Iterator[TextIO]:
 
 
 def _import(given: argparse.Namespace, context: Context) -> int:
+    if given.file != "-" and _is_database(given.file):
+        return _import_database(given, context)
     title = None if given.file == "-" else os.path.splitext(os.path.basename(given.file))[0]
 
     def problem(number: int, text: str) -> None:
@@ -128,6 +131,39 @@ def _import(given: argparse.Namespace, context: Context) -> int:
     return REFUSED if result.problems else OK
 
 
+def _is_database(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_DATABASE)) == _DATABASE
+    except OSError:
+        return False  # whoever reads it next says what is wrong with it
+
+
+def _import_database(given: argparse.Namespace, context: Context) -> int:
+    """A `state.db` of hermes-agent: brought in from elsewhere, or, where ours would be, adopted with the original kept."""
+    from hermes.migration.hermes_agent_sessions import adopt_hermes_agent, import_hermes_agent
+
+    progress = Progress("importing", None, unit=" messages")
+
+    def told(_: str, done: int, __: int) -> None:
+        progress.update(done)
+
+    kept = None
+    if os.path.realpath(given.file) == os.path.realpath(context.home.join(DATABASE)):
+        counts, kept = adopt_hermes_agent(given.file, told)
+    else:
+        with open_or_create(context) as db:
+            counts = import_hermes_agent(given.file, db, told)
+    progress.close()
+    if given.json:
+        print_json({"sessions": counts.sessions, "messages": counts.messages, "known": counts.known, "original": kept})
+    else:
+        print_text(f"imported {counts.sessions:,} sessions with {counts.messages:,} messages of hermes-agent")
+        if kept:
+            print_text(f"the original is kept as {kept}")
+    return OK
+
+
 @contextmanager
 def _input(path: str) -> Iterator[tuple[BinaryIO, int | None]]:
     if path == "-":
@@ -135,10 +171,6 @@ def _input(path: str) -> Iterator[tuple[BinaryIO, int | None]]:
         return
     try:
         with open(path, "rb") as file:
-            if file.peek(len(_DATABASE))[: len(_DATABASE)] == _DATABASE:
-                raise SettingsError(
-                    f"{path} is a database, not JSONL; `hermes import hermes-agent` adopts one of hermes-agent"
-                )
             yield file, os.fstat(file.fileno()).st_size
     except FileNotFoundError as error:
         raise NotFound(f"there is no file {path}") from error

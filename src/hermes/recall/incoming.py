@@ -40,7 +40,7 @@ def clean_message(message: Any) -> dict[str, Any]:
     if not isinstance(clean.get("tool_calls"), list | None):
         raise BadLine(f"its tool_calls are a {type(clean['tool_calls']).__name__}, not a list")
     try:
-        encode(1, clean, 0.0)
+        encode(1, clean, 0.0, 0)
     except (TypeError, ValueError, RecursionError) as error:
         raise BadLine(str(error)) from error
     return clean

@@ -10,9 +10,10 @@ import json
 import os
 import re
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from hermes.storage.damage import details_seal, identity_holds, seal, select, texts_hold
 from hermes.storage.database import one_row
 from hermes.vocabulary.errors import NotFound, StorageError
 
@@ -30,6 +31,7 @@ _FIELDS = (
     "last_id, message_count, tool_call_count, preview, project, cwd, input_tokens, output_tokens, cache_read_tokens, "
     "cache_write_tokens, reasoning_tokens, api_call_count, estimated_cost_usd, actual_cost_usd, activity"
 )
+_SEALED = f"{_FIELDS}, seal"
 COUNTERS = (
     "input_tokens",
     "output_tokens",
@@ -78,6 +80,7 @@ class Session:
     estimated_cost_usd: float | None
     actual_cost_usd: float | None
     activity: int
+    damaged: bool = False  # what it shows was altered on disk, so title, preview and source are left out
 
 
 class Conversations:
@@ -129,7 +132,8 @@ class Conversations:
             tuple(columns.values()),
         )[0]
         root = parent.root if parent is not None and kind != "branch" else key
-        connection.execute("UPDATE sessions SET root = ? WHERE key = ?", (root, key))
+        sealed = seal(key, self._owner, name, source, clean, None)
+        connection.execute("UPDATE sessions SET root = ?, seal = ? WHERE key = ?", (root, sealed, key))
         if kind == "compression" and parent is not None:
             connection.execute(
                 "UPDATE sessions SET listed = 0 WHERE root = ? AND key <> ? AND owner = ?", (root, key, self._owner)
@@ -137,10 +141,8 @@ class Conversations:
             connection.execute("UPDATE sessions SET listed = 0 WHERE key = ? AND owner = ?", (root, self._owner))
         rest = {k: v for k, v in more.items() if k not in PLAIN and k != "system_prompt" and v is not None}
         if rest or more.get("system_prompt") is not None:
-            connection.execute(
-                "INSERT INTO session_details (session, system_prompt, details) VALUES (?, ?, ?)",
-                (key, more.get("system_prompt"), json.dumps(rest, ensure_ascii=False) if rest else None),
-            )
+            details = (key, more.get("system_prompt"), json.dumps(rest) if rest else None)
+            connection.execute("INSERT INTO session_details VALUES (?, ?, ?, ?)", (*details, details_seal(*details)))
         return name
 
     def get(self, session_id: str) -> Session:
@@ -150,19 +152,12 @@ class Conversations:
         return found
 
     def find(self, session_id: str) -> Session | None:
-        row = self._database.row(
-            f"SELECT {_FIELDS} FROM sessions WHERE owner = ? AND id = ?",  # noqa: S608 - column names are ours
-            (self._owner, session_id),
-        )
-        return _session(row) if row else None
+        return self._first("FROM sessions WHERE owner = ? AND id = ?", (self._owner, session_id))
 
     def by_keys(self, keys: list[int]) -> dict[int, Session]:
-        rows = self._database.rows(
-            # "+" keeps SQLite from walking all sessions of the owner to find a few of them
-            f"SELECT {_FIELDS} FROM sessions WHERE +owner = ? AND key IN (SELECT value FROM json_each(?))",  # noqa: S608
-            (self._owner, json.dumps(keys)),
-        )
-        return {row[0]: _session(row) for row in rows}
+        # "+" keeps SQLite from walking all sessions of the owner to find a few of them
+        wanted = "FROM sessions WHERE +owner = ? AND key IN (SELECT value FROM json_each(?))"
+        return {session.key: session for session in self._all(wanted, (self._owner, json.dumps(keys)))}
 
     def resolve(self, name: str) -> Session | None:
         """By id, else by title: the newest among the exact title and its numbered successors."""
@@ -172,14 +167,12 @@ class Conversations:
         title = clean_title(name)
         if title is None:
             return None
-        row = self._database.row(
+        return self._first(
             # "$" follows "#", so the range holds exactly the titles that start with the name and " #"
-            f"SELECT {_FIELDS} FROM sessions WHERE owner = ?1"  # noqa: S608 - column names are ours
-            " AND (title = ?2 OR (title > ?2 || ' #' AND title < ?2 || ' $'))"
+            "FROM sessions WHERE owner = ?1 AND (title = ?2 OR (title > ?2 || ' #' AND title < ?2 || ' $'))"
             " ORDER BY activity DESC LIMIT 1",
             (self._owner, title),
         )
-        return _session(row) if row else None
 
     def listing(
         self, *, limit: int, offset: int, source: str | None, project: str | None, archived: bool
@@ -191,32 +184,27 @@ class Conversations:
             if value is not None:
                 where.append(f"{column} = ?")
                 values.append(value)
-        rows = self._database.rows(
-            f"SELECT {_FIELDS} FROM sessions WHERE {' AND '.join(where)} ORDER BY activity DESC LIMIT ? OFFSET ?",  # noqa: S608
-            (*values, limit, offset),
-        )
-        return [_session(row) for row in rows]
+        wanted = f"FROM sessions WHERE {' AND '.join(where)} ORDER BY activity DESC LIMIT ? OFFSET ?"
+        return self._all(wanted, (*values, limit, offset))
 
     def lineage(self, session: Session) -> list[Session]:
         """Every session of the conversation, oldest first, delegated ones included."""
-        rows = self._database.rows(
-            f"SELECT {_FIELDS} FROM sessions WHERE owner = ? AND (key = ? OR (root = ? AND root <> key)) ORDER BY key",  # noqa: S608
-            (self._owner, session.root, session.root),
-        )
-        return [_session(row) for row in rows]
+        wanted = "FROM sessions WHERE owner = ? AND (key = ? OR (root = ? AND root <> key)) ORDER BY key"
+        return self._all(wanted, (self._owner, session.root, session.root))
 
     def tip(self, session: Session) -> Session:
         """Where the conversation goes on: the newest of its compressed continuations, at any length of the chain."""
-        row = self._database.row(
-            f"SELECT {_FIELDS} FROM sessions WHERE owner = ? AND root = ? AND root <> key AND kind = 'compression'"  # noqa: S608
-            " ORDER BY key DESC LIMIT 1",
-            (self._owner, session.root),
-        )
-        return _session(row) if row else session
+        later = "FROM sessions WHERE owner = ? AND root = ? AND root <> key AND kind = 'compression'"
+        return self._first(f"{later} ORDER BY key DESC LIMIT 1", (self._owner, session.root)) or session
 
     def details(self, session: Session) -> dict[str, Any]:
-        row = self._database.row("SELECT system_prompt, details FROM session_details WHERE session = ?", (session.key,))
-        if row is None:
+        wanted = "FROM session_details WHERE session = ?"
+        rows = select(self._database, "system_prompt, details, checksum", wanted, (session.key,))
+        if not rows:
+            return {}
+        row = rows[0]
+        if details_seal(session.key, row[0], row[1]) != row[2]:
+            self._database.mark_damaged(f"the details of session {session.id} do not match their checksum")
             return {}
         stored: dict[str, Any] = json.loads(row[1]) if row[1] else {}
         return stored if row[0] is None else {"system_prompt": row[0], **stored}
@@ -252,6 +240,25 @@ class Conversations:
         newest = "SELECT max(activity) FROM sessions WHERE owner = ? AND listed = 1 AND archived = 0"
         row = one_row(connection, newest, (self._owner,))
         return int(row[0] or 0)
+
+    def _first(self, wanted: str, values: tuple[Any, ...]) -> Session | None:
+        found = self._all(wanted, values)
+        return found[0] if found else None
+
+    def _all(self, wanted: str, values: tuple[Any, ...]) -> list[Session]:
+        """The sessions whose rows are believed; one that may be somebody else's is left out until it is repaired."""
+        rows = select(self._database, _SEALED, wanted, values)
+        return [session for row in rows if (session := self._believed(row)) is not None]
+
+    def _believed(self, row: tuple[Any, ...]) -> Session | None:
+        session, stored = _session(row[:-1]), row[-1]
+        if not identity_holds(stored, session.key, self._owner, session.id):
+            self._database.mark_damaged(f"session row {session.key} does not match its seal")
+            return None
+        if texts_hold(stored, session.key, session.source, session.title, session.preview):
+            return session
+        self._database.mark_damaged(f"what session {session.id} shows does not match its seal")
+        return replace(session, source="unknown", title=None, preview=None, damaged=True)
 
     def _exists(self, connection: apsw.Connection, session_id: str) -> bool:
         sql = "SELECT 1 FROM sessions WHERE owner = ? AND id = ?"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import apsw
 
+from hermes.storage.foreign import APPLICATION_ID, HERMES_AGENT, program_of
 from hermes.storage.turnstile import Turnstile
 from hermes.vocabulary.errors import DamagedFile, LockTimeout, StorageError, UnsafePath
 
@@ -22,14 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Durability = Literal["turn", "message"]
-APPLICATION_ID = 0x48524D53  # "HRMS"
 WAIT_SECONDS = 5.0
 # A live append writes every page it touches into the log whole: half the usual size is half the bytes (34 instead of
 # 58 per byte of content).
 PAGE = 2048
 REPAIR = "run `hermes sessions repair`; it keeps the original file"
 _SMALL_ENOUGH_TO_CHECK = 4 << 20
-_DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
+DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 _WAL_FAILS = (
     apsw.IOError,
     apsw.CantOpenError,
@@ -65,11 +65,13 @@ class Database:
         _make_private(path)
         try:
             connection, journal = _connect(path)
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise DamagedFile(f"{path} is not a readable database ({error}); {REPAIR}") from error
         except apsw.Error as error:
             raise StorageError(f"{path} cannot be opened: {error}") from error
         connection.pragma("synchronous", "FULL" if durability == "message" else "NORMAL")
+        if journal != "wal":
+            _warn_without_wal(path, journal)
         return cls(path, connection, durability=durability, journal=journal)
 
     def rows(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
@@ -134,9 +136,13 @@ class Database:
     def translated(self) -> Iterator[None]:
         try:
             yield
-        except _DAMAGE as error:
+        except (*DAMAGE, apsw.SQLError, UnicodeDecodeError) as error:
+            # Our statements are correct, so one that does not compile has met a damaged schema.
             self.mark_damaged(str(error))
             raise DamagedFile(f"{self.path} is damaged ({error}); {REPAIR}") from error
+        except DamagedFile as error:
+            self.mark_damaged(str(error))
+            raise
         except apsw.BusyError as error:
             raise LockTimeout(
                 f"{self.path} is held by another program for more than {WAIT_SECONDS:g} s; try again when it has ended"
@@ -147,11 +153,8 @@ class Database:
             ) from error
         except (apsw.FullError, apsw.IOError) as error:
             raise StorageError(f"{self.path} could not be written ({error}); the message is not stored") from error
-        except apsw.SQLError as error:  # our statements are fixed, so it is the schema that no longer fits
-            raise DamagedFile(f"{self.path} cannot be read ({error}); {REPAIR}") from error
-        except UnicodeDecodeError as error:
-            self.mark_damaged("a text is no longer UTF-8")
-            raise DamagedFile(f"{self.path} is damaged (a text is no longer UTF-8); {REPAIR}") from error
+        except apsw.ConstraintError as error:
+            raise StorageError(f"{self.path} contradicts itself ({error}), nothing was stored; {REPAIR}") from error
         except apsw.ConnectionClosedError as error:
             raise StorageError(f"{self.path} was closed; open it again") from error
 
@@ -241,19 +244,28 @@ def _without_wal(path: str) -> tuple[apsw.Connection, str]:
     return connection, journal
 
 
+def _warn_without_wal(path: str, journal: str) -> None:
+    import logging
+
+    logging.getLogger("hermes.storage").warning(
+        "%s has no write-ahead log, because its file system lacks shared memory; it works with journal mode %s, "
+        "but writing takes longer and readers wait for writers",
+        path,
+        journal,
+    )
+
+
 def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
-    if connection.pragma("application_id") == APPLICATION_ID:
+    program = program_of(connection)
+    if program is None:
         return
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    if {"sessions", "messages"} <= tables:
-        connection.close()
+    connection.close()
+    if program == HERMES_AGENT:
         raise StorageError(
             f"{path} was written by hermes-agent and is left untouched; "
-            "`hermes import hermes-agent` adopts it with a backup"
+            f"`hermes sessions import {path}` adopts it and keeps the original"
         )
-    if tables:
-        connection.close()
-        raise StorageError(f"{path} is a database of another program; name another path or move the file away")
+    raise StorageError(f"{path} is a database of another program; name another path or move the file away")
 
 
 def _identity(path: str) -> tuple[int, int] | None:

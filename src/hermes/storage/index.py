@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.storage.database import all_rows
+from hermes.storage.database import REPAIR, all_rows
 from hermes.storage.migrations import BLOCK, BLOCK_BITS
 from hermes.storage.text import searchable
 from hermes.storage.transcripts import REWOUND, STATE_BITS, called, said
+from hermes.vocabulary.errors import DamagedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,7 +56,10 @@ def _index_batch(connection: apsw.Connection, batch: int) -> int:
     left = batch
     for key, owner, indexed, last in all_rows(connection, _WAITING, (batch,)):
         rows = all_rows(connection, _ROWS_OF_SESSION, (key, indexed >> BLOCK_BITS, indexed, left))
-        add_rows(connection, owner, rows)
+        try:
+            add_rows(connection, owner, rows)
+        except ValueError as error:  # packed JSON that does not open: no message of ours
+            raise DamagedFile(f"session row {key} holds a message that cannot be read; {REPAIR}") from error
         reached = rows[-1][0] if len(rows) == left else last
         connection.execute("UPDATE sessions SET indexed_id = ? WHERE key = ?", (reached, key))
         left -= max(1, len(rows))

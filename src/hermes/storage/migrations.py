@@ -88,6 +88,7 @@ def _m001_sessions_and_messages(connection: apsw.Connection) -> None:
             api_call_count INTEGER NOT NULL DEFAULT 0,
             estimated_cost_usd REAL,
             actual_cost_usd REAL,
+            seal INTEGER NOT NULL DEFAULT 0,      -- checksums of who it is and what it shows, see damage.py
             UNIQUE (owner, id)
         );
         CREATE UNIQUE INDEX sessions_by_title ON sessions (owner, title) WHERE title IS NOT NULL;
@@ -100,7 +101,8 @@ def _m001_sessions_and_messages(connection: apsw.Connection) -> None:
         CREATE TABLE session_details (
             session INTEGER PRIMARY KEY REFERENCES sessions (key) ON DELETE CASCADE,
             system_prompt TEXT,
-            details TEXT
+            details TEXT,
+            checksum INTEGER NOT NULL
         );
 
         CREATE TABLE blocks (

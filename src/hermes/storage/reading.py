@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hermes.storage.damage import UNREADABLE, careful_row, is_shaped
 from hermes.storage.migrations import BLOCK, BLOCK_BITS
-from hermes.storage.transcripts import COLUMNS, REWOUND, STATE_BITS, decode
+from hermes.storage.transcripts import COLUMNS, REWOUND, STATE_BITS, checksum, decode
 from hermes.vocabulary.errors import DamagedFile, NotFound
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ _OF_SESSION = f"""
         AND (:spoken = 0 OR (m.role IN ('user', 'assistant') AND m.content IS NOT NULL))
     ORDER BY b.block {{order}}, m.id {{order}} LIMIT :limit
 """  # noqa: S608 - column names are ours
+_BLOCKS_OF_SESSION = """
+    SELECT block, first_place FROM blocks
+    WHERE owner = :owner AND session = :session AND block BETWEEN :first AND :last ORDER BY block
+"""
 _OLDEST_FIRST = _OF_SESSION.format(order="ASC")
 _NEWEST_FIRST = _OF_SESSION.format(order="DESC")
 _EVERYTHING = 1 << 62
@@ -67,16 +72,45 @@ class Transcripts:
     def rows(self, message_ids: Iterable[int]) -> dict[int, Row]:
         """Rows by id for the search, which has already seen that they are the owner's."""
         question = f"SELECT {COLUMNS} FROM messages WHERE id = ?"  # noqa: S608 - column names are ours
-        found = {}
-        ids = [(message_id,) for message_id in message_ids]
-        try:
-            with self._database.lock, self._database.translated():
-                rows = list(self._database.connection.executemany(question, ids))
-        except DamagedFile:
-            rows = [row for values in ids if (row := self._readable(question, values))]
-        for row in rows:
-            if row[2] & STATE_BITS != REWOUND:
-                found[row[0]] = row
+        wanted = list(message_ids)
+        with self._database.lock:
+            try:
+                rows = list(self._database.connection.executemany(question, [(message_id,) for message_id in wanted]))
+            except UNREADABLE as error:
+                self._database.mark_damaged(str(error))
+                rows = [row for message_id in wanted if (row := careful_row(self._database, message_id)) is not None]
+        return {row[0]: row for row in rows if self._can_be_opened(row) and row[2] & STATE_BITS != REWOUND}
+
+    def _can_be_opened(self, row: Row) -> bool:
+        """False for a damaged row the search would stumble over; plain text waits until its checksum is looked at."""
+        content, calls = row[4], row[6]
+        shaped = is_shaped(row)
+        if shaped and calls is None and not (content is not None and content.startswith("\x00")):
+            return True
+        key = self.session_key(row[0])
+        if shaped and key is not None and checksum(row[:-1], key) == row[-1]:
+            return True
+        self._database.mark_damaged(f"the checksum of message {row[0]} does not match its text")
+        return False
+
+    def _read_around_damage(self, session: Session, values: dict[str, int], *, newest: bool) -> list[StoredMessage]:
+        """One message after the other, so that a bad page costs its own messages and no others."""
+        blocks = self._database.rows(_BLOCKS_OF_SESSION, values)
+        ids = [
+            (message_id, first + message_id - (block << BLOCK_BITS))
+            for block, first in blocks
+            for message_id in range(block << BLOCK_BITS, (block + 1) << BLOCK_BITS)
+            if values["low"] <= message_id <= min(values["high"], session.last_id)
+        ]
+        found: list[StoredMessage] = []
+        for message_id, place in reversed(ids) if newest else ids:
+            row = careful_row(self._database, message_id)
+            if row is not None and (row[2] & STATE_BITS != REWOUND or values["rewound"]):
+                message = decode(row, place, session.key)
+                if not values["spoken"] or (message.role in ("user", "assistant") and row[4] is not None):
+                    found.append(message)
+            if len(found) == values["limit"]:
+                break
         return found
 
     def holding(self, message_ids: list[int], typed: str, most: int) -> list[int]:
@@ -96,22 +130,6 @@ class Transcripts:
             "SELECT count(*), coalesce(sum(message_count), 0) FROM sessions WHERE owner = ?", (self._owner,)
         )
         return {"sessions": sessions, "messages": messages}
-
-    def _one_by_one(self, question: str, values: dict[str, int]) -> list[Any]:
-        """The rows that can still be read when one of them cannot, with an empty damaged row in its place."""
-        start = question.index("m.id,")
-        ids = self._database.rows(question[:start] + "m.id" + question[question.index("FROM blocks") - 5 :], values)
-        one = f"SELECT {COLUMNS} FROM messages WHERE id = ?"  # noqa: S608 - column names are ours
-        return [
-            (place, *(self._readable(one, (message_id,)) or (message_id, "", 0, 0.0, *[None] * 6, -1)))
-            for place, message_id in ids
-        ]
-
-    def _readable(self, question: str, values: tuple[int]) -> Any:
-        try:
-            return self._database.row(question, values)
-        except DamagedFile:
-            return None
 
     def _read(
         self,
@@ -135,12 +153,11 @@ class Transcripts:
             "spoken": int(spoken),
             "limit": -1 if limit is None else limit,
         }
-        question = _NEWEST_FIRST if newest else _OLDEST_FIRST
         try:
-            rows = self._database.rows(question, values)
-        except DamagedFile:
-            rows = self._one_by_one(question, values)
-        messages = [decode(row[1:], row[0]) for row in rows]
+            rows = self._database.rows(_NEWEST_FIRST if newest else _OLDEST_FIRST, values)
+            messages = [decode(row[1:], row[0], session.key) for row in rows]
+        except (DamagedFile, TypeError, AttributeError):  # the last two: a number where a text was
+            messages = self._read_around_damage(session, values, newest=newest)
         for message in messages:
             if message.damaged:
                 self._database.mark_damaged(f"the checksum of message {message.id} does not match its text")

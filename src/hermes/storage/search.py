@@ -34,6 +34,7 @@ _READ = 70_000
 _FEWEST, _FEWEST_OF_QUESTION, _MOST = 24, 160, 480
 _SPREAD = 64
 _FIRST_TESTED, _MOST_TESTED, _STEMMED = 256, 3000, 128
+_LOOKED_AT_BY_TIME = 64
 _LITERAL_ROWS = 2000
 
 
@@ -126,18 +127,21 @@ class SearchEngine:
         if limit < 1:
             raise ValueError(f"limit is {limit}; it must be at least 1")
         chosen = Filters(**filters)
+        # Ids follow the order of use only within a session, so by time more are looked at than are shown.
+        looked_at = limit if chosen.sort == "relevance" else max(limit, _LOOKED_AT_BY_TIME)
         with self._database.lock:
             self._postings.refresh()
             parsed = parse(query, self._words)
-            results = self._answer(query, parsed, chosen, limit)
+            results = self._answer(query, parsed, chosen, looked_at)
             if not results and parsed.explicit is not None:
                 parsed = plain(
                     query, self._words, note="nothing matches this exactly, so it was searched as plain words"
                 )
-                results = self._answer(query, parsed, chosen, limit)
+                results = self._answer(query, parsed, chosen, looked_at)
             if not results:
                 results = self._literal(query, chosen, limit)
                 results.note = parsed.note or results.note  # what was wrong with the syntax is said even without a hit
+        del results[limit:]
         return results
 
     def _answer(self, text: str, query: Query, chosen: Filters, limit: int) -> SearchResults:
@@ -289,7 +293,9 @@ class SearchEngine:
     ) -> list[Candidate]:
         if chosen.sort != "relevance":
             found = [candidate for candidate in ranked if candidate.counts]
-            return sorted(found, key=lambda candidate: candidate.id, reverse=chosen.sort == "newest")
+            # By the order of use, which no clock can disturb; ids alone follow it only within a session.
+            order = {key: session.activity for key, session in sessions.items()}
+            return sorted(found, key=lambda each: (order[each.session], each.id), reverse=chosen.sort == "newest")
         if chosen.prefer_project is not None:
             for candidate in ranked:
                 if sessions[candidate.session].project == chosen.prefer_project:
@@ -311,7 +317,7 @@ class SearchEngine:
         results.note = query.note
         for candidate in ranked:
             row = rows[candidate.id]
-            if checksum(row[:-1]) != row[-1]:
+            if checksum(row[:-1], candidate.session) != row[-1]:
                 self._database.mark_damaged(f"the checksum of message {row[0]} does not match its text")
                 results.note = "some messages are damaged and were left out; run `hermes sessions repair`"
                 continue

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from hermes.storage.conversations import COUNTERS, PLAIN, Conversations
+from hermes.storage.damage import seal
 from hermes.storage.database import REPAIR, Database, all_rows, one_row
 from hermes.storage.index import index_waiting, remove_rows, set_title
 from hermes.storage.migrations import BLOCK, BLOCK_BITS, migrate
@@ -19,7 +20,7 @@ from hermes.storage.reading import Transcripts
 from hermes.storage.search import SearchEngine
 from hermes.storage.text import scrub
 from hermes.storage.transcripts import COMPACTED, REWOUND, encode, readable
-from hermes.vocabulary.errors import DamagedFile, NotFound
+from hermes.vocabulary.errors import DamagedFile, NotFound, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +41,7 @@ _LATEST = 1e12  # seconds; what is larger is no time
 _INSERT = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _COUNT_IN = """
     UPDATE sessions SET last_id = ?, message_count = message_count + ?, tool_call_count = tool_call_count + ?,
-        words = words + ?, last_active = max(last_active, ?), activity = ?, preview = coalesce(preview, ?)
+        words = words + ?, last_active = max(last_active, ?), activity = ?, preview = ?, seal = ?
     WHERE key = ?
 """
 
@@ -116,7 +117,8 @@ class SessionDB:
             ids = self._append(connection, session_id, messages)
         self._waiting += len(ids)
         if self._waiting >= _INDEX_WHEN_WAITING and not self._database.connection.in_transaction:
-            self.index()
+            with contextlib.suppress(StorageError):  # the messages are stored; the next search brings the index level
+                self.index()
         return ids
 
     @contextlib.contextmanager
@@ -138,8 +140,16 @@ class SessionDB:
 
     def search(self, query: str, limit: int = 10, **filters: Any) -> SearchResults:
         """The messages that answer a question best; see `SearchEngine.search` for the filters."""
-        self.index()
-        return self._search.search(query, limit=limit, **filters)
+        with contextlib.suppress(DamagedFile):  # a damaged file is still searched, but not written
+            self.index()
+        try:
+            results = self._search.search(query, limit=limit, **filters)
+        except LookupError as error:  # tables that contradict each other
+            self._database.mark_damaged(f"its tables disagree about {error}")
+            raise DamagedFile(f"{self.path} is damaged: its tables disagree; {REPAIR}") from error
+        if self._database.damage is not None:
+            results.note = f"the database is damaged, so messages may be missing here; {REPAIR}"
+        return results
 
     def get_session(self, session_id: str) -> Session:
         return self._sessions.get(session_id)
@@ -203,7 +213,8 @@ class SessionDB:
         session = self._sessions.get(session_id)
         with self._database.writing() as connection:
             kept = self._sessions.free_title(connection, title, holder=session.key)
-            connection.execute("UPDATE sessions SET title = ? WHERE key = ?", (kept, session.key))
+            sealed = seal(session.key, self._owner_key, session.id, session.source, kept, session.preview)
+            connection.execute("UPDATE sessions SET title = ?, seal = ? WHERE key = ?", (kept, sealed, session.key))
             set_title(connection, session.key, self._owner_key, kept)
         return kept
 
@@ -236,6 +247,9 @@ class SessionDB:
     def set_compacted(self, session_id: str, message_ids: Iterable[int]) -> None:
         """Marks messages that left the context; they stay readable and searchable."""
         self._set_state(session_id, message_ids, COMPACTED)
+
+    def set_rewound(self, session_id: str, message_ids: Iterable[int]) -> None:
+        self._set_state(session_id, message_ids, REWOUND)
 
     def rewind(self, session_id: str, message_id: int) -> int:
         """Takes back every message after the given one; they are kept, but no search and no resume shows them."""
@@ -270,15 +284,17 @@ class SessionDB:
         self.close()
 
     def _append(self, connection: apsw.Connection, session_id: str, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        wanted = "SELECT key, last_id, activity, preview FROM sessions WHERE owner = ? AND id = ?"
+        wanted = "SELECT key, last_id, activity, source, title, preview, seal FROM sessions WHERE owner = ? AND id = ?"
         found = one_row(connection, wanted, (self._owner_key, session_id))
         if found is None:
             raise NotFound(f"there is no session {session_id!r}; create_session makes one")
-        key, last_id, activity, preview = found
+        key, last_id, activity, source, title, preview, sealed = found
         now = time.time()
         ids = _next_ids(connection, self._owner_key, key, last_id, len(messages))
         times = [_moment(message.get("timestamp"), now) for message in messages]
-        connection.executemany(_INSERT, [encode(*each) for each in zip(ids, messages, times, strict=True)])
+        connection.executemany(_INSERT, [encode(*each, key) for each in zip(ids, messages, times, strict=True)])
+        if preview is None and (preview := _preview(messages)) is not None:
+            sealed = seal(key, self._owner_key, session_id, source, title, preview)
         newest = self._sessions.next_activity(connection)
         connection.execute(
             _COUNT_IN,
@@ -289,7 +305,8 @@ class SessionDB:
                 sum(_length(message) for message in messages) // 6,
                 max(times),
                 activity if activity == newest - 1 else newest,
-                preview if preview is not None else _preview(messages),
+                preview,
+                sealed,
                 key,
             ),
         )
@@ -372,8 +389,7 @@ def _moment(given: Any, now: float) -> float:
 
 
 def _length(message: Mapping[str, Any]) -> int:
-    content = message.get("content")
-    return len(content) if isinstance(content, str) else len(readable(content))
+    return len(readable(message.get("content")))
 
 
 def _preview(messages: Sequence[Mapping[str, Any]]) -> str | None:

@@ -1,7 +1,7 @@
 """Messages as rows: an OpenAI-format dict goes in, the same dict comes out, and a checksum tells when it would not.
 
-Keys the table does not know travel in one JSON column. The checksum covers every stored field and the row's own id,
-so altered, swapped or moved text is noticed when it is read.
+Keys the table does not know travel in one JSON column. The checksum covers every stored field, the row's own
+id and its session, so altered, swapped or moved text is noticed when it is read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StoredMessage:
         return readable(self.message.get("content"))
 
 
-def encode(message_id: int, message: Mapping[str, Any], timestamp: float) -> Row:
+def encode(message_id: int, message: Mapping[str, Any], timestamp: float, session: int) -> Row:
     """The row of a message; raises TypeError or ValueError when it is not a message."""
     role = message.get("role")
     if not isinstance(role, str) or not role or not _storable(role):
@@ -58,7 +58,7 @@ def encode(message_id: int, message: Mapping[str, Any], timestamp: float) -> Row
         if given is _NOT_GIVEN or (type(given) is float and given == timestamp):
             state = LIVE if given is _NOT_GIVEN else LIVE | TIMED
             plain = (message_id, role, state, timestamp, content, None, None, None, None, None)
-            return (*plain, checksum(plain))
+            return (*plain, checksum(plain, session))
     if content is not None and not (isinstance(content, str) and _storable(content)):
         content = _JSON_MARK + _dumps(content)
     extra = {key: value for key, value in message.items() if key not in _OWN_COLUMNS}
@@ -71,12 +71,12 @@ def encode(message_id: int, message: Mapping[str, Any], timestamp: float) -> Row
     tokens, state = _count_or_extra(message, extra), _timed_or_extra(message, timestamp, extra)
     packed_calls, packed_extra = _dumps(calls) if calls else None, _dumps(extra) if extra else None
     fields = (message_id, role, state, timestamp, content, name, packed_calls, call_id, tokens, packed_extra)
-    return (*fields, checksum(fields))
+    return (*fields, checksum(fields, session))
 
 
-def decode(row: Row, place: int) -> StoredMessage:
+def decode(row: Row, place: int, session: int) -> StoredMessage:
     message_id, role, state, timestamp, content, name, calls, call_id, tokens, extra, stored = row
-    sound = checksum(row[:-1]) == stored
+    sound = checksum(row[:-1], session) == stored
     message: dict[str, Any] = {"role": role}
     if sound:
         if content is not None:
@@ -101,11 +101,20 @@ def decode(row: Row, place: int) -> StoredMessage:
     )
 
 
-def checksum(fields: tuple[Any, ...]) -> int:
+def checksum(fields: tuple[Any, ...], session: int) -> int:
+    return bound(unbound(fields), session)
+
+
+def bound(checksum_without_session: int, session: int) -> int:
+    """Ties a message to its session, so that text under a wrong session fails, and a lost session can be tried out."""
+    return zlib.crc32(f"\x1f{session}".encode(), checksum_without_session)
+
+
+def unbound(fields: tuple[Any, ...]) -> int:
     # The state is left out: compaction and rewinding change it in place, and it is no part of what was said.
     message_id, role, _, timestamp, content, name, calls, call_id, tokens, extra = fields
     head = f"{message_id}\x1f{role}\x1f{timestamp}\x1f{name}\x1f{call_id}\x1f{tokens}\x1f{calls}\x1f{extra}\x1f"
-    return zlib.crc32((content or "").encode(), zlib.crc32(head.encode()))
+    return zlib.crc32((content or "").encode("utf-8", "replace"), zlib.crc32(head.encode("utf-8", "replace")))
 
 
 def unpacked(content: str) -> Any:

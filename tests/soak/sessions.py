@@ -1,0 +1,43 @@
+"""`bin/soak sessions`: kills, damage, many processes, strange clocks and other owners against `state.db`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from soak import sessions_clock, sessions_damage, sessions_kills, sessions_owners, sessions_processes
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from soak.common import Options, Outcome
+
+SUMMARY = "state.db: conversations and their index"
+DESCRIPTION = """Tries to break the session database. Without a choice: a short run of everything.
+Everything random follows from --seed, so a failure can be repeated."""
+
+
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kills", type=int, default=0, metavar="N", help="kill a writer N times at random moments")
+    parser.add_argument("--damage", type=int, default=0, metavar="N", help="N damaged files of each kind, repaired")
+    parser.add_argument("--pages", action="store_true", help="destroy each page of a database in turn, and repair it")
+    parser.add_argument("--processes", type=int, default=0, metavar="N", help="N rounds of 16 writing and reading")
+    parser.add_argument("--clock", type=int, default=0, metavar="N", help="N histories while the clock jumps by years")
+    parser.add_argument("--owners", type=int, default=0, metavar="N", help="N attempts to reach another owner's data")
+
+
+def run(given: argparse.Namespace, options: Options) -> Iterator[Outcome]:
+    if not any((given.kills, given.damage, given.pages, given.processes, given.clock, given.owners)):
+        given.kills, given.damage, given.processes, given.clock, given.owners = 200, 10, 1, 20, 500
+    if given.kills:
+        yield sessions_kills.run(given.kills, options)
+    if given.damage:
+        yield from sessions_damage.run(given.damage, options)
+    if given.pages:
+        yield sessions_damage.run_pages(options)
+    if given.processes:
+        yield sessions_processes.run(given.processes, options)
+    if given.clock:
+        yield sessions_clock.run(given.clock, options)
+    if given.owners:
+        yield sessions_owners.run(given.owners, options)

@@ -1,0 +1,76 @@
+"""Histories written while the clock jumps by up to twenty years: order, neighbours and resuming follow the writing."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+import time
+from typing import TYPE_CHECKING
+from unittest import mock
+
+from hermes.storage.sessions import SessionDB
+from soak.common import Outcome, Progress
+
+if TYPE_CHECKING:
+    from soak.common import Options
+
+_TWENTY_YEARS = 20 * 365 * 86_400
+
+
+def run(histories: int, options: Options) -> Outcome:
+    outcome = Outcome(name="clock jumps", figures={"histories": 0, "messages": 0})
+    progress = Progress("clock jumps", histories, options)
+    for number in range(histories):
+        if not progress.goes_on(number, outcome):
+            break
+        with tempfile.TemporaryDirectory(dir=options.folder, prefix="soak-") as place:
+            chance = random.Random(f"{options.seed}/{number}")
+            problems = _history(os.path.join(place, "state.db"), chance, outcome)
+        outcome.count("histories")
+        outcome.fail(*(f"history {number} (--seed {options.seed}): {each}" for each in problems))
+    progress.goes_on(histories, outcome)
+    return outcome
+
+
+def _history(path: str, chance: random.Random, outcome: Outcome) -> list[str]:
+    written: dict[str, list[str]] = {}
+    used: list[str] = []
+    with SessionDB.open(path, durability="turn") as db:
+        for step in range(chance.randint(20, 60)):
+            jump = chance.uniform(-_TWENTY_YEARS, _TWENTY_YEARS)
+            with mock.patch(
+                "time.time", return_value=time.time() + jump
+            ):  # the machine's clock, as every caller sees it
+                if not written or chance.random() < 0.15:
+                    name = db.create_session()
+                    written[name] = []
+                name = chance.choice(list(written))
+                text = f"step{step} happened"
+                db.append(name, {"role": "user", "content": text})
+                written[name].append(text)
+                used = [name, *(other for other in used if other != name)]
+            outcome.count("messages")
+        return _problems(db, written, used, chance)
+
+
+def _problems(db: SessionDB, written: dict[str, list[str]], used: list[str], chance: random.Random) -> list[str]:
+    problems = []
+    for name, texts in written.items():
+        messages = db.messages(name)
+        if [message.text for message in messages] != texts:
+            problems.append(f"{name} is not in the order of writing")
+        if messages:
+            at = chance.randrange(len(messages))
+            window = [message.text for message in db.messages(name, around=messages[at].id, window=2)]
+            if window != texts[max(0, at - 2) : at + 3]:
+                problems.append(f"the neighbours of message {at} of {name} are {window}")
+            if [m.text for m in db.bookends(name, 2)[1]] != texts[-2:]:
+                problems.append(f"the end of {name} is not what was written last")
+    listed = [session.id for session in db.list_sessions(limit=100) if session.message_count]
+    if listed != used:
+        problems.append("the sessions are not listed in the order of use")
+    newest = db.search("happened", limit=3, sort="newest")
+    if newest and newest[0].session_id != used[0]:
+        problems.append("the newest hit is not in the session that was used last")
+    return problems
