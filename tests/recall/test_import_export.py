@@ -128,7 +128,7 @@ def test_the_openai_format_is_read_and_bad_lines_are_named(home: Path, hermes: C
     assert hermes("sessions", "search", "how tall is the tower?").code == 0
     assert hermes("sessions", "import", str(tmp_path / "missing.jsonl")).code == 1
     database = hermes("sessions", "import", str(home / "state.db"))
-    assert (database.code, "is a database" in database.err) == (2, True)
+    assert (database.code, "hermes-agent" in database.err) == (1, True)
 
 
 @pytest.mark.proves("search.cli-import")

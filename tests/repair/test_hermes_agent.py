@@ -15,7 +15,10 @@ from hermes.vocabulary.errors import StorageError
 from repair.hermes_agent_layouts import LAYOUTS, REAL_PROGRAM, build, write_with_the_program
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from conftest import Ran
 
 
 @pytest.fixture(params=sorted(LAYOUTS))
@@ -150,3 +153,23 @@ def _fingerprints(folder: Path) -> dict[str, str]:
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.suffix != ".lock"
     }
+
+
+@pytest.mark.proves("repair.foreign-import", "repair.foreign-refused")
+def test_the_import_command_brings_a_database_in_and_adopts_one_in_our_place(
+    foreign: Path, home: Path, hermes: Callable[..., Ran]
+) -> None:
+    brought = hermes("sessions", "import", str(foreign), "--json").json
+    assert brought["sessions"] > 0
+    assert brought["original"] is None
+    assert hermes("sessions", "import", str(foreign), "--json").json["messages"] == 0
+    (home / "state.db").unlink()
+    for name in os.listdir(home):
+        if name.startswith("state.db"):
+            os.unlink(home / name)
+    (home / "state.db").write_bytes(foreign.read_bytes())
+    refused = hermes("sessions", "list")
+    assert (refused.code, "hermes sessions import" in refused.err) == (1, True)
+    adopted = hermes("sessions", "import", str(home / "state.db"))
+    assert "the original is kept as" in adopted.out
+    assert hermes("sessions", "list").code == 0

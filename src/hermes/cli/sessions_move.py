@@ -140,7 +140,7 @@ def _is_database(path: str) -> bool:
 
 
 def _import_database(given: argparse.Namespace, context: Context) -> int:
-    """A `state.db` of hermes-agent: brought in from elsewhere, or, where ours would be, adopted with the original kept."""
+    """A `state.db` of hermes-agent: brought in from elsewhere; where ours would be, adopted with the original kept."""
     from hermes.migration.hermes_agent_sessions import adopt_hermes_agent, import_hermes_agent
 
     progress = Progress("importing", None, unit=" messages")
