@@ -154,7 +154,7 @@ def test_plain_text_is_scanned_without_heavy_modules_or_tables_of_other_scripts(
 def test_the_compiled_tables_say_what_the_text_tables_say() -> None:
     code = (
         "from hermes.safety import tables\nfrom hermes.safety.languages import compile_tables\n"
-        "stored = {part: tables.compiled(part) for part in ('english', 'disguises', 'latin', 'foreign')}\n"
+        "stored = {part: tables.compiled(part) for part in ('english', 'disguises', 'plain', 'latin', 'foreign')}\n"
         "tables._compiled.update(dict.fromkeys(stored))\nprint(compile_tables() == stored)"
     )
     out = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout

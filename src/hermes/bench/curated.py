@@ -44,7 +44,7 @@ def run(adds: int = 300, starts: int = 30, peer_python: str | None = None, folde
         peer = [_peer(os.path.join(place, "peer-before"), adds, peer_python)] if peer_python else []
         figures |= _writes(place, adds)
         peer += [_peer(os.path.join(place, "peer-after"), adds, peer_python)] if peer_python else []
-        figures |= _beside_peer(peer, figures["add_cpu_ms"])
+        figures |= _beside_peer(peer, figures["add_cpu_ms"], figures["unscreened_add_cpu_ms"])
         figures |= _cold_starts(place, starts)
         figures["modules_loaded_by_import_hermes"] = _foreign_modules()
     return figures
@@ -52,20 +52,28 @@ def run(adds: int = 300, starts: int = 30, peer_python: str | None = None, folde
 
 def _writes(place: str, adds: int) -> dict[str, Any]:
     store = MemoryStore.open(os.path.join(place, "home"))
+    unscreened = MemoryStore.open(os.path.join(place, "unscreened"), screen=lambda *_: None)
     for number in range(_ENTRIES):
         store.add("memory", _ENTRY.format(number))
+        unscreened.add("memory", _ENTRY.format(number))
     size = os.path.getsize(store.path("memory"))
     floor = _floor(os.path.join(place, "floor"), b"x" * (size + len(_ENTRY)))
     floors: list[tuple[float, float]] = []
     writes: list[tuple[float, float]] = []
+    bare: list[tuple[float, float]] = []
     for number in range(1000, 1000 + adds):
         entry = _ENTRY.format(number)
         floors.append(timed(floor))
         writes.append(timed(lambda entry=entry: store.add("memory", entry)))  # type: ignore[misc]
+        bare.append(timed(lambda entry=entry: unscreened.add("memory", entry)))  # type: ignore[misc]
         store.remove("memory", entry)
+        unscreened.remove("memory", entry)
     floor_ms, floor_cpu_ms = (median(each) for each in zip(*floors, strict=True))
     add_ms, add_cpu_ms = (median(each) for each in zip(*writes, strict=True))
+    unscreened_ms, unscreened_cpu_ms = (median(each) for each in zip(*bare, strict=True))
     return {
+        "unscreened_add_ms": unscreened_ms,
+        "unscreened_add_cpu_ms": unscreened_cpu_ms,
         "floor_ms": floor_ms,
         "floor_cpu_ms": floor_cpu_ms,
         "add_ms": add_ms,
@@ -93,22 +101,26 @@ def _floor(folder: str, data: bytes) -> Callable[[], None]:
 def _cold_starts(place: str, starts: int) -> dict[str, Any]:
     environment = {**os.environ, "HERMES_HOME": os.path.join(place, "cold")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    commands = {
+    samples: dict[str, list[float]] = {}
+    for number in range(starts + 1):
+        commands = _commands(number)
+        for name, command in commands.items():
+            samples.setdefault(name, []).append(cpu_of_process(command, environment))
+    cpu = {name: median(each[1:]) for name, each in samples.items()}  # the first round compiles the bytecode
+    figures: dict[str, Any] = {f"{name}_cpu_ms": each for name, each in cpu.items()}
+    return figures | {f"{name}_over_python": cpu[name] / cpu["python"] for name in cpu if name != "python"}
+
+
+def _commands(number: int) -> dict[str, list[str]]:
+    """What is started in one round; each write is a new one."""
+    call = {"action": "add", "target": "user", "content": f"Prefers short answers, in {number} words."}
+    return {
         "python": [sys.executable, "-c", "pass"],
         "version": hermes_command("--version"),
         "help": hermes_command("--help"),
-        "memory_write": hermes_command("memory", "add", "The deploy host runs Debian 12."),
-        "tool_call": hermes_command(
-            "tool", "memory", json.dumps({"action": "add", "target": "user", "content": "Prefers short answers."})
-        ),
+        "memory_write": hermes_command("memory", "add", f"The deploy host number {number} runs Debian 12."),
+        "tool_call": hermes_command("tool", "memory", json.dumps(call)),
     }
-    samples: dict[str, list[float]] = {name: [] for name in commands}
-    for _ in range(starts + 1):
-        for name, command in commands.items():
-            samples[name].append(cpu_of_process(command, environment))
-    cpu = {name: median(each[1:]) for name, each in samples.items()}  # the first round compiles the bytecode
-    figures: dict[str, Any] = {f"{name}_cpu_ms": each for name, each in cpu.items()}
-    return figures | {f"{name}_over_python": cpu[name] / cpu["python"] for name in commands if name != "python"}
 
 
 def _foreign_modules() -> list[str]:
@@ -132,10 +144,15 @@ def _peer(home: str, adds: int, python: str) -> tuple[float, float] | str:
     return cpu_ms, wall_ms
 
 
-def _beside_peer(peer: list[tuple[float, float] | str], own_cpu_ms: float) -> dict[str, Any]:
+def _beside_peer(peer: list[tuple[float, float] | str], own_cpu_ms: float, bare_cpu_ms: float) -> dict[str, Any]:
     """Measured once before and once after ours, so that a change of the machine's mood shows on both."""
     measured = [each for each in peer if isinstance(each, tuple)]
     if not measured:
         return {"peer": f"not measured: {peer[0]}"} if peer else {}
     cpu_ms, wall_ms = (sum(each) / len(measured) for each in zip(*measured, strict=True))
-    return {"peer_add_cpu_ms": cpu_ms, "peer_add_ms": wall_ms, "add_cpu_over_peer": own_cpu_ms / cpu_ms}
+    return {
+        "peer_add_cpu_ms": cpu_ms,
+        "peer_add_ms": wall_ms,
+        "add_cpu_over_peer": own_cpu_ms / cpu_ms,
+        "unscreened_add_cpu_over_peer": bare_cpu_ms / cpu_ms,
+    }

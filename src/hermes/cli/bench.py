@@ -23,6 +23,7 @@ def _curated(given: argparse.Namespace, context: Context) -> int:
     rows = [
         ("add, wall, over write+fsync+rename+fsync", "add_over_floor", 1.5),
         ("add, CPU, over hermes-agent's", "add_cpu_over_peer", 0.5),
+        ("add without the scan, over hermes-agent's with", "unscreened_add_cpu_over_peer", 0.5),
         ("hermes --version, CPU, over python -c pass", "version_over_python", 2.0),
         ("hermes --help, CPU, over python -c pass", "help_over_python", 4.0),
         ("hermes memory add from a cold process", "memory_write_over_python", 3.0),

@@ -22,14 +22,15 @@ ASK = "ask"
 
 def screen_write(content: str, cause: Cause) -> None:
     """Refuses threats and secrets; what could be either is for a person to decide, who may also write it themselves."""
-    find_secrets, scan, _ = _scanners()
-    if found := find_secrets(content):
+    if found := _load("secrets").find_secrets(content):
         kinds = ", ".join(dict.fromkeys(secret.kind for secret in found))
         raise WriteRefused(
             f"content holds a secret ({kinds}), which must not stand in a prompt; keep it in .env and save where it is",
             kind="secret",
         )
-    verdict = scan(content, "memory")
+    if _load("plain").harmless_prose(content):
+        return
+    verdict = _load("threats").scan(content, "memory")
     if verdict.level == "clean" or (verdict.level == ASK and (cause.origin == "user" or cause.approved)):
         return
     raise WriteRefused(
@@ -41,9 +42,11 @@ def screen_write(content: str, cause: Cause) -> None:
 
 def blocked_in_prompt(entries: Sequence[str], file: str) -> tuple[str, ...]:
     """The entries as they may enter a prompt: one that must not is replaced by a line that says so."""
-    _, _, scan_entries = _scanners()
+    if not entries or _load("plain").harmless_prose("\n".join(entries)):
+        return tuple(entries)
+    verdicts = _load("threats").scan_entries(entries, "memory")
     shown = []
-    for number, (entry, verdict) in enumerate(zip(entries, scan_entries(entries, "memory"), strict=True), start=1):
+    for number, (entry, verdict) in enumerate(zip(entries, verdicts, strict=True), start=1):
         if verdict.level == "refuse":
             why = ", ".join(verdict.classes)
             shown.append(
@@ -54,14 +57,14 @@ def blocked_in_prompt(entries: Sequence[str], file: str) -> tuple[str, ...]:
     return tuple(shown)
 
 
-def _scanners() -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-    """`find_secrets`, `scan` and `scan_entries`; loaded here because a read of memory needs none of them."""
+def _load(module: str) -> Any:
+    """A module of `hermes.safety`, loaded only when a text has to be judged by it."""
+    from importlib import import_module
+
     try:
-        from hermes.safety.secrets import find_secrets
-        from hermes.safety.threats import scan, scan_entries
+        return import_module(f"hermes.safety.{module}")
     except ImportError as error:
         raise WriteRefused(
             f"the safety scanner could not be loaded ({error}); nothing is saved without it, reinstall Hermes",
             kind="closed",
         ) from error
-    return find_secrets, scan, scan_entries

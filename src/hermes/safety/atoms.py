@@ -111,6 +111,11 @@ def _blank(found: re.Match[str]) -> str:
     return found[0].replace(found[0].strip(), " " * len(found[0].strip()))
 
 
+def literals() -> list[str]:
+    """The plain texts that mean something by themselves."""
+    return [literal for literal, _ in _load()]
+
+
 def _load() -> list[tuple[str, str]]:
     if not _literals:
         for kind, words in load_table("atoms.txt").items():

@@ -239,6 +239,8 @@ def _latin_tables() -> Iterator[tuple[str, list[dict[str, str]]]]:
 def compile_tables() -> dict[str, object]:
     """Everything English and Latin, built from the text tables, as plain values that load in a moment."""
     from hermes.safety.disguises import vocabulary
+    from hermes.safety.markup import literals
+    from hermes.safety.plain import compile_plain
 
     language = english()
     family = _latin_languages()
@@ -250,6 +252,7 @@ def compile_tables() -> dict[str, object]:
             [rule.state() for rule in language.rules],
         ),
         "disguises": words.state(),
+        "plain": compile_plain(language.lexicon, language.rules, words, family, (atoms.literals(), literals())),
         "latin": family.state(),
         "foreign": (
             {latin.lexicon.name: latin.lexicon.state() for latin in family.languages},

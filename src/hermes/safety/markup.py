@@ -41,6 +41,11 @@ def forgeries(folded: str, raw: str, scope: str) -> Iterator[tuple[str, int, int
                 yield here, found.start(), found.end()
 
 
+def literals() -> list[str]:
+    """What a text must hold for any of the expressions to be tried."""
+    return [literal for literal, *_ in _load()]
+
+
 def _load() -> list[tuple[str, str, str, str]]:
     if not _forgeries:
         for line in load_lines("markup.rules"):
