@@ -11,21 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.bench.measure import cpu_of_process, hermes_command, median, timed
 from hermes.curated.store import MemoryStore
+from hermes.session.wiring import open_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ENTRY = "The deploy host runs Debian 12; services restart with systemctl and log to journald, number {}."
 _ENTRIES = 10
-# Runs inside another Python, the one hermes-agent is installed in; prints CPU and wall milliseconds per add.
+# Runs inside another Python, the one hermes-agent is installed in; prints CPU and wall milliseconds per add, and CPU
+# milliseconds per call of its tool, which is what a model does.
 _PEER = """
 import json, statistics, sys, time
-from tools.memory_tool import MemoryStore
+from tools.memory_tool import MemoryStore, memory_tool
 store = MemoryStore(memory_char_limit=2200, user_char_limit=1375)
 store.load_from_disk()
 for number in range({entries}):
     store.add("memory", {entry!r}.format(number))
-cpu, wall = [], []
+cpu, wall, calls = [], [], []
 for number in range({adds}):
     text = {entry!r}.format(1000 + number)
     c, w = time.thread_time(), time.perf_counter()
@@ -33,7 +35,12 @@ for number in range({adds}):
     wall.append((time.perf_counter() - w) * 1000); cpu.append((time.thread_time() - c) * 1000)
     assert result["success"], result
     store.remove("memory", text)
-print(json.dumps([statistics.median(cpu), statistics.median(wall)]))
+    c = time.thread_time()
+    result = json.loads(memory_tool(action="add", target="memory", content=text, store=store))
+    calls.append((time.thread_time() - c) * 1000)
+    assert result["success"], result
+    store.remove("memory", text)
+print(json.dumps([statistics.median(cpu), statistics.median(wall), statistics.median(calls)]))
 """
 
 
@@ -44,7 +51,7 @@ def run(adds: int = 300, starts: int = 30, peer_python: str | None = None, folde
         peer = [_peer(os.path.join(place, "peer-before"), adds, peer_python)] if peer_python else []
         figures |= _writes(place, adds)
         peer += [_peer(os.path.join(place, "peer-after"), adds, peer_python)] if peer_python else []
-        figures |= _beside_peer(peer, figures["add_cpu_ms"], figures["unscreened_add_cpu_ms"])
+        figures |= _beside_peer(peer, figures)
         figures |= _cold_starts(place, starts)
         figures["modules_loaded_by_import_hermes"] = _foreign_modules()
     return figures
@@ -61,10 +68,15 @@ def _writes(place: str, adds: int) -> dict[str, Any]:
     floors: list[tuple[float, float]] = []
     writes: list[tuple[float, float]] = []
     bare: list[tuple[float, float]] = []
+    calls: list[tuple[float, float]] = []
+    toolbox = open_parts(os.path.join(place, "home")).toolbox
     for number in range(1000, 1000 + adds):
         entry = _ENTRY.format(number)
         floors.append(timed(floor))
         writes.append(timed(lambda entry=entry: store.add("memory", entry)))  # type: ignore[misc]
+        store.remove("memory", entry)
+        call = {"action": "add", "target": "memory", "content": entry}
+        calls.append(timed(lambda call=call: toolbox.call("memory", call)))  # type: ignore[misc]
         bare.append(timed(lambda entry=entry: unscreened.add("memory", entry)))  # type: ignore[misc]
         store.remove("memory", entry)
         unscreened.remove("memory", entry)
@@ -72,6 +84,7 @@ def _writes(place: str, adds: int) -> dict[str, Any]:
     add_ms, add_cpu_ms = (median(each) for each in zip(*writes, strict=True))
     unscreened_ms, unscreened_cpu_ms = (median(each) for each in zip(*bare, strict=True))
     return {
+        "tool_call_in_process_cpu_ms": median([cpu for _, cpu in calls]),
         "unscreened_add_ms": unscreened_ms,
         "unscreened_add_cpu_ms": unscreened_cpu_ms,
         "floor_ms": floor_ms,
@@ -133,26 +146,28 @@ def _foreign_modules() -> list[str]:
     return json.loads(shown.replace("'", '"'))  # type: ignore[no-any-return]
 
 
-def _peer(home: str, adds: int, python: str) -> tuple[float, float] | str:
-    """CPU and wall milliseconds of hermes-agent's add, or why it could not be measured."""
+def _peer(home: str, adds: int, python: str) -> tuple[float, float, float] | str:
+    """CPU and wall milliseconds of hermes-agent's add and CPU of its tool, or why it could not be measured."""
     code = _PEER.format(adds=adds, entries=_ENTRIES, entry=_ENTRY)
     environment = {**os.environ, "HERMES_HOME": home}
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:
         return done.stderr.strip()[-200:]
-    cpu_ms, wall_ms = json.loads(done.stdout)
-    return cpu_ms, wall_ms
+    cpu_ms, wall_ms, call_ms = json.loads(done.stdout.splitlines()[-1])
+    return cpu_ms, wall_ms, call_ms
 
 
-def _beside_peer(peer: list[tuple[float, float] | str], own_cpu_ms: float, bare_cpu_ms: float) -> dict[str, Any]:
+def _beside_peer(peer: list[tuple[float, float, float] | str], own: dict[str, Any]) -> dict[str, Any]:
     """Measured once before and once after ours, so that a change of the machine's mood shows on both."""
     measured = [each for each in peer if isinstance(each, tuple)]
     if not measured:
         return {"peer": f"not measured: {peer[0]}"} if peer else {}
-    cpu_ms, wall_ms = (sum(each) / len(measured) for each in zip(*measured, strict=True))
+    cpu_ms, wall_ms, call_ms = (sum(each) / len(measured) for each in zip(*measured, strict=True))
     return {
         "peer_add_cpu_ms": cpu_ms,
         "peer_add_ms": wall_ms,
-        "add_cpu_over_peer": own_cpu_ms / cpu_ms,
-        "unscreened_add_cpu_over_peer": bare_cpu_ms / cpu_ms,
+        "peer_tool_call_cpu_ms": call_ms,
+        "tool_call_cpu_over_peer": own["tool_call_in_process_cpu_ms"] / call_ms,
+        "add_cpu_over_peer": own["add_cpu_ms"] / cpu_ms,
+        "unscreened_add_cpu_over_peer": own["unscreened_add_cpu_ms"] / cpu_ms,
     }

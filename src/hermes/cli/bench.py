@@ -22,6 +22,7 @@ def _curated(given: argparse.Namespace, context: Context) -> int:
     figures = run(given.adds, given.starts, given.peer_python, given.folder)
     rows = [
         ("add, wall, over write+fsync+rename+fsync", "add_over_floor", 1.5),
+        ("a model's call of the tool, CPU, over hermes-agent's", "tool_call_cpu_over_peer", 0.5),
         ("add, CPU, over hermes-agent's", "add_cpu_over_peer", 0.5),
         ("add without the scan, over hermes-agent's with", "unscreened_add_cpu_over_peer", 0.5),
         ("hermes --version, CPU, over python -c pass", "version_over_python", 2.0),
@@ -39,7 +40,7 @@ def _print(given: argparse.Namespace, figures: dict[str, Any], rows: list[tuple[
         return
     for text, name, target in rows:
         shown = f"{figures[name]:.2f}" if name in figures else "not measured"
-        print_text(f"{text:<45} {shown:>12}   at most {target:g}")
+        print_text(f"{text:<53} {shown:>12}   at most {target:g}")
     print_text("")
     _print_figures(figures, "")
 
