@@ -153,7 +153,7 @@ def test_plain_text_is_scanned_without_heavy_modules_or_tables_of_other_scripts(
 @pytest.mark.internal("the compiled tables are a cache of the text tables")
 def test_the_compiled_tables_say_what_the_text_tables_say() -> None:
     code = (
-        "from hermes.safety import tables\nfrom hermes.safety.languages import compile_tables\n"
+        "from hermes.safety import tables\nfrom hermes.safety.compiling import compile_tables\n"
         "stored = {part: tables.compiled(part) for part in ('english', 'disguises', 'plain', 'latin', 'foreign')}\n"
         "tables._compiled.update(dict.fromkeys(stored))\nprint(compile_tables() == stored)"
     )

@@ -57,7 +57,7 @@ def readings(text: str, marked: str, tokens: list[str]) -> Iterator[tuple[Readin
     reading = language.lexicon.read(tokens)
     if reading is not None:
         yield reading, language.rules
-    for latin, stemmed in _latin_languages().candidates(tokens):
+    for latin, stemmed in latin_languages().candidates(tokens):
         reading = latin.lexicon.read(tokens, stemmed)
         if reading is not None:
             yield reading, latin.rules
@@ -93,7 +93,7 @@ class LatinFamily:
                 if states is None
                 else (Lexicon.restore(name, state) for name, state in states[0].items())
             )
-            rules = _foreign_rules()
+            rules = foreign_rules()
             self._languages = [Language(lexicon, rules) for lexicon in lexicons]
         return self._languages
 
@@ -202,12 +202,12 @@ def _script(name: str, files: Sequence[str]) -> ScriptLanguage:
     language = _loaded.get(name)
     if not isinstance(language, ScriptLanguage):
         lexicon = ScriptLexicon(name, files)
-        language = ScriptLanguage(lexicon, _foreign_rules())
+        language = ScriptLanguage(lexicon, foreign_rules())
         _loaded[name] = language
     return language
 
 
-def _foreign_rules() -> list[Rule]:
+def foreign_rules() -> list[Rule]:
     english()  # its lexicon defines every concept, so rules of other languages cannot name one that nobody knows
     if "foreign" not in _loaded:
         states = compiled("foreign")
@@ -216,7 +216,7 @@ def _foreign_rules() -> list[Rule]:
     return _loaded["foreign"].rules
 
 
-def _latin_languages() -> LatinFamily:
+def latin_languages() -> LatinFamily:
     if not _latin:
         _latin.append(LatinFamily(compiled("latin")))
     return _latin[0]
@@ -234,38 +234,3 @@ def _latin_tables() -> Iterator[tuple[str, list[dict[str, str]]]]:
     common = tables.pop("common")
     for name, table in tables.items():
         yield name, [table, common, atoms.CONCEPTS]
-
-
-def compile_tables() -> dict[str, object]:
-    """Everything English and Latin, built from the text tables, as plain values that load in a moment."""
-    from hermes.safety.disguises import vocabulary
-    from hermes.safety.markup import literals
-    from hermes.safety.plain import compile_plain
-
-    language = english()
-    family = _latin_languages()
-    words = vocabulary(language.lexicon)
-    tables = {
-        "english": (
-            dict(known_bits()),
-            language.lexicon.state(),
-            [rule.state() for rule in language.rules],
-        ),
-        "disguises": words.state(),
-        "plain": compile_plain(language.lexicon, language.rules, words, family, (atoms.literals(), literals())),
-        "latin": family.state(),
-        "foreign": (
-            {latin.lexicon.name: latin.lexicon.state() for latin in family.languages},
-            [rule.state() for rule in _foreign_rules()],
-        ),
-    }
-    return {part: _shared(table, {}) for part, table in tables.items()}
-
-
-def _shared(value: Any, seen: dict[Any, Any]) -> Any:
-    """The same values, with equal ones kept once: most of a table is the same few hundred large numbers."""
-    if isinstance(value, dict):
-        return {_shared(key, seen): _shared(each, seen) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_shared(each, seen) for each in value)
-    return seen.setdefault((type(value), value), value) if isinstance(value, int | str) else value

@@ -13,18 +13,9 @@ from itertools import pairwise
 
 from hermes.safety.tables import compiled
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from hermes.safety.disguises import Vocabulary
-    from hermes.safety.languages import LatinFamily
-    from hermes.safety.lexicon import Lexicon
-    from hermes.safety.rules import Rule
-
 # No regular expressions here: compiling the three it would take costs as much as all the rest.
 _LETTERS, _DIGITS, _SIGNS = "abcdefghijklmnopqrstuvwxyz", "0123456789", " ,.;'()\n-"
-_CHARACTERS = frozenset(_LETTERS + _LETTERS.upper() + _DIGITS + _SIGNS)
+CHARACTERS = frozenset(_LETTERS + _LETTERS.upper() + _DIGITS + _SIGNS)
 _BETWEEN_WORDS = str.maketrans(_SIGNS.replace("'", ""), " " * (len(_SIGNS) - 1))
 _LONGEST = 2200
 _SPACERS = " .-,"
@@ -34,7 +25,7 @@ _SHORTEST_TYPO, _LONGEST_SCRAP, _FEWEST_SCRAPS, _SHORTEST_STEM = 5, 4, 3, 2
 
 def harmless_prose(text: str) -> bool:
     """True when the scanner is certain to find nothing; False says nothing at all."""
-    if len(text) > _LONGEST or not _CHARACTERS.issuperset(text) or _looks_encoded(text):
+    if len(text) > _LONGEST or not CHARACTERS.issuperset(text) or _looks_encoded(text):
         return False
     tables = compiled("plain")
     if tables is None:
@@ -47,14 +38,14 @@ def harmless_prose(text: str) -> bool:
         return False
     if any(literal in lowered for literal in framing) and _imitates_the_frame(lowered, text):
         return False
-    unknown = {word for word in known if _print("e", word) not in prints}
+    unknown = {word for word in known if fingerprint("e", word) not in prints}
     if _cut_apart(words, unknown) or _may_be_foreign(unknown, starts, foreign):
         return False
-    if any(_print("c", word) in prints or _may_be_typo(word, prints) for word in known):
+    if any(fingerprint("c", word) in prints or _may_be_typo(word, prints) for word in known):
         return False
     present = 0
     for word in (*known, *map(" ".join, pairwise(words))):
-        present |= meanings.get(_print("", word), 0)
+        present |= meanings.get(fingerprint("", word), 0)
     return not _some_rule_applies(present, needs)
 
 
@@ -107,8 +98,8 @@ def _may_be_foreign(words: set[str], starts: set[str], foreign: dict[int, int]) 
     once = 0
     for word in words:
         lengths = range(_SHORTEST_STEM, len(word) + 1) if word[:_SHORTEST_STEM] in starts else ()
-        stems = (_print("s", word[:length]) for length in lengths)
-        for languages in (foreign.get(each, 0) for each in (_print("l", word), *stems)):
+        stems = (fingerprint("s", word[:length]) for length in lengths)
+        for languages in (foreign.get(each, 0) for each in (fingerprint("l", word), *stems)):
             if once & languages:
                 return True
             once |= languages
@@ -116,54 +107,12 @@ def _may_be_foreign(words: set[str], starts: set[str], foreign: dict[int, int]) 
 
 
 def _may_be_typo(word: str, prints: frozenset[int]) -> bool:
-    if len(word) < _SHORTEST_TYPO or _print("r", word) in prints or _print("m", word) in prints:
+    if len(word) < _SHORTEST_TYPO or fingerprint("r", word) in prints or fingerprint("m", word) in prints:
         return False
     shorter = (word[:at] + word[at + 1 :] for at in range(len(word)))
-    return _print("n", word) in prints or any(_print("d", each) in prints for each in shorter)
+    return fingerprint("n", word) in prints or any(fingerprint("d", each) in prints for each in shorter)
 
 
-def _print(kind: str, word: str) -> int:
+def fingerprint(kind: str, word: str) -> int:
     # 31 bits: marshal keeps such numbers in four bytes.
     return zlib.crc32(f"{kind}{word}".encode()) & 0x7FFFFFFF
-
-
-def compile_plain(
-    lexicon: Lexicon,
-    rules: Iterable[Rule],
-    words: Vocabulary,
-    family: LatinFamily,
-    literals: tuple[Iterable[str], Iterable[str]],
-) -> tuple[object, ...]:
-    """What `harmless_prose` needs, worked out from the scanner's own tables."""
-    near = words.strong_errors().near
-    kinds: dict[str, Iterable[str]] = {
-        "c": words.ciphered,
-        "n": near,
-        "d": {*words.long, *near},
-        "r": words.strong_errors().real,
-        "m": lexicon.masks,
-        "e": family.english,
-    }
-    prints = frozenset(_print(kind, word) for kind, listed in kinds.items() for word in listed)
-    foreign = {_print("l", word): _bits(found) for word, found in family.exact.items() if word not in family.english}
-    foreign |= {_print("s", stem): _bits([number for number, _ in found]) for stem, found in family.stems.items()}
-    meanings: dict[int, int] = {}
-    for word, mask in _meanings(lexicon):
-        meanings[_print("", word)] = meanings.get(_print("", word), 0) | mask
-    telling, framing = (
-        tuple(sorted({each for each in listed if each and _CHARACTERS.issuperset(each)})) for listed in literals
-    )
-    return telling, framing, prints, family.starts, foreign, meanings, [list(rule.need) for rule in rules]
-
-
-def _bits(numbers: Iterable[int]) -> int:
-    return sum(1 << number for number in set(numbers))
-
-
-def _meanings(lexicon: Lexicon) -> Iterator[tuple[str, int]]:
-    """Words, and the first two words of phrases, with everything they can mean."""
-    yield from lexicon.masks.items()
-    for first, seconds in lexicon.phrases.items():
-        for second, endings in seconds.items():
-            for _, mask in endings:
-                yield (first if second == "*" else f"{first} {second}"), mask
