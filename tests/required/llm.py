@@ -19,7 +19,11 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "llm.fallback": ("a fallback model answers when the first one cannot", "product"),
     "llm.interrupt": ("stopping works at any moment, also before the first byte, and closes the connection", "product"),
     "llm.one-client": ("one HTTP client with kept connections serves the whole process", "product"),
+    "llm.catalogue": ("provider, key and context length follow from a model's name; all can be set", "product"),
+    "llm.local": ("a local server on its usual port is found by itself", "product"),
+    "llm.keys": ("a provider's key is sent to that provider and nowhere else", "product"),
         "recalled memory a model repeats is neither shown nor stored",
         "003 Memory Context Fencing",
     ),
+    "llm.import": ("no HTTP client is loaded before the first model call", "product"),
 }
