@@ -22,6 +22,11 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "llm.catalogue": ("provider, key and context length follow from a model's name; all can be set", "product"),
     "llm.local": ("a local server on its usual port is found by itself", "product"),
     "llm.keys": ("a provider's key is sent to that provider and nowhere else", "product"),
+    "llm.scripted": ("a scripted model has the same interface as a real one", "product"),
+    "llm.loop": ("one loop asks the model and runs its tools until nothing is left to call", "003 Runtime Integration"),
+    "llm.loop-stops": ("an interrupted turn leaves a history that every model accepts", "003 Interrupted Turns"),
+    "llm.loop-fits": ("a conversation that is too long is compacted once and asked again", "003 Runtime Integration"),
+    "llm.loop-scrubs": (
         "recalled memory a model repeats is neither shown nor stored",
         "003 Memory Context Fencing",
     ),
