@@ -31,4 +31,5 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "003 Memory Context Fencing",
     ),
     "llm.import": ("no HTTP client is loaded before the first model call", "product"),
+    "llm.bench": ("the cost of a model call is measured beside encoding the whole history", "product"),
 }
