@@ -74,7 +74,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._owner.received.append(Received(path=self.path, headers=names, body=body, client=self.client_address))
         answer = self._owner.answers.pop(0)
         if answer.hold is not None:
-            answer.hold.wait(30)
+            answer.hold.wait()
         try:
             self._write(answer)
         except (BrokenPipeError, ConnectionResetError):
@@ -92,7 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
         for piece in filter(None, answer.pieces):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
         if answer.hold_end is not None:
-            answer.hold_end.wait(30)
+            answer.hold_end.wait()
         self.close_connection = answer.cut
         if not answer.cut:
             self.wfile.write(b"0\r\n\r\n")

@@ -141,7 +141,8 @@ def test_a_local_server_on_its_usual_port_is_found_and_asked_for_its_models() ->
     assert asked == [LOCAL["llama.cpp"], LOCAL["Ollama"], LOCAL["LM Studio"]]
     endpoint = resolve("", keys(), find_local=lambda: server)
     assert (endpoint.model, endpoint.provider, endpoint.context_length) == ("qwen", "LM Studio", 4_096)
-    assert resolve("other", keys(), provider="local", find_local=lambda: server).model == "other"
+    other = resolve("other", keys(), provider="local", find_local=lambda: server, timeout=9, extra_body={"a": 1})
+    assert (other.model, other.timeout, other.extra_body) == ("other", 9, {"a": 1})
     with pytest.raises(NotFound, match=r"LM Studio .* has no model 'third'; it has qwen, other"):
         resolve("third", keys(), find_local=lambda: server)
     assert find_local_server(lambda _: []) is None

@@ -9,6 +9,7 @@ from dataclasses import replace
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from hermes.llm.client import Fallback, Patience
@@ -23,6 +24,7 @@ from hermes.vocabulary.errors import (
     ModelRefused,
     ModelUnreachable,
     RateLimited,
+    SettingsError,
     WrongKey,
 )
 from hermes.vocabulary.events import Finished, Retrying, TextDelta
@@ -287,6 +289,26 @@ def test_a_server_that_does_not_end_after_its_answer_holds_nobody_up() -> None:
         assert [type(next(events)) for _ in range(2)] == [TextDelta, Finished]
         assert list(events) == []
         never.set()
+
+
+@pytest.mark.proves("llm.one-client")
+def test_the_proxy_of_the_environment_is_used_but_not_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hermes.llm.transport import _client
+
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with ModelServer(OK, OK, OK, OK) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        with _client.__wrapped__(0) as client:
+            client.get("http://model.invalid/v1")
+            client.get(f"{proxy.url}/direct")
+        monkeypatch.setenv("NO_PROXY", "localhost, .invalid")
+        with _client.__wrapped__(0) as client, pytest.raises(httpx.ConnectError):
+            client.get("http://model.invalid/v1")
+        assert [each.path for each in proxy.received] == ["http://model.invalid/v1", "/direct"]
+    monkeypatch.setenv("HTTP_PROXY", "nonsense://x")
+    with pytest.raises(SettingsError, match="the proxy 'nonsense://x' of the environment cannot be used"):
+        _client.__wrapped__(0)
 
 
 @pytest.mark.proves("llm.fallback")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +25,6 @@ from model_server import Answer, ModelServer, chat, claude
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from hermes.llm.client import Model
 
@@ -205,10 +205,10 @@ def test_ctrl_c_in_a_tool_gives_every_call_a_result(home: Path) -> None:
             raise KeyboardInterrupt
 
     with MemorySession.open(home, tools=[Stopped()]) as session:
-        end = ended(turn(session, Scripted([Reply(calls=[ADD, ("wait", {}), LIST])])))
+        end = ended(turn(session, Scripted([Reply(text="I will wait.", calls=[ADD, ("wait", {}), LIST])])))
         messages = session.request().messages
         assert_valid(messages)
-    assert end.reason == "interrupted"
+    assert (end.reason, end.reply) == ("interrupted", "")  # what it said before is saved with its calls
     assert [each["content"] for each in messages if each["role"] == "tool"][1:] == [
         "[This call was not run: the turn was stopped.]"
     ] * 2
@@ -267,3 +267,11 @@ def test_a_script_may_look_at_the_messages_reason_fail_and_run_out() -> None:
     assert isinstance(events[-1], Finished)
     assert events[-1].message == {"role": "assistant", "content": "ok", "reasoning": "hm"}
     assert events[-1].usage.input_tokens > 0
+
+
+@pytest.mark.internal("the guide's example must not name what does not exist")
+def test_the_example_of_the_guide_compiles_and_its_imports_exist() -> None:
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "models.md"
+    example = guide.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+    compile(example, str(guide), "exec")
+    exec("\n".join(line for line in example.splitlines() if line.startswith("from ")), {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -179,6 +179,7 @@ def resolve(
     key: str = "",
     context_length: int | None = None,
     cache_ttl: str = "5m",
+    timeout: float = 600,
     extra_body: Mapping[str, Any] | None = None,
     find_local: Callable[[], LocalServer | None] = lambda: None,
 ) -> Endpoint:
@@ -188,7 +189,8 @@ def resolve(
         server = find_local()
         if server is None:
             raise NotFound(_nobody_serves(model))
-        return _local_endpoint(server, model, context_length, dict(extra_body or {}))
+        endpoint = _local_endpoint(server, model, context_length)
+        return replace(endpoint, extra_body=dict(extra_body or {}), timeout=timeout)
     address = base_url or (chosen.base_url if chosen else "")
     known = chosen is not None and _same_host(address, chosen.base_url)
     key_name = chosen.key_name if chosen and known else OWN_KEY
@@ -210,6 +212,7 @@ def resolve(
         cache_ttl=cache_ttl,
         replays_reasoning=chosen.replays_reasoning if chosen else "content",
         extra_body=dict(extra_body or {}),
+        timeout=timeout,
     )
 
 
@@ -258,9 +261,7 @@ def _provider_of(
     return next((each for each in PROVIDERS.values() if model.startswith(each.prefixes or "/")), None), model
 
 
-def _local_endpoint(
-    server: LocalServer, model: str, context_length: int | None, extra_body: dict[str, Any]
-) -> Endpoint:
+def _local_endpoint(server: LocalServer, model: str, context_length: int | None) -> Endpoint:
     entries = {str(entry.get("id")): entry for entry in server.models}
     if model and model not in entries:
         raise NotFound(f"{server.name} at {server.base_url} has no model {model!r}; it has {', '.join(entries)}")
@@ -271,7 +272,6 @@ def _local_endpoint(
         provider=server.name,
         context_length=context_length or listed_context(entry) or known_context(name) or UNKNOWN_CONTEXT,
         replays_reasoning="content",
-        extra_body=extra_body,
     )
 
 

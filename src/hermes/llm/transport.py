@@ -12,7 +12,7 @@ from urllib.request import getproxies
 import httpcore
 import httpx
 
-from hermes.vocabulary.errors import Interrupted
+from hermes.vocabulary.errors import Interrupted, SettingsError
 
 if TYPE_CHECKING:
     import ssl
@@ -34,19 +34,30 @@ def shared_client() -> httpx.Client:
 def _client(_process: int) -> httpx.Client:
     tls = httpx.create_ssl_context()
     direct = _InterruptibleTransport(tls)
-    # httpx leaves the proxies of the environment aside once it is given a transport, so they are mounted here.
-    proxies = getproxies()
-    mounts: dict[str, httpx.BaseTransport] = {
-        f"{scheme}://": httpx.HTTPTransport(proxy=proxies[scheme], verify=tls, limits=_LIMITS)
-        for scheme in ("all", "http", "https")
-        if scheme in proxies
-    }
-    exceptions = [host.strip().lstrip("*.") for host in proxies.get("no", "").split(",") if host.strip("*. ")]
-    for host in (*_LOOPBACK, *exceptions):
-        mounts |= {f"all://{host}": direct, f"all://*.{host}": direct} if mounts else {}
-    if "*" in proxies.get("no", ""):
-        mounts = {}
-    return httpx.Client(transport=direct, mounts=mounts, trust_env=False, follow_redirects=False)
+    return httpx.Client(transport=direct, mounts=_proxies(tls, direct), trust_env=False, follow_redirects=False)
+
+
+def _proxies(tls: ssl.SSLContext, direct: httpx.BaseTransport) -> dict[str, httpx.BaseTransport]:
+    """The proxies of the environment; httpx leaves them aside once it is given a transport."""
+    found = getproxies()
+    unproxied = [host.strip() for host in found.get("no", "").split(",") if host.strip()]
+    if "*" in unproxied or not found.keys() & {"all", "http", "https"}:
+        return {}
+    mounts: dict[str, httpx.BaseTransport] = {f"all://{host}": direct for host in _LOOPBACK}
+    for host in unproxied:
+        # A name stands for everything below it, too; an address only for itself.
+        mounts[f"all://{host}" if host[0] in "[0123456789" else f"all://*{host.lstrip('*.')}"] = direct
+    for scheme in ("all", "http", "https"):
+        if scheme in found:
+            mounts[f"{scheme}://"] = _through(found[scheme], tls)
+    return mounts
+
+
+def _through(proxy: str, tls: ssl.SSLContext) -> httpx.BaseTransport:
+    try:
+        return httpx.HTTPTransport(proxy=proxy, verify=tls, limits=_LIMITS)
+    except (ValueError, ImportError) as error:
+        raise SettingsError(f"the proxy {proxy!r} of the environment cannot be used: {error}") from error
 
 
 class _InterruptibleTransport(httpx.HTTPTransport):

@@ -30,30 +30,28 @@ class WireLog:
 
     def parts(self, messages: Sequence[Message], instead: Mapping[int, Message]) -> list[bytes]:
         """The bytes of each message; those at the positions of `instead` are encoded from what stands there."""
+        kept = self._kept  # another thread may put a smaller one in its place meanwhile
         for message in reversed(messages):  # a conversation grows at its end
-            if not self._keep(message):
+            if not self._keep(message, kept):
                 break
         try:
-            found = [self._kept[id(message)][1] for message in messages]
+            found = [kept[id(message)][1] for message in messages]
         except KeyError:
             for message in messages:
-                self._keep(message)
-            found = [self._kept[id(message)][1] for message in messages]
-        self._forget_strangers(messages)
+                self._keep(message, kept)
+            found = [kept[id(message)][1] for message in messages]
+        if len(kept) > 2 * len(messages) + _SPARE:
+            self._kept = {id(message): kept[id(message)] for message in messages}
         for position, message in instead.items():
             found[position] = self._encode(message)
         return found
 
-    def _keep(self, message: Message) -> bool:
+    def _keep(self, message: Message, kept: dict[int, tuple[Message, bytes]]) -> bool:
         """Encodes a message that is new; False for one that was kept before."""
-        if id(message) in self._kept:
+        if id(message) in kept:
             return False
-        self._kept[id(message)] = (message, self._encode(message))
+        kept[id(message)] = (message, self._encode(message))
         return True
-
-    def _forget_strangers(self, messages: Sequence[Message]) -> None:
-        if len(self._kept) > 2 * len(messages) + _SPARE:
-            self._kept = {id(message): self._kept[id(message)] for message in messages}
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> bytes:
