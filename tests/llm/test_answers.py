@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.llm.anthropic import Anthropic
-from hermes.llm.client import Patience, _chunks
+from hermes.llm.client import Patience, _chunks, _understood
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.vocabulary.errors import ModelBusy, ModelUnreachable
+from hermes.vocabulary.errors import ModelBusy, ModelError, ModelUnreachable
 from hermes.vocabulary.events import Finished, ReasoningDelta, TextDelta, ToolCall, ToolCallStarted
 from hermes.vocabulary.usage import Usage
 from model_server import Answer, ModelServer, chat, claude, sse
@@ -249,6 +250,30 @@ def test_comments_and_unknown_events_are_passed_over() -> None:
 def test_a_malformed_stream_is_a_passing_error(wire: str, data: bytes) -> None:
     with pytest.raises(ModelBusy, match="sent something that is not its protocol"):
         answered(wire, data)
+
+
+SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.text(max_size=3)
+WORDS = """type index choices delta message content content_block text tool_calls function id name arguments usage
+    reasoning_details stop_reason finish_reason partial_json message_start content_block_start content_block_delta
+    content_block_stop message_delta thinking tool_use text_delta thinking_delta input_json_delta signature_delta"""
+NAMES = KINDS = st.sampled_from(WORDS.split())
+ANYTHING = st.recursive(
+    SCALARS | KINDS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=5),
+    max_leaves=12,
+)
+
+
+@pytest.mark.proves("llm.errors")
+@PATIENT
+@given(st.sampled_from(["openai", "anthropic"]), st.lists(st.dictionaries(NAMES, ANYTHING | KINDS), max_size=4))
+def test_objects_of_any_shape_lead_to_an_answer_or_to_an_error_of_a_model(wire: str, sent: list[Any]) -> None:
+    reader = {"openai": OpenAICompatible, "anthropic": Anthropic}[wire](Endpoint(model="m", base_url="http://x"))
+    headers = {"content-type": "text/event-stream"}
+    response = httpx.Response(200, headers=headers, content=sse(*sent))
+    with suppress(ModelError):
+        last = finished(_understood(reader.endpoint, reader.read(_chunks(reader.endpoint, response))))
+        json.dumps(last.message)
 
 
 @pytest.mark.proves("llm.errors")

@@ -145,6 +145,14 @@ def test_an_error_in_the_middle_of_a_stream_is_sorted_like_any_other(content: An
     assert type(raised.value) is kind
 
 
+@pytest.mark.proves("llm.errors")
+def test_a_key_that_a_provider_repeats_is_not_shown() -> None:
+    endpoint = replace(HERE, key="sk-very-secret")
+    said = str(failure(endpoint, 401, {}, b'{"error": {"message": "wrong key: sk-very-secret"}}', 0))
+    assert "wrong key: [key]" in said
+    assert "secret" not in said
+
+
 @pytest.mark.proves("llm.retry")
 def test_passing_errors_are_retried_with_growing_waits_and_the_answer_comes() -> None:
     waiting = Waiting()
@@ -190,6 +198,7 @@ def test_a_wait_may_be_a_number_or_a_date() -> None:
     assert retry_after({"retry-after": formatdate(now - 30, usegmt=True)}, now) == 0
     assert retry_after({"retry-after": "1.5"}, now) == 1.5
     assert retry_after({"retry-after": "soon"}, now) is None
+    assert retry_after({"retry-after": "\u00b2"}, now) is None
     assert retry_after({}, now) is None
 
 

@@ -209,7 +209,7 @@ class HttpModel:
             if response.status_code != 200:  # noqa: PLR2004 - HTTP OK
                 raise self._failure(response)
             chunks = _chunks(self.endpoint, response)
-            for event in self.read(chunks):
+            for event in _understood(self.endpoint, self.read(chunks)):
                 if cancelled() and not isinstance(event, Finished):
                     raise Interrupted("stopped while the model was answering")
                 yield event
@@ -279,16 +279,28 @@ def _chunks(endpoint: Endpoint, response: httpx.Response) -> Iterator[dict[str, 
             yield _checked(endpoint, sent.data)
 
 
+def _understood(endpoint: Endpoint, events: Iterator[ModelEvent]) -> Iterator[ModelEvent]:
+    """What a server sends is JSON of any shape; what has the wrong one is its error, not ours."""
+    try:
+        yield from events
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise _not_its_protocol(endpoint, repr(error)) from error
+
+
+def _not_its_protocol(endpoint: Endpoint, seen: str) -> ModelError:
+    return ModelBusy(
+        f"{endpoint.model} at {endpoint.provider} sent something that is not its protocol: {seen}"
+        " (try again; if it stays, check the address and whatever stands between)"
+    )
+
+
 def _checked(endpoint: Endpoint, text: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise ModelBusy(
-            f"{endpoint.model} at {endpoint.provider} sent something that is not its protocol: {text[:80]!r}"
-            " (try again; if it stays, check the address and whatever stands between)"
-        )
+        raise _not_its_protocol(endpoint, repr(text[:80]))
     if content.get("error"):
         raise failure_in_stream(endpoint, content)
     return content

@@ -68,17 +68,17 @@ def failure_in_stream(endpoint: Endpoint, content: Mapping[str, Any]) -> ModelEr
     """The error for an answer that began well and then sent an error instead of going on."""
     error = _error_of(content)
     given = (str(error.get("status")), str(error.get("code")), str(_STATUS_OF_TYPE.get(str(error.get("type")))))
-    status = next((int(each) for each in given if each.isdigit()), 500)
+    status = next((int(each) for each in given if each.isdecimal()), 500)
     return _sorted(endpoint, status, error, None)
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     """Seconds the provider asks us to wait: `retry-after-ms`, or `retry-after` as a number or a date."""
     milliseconds = headers.get("retry-after-ms") or ""
-    if milliseconds.replace(".", "", 1).isdigit():
+    if milliseconds.replace(".", "", 1).isdecimal():
         return float(milliseconds) / 1000
     given = (headers.get("retry-after") or "").strip()
-    if given.replace(".", "", 1).isdigit():
+    if given.replace(".", "", 1).isdecimal():
         return float(given)
     try:
         return max(0.0, parsedate_to_datetime(given).timestamp() - now) if given else None
@@ -97,6 +97,7 @@ def limit_in(text: str) -> int | None:
 def _sorted(endpoint: Endpoint, status: int, error: Mapping[str, Any], wait: float | None) -> ModelError:
     said = str(error.get("message") or "no reason given")
     quote = said if len(said) <= _LONGEST_QUOTE else said[:_LONGEST_QUOTE] + "…"
+    quote = quote.replace(endpoint.key, "[key]") if endpoint.key else quote
     who = f"{endpoint.model} at {endpoint.provider}"
     code = f"{error.get('code')} {error.get('type')} {said}"
     answered = f"{who} answered {status}: {quote}"
