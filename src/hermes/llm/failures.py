@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hermes.vocabulary.errors import ModelError
 
 _LONGEST_QUOTE = 300
+_SHORTEST_KEY = 8  # local servers take words such as "none" for a key, and those are no secret
 
 _TOO_LONG = re.compile(
     r"context[_ ]?(?:length|size|window|limit)|maximum (?:context|prompt|input)|(?:prompt|input|request) is too long"
@@ -96,19 +97,17 @@ def limit_in(text: str) -> int | None:
 
 def _sorted(endpoint: Endpoint, status: int, error: Mapping[str, Any], wait: float | None) -> ModelError:
     said = str(error.get("message") or "no reason given")
-    quote = said if len(said) <= _LONGEST_QUOTE else said[:_LONGEST_QUOTE] + "…"
-    quote = quote.replace(endpoint.key, "[key]") if endpoint.key else quote
+    quote = said.replace(endpoint.key, "[key]") if len(endpoint.key) >= _SHORTEST_KEY else said
+    quote = quote if len(quote) <= _LONGEST_QUOTE else quote[:_LONGEST_QUOTE] + "…"
     who = f"{endpoint.model} at {endpoint.provider}"
     code = f"{error.get('code')} {error.get('type')} {said}"
     answered = f"{who} answered {status}: {quote}"
     if status in (400, 413, 422, 500) and (_TOO_LONG.search(code) or status == 413):  # noqa: PLR2004 - HTTP statuses
         limit = error.get("n_ctx") if isinstance(error.get("n_ctx"), int) else limit_in(said)
         fits = f"{limit:,} tokens fit" if limit else "it does not say how much would fit"
-        return ContextTooLong(
-            f"the conversation is too long for {who} ({fits}): compact it or start a new one. It said: {quote}",
-            limit=limit,
-            status=status,
-        )
+        remedy = "compact it or start a new one"
+        message = f"the conversation is too long for {who} ({fits}): {remedy}. It said: {quote}"
+        return ContextTooLong(message, limit=limit, status=status)
     if status == 402 or (status in (400, 403, 429) and _NO_CREDIT.search(code)):  # noqa: PLR2004
         return ModelRefused(f"{answered} (add credit at the provider, or choose another model)", status=status)
     if status in (401, 403) or (status == 400 and _ABOUT_KEYS.search(said)):  # noqa: PLR2004

@@ -121,14 +121,16 @@ def _run_calls(
     conversation: Conversation, calls: list[dict[str, Any]], cancelled: Callable[[], bool]
 ) -> Iterator[ToolReturned]:
     try:
-        for call in (ToolCall(id=each["id"], **each["function"]) for each in calls):
+        for each in calls:
             _stop_if(cancelled)
+            call = ToolCall(id=each["id"], name=each["function"]["name"], arguments=each["function"]["arguments"])
             yield ToolReturned(call=call, result=conversation.call_tool(call.name, call.arguments, call_id=call.id))
-    finally:  # also when the iterator is closed: no call may stay without a result
+    except BaseException:  # also when the iterator is closed: no call may stay without a result
         results = takewhile(lambda message: message["role"] == "tool", reversed(conversation.request().messages))
         answered = {message["tool_call_id"] for message in results}
         for call_id in (each["id"] for each in calls if each["id"] not in answered):
             conversation.record({"role": "tool", "tool_call_id": call_id, "content": _STOPPED})
+        raise
 
 
 def _stop_if(cancelled: Callable[[], bool]) -> None:
