@@ -8,7 +8,8 @@ import pytest
 
 from hermes.curated.store import MemoryStore
 from hermes.session.session import MemorySession
-from hermes.session.usage import Usage, what_broke_the_cache
+from hermes.session.usage import what_broke_the_cache
+from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -105,5 +105,6 @@ COMMANDS = {
     "fence": (_configure_fence, _plain("fence", "seed", "texts")),
     "prompt": (_configure_seeded, _plain("prompt", "seed")),
     "recall": (_configure_recall, _plain("recall", "path", "limit")),
+    "turn": (add_json_option, _plain("turn")),
     "search": (_configure_search, _plain("search", "messages")),
 }

@@ -76,6 +76,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "fence": ("bench", "the fence and the stream scrubber, beside a bare loop"),
             "prompt": ("bench", "assembling prompts, marking cache points, estimating tokens"),
             "recall": ("bench", "whether questions find their conversation, on a public question file"),
+            "turn": ("bench", "our own cost of a model call, beside encoding the whole history"),
             "search": ("bench", "search on a large made-up corpus, beside raw FTS5"),
         },
     ),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 # What goes over the wire; everything else in a stored message is for us.
-_WIRE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
+_WIRE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning_details")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

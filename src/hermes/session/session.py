@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from hermes.safety.fence import build_memory_context_block
 from hermes.session.announcements import Announcements
 from hermes.session.requests import Request, unanswered_calls, wire_message
-from hermes.session.usage import Usage, what_broke_the_cache
+from hermes.session.usage import what_broke_the_cache
 from hermes.session.wiring import open_parts
 from hermes.vocabulary.errors import NotFound
+from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

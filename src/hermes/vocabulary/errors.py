@@ -4,6 +4,14 @@ HermesError
 ├── SettingsError      a person: wrong key, value or file of the settings (exit code 2)
 ├── NotFound           a person: what they named does not exist (exit code 1)
 ├── ScannerUnavailable the operator: the threat scanner cannot load, so nothing may pass as harmless
+├── Interrupted        the program itself: a person asked to stop; nothing went wrong
+├── ModelError         a person: a model gave no answer; the message says why and what to do
+│   ├── ModelBusy          it failed for the moment: the same request may work in a second
+│   ├── RateLimited        it wants us to wait `seconds`
+│   ├── ContextTooLong     the conversation does not fit; `limit` tokens do, where the provider said so
+│   ├── WrongKey           the key is missing, wrong or not allowed to do this
+│   ├── ModelRefused       the request itself will not be accepted: unknown model, no credit, bad field
+│   └── ModelUnreachable   no connection, or one that broke
 ├── WriteRefused       the model: a memory write it can correct and try again
 └── StorageError       the operator: a file or database that cannot be read or written
     ├── LockTimeout        somebody else has held a lock for too long
@@ -41,6 +49,50 @@ class WriteRefused(HermesError):
         super().__init__(message)
         self.kind = kind
         self.details = dict(details or {})
+
+
+class Interrupted(HermesError):
+    pass
+
+
+class ModelError(HermesError):
+    """`status` is the HTTP status the provider answered with, where there was one."""
+
+    passing = False  # whether the same request may succeed later
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ModelBusy(ModelError):
+    passing = True
+
+
+class RateLimited(ModelError):
+    passing = True
+
+    def __init__(self, message: str, *, seconds: float | None = None, status: int | None = None) -> None:
+        super().__init__(message, status=status)
+        self.seconds = seconds
+
+
+class ContextTooLong(ModelError):
+    def __init__(self, message: str, *, limit: int | None = None, status: int | None = None) -> None:
+        super().__init__(message, status=status)
+        self.limit = limit
+
+
+class WrongKey(ModelError):
+    pass
+
+
+class ModelRefused(ModelError):
+    pass
+
+
+class ModelUnreachable(ModelError):
+    passing = True
 
 
 class StorageError(HermesError):

@@ -1,0 +1,296 @@
+"""Which provider serves a model, where it is, which key it takes, and how much context it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from hermes.llm.endpoint import Endpoint
+from hermes.vocabulary.errors import NotFound, SettingsError, WrongKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    # GET {address}/models: the entries of its list, or None when nothing answers there.
+    Probe = Callable[[str], Sequence[Mapping[str, Any]] | None]
+
+UNKNOWN_CONTEXT = 32_768
+_TOLD_AS = ("loaded_context_length", "max_model_len", "context_length", "max_input_tokens")
+OWN_KEY = "HERMES_MODEL_API_KEY"  # for a server at model.base_url; a provider's key is never sent elsewhere
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    name: str
+    base_url: str
+    key_name: str
+    wire: str = "openai"
+    prefixes: tuple[str, ...] = ()  # how the names of its models begin
+    replays_reasoning: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalServer:
+    name: str
+    base_url: str
+    models: tuple[Mapping[str, Any], ...]
+
+
+PROVIDERS = {
+    provider.name: provider
+    for provider in (
+        Provider(
+            name="anthropic",
+            base_url="https://api.anthropic.com",
+            key_name="ANTHROPIC_API_KEY",
+            wire="anthropic",
+            prefixes=("claude",),
+        ),
+        Provider(
+            name="openai",
+            base_url="https://api.openai.com/v1",
+            key_name="OPENAI_API_KEY",
+            prefixes=("gpt-", "chatgpt-", "o1", "o3", "o4"),
+        ),
+        Provider(
+            name="openrouter",
+            base_url="https://openrouter.ai/api/v1",
+            key_name="OPENROUTER_API_KEY",
+            replays_reasoning="details",
+        ),
+        Provider(
+            name="deepseek",
+            base_url="https://api.deepseek.com/v1",
+            key_name="DEEPSEEK_API_KEY",
+            prefixes=("deepseek-chat", "deepseek-reasoner"),
+            replays_reasoning="content",
+        ),
+    )
+}
+
+# Where local servers listen when nobody told them otherwise.
+LOCAL = {
+    "llama.cpp": "http://127.0.0.1:8080/v1",
+    "Ollama": "http://127.0.0.1:11434/v1",
+    "LM Studio": "http://127.0.0.1:1234/v1",
+    "vLLM": "http://127.0.0.1:8000/v1",
+}
+
+# By the beginning of the name without its vendor; the longest that fits counts. Settings win over this table.
+_CONTEXT = {
+    "claude": 200_000,
+    "claude-opus-4-6": 1_000_000,
+    "claude-opus-4-7": 1_000_000,
+    "claude-opus-4-8": 1_000_000,
+    "claude-opus-5": 1_000_000,
+    "claude-sonnet-5": 1_000_000,
+    "claude-haiku-5": 1_000_000,
+    "claude-fable": 1_000_000,
+    "claude-mythos-5": 1_000_000,
+    "gpt-3.5-turbo": 16_385,
+    "gpt-4": 8_192,
+    "gpt-4-turbo": 128_000,
+    "gpt-4o": 128_000,
+    "gpt-4.1": 1_047_576,
+    "gpt-4.5": 128_000,
+    "gpt-5": 400_000,
+    "gpt-5-chat": 128_000,
+    "gpt-5.4": 1_000_000,
+    "gpt-5.4-mini": 400_000,
+    "gpt-5.4-nano": 400_000,
+    "gpt-5.5": 1_000_000,
+    "gpt-5.6": 1_000_000,
+    "gpt-5.6-luna": 400_000,
+    "gpt-6": 400_000,
+    "gpt-oss": 131_072,
+    "chatgpt-4o": 128_000,
+    "o1": 200_000,
+    "o1-mini": 128_000,
+    "o1-preview": 128_000,
+    "o3": 200_000,
+    "o4": 200_000,
+    "gemini": 1_048_576,
+    "gemini-1.5-pro": 2_097_152,
+    "gemma": 8_192,
+    "gemma-3": 131_072,
+    "gemma3": 131_072,
+    "deepseek": 131_072,
+    "qwen": 32_768,
+    "qwen3": 40_960,
+    "qwen3-coder": 262_144,
+    "qwen3-max": 262_144,
+    "qwen3-next": 262_144,
+    "llama-3": 8_192,
+    "llama3": 8_192,
+    "llama-3.1": 131_072,
+    "llama3.1": 131_072,
+    "llama-3.2": 131_072,
+    "llama3.2": 131_072,
+    "llama-3.3": 131_072,
+    "llama3.3": 131_072,
+    "llama-4-maverick": 1_048_576,
+    "llama-4-scout": 1_048_576,
+    "mistral": 32_768,
+    "mistral-large": 131_072,
+    "mistral-medium": 131_072,
+    "mixtral": 32_768,
+    "codestral": 262_144,
+    "devstral": 131_072,
+    "hermes-3": 131_072,
+    "hermes-4": 131_072,
+    "kimi-k2": 131_072,
+    "glm-4.5": 131_072,
+    "glm-4.6": 202_752,
+    "grok-3": 131_072,
+    "grok-4": 256_000,
+    "grok-4-fast": 2_000_000,
+    "minimax-m1": 1_000_000,
+    "minimax-m2": 204_800,
+    "command-r": 128_000,
+    "command-a": 256_000,
+    "phi-4": 16_384,
+    "smollm2": 8_192,
+}
+# Tokens one answer may have, where a request must name a number.
+_OUTPUT = {
+    "claude": 32_000,
+    "claude-3": 4_096,
+    "claude-3-5": 8_192,
+    "claude-3-7": 64_000,
+    "claude-opus-4-5": 64_000,
+    "claude-opus-4-6": 64_000,
+    "claude-opus-4-7": 64_000,
+    "claude-opus-4-8": 64_000,
+    "claude-opus-5": 64_000,
+    "claude-sonnet": 64_000,
+    "claude-haiku": 64_000,
+    "claude-fable": 64_000,
+    "claude-mythos": 64_000,
+}
+
+
+def resolve(
+    model: str,
+    secret: Callable[[str], str | None],
+    *,
+    provider: str = "",
+    base_url: str = "",
+    key: str = "",
+    context_length: int | None = None,
+    cache_ttl: str = "5m",
+    timeout: float = 600,
+    extra_body: Mapping[str, Any] | None = None,
+    find_local: Callable[[], LocalServer | None] = lambda: None,
+) -> Endpoint:
+    """Where to reach a model, from its name and the settings `model.*`; `secret` looks keys up by their names."""
+    chosen, name = _provider_of(model, provider, base_url, secret)
+    if chosen is None and not base_url:
+        server = find_local()
+        if server is None:
+            raise NotFound(_nobody_serves(model))
+        endpoint = _local_endpoint(server, model, context_length)
+        return replace(endpoint, extra_body=dict(extra_body or {}), timeout=timeout)
+    address = base_url or (chosen.base_url if chosen else "")
+    known = chosen is not None and _same_host(address, chosen.base_url)
+    key_name = chosen.key_name if chosen and known else OWN_KEY
+    found = key or secret(key_name) or ""
+    if known and not found:
+        raise WrongKey(f"there is no key for {key_name.removesuffix('_API_KEY').lower()}: put {key_name}=… into .env")
+    claude = "claude" in name.lower()
+    wire = chosen.wire if chosen else "openai"
+    return Endpoint(
+        model=name,
+        base_url=address,
+        provider=chosen.name if chosen else urlsplit(address).netloc or address,
+        wire=wire,
+        key=found,
+        key_name=key_name,
+        context_length=context_length or known_context(name) or UNKNOWN_CONTEXT,
+        max_output=_longest_match(_OUTPUT, name) if wire == "anthropic" else None,
+        cache_points="native" if wire == "anthropic" else "envelope" if claude else "",
+        cache_ttl=cache_ttl,
+        replays_reasoning=chosen.replays_reasoning if chosen else "content",
+        extra_body=dict(extra_body or {}),
+        timeout=timeout,
+    )
+
+
+def known_context(model: str) -> int | None:
+    """Tokens of context, for models we know."""
+    return _longest_match(_CONTEXT, model)
+
+
+def listed_context(entry: Mapping[str, Any]) -> int | None:
+    """Tokens of context as servers tell them in their list of models: each kind of server has a name of its own."""
+    meta = entry.get("meta") or {}
+    told = [entry.get(name) for name in _TOLD_AS]
+    told += [meta.get(name) for name in ("n_ctx", "n_ctx_train")] if isinstance(meta, dict) else []
+    return next((int(each) for each in told if isinstance(each, int) and each > 0), None)
+
+
+def find_local_server(probe: Probe, places: Mapping[str, str] = LOCAL) -> LocalServer | None:
+    """The first server that answers on the usual port of its kind and has a model."""
+    for name, address in places.items():
+        models = probe(address)
+        if models:
+            return LocalServer(name=name, base_url=address, models=tuple(models))
+    return None
+
+
+def _provider_of(
+    model: str, provider: str, base_url: str, secret: Callable[[str], str | None]
+) -> tuple[Provider | None, str]:
+    """Who serves a model, and its name there; nobody when it must be a server of one's own."""
+    if provider and provider not in ("auto", "local", "custom"):
+        if provider not in PROVIDERS:
+            known = ", ".join(PROVIDERS)
+            raise SettingsError(f"model.provider is {provider!r}; known are {known}; for others set model.base_url")
+        return PROVIDERS[provider], model.removeprefix(f"{provider}/") if provider != "openrouter" else model
+    if base_url:
+        hosts = (each for each in PROVIDERS.values() if _same_host(base_url, each.base_url))
+        return next(hosts, None), model
+    if provider in ("local", "custom"):
+        return None, model
+    vendor, slash, rest = model.partition("/")
+    if slash:
+        own = PROVIDERS.get(vendor)
+        if own and (secret(own.key_name) or not secret(PROVIDERS["openrouter"].key_name)):
+            return own, rest
+        return (PROVIDERS["openrouter"] if secret(PROVIDERS["openrouter"].key_name) else None), model
+    return next((each for each in PROVIDERS.values() if model.startswith(each.prefixes or "/")), None), model
+
+
+def _local_endpoint(server: LocalServer, model: str, context_length: int | None) -> Endpoint:
+    entries = {str(entry.get("id")): entry for entry in server.models}
+    if model and model not in entries:
+        raise NotFound(f"{server.name} at {server.base_url} has no model {model!r}; it has {', '.join(entries)}")
+    name, entry = (model, entries[model]) if model else next(iter(entries.items()))
+    return Endpoint(
+        model=name,
+        base_url=server.base_url,
+        provider=server.name,
+        context_length=context_length or listed_context(entry) or known_context(name) or UNKNOWN_CONTEXT,
+        replays_reasoning="content",
+    )
+
+
+def _nobody_serves(model: str) -> str:
+    places = ", ".join(f"{name} ({urlsplit(address).port})" for name, address in LOCAL.items())
+    what = f"nobody known serves {model!r}" if model else "no model is chosen"
+    return (
+        f"{what}, and no local server answers ({places}): start one, set model.base_url, or set model.default to a"
+        " model of a provider and put its key into .env"
+    )
+
+
+def _longest_match(table: Mapping[str, int], model: str) -> int | None:
+    name = model.rpartition("/")[2].lower()
+    if name.startswith("claude"):
+        name = name.replace(".", "-")  # OpenRouter writes 4.6 where Anthropic writes 4-6
+    best = max((known for known in table if name.startswith(known)), key=len, default=None)
+    return table[best] if best is not None else None
+
+
+def _same_host(one: str, other: str) -> bool:
+    return urlsplit(one).hostname == urlsplit(other).hostname

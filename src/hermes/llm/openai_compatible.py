@@ -1,0 +1,122 @@
+"""Chat completions as OpenAI defined them: OpenAI, OpenRouter, llama.cpp, Ollama, vLLM, LM Studio and their kin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hermes.llm.answer import Answer
+from hermes.llm.cache_points import cache_points
+from hermes.llm.client import DONE, HttpModel, ended_early
+from hermes.llm.wire import WireLog, encode
+from hermes.vocabulary.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from hermes.llm.client import Message, Patience
+    from hermes.llm.endpoint import Endpoint
+    from hermes.vocabulary.events import ModelEvent
+
+# What a chat-completions server knows; everything else in a message is for us.
+_WIRE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
+_REPLAYED = {"": (), "content": ("reasoning_content",), "details": ("reasoning_details",)}
+
+
+class OpenAICompatible(HttpModel):
+    path = "/chat/completions"
+
+    def __init__(self, endpoint: Endpoint, patience: Patience | None = None) -> None:
+        super().__init__(endpoint, patience)
+        self._keys = (*_WIRE_KEYS, *_REPLAYED[endpoint.replays_reasoning])
+        self._log = WireLog(self._encode)
+
+    def body(self, system: str, messages: Sequence[Message], tools: Sequence[Message]) -> bytes:
+        """Everything that stays the same stands before the messages, so each request begins with the one before it."""
+        first = self._encode({"role": "system", "content": system}) if system else b""
+        marked: dict[int, Any] = {}
+        if self.endpoint.cache_points:
+            everything = [{"role": "system", "content": system}, *messages] if system else messages
+            shift = 1 if system else 0
+            points = cache_points(everything, ttl=self.endpoint.cache_ttl, native=False)
+            first = self._encode(points.pop(0)) if system and 0 in points else first
+            marked = {position - shift: message for position, message in points.items()}
+        parts = self._log.parts(messages, marked)
+        if first:
+            parts.insert(0, first)
+        if not parts:
+            return self.beginning(system, tools) + b"]}"
+        # One join: each further copy of a long conversation costs more than everything else here.
+        parts[0] = self.beginning(system, tools) + parts[0]
+        parts[-1] += b"]}"
+        return b",".join(parts)
+
+    def headers(self) -> dict[str, str]:
+        key = {"authorization": f"Bearer {self.endpoint.key}"} if self.endpoint.key else {}
+        return key | self.endpoint.headers
+
+    def read(self, chunks: Iterable[dict[str, Any]]) -> Iterator[ModelEvent]:
+        answer = Answer(self.name)
+        for chunk in chunks:
+            if chunk is DONE:
+                break
+            answer.model = str(chunk.get("model") or answer.model)
+            if chunk.get("usage"):
+                answer.usage = _usage(chunk["usage"])
+            for choice in (chunk.get("choices") or ())[:1]:
+                yield from _read_delta(answer, choice.get("delta") or choice.get("message") or {})
+                answer.reason = choice.get("finish_reason") or answer.reason
+        if not answer.reason:
+            raise ended_early(self.endpoint)
+        yield from answer.finish()
+
+    def options(self, system: str, tools: Sequence[Message]) -> dict[str, Any]:
+        del system  # it is the first message here
+        options: dict[str, Any] = {
+            "model": self.endpoint.model,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if self.endpoint.max_output:
+            # OpenAI's own reasoning models refuse the old name, other servers know no other.
+            own = self.endpoint.provider == "openai"
+            options["max_completion_tokens" if own else "max_tokens"] = self.endpoint.max_output
+        return options | ({"tools": list(tools)} if tools else {})
+
+    def _encode(self, message: Message) -> bytes:
+        kept = {key: message[key] for key in self._keys if key in message}
+        if self.endpoint.cache_points and kept.get("content") and isinstance(kept["content"], str):
+            # Always as a part: only parts can carry a point, and the form must not change when the point moves on.
+            kept["content"] = [{"type": "text", "text": kept["content"]}]
+        if kept.get("reasoning_details"):
+            kept["reasoning_details"] = [
+                part for part in kept["reasoning_details"] if str(part.get("type")).startswith("reasoning.")
+            ]
+        return encode({key: part for key, part in kept.items() if part or key != "reasoning_details"})
+
+
+def _read_delta(answer: Answer, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    for name in ("reasoning_content", "reasoning"):
+        if isinstance(delta.get(name), str) and delta[name]:
+            yield answer.think(delta[name], field=name)
+            break
+    for detail in delta.get("reasoning_details") or ():
+        answer.add_detail(detail)
+    content = delta.get("content")
+    if isinstance(content, list):  # Mistral and a few proxies stream parts
+        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    if content:
+        yield answer.write(content)
+    for call in delta.get("tool_calls") or ():
+        yield from answer.call(call)
+
+
+def _usage(given: Mapping[str, Any]) -> Usage:
+    sent = given.get("prompt_tokens_details") or {}
+    written = given.get("completion_tokens_details") or {}
+    return Usage(
+        input_tokens=given.get("prompt_tokens") or 0,
+        output_tokens=given.get("completion_tokens") or 0,
+        cache_read_tokens=sent.get("cached_tokens") or given.get("prompt_cache_hit_tokens") or 0,
+        cache_write_tokens=sent.get("cache_write_tokens") or 0,
+        reasoning_tokens=written.get("reasoning_tokens") or 0,
+    )

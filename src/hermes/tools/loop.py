@@ -1,0 +1,138 @@
+"""The one loop: asks the model, runs the tools it calls, and again, until nothing is left to call.
+
+The agent, the background review and delegated tasks share it with different conversations and toolboxes. It stores
+nothing itself: the conversation saves each message before the next step begins, so a process may be killed anywhere.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hermes.safety.fence import StreamingContextScrubber
+from hermes.vocabulary.errors import ContextTooLong, Interrupted, ModelBusy
+from hermes.vocabulary.events import Finished, Retrying, TextDelta, ToolCall, ToolReturned, TurnFinished
+from hermes.vocabulary.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from hermes.llm.client import Model
+    from hermes.vocabulary.events import ModelEvent, TurnEvent
+
+    class Conversation(Protocol):
+        """What the loop needs of a `MemorySession`; a request has `system`, `messages` and `tools`."""
+
+        def request(self) -> Any: ...
+        def record(self, message: Mapping[str, Any]) -> None: ...
+        def call_tool(self, name: str, arguments: str, *, call_id: str) -> str: ...
+
+    # Returns the request to send, compacted when it must be; the error says that the one before did not fit.
+    Fit = Callable[[Any, ContextTooLong | None], Any]
+
+_STOPPED = "[This call was not run: the turn was stopped.]"
+_AT_LIMIT = "I stopped after {calls} model calls, the limit for one turn. Say “go on” to continue from here."
+
+
+def run_turn(
+    model: Model,
+    conversation: Conversation,
+    *,
+    fit: Fit = lambda request, _too_long: request,
+    limit: int = 90,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Iterator[TurnEvent]:
+    """Runs one prepared turn. The last event is `TurnFinished`; its reply is for the caller to save.
+
+    Stopping, by `cancelled`, by Ctrl-C or by closing the iterator, leaves a history that every model accepts.
+    """
+    usage, calls, text = Usage(), 0, ""
+    try:
+        while calls < limit:
+            calls, text, answer = calls + 1, "", None
+            for event in _ask(model, conversation, fit, cancelled):
+                if isinstance(event, Finished):
+                    answer = event
+                    continue
+                if isinstance(event, TextDelta):
+                    text += event.text
+                elif isinstance(event, Retrying):
+                    text = ""
+                yield event
+            if answer is None:
+                raise ModelBusy(f"{model.name} ended without finishing its answer (try again)")
+            usage += answer.usage
+            if not answer.message.get("tool_calls"):
+                yield TurnFinished(
+                    reply=text,
+                    usage=usage,
+                    model_calls=calls,
+                    model=answer.model,
+                    reason=answer.reason,
+                    message=answer.message,
+                )
+                return
+            conversation.record(_with_text(answer.message, text))
+            text = ""  # it is saved
+            yield from _run_calls(conversation, answer.message["tool_calls"], cancelled)
+    except (Interrupted, KeyboardInterrupt):
+        yield TurnFinished(reply=text, usage=usage, model_calls=calls, model=model.name, reason="interrupted")
+        return
+    reply = _AT_LIMIT.format(calls=calls)
+    yield TurnFinished(reply=reply, usage=usage, model_calls=calls, model=model.name, reason="limit")
+
+
+def _ask(model: Model, conversation: Conversation, fit: Fit, cancelled: Callable[[], bool]) -> Iterator[ModelEvent]:
+    """One model call; when the conversation turns out to be too long, `fit` gets one chance to shorten it."""
+    sent = fit(conversation.request(), None)
+    try:
+        yield from _visible(model.stream(sent.system, sent.messages, sent.tools, cancelled=cancelled))
+    except ContextTooLong as error:
+        shorter = fit(conversation.request(), error)
+        if shorter.messages == sent.messages:
+            raise
+        yield Retrying(error=error, seconds=0, model=model.name)
+        yield from _visible(model.stream(shorter.system, shorter.messages, shorter.tools, cancelled=cancelled))
+
+
+def _visible(events: Iterator[ModelEvent]) -> Iterator[ModelEvent]:
+    """Hides what a model repeats of recalled memory and its fence."""
+    scrubber = StreamingContextScrubber()
+    for event in events:
+        if isinstance(event, TextDelta):
+            if shown := scrubber.feed(event.text):
+                yield TextDelta(text=shown)
+            continue
+        if isinstance(event, Retrying):
+            scrubber.reset()
+        elif isinstance(event, Finished) and (rest := scrubber.flush()):
+            yield TextDelta(text=rest)
+        yield event
+
+
+def _with_text(message: dict[str, Any], text: str) -> dict[str, Any]:
+    """The message as it may be kept: when something was hidden from the person, it is not stored either."""
+    written = message.get("content") or ""
+    whole = written if isinstance(written, str) else "".join(part["text"] for part in written)
+    return message if whole == text else {**message, "content": text or None}
+
+
+def _run_calls(
+    conversation: Conversation, calls: list[dict[str, Any]], cancelled: Callable[[], bool]
+) -> Iterator[ToolReturned]:
+    try:
+        for each in calls:
+            _stop_if(cancelled)
+            call = ToolCall(id=each["id"], name=each["function"]["name"], arguments=each["function"]["arguments"])
+            yield ToolReturned(call=call, result=conversation.call_tool(call.name, call.arguments, call_id=call.id))
+    except BaseException:  # also when the iterator is closed: no call may stay without a result
+        results = takewhile(lambda message: message["role"] == "tool", reversed(conversation.request().messages))
+        answered = {message["tool_call_id"] for message in results}
+        for call_id in (each["id"] for each in calls if each["id"] not in answered):
+            conversation.record({"role": "tool", "tool_call_id": call_id, "content": _STOPPED})
+        raise
+
+
+def _stop_if(cancelled: Callable[[], bool]) -> None:
+    if cancelled():
+        raise Interrupted("stopped between two tool calls")

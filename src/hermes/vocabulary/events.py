@@ -1,0 +1,83 @@
+"""What happens while a model answers: the only channel from models and the loop to whoever shows or stores it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hermes.vocabulary.errors import ModelError
+    from hermes.vocabulary.usage import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallStarted:
+    """The model has begun to write a call; its arguments are still coming."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A complete call; `arguments` is the JSON text the model wrote, not yet checked."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrying:
+    """The call starts over after `seconds`, at `model`: what it has streamed so far is void."""
+
+    error: ModelError
+    seconds: float
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The whole answer of one model call as an OpenAI-format message, with the reasoning the model wants back.
+
+    `reason` is stop, tool_calls, length or content_filter.
+    """
+
+    message: dict[str, Any]
+    usage: Usage
+    reason: str
+    model: str
+
+
+ModelEvent = TextDelta | ReasoningDelta | ToolCallStarted | ToolCall | Retrying | Finished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolReturned:
+    call: ToolCall
+    result: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnFinished:
+    """The last event of a turn. `reason` is that of the last model call, or limit, or interrupted."""
+
+    reply: str
+    usage: Usage
+    reason: str
+    model: str = ""
+    model_calls: int = 0
+    message: dict[str, Any] = field(default_factory=dict)  # the last model message as a whole, reasoning included
+
+
+TurnEvent = TextDelta | ReasoningDelta | ToolCallStarted | ToolCall | Retrying | ToolReturned | TurnFinished
