@@ -15,7 +15,7 @@ from hermes.cli.sessions_report import conversation, mask_or_refuse, named, open
 from hermes.recall.exporting import JsonlWriter, MarkdownWriter, export
 from hermes.recall.html import HtmlWriter
 from hermes.recall.importing import Importer
-from hermes.session.past import DATABASE
+from hermes.settings.home import DATABASE
 from hermes.storage.pages import Pages
 from hermes.vocabulary.errors import NotFound, SettingsError, StorageError
 

@@ -8,7 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.arguments import wrong_argument
-from hermes.session.past import DATABASE, open_past
+from hermes.session.past import open_past
+from hermes.settings.home import DATABASE
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import NotFound, SettingsError
 

@@ -8,8 +8,8 @@ from hermes.cli.app import OK
 from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.curated.approval import Approvals
 from hermes.curated.operations import usage
-from hermes.session.past import DATABASE
 from hermes.session.wiring import open_parts
+from hermes.settings.home import DATABASE
 from hermes.vocabulary.errors import HermesError
 from hermes.vocabulary.version import __version__
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hermes.settings.home import locate_home
+from hermes.settings.home import DATABASE, locate_home
 from hermes.tools.session_search import SessionSearchTool
 
 TYPE_CHECKING = False
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
     from hermes.storage.sessions import SessionDB
 
-DATABASE = "state.db"
 LOCAL = "local"
 
 

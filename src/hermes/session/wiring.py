@@ -7,8 +7,7 @@ from functools import partial
 from hermes.curated.approval import Approvals
 from hermes.curated.history import Cause
 from hermes.curated.store import SWITCHES, MemoryStore
-from hermes.session.past import DATABASE
-from hermes.settings.home import find_home
+from hermes.settings.home import DATABASE, find_home
 from hermes.settings.load import load_settings
 from hermes.tools.memory import MemoryTool
 from hermes.tools.registry import Toolbox

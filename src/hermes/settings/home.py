@@ -11,6 +11,7 @@ from hermes.vocabulary.values import value
 PROFILES = "profiles"
 STICKY_CHOICE = "active_profile"
 DEFAULT_PROFILE = "default"
+DATABASE = "state.db"
 _LONGEST_NAME = 64
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
 
