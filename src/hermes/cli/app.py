@@ -7,7 +7,6 @@ import sys
 
 from hermes.cli.arguments import parse
 from hermes.cli.catalogue import GROUPS, SINGLES, group_help, top_help
-from hermes.settings.check import nearest
 from hermes.vocabulary.errors import HermesError, SettingsError
 from hermes.vocabulary.version import __version__
 
@@ -80,14 +79,21 @@ def _find_command(words: list[str]) -> Callable[[Context], int]:
     if name in SINGLES:
         return _parsed(name, *SINGLES[name], rest)
     if name not in GROUPS:
-        raise SettingsError(f"there is no command {name!r}{nearest(name, [*GROUPS, *SINGLES])} (`hermes --help`)")
+        hint = _nearest(name, [*GROUPS, *SINGLES])
+        raise SettingsError(f"there is no command {name!r}{hint} (`hermes --help`)")
     commands = GROUPS[name][1]
     if not rest or rest[0] in ("-h", "--help"):
         return lambda _: _say(group_help(name), OK if rest else USAGE)
     if rest[0] not in commands:
-        hint = nearest(rest[0], commands)
+        hint = _nearest(rest[0], list(commands))
         raise SettingsError(f"there is no command {name} {rest[0]!r}{hint} (`hermes {name} --help`)")
     return _parsed(f"{name} {rest[0]}", *commands[rest[0]], rest[1:])
+
+
+def _nearest(word: str, words: list[str]) -> str:
+    from hermes.settings.check import nearest
+
+    return nearest(word, words)
 
 
 def _parsed(full_name: str, module: str, summary: str, rest: list[str]) -> Callable[[Context], int]:

@@ -12,7 +12,6 @@ from hermes.curated.history import Cause, Edit, apply_edits, reverse
 from hermes.curated.memory_file import MemoryFile, Plan
 from hermes.curated.operations import message, planner, prepared, refuse_if_full, usage
 from hermes.curated.places import FILES, memory_path
-from hermes.curated.provenance import provenance
 from hermes.curated.screening import blocked_in_prompt, screen_write
 from hermes.settings.home import find_home
 from hermes.settings.load import load_settings
@@ -139,6 +138,8 @@ class MemoryStore:
 
     def provenance(self, target: str) -> dict[str, Provenance]:
         """Where each live entry comes from."""
+        from hermes.curated.provenance import provenance
+
         return provenance(self.entries(target), self.history(target)[0])
 
     def history(self, target: str) -> tuple[list[Change], int]:
