@@ -47,9 +47,9 @@ def test_an_answer_is_bounded_and_says_how_to_go_on() -> None:
     first = expand(most=600, ids="7-9,20")
     assert first["more"] == {"ids": "9, 20"}
     second = expand(most=600, **first["more"])
-    assert second["more"]["start"] == 440
+    assert second["more"]["start"] == 520
     third = expand(most=600, **second["more"])
-    assert third["messages"][0]["content"] == STORED[9]["content"][440:880]
+    assert third["messages"][0]["content"] == STORED[9]["content"][520:1040]
 
 
 def test_find_shows_the_place_only() -> None:

@@ -36,4 +36,5 @@ REQUIREMENTS = {
     "compression.twice": ("Compacting again loses nothing that was kept", "product"),
     "compression.breaker": ("Compaction that does not help stops; the breaker survives restarts", "product"),
     "compression.thrift": ("A compaction that does not pay is not made", "product"),
+    "compression.bench": ("Planted facts stay in the context or one expansion away; own cost is measured", "product"),
 }

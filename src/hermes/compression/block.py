@@ -32,6 +32,7 @@ KEPT_HEADING = "## Kept exactly"
 POINTERS_HEADING = "## Where the originals are"
 BRIDGE = "[Part of this conversation was compacted; I go on from what is known.]"
 SYSTEM_NOTE = "[Note: Some earlier turns of this conversation have been compacted into one block marked as such.]"
+_FLAG = "_compressed_summary"  # how hermes-agent marks its own
 _TEXTS = os.path.join(os.path.dirname(__file__), "text")
 _PREAMBLE_END = re.compile(r"\n\s*\n")
 
@@ -51,13 +52,11 @@ def prose(name: str) -> str:
 
 
 def is_block(message: Message) -> bool:
-    if message.get("role") not in ("user", "assistant"):
-        return False
-    if message.get("_compressed_summary"):
-        return True
+    # A block is always one text. This is asked of every message of a history, so the cheap question comes first.
     content = message.get("content")
-    # Pictures travel in lists; a block is always one text, and looking for it must not join every list of a history.
-    return isinstance(content, str) and content.startswith((MARK, LEGACY_PREFIX))
+    if not (isinstance(content, str) and content.startswith((MARK, LEGACY_PREFIX))) and _FLAG not in message:
+        return False
+    return message.get("role") in ("user", "assistant")
 
 
 def render_block(summary: str, kept: str, pointers: str) -> str:

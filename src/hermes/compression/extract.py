@@ -27,6 +27,7 @@ _SAID = 240  # characters of one answer
 _CALL = 90  # characters of a call's arguments, and of its outcome
 _MOST = 400  # messages whose calls are searched for files; the newest
 _ARGUMENTS = 2_000
+_TALLIED = 5_000  # messages whose calls are counted by tool; the newest
 _PATH_ARGUMENT = re.compile(r'"(?:path|file|file_path|filename|target)"\s*:\s*"([^"\\]{1,200})"')
 # Section and its share of the room, in the order in which they are shown.
 _SHARES = (
@@ -92,11 +93,12 @@ def _asks(messages: Sequence[Message], ids: Sequence[int | None]) -> Iterator[st
 def _calls(messages: Sequence[Message], ids: Sequence[int | None], *, failed: bool = False) -> Iterator[str]:
     """The newest calls with their outcomes, or only those that failed; the number of calls per tool first."""
     if not failed:
-        tally = Counter(name for each in messages if each.get("tool_calls") for _, name, _ in calls_of(each))
+        recent = messages[-_TALLIED:]
+        tally = Counter(name for each in recent if each.get("tool_calls") for _, name, _ in calls_of(each))
         if tally:
             yield "- calls: " + ", ".join(f"{name} {times}" for name, times in tally.most_common(12))
     results: dict[str, int] = {}
-    for at in range(len(messages) - 1, -1, -1):
+    for at in range(len(messages) - 1, max(len(messages) - _TALLIED, 0) - 1, -1):
         message = messages[at]
         if message.get("role") == "tool":
             results[str(message.get("tool_call_id"))] = at

@@ -7,7 +7,7 @@ could hold. What is not read here stays reachable through the pointers.
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING
 
 from hermes.compression.block import is_block
@@ -32,11 +32,15 @@ _OLDEST = 40  # messages of the beginning that are read in any case: rules are s
 _MESSAGE = 6_000  # characters read of what a person or the assistant wrote
 _RESULT = 300  # characters read at each end of a tool result
 _WORDS_PER_MESSAGE = 40
+_READ = 2_000_000  # characters of one history
 _LONG_WORD = 80
 _SHORTEST_NAME = 3
 _SHORTEST_CODE = 5  # capitals: ENOSPC is a code, USA is not
 _EMBEDDED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@#\\%+~-]*[A-Za-z0-9]|\d+")
 _FILE_NAME = re.compile(r"^[\w.@~+-]*[A-Za-z_][\w.@~+-]*\.[A-Za-z][A-Za-z0-9]{0,7}$")
+# One class of characters and nothing else: such a search runs at memory speed.
+_ODD = re.compile(r"[0-9A-Z_/@#\\.]")
+_BLANK = re.compile(r"\s")
 _ERRORS = ("rror", "ERROR", "xception", "Traceback", "FAILED", "ailed", "错误", "失败", "エラー", "ошибка")
 _ALL_PIECES = tuple(piece for pieces in PIECES.values() for piece in pieces)
 
@@ -55,13 +59,21 @@ def find_facts(messages: Sequence[Message], enough: int) -> list[Fact]:
     """About `enough` facts of the messages in the order in which they stand, each text once."""
     found: dict[str, Fact] = {}
     left = {source: enough * share for source, share in _SHARES.items()}
+    unread = _READ
     oldest = range(min(_OLDEST, len(messages)))
     for position in (*oldest, *range(len(messages) - 1, len(oldest) - 1, -1)):
         message = messages[position]
         source = _SOURCE_OF.get(message.get("role", ""), "assistant")
-        if left[source] <= 0 and (source != "assistant" or left["call"] <= 0):
-            continue
-        for fact in _of_message(message, position, source):
+        if is_block(message):
+            continue  # read by itself, with `facts_in`
+        text = text_of(message) if left[source] > 0 else ""
+        unread -= min(len(text), _MESSAGE)
+        if unread < 0:
+            break
+        facts = (_of_result if source == "result" else _of_text)(text, position, source) if text else iter(())
+        if left["call"] > 0 and message.get("tool_calls"):
+            facts = chain(facts, _of_calls(message, position))
+        for fact in facts:
             if fact.text not in found:
                 found[fact.text] = fact
                 left[fact.source] -= 1
@@ -86,8 +98,7 @@ def by_importance(facts: Iterable[Fact]) -> list[Fact]:
 
 def words_of(text: str) -> Iterator[tuple[str, str]]:
     """(kind, word) of every identifier, path, address and number in a text."""
-    # Nearly all words of prose are lower-case letters: they are sorted out first, at the speed of the interpreter's C.
-    for raw in [word for word in text.split() if not (word.islower() and word.isalpha())]:
+    for raw in _odd_words(text):
         word = raw.strip(TRIMMED)
         if word.isalpha():
             if not word.islower() and not word[1:].islower() and _is_name(word):
@@ -131,23 +142,24 @@ def failure_in(text: str) -> str:
     return ""
 
 
-def _of_message(message: Message, position: int, source: str) -> Iterator[Fact]:
-    if is_block(message):
-        return  # read by itself, with `facts_in`
-    text = text_of(message)
-    if source == "result":
-        yield from _of_result(ends_of(text), position)
-        return
+def _of_text(text: str, position: int, source: str) -> Iterator[Fact]:
     if len(text) > _MESSAGE:
         text = text[: _MESSAGE * 2 // 3] + "\n" + text[-_MESSAGE // 3 :]
     for kind, sentence in sentences_of(text):
         # What the assistant asks itself is no open question once it went on; what it decided is a decision.
         if source == "user" or kind != "question":
             yield Fact(kind=kind, text=sentence, position=position, source=source)
-    for _, (kind, word) in zip(range(_WORDS_PER_MESSAGE), words_of(text), strict=False):
+    for kind, word in islice(words_of(text), _WORDS_PER_MESSAGE):
         yield Fact(kind=kind, text=word, position=position, source=source)
-    if source == "assistant" and message.get("tool_calls"):
-        yield from _of_calls(message, position)
+
+
+def _of_result(text: str, position: int, source: str) -> Iterator[Fact]:
+    ends = ends_of(text)
+    if line := failure_in(ends):
+        yield Fact(kind="error", text=line, position=position, source=source)
+    for kind, word in islice(words_of(ends), _WORDS_PER_MESSAGE // 4):
+        if kind != "number":
+            yield Fact(kind=kind, text=word, position=position, source=source)
 
 
 def _of_calls(message: Message, position: int) -> Iterator[Fact]:
@@ -157,12 +169,17 @@ def _of_calls(message: Message, position: int) -> Iterator[Fact]:
                 yield Fact(kind=kind, text=word, position=position, source="call")
 
 
-def _of_result(ends: str, position: int) -> Iterator[Fact]:
-    if line := failure_in(ends):
-        yield Fact(kind="error", text=line, position=position, source="result")
-    for _, (kind, word) in zip(range(_WORDS_PER_MESSAGE // 4), words_of(ends), strict=False):
-        if kind != "number":
-            yield Fact(kind=kind, text=word, position=position, source="result")
+def _odd_words(text: str) -> Iterator[str]:
+    """Words that are not just lower-case letters; the search skips through prose without looking at each word."""
+    end = 0
+    while found := _ODD.search(text, end):
+        place = found.start()
+        start = (
+            max(text.rfind(" ", end, place), text.rfind("\n", end, place), text.rfind("\t", end, place), end - 1) + 1
+        )
+        blank = _BLANK.search(text, place)
+        end = blank.start() if blank else len(text)
+        yield text[start:end]
 
 
 def _kind(word: str) -> str | None:

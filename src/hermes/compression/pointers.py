@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
     from hermes.compression.reading import Message
 
-CHAPTER_CHARACTERS = 16_000  # a chapter is what one context_expand can show
+CHAPTER_CHARACTERS = 15_000  # a chapter is what one context_expand can show
 MOST_CHAPTERS = 48
 _MOST_RANGES = 4  # of one chapter; ids of other conversations may lie between
 _LABEL = 90
+_LABELLED = 200  # messages of a chapter that its label is made of
 _LONG_RESULTS = "long tool results"
 _LINE = re.compile(r"^- (?P<ids>\d+(?:-\d+)?(?:, \d+(?:-\d+)?)*) \((?P<count>\d+) messages?\)(?:: (?P<label>.*))?$")
 _RANGE = re.compile(r"(\d+)\s*(?:(?:-|\N{EN DASH}|\.\.)\s*(\d+))?")
@@ -141,7 +142,7 @@ def _label(messages: Sequence[Message]) -> str:
     """The first thing a person said in it, and the tools that were used most."""
     tools: Counter[str] = Counter()
     said = ""
-    for message in messages:
+    for message in messages[:_LABELLED]:
         role = message.get("role")
         if role == "user" and not said:
             said = one_line(text_of(message), 60)

@@ -36,8 +36,9 @@ def calls_of(message: Message) -> list[tuple[str, str, str]]:
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
             arguments = function.get("arguments")
-            shown = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
-            found.append((str(call.get("id")), str(function.get("name") or "?"), shown))
+            if not isinstance(arguments, str):
+                arguments = json.dumps(arguments, ensure_ascii=False, default=str)
+            found.append((str(call.get("id")), str(function.get("name") or "?"), arguments))
     return found
 
 
@@ -51,7 +52,7 @@ def characters(message: Message) -> int:
     else:
         size = 0
     if message.get("tool_calls"):
-        size += sum(len(name) + len(arguments) + 20 for _, name, arguments in calls_of(message))
+        size += sum(len(arguments) + 40 for _, _, arguments in calls_of(message))
     return size + 16
 
 

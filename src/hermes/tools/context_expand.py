@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS = 24_000
 _AROUND = 400  # characters shown on each side of a hit
-_FRAME = 160  # characters of JSON around one message
+_FRAME = 80  # characters of JSON around one message
 _LONGEST_NAME = 64
 
 
