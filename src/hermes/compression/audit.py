@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from hermes.compression.facts import ORDER, SENTENCES, by_importance, words_of
@@ -61,17 +60,26 @@ def missing(facts: Iterable[Fact], summary: str) -> Iterator[Fact]:
 
 
 def keep_exactly(earlier: str, facts: Iterable[Fact], room: int) -> str:
-    """The "kept exactly" section: what an earlier block kept, then the missing facts, in about `room` tokens."""
+    """The "kept exactly" section: what an earlier block kept in about `room` tokens, then the missing facts.
+
+    New facts get what is left, and half of the room in any case: old ones must not keep them out.
+    """
     chosen: dict[tuple[str, str], None] = {}
-    left = room
-    for kind, text in chain(_parse(earlier), ((fact.kind, fact.text) for fact in facts)):
-        if (kind, text) in chosen:
-            continue
-        left -= at_most(text) + (2 if kind in SENTENCES else 0)
-        if left < 0:
-            break
-        chosen[kind, text] = None
+    left = _choose(_parse(earlier), room, chosen)
+    _choose(((fact.kind, fact.text) for fact in facts), max(left, room // 2), chosen)
     return _render(chosen)
+
+
+def _choose(candidates: Iterable[tuple[str, str]], room: int, chosen: dict[tuple[str, str], None]) -> int:
+    """Takes candidates until the room is used up; returns what is left of it."""
+    for kind, text in candidates:
+        if (kind, text) not in chosen:
+            cost = at_most(text) + (2 if kind in SENTENCES else 0)
+            if cost > room:
+                break
+            room -= cost
+            chosen[kind, text] = None
+    return room
 
 
 def count_kept(section: str) -> int:

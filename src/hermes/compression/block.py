@@ -60,9 +60,9 @@ def is_block(message: Message) -> bool:
 
 
 def render_block(summary: str, kept: str, pointers: str) -> str:
-    parts = [f"{PREFIX} {prose('preamble')}", summary.strip()]
+    parts = [f"{PREFIX} {prose('preamble')}", _without_marks(summary.strip())]
     if kept:
-        parts.append(f"{KEPT_HEADING}\n{kept}")
+        parts.append(f"{KEPT_HEADING}\n{_without_marks(kept)}")
     if pointers:
         parts.append(f"{POINTERS_HEADING}\n{prose('pointers')}\n{pointers}")
     parts.append(f"{END} — {prose('ending')} ---")
@@ -82,6 +82,13 @@ def parse_block(message: Message) -> Block:
     text, _, pointers = text.partition(f"\n{POINTERS_HEADING}\n")
     summary, _, kept = text.partition(f"{KEPT_HEADING}\n")
     return Block(summary=summary.strip(), kept=kept.strip(), chapters=tuple(parse_chapters(pointers)))
+
+
+def _without_marks(text: str) -> str:
+    """The text without our own headings: a model or a person who writes them must not end a section early."""
+    for mark in (MARK, END, KEPT_HEADING, POINTERS_HEADING):
+        text = text.replace(mark, mark.strip("[#- "))
+    return text
 
 
 def join_blocks(blocks: Sequence[Block]) -> Block:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _ASK = 400  # characters of one request
 _SAID = 240  # characters of one answer
 _CALL = 90  # characters of a call's arguments, and of its outcome
-_MOST = 400  # messages whose calls are searched for files; the newest
+_MOST = 400  # messages whose calls are looked at one by one; the newest
 _ARGUMENTS = 2_000
 _TALLIED = 5_000  # messages whose calls are counted by tool; the newest
 _PATH_ARGUMENT = re.compile(r'"(?:path|file|file_path|filename|target)"\s*:\s*"([^"\\]{1,200})"')
@@ -98,7 +98,7 @@ def _calls(messages: Sequence[Message], ids: Sequence[int | None], *, failed: bo
         if tally:
             yield "- calls: " + ", ".join(f"{name} {times}" for name, times in tally.most_common(12))
     results: dict[str, int] = {}
-    for at in range(len(messages) - 1, max(len(messages) - _TALLIED, 0) - 1, -1):
+    for at in range(len(messages) - 1, max(len(messages) - _MOST, 0) - 1, -1):
         message = messages[at]
         if message.get("role") == "tool":
             results[str(message.get("tool_call_id"))] = at

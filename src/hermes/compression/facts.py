@@ -115,9 +115,6 @@ def words_of(text: str) -> Iterator[tuple[str, str]]:
 def sentences_of(text: str) -> Iterator[tuple[str, str]]:
     """(kind, sentence) of every rule, decision, open matter and question in a text."""
     pieces = not text.isascii() and any(map(text.__contains__, _ALL_PIECES))
-    asks = any(map(text.__contains__, QUESTION_MARKS))
-    if not pieces and not asks and ANY_WORD.isdisjoint(text.split()):
-        return
     for sentence in _sentences(text):
         words = sentence.split()
         kind = next((kind for kind, cues in WORDS.items() if not cues.isdisjoint(words)), None)
@@ -145,12 +142,14 @@ def failure_in(text: str) -> str:
 def _of_text(text: str, position: int, source: str) -> Iterator[Fact]:
     if len(text) > _MESSAGE:
         text = text[: _MESSAGE * 2 // 3] + "\n" + text[-_MESSAGE // 3 :]
-    for kind, sentence in sentences_of(text):
-        # What the assistant asks itself is no open question once it went on; what it decided is a decision.
-        if source == "user" or kind != "question":
-            yield Fact(kind=kind, text=sentence, position=position, source=source)
-    for kind, word in islice(words_of(text), _WORDS_PER_MESSAGE):
-        yield Fact(kind=kind, text=word, position=position, source=source)
+    if _has_cue(text):
+        for kind, sentence in sentences_of(text):
+            # What the assistant asks itself is no open question once it went on; what it decided is a decision.
+            if source == "user" or kind != "question":
+                yield Fact(kind=kind, text=sentence, position=position, source=source)
+    if _ODD.search(text, 1, len(text) - 1):  # a capital at the beginning and a full stop at the end are nothing odd
+        for kind, word in islice(words_of(text), _WORDS_PER_MESSAGE):
+            yield Fact(kind=kind, text=word, position=position, source=source)
 
 
 def _of_result(text: str, position: int, source: str) -> Iterator[Fact]:
@@ -167,6 +166,12 @@ def _of_calls(message: Message, position: int) -> Iterator[Fact]:
         for kind, word in words_of(arguments[:_RESULT].replace('"', " ").replace("\\n", " ")):
             if kind != "number":
                 yield Fact(kind=kind, text=word, position=position, source="call")
+
+
+def _has_cue(text: str) -> bool:
+    if "?" in text or not ANY_WORD.isdisjoint(text.split()):
+        return True
+    return not text.isascii() and any(map(text.__contains__, (*_ALL_PIECES, *QUESTION_MARKS)))
 
 
 def _odd_words(text: str) -> Iterator[str]:

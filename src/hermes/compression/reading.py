@@ -29,7 +29,7 @@ def text_of(message: Message) -> str:
 def calls_of(message: Message) -> list[tuple[str, str, str]]:
     """(id, tool, arguments) of each tool call."""
     calls = message.get("tool_calls")
-    if not calls or not isinstance(calls, list):
+    if not isinstance(calls, list):
         return []
     found = []
     for call in calls:

@@ -78,7 +78,7 @@ def build_prompt(task: Task, record: str, notes: str) -> str:
         parts.append(prose("focus").format(topic=task.focus))
     if task.memory_context:
         parts.append(f"<memory>\n{excerpt(task.memory_context, _MEMORY_CONTEXT)}\n</memory>")
-    return "\n\n".join([*parts, f"<session>\n{record}\n</session>"])
+    return "\n\n".join([*parts, f"<session>\n{record.replace('</session', '</ session')}\n</session>"])
 
 
 def cut_in_pieces(task: Task, window: int) -> list[str]:
