@@ -1,0 +1,223 @@
+"""What compaction keeps and costs: planted facts after it, and its own CPU beside json.dumps of the same messages.
+
+A fact counts as kept when its words stand in the compacted context, and as reachable when one `context_expand` call
+with a line of the block brings it back. No model is asked: the summarisers are absent or bad on purpose.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+from hermes.compression.block import is_block, parse_block
+from hermes.compression.compressor import ContextCompressor
+from hermes.compression.pointers import format_ranges
+from hermes.compression.reading import characters, text_of
+from hermes.tools.context_expand import ContextExpand
+from hermes.vocabulary.tokens import estimate, estimate_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermes.compression.assembly import Compaction
+
+    Message = dict[str, Any]
+
+FACTS = 200
+TRANSCRIPTS = 4
+TURNS = 250  # of one transcript; four messages each
+WINDOW = 64_000
+LENGTHS = (1_000, 100_000)
+FIRST_ID = 4_096
+_FILLER = (
+    "module", "cache", "index", "request", "worker", "queue", "table", "record", "handler", "session", "buffer",
+    "column", "metric", "socket", "filter", "parser", "reads", "writes", "checks", "returns", "again", "slowly", "then",
+    "the", "a", "of", "in", "for", "with", "after", "before", "each",
+)  # fmt: skip
+_TOOLS = ("terminal", "read_file", "search_files", "write_file")
+
+
+def run(seed: int = 0) -> dict[str, object]:
+    return {
+        "facts": FACTS,
+        "window": WINDOW,
+        "summarisers": {name: _retention(name, seed) for name in _SUMMARISERS},
+        "cost": [_cost(length, seed) for length in LENGTHS],
+        "largest_prompt": _largest_prompt(seed),
+    }
+
+
+# --- planted facts -------------------------------------------------------------------------------------------------
+
+
+def _retention(name: str, seed: int) -> dict[str, float]:
+    kept = reachable = lost = before = after = 0
+    for number in range(TRANSCRIPTS):
+        messages, facts = _transcript(random.Random(f"{seed}-{number}"), FACTS // TRANSCRIPTS)  # noqa: S311 - made up
+        stored = dict(enumerate(messages, start=FIRST_ID))
+        done = ContextCompressor(WINDOW, **_SUMMARISERS[name]()).compact(messages, ids=list(stored))
+        context = "\n".join(json.dumps(message, ensure_ascii=False) for message in done.messages)
+        brought_back = _expansions(done, stored)
+        kept += sum(fact in context for fact in facts)
+        reachable += sum(fact in context or any(fact in text for text in brought_back) for fact in facts)
+        lost += len(stored) - len(_reachable_ids(done, stored))
+        before, after = before + done.tokens_before, after + done.tokens_after
+    return {
+        "in_context": kept / FACTS,
+        "in_context_or_one_expand": reachable / FACTS,
+        "messages_unreachable": lost,
+        "tokens_kept": after / before,
+    }
+
+
+def _transcript(chance: random.Random, facts: int) -> tuple[list[Message], list[str]]:
+    messages = _session(chance, TURNS)
+    planted: list[str] = []
+    # Not in the first and last turns: those stay word for word, and would prove nothing.
+    for turn in chance.sample(range(4, TURNS - 12), facts):
+        kind = len(planted) % 4
+        code = f"{chance.choice('ABCDEFGH')}{chance.randrange(10**5):05}-{chance.randrange(16**4):04x}"
+        fact, place, text = _fact(kind, code, chance)
+        message = messages[4 * turn + 1 + place]
+        content = message["content"]
+        half = len(content) // 2 if place == 2 else len(content)  # noqa: PLR2004 - in the middle of a tool's output
+        message["content"] = f"{content[:half]} {text} {content[half:]}".strip()
+        planted.append(fact)
+    return messages, planted
+
+
+def _fact(kind: int, code: str, chance: random.Random) -> tuple[str, int, str]:
+    """What must be found again, which message of the turn holds it, and the sentence that does."""
+    match kind:
+        case 0:
+            return code, 0, f"The ticket for this is {code}."
+        case 1:
+            rule = f"Never restart host-{code.lower()} before {chance.randrange(1, 24)}:00."
+            return rule, 0, rule
+        case 2:
+            decision = f"We decided to store it as schema {code} because of the audit."
+            return decision, 3, decision
+        case _:
+            return code, 2, f"warning: lock {code} held by another process"
+
+
+def _session(chance: random.Random, turns: int) -> list[Message]:
+    messages: list[Message] = [{"role": "system", "content": "You are Hermes."}]
+    for number in range(turns):
+        name = chance.choice(_TOOLS)
+        arguments = json.dumps({"path": f"src/{chance.choice(_FILLER)}_{number}.py", "note": _words(chance, 8)})
+        call = {"id": f"call-{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        messages += [
+            {"role": "user", "content": f"Please look at {_words(chance, 25)}."},
+            {"role": "assistant", "content": _words(chance, 12), "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"call-{number}", "content": _words(chance, chance.choice((30, 90, 300)))},
+            {"role": "assistant", "content": f"Found that {_words(chance, 30)}."},
+        ]
+    return messages
+
+
+def _words(chance: random.Random, count: int) -> str:
+    return " ".join(chance.choices(_FILLER, k=count))
+
+
+def _expansions(done: Compaction, stored: dict[int, Message]) -> list[str]:
+    """What each line of the block brings back with one call."""
+    tool = ContextExpand(lambda ids: ((each, stored[each]) for each in ids if each in stored))
+    answers = []
+    for chapter in _chapters(done):
+        answer = tool.call({"ids": format_ranges(chapter)})
+        answers.append("\n".join(each["content"] for each in answer.get("messages", ())))
+    return answers
+
+
+def _reachable_ids(done: Compaction, stored: dict[int, Message]) -> set[int]:
+    named = {each for chapter in _chapters(done) for first, last in chapter for each in range(first, last + 1)}
+    whole = {FIRST_ID} if done.messages and done.messages[0]["role"] == "system" else set()
+    return (named | whole | {each for each in done.ids if each is not None}) & stored.keys()
+
+
+def _chapters(done: Compaction) -> list[tuple[tuple[int, int], ...]]:
+    return [chapter.ids for message in done.messages if is_block(message) for chapter in parse_block(message).chapters]
+
+
+# --- summarisers ---------------------------------------------------------------------------------------------------
+
+
+def _failing(_prompt: str, _max_tokens: int) -> str:
+    raise RuntimeError("503 service unavailable")
+
+
+def _slow(_prompt: str, _max_tokens: int) -> str:
+    raise TimeoutError("no answer within the time the caller allows")
+
+
+def _lying(_prompt: str, _max_tokens: int) -> str:
+    return (
+        "## Goal\nThe person plans a birthday party.\n\n## Constraints & Preferences\n- Everything may be deleted.\n\n"
+        "## Key Decisions\n- The cake is chocolate.\n\n## Next Steps\n- Order the balloons."
+    )
+
+
+def _vague(_prompt: str, _max_tokens: int) -> str:
+    return "## Goal\nLook at many modules.\n\n## Progress\n### Done\n- Many modules were looked at and discussed."
+
+
+_SUMMARISERS: dict[str, Callable[[], dict[str, Any]]] = {
+    "none": dict,
+    "failing": lambda: {"summarise": _failing, "main_summarise": _failing},
+    "empty": lambda: {"summarise": lambda *_: "", "main_summarise": lambda *_: " "},
+    "slow": lambda: {"summarise": _slow},
+    "lying": lambda: {"summarise": _lying},
+    "vague": lambda: {"summarise": _vague},
+    "too_small": lambda: {"summarise": _vague, "summary_context_length": 2_000},
+}
+
+
+# --- cost ----------------------------------------------------------------------------------------------------------
+
+
+def _cost(length: int, seed: int) -> dict[str, float]:
+    """CPU milliseconds without any model; token counts stand beside the messages, as a session keeps them."""
+    messages = _session(random.Random(seed), length // 4)  # noqa: S311 - made-up texts
+    ids = list(range(FIRST_ID, FIRST_ID + len(messages)))
+    counts = [characters(message) // 4 for message in messages]
+    compressor = ContextCompressor(200_000, threshold=0.1 if length < 10_000 else 0.5)  # noqa: PLR2004 - so that it acts
+    times = 7 if length < 10_000 else 2  # noqa: PLR2004 - short runs need more of them
+    done = compressor.compact(messages, ids=ids, counts=counts, force=True)
+    with_counts = _best(lambda: compressor.compact(messages, ids=ids, counts=counts, force=True), times)
+    without = _best(lambda: compressor.compact(messages, ids=ids, force=True), times)
+    dumps = _best(lambda: json.dumps(messages), times)
+    return {
+        "messages": len(messages),
+        "messages_after": len(done.messages),
+        "characters": sum(len(text_of(message)) for message in messages),
+        "compaction_ms": with_counts * 1e3,
+        "without_counts_ms": without * 1e3,
+        "json_dumps_ms": dumps * 1e3,
+        "over_json_dumps": with_counts / dumps,
+    }
+
+
+def _largest_prompt(seed: int) -> dict[str, int]:
+    """The most that a helper with a window of 32,000 tokens is sent for the longest history, and how often."""
+    sizes: list[int] = []
+
+    def summariser(prompt: str, max_tokens: int) -> str:
+        sizes.append(estimate(prompt) + max_tokens)
+        return _vague(prompt, max_tokens)
+
+    messages = _session(random.Random(seed), max(LENGTHS) // 4)  # noqa: S311 - made-up texts
+    compressor = ContextCompressor(200_000, summarise=summariser, summary_context_length=32_000)
+    compressor.compact(messages, counts=[estimate_message(messages[1])] * len(messages), force=True)
+    return {"window": 32_000, "tokens": max(sizes), "calls": len(sizes)}
+
+
+def _best(action: Callable[[], object], times: int) -> float:
+    best = float("inf")
+    for _ in range(times):
+        start = time.process_time()
+        action()
+        best = min(best, time.process_time() - start)
+    return best

@@ -1,0 +1,247 @@
+"""`ContextCompressor`: the built-in context engine. Four phases, a ladder of summarisers, and nothing silently dropped.
+
+    compressor = ContextCompressor(context_length=200_000, summarise=helper, main_summarise=main)
+    if compressor.should_compress(prompt_tokens):
+        done = compressor.compact(messages, ids=ids, counts=counts)
+        …archive done.replaced, go on with done.messages, tell the person done.notice, store compressor.breaker…
+
+It reads no clock of its own but the one handed in, keeps nothing but counters, and calls a model only through the
+functions it was given.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from hermes.compression.assembly import Past, assemble, unchanged
+from hermes.compression.block import is_block, join_blocks, parse_block
+from hermes.compression.boundaries import find_cut
+from hermes.compression.breaker import Breaker
+from hermes.compression.engine import ContextEngine
+from hermes.compression.facts import facts_in, find_facts
+from hermes.compression.ladder import EXTRACT, Ladder, Rung
+from hermes.compression.reading import Counts
+from hermes.compression.summary import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hermes.compression.assembly import Compaction
+    from hermes.compression.boundaries import Cut
+    from hermes.compression.reading import Message
+    from hermes.compression.summary import Summariser
+
+SUMMARY_RATIO = 0.20
+SUMMARY_LEAST = 2_000
+SUMMARY_MOST = 12_000
+SUMMARY_SHARE_OF_WINDOW = 0.05
+HYGIENE_THRESHOLD = 0.85
+HYGIENE_MESSAGES = 4
+_PAYS = 0.10  # of the tokens; a compaction that saves less costs more than it brings
+_FEWEST_FACTS = 200
+_TOKENS_PER_FACT = 16  # of the summary's budget: about as many as the block can keep word for word
+_TOO_LITTLE = "it would save less than a tenth"
+_ROUGH_TOLERANCE = 0.05
+
+
+class ContextCompressor(ContextEngine):
+    def __init__(
+        self,
+        context_length: int = 200_000,
+        *,
+        enabled: bool = True,
+        threshold: float = 0.50,
+        target_ratio: float = 0.20,
+        protect_last_n: int = 20,
+        protect_first_n: int = 3,
+        abort_on_summary_failure: bool = False,
+        summarise: Summariser | None = None,
+        summary_context_length: int | None = None,
+        main_summarise: Summariser | None = None,
+        breaker: Breaker | None = None,
+        clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`breaker` is the one stored with the session.
+
+        `summarise` is the helper model with a window of `summary_context_length` tokens (the main model's when left
+        out), `main_summarise` the main model.
+        """
+        self.enabled = enabled
+        self.threshold_percent = min(max(threshold, 0.0), 1.0)
+        self.target_ratio = min(max(target_ratio, 0.10), 0.80)
+        self.protect_last_n = max(protect_last_n, 1)
+        self.protect_first_n = max(protect_first_n, 0)
+        self.abort_on_summary_failure = abort_on_summary_failure
+        self.breaker = breaker or Breaker()
+        self._helper, self._helper_window = summarise, summary_context_length
+        self._main = main_summarise
+        self._clock, self._timer = clock, timer
+        self._previous_summary: str | None = None
+        self.update_model("", context_length)
+
+    @property
+    def name(self) -> str:
+        return "compressor"
+
+    @property
+    def tail_token_budget(self) -> int:
+        return int(self.threshold_tokens * self.target_ratio)
+
+    @property
+    def max_summary_tokens(self) -> int:
+        return max(int(min(self.context_length * SUMMARY_SHARE_OF_WINDOW, SUMMARY_MOST)), 1)
+
+    def summary_budget(self, content_tokens: int) -> int:
+        """A fifth of what is summarised, from 2,000 tokens up to 5 % of the window and 12,000."""
+        return min(max(int(content_tokens * SUMMARY_RATIO), SUMMARY_LEAST), self.max_summary_tokens)
+
+    def update_from_response(self, usage: Mapping[str, Any]) -> None:
+        self.last_prompt_tokens = int(usage.get("prompt_tokens") or 0)
+        self.last_completion_tokens = int(usage.get("completion_tokens") or 0)
+        total = self.last_prompt_tokens + self.last_completion_tokens
+        self.last_total_tokens = int(usage.get("total_tokens") or total)
+        if self.last_prompt_tokens:
+            self.breaker = self.breaker.read(self.last_prompt_tokens, self.threshold_tokens)
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        tokens = self.last_prompt_tokens if prompt_tokens is None else prompt_tokens
+        if not self.enabled or tokens < self.threshold_tokens or tokens <= 0:
+            return False
+        return not self.breaker.blocks(tokens, self.context_length)
+
+    def should_compress_preflight(self, messages: list[dict[str, Any]]) -> bool:
+        return self.should_compress(Counts(messages).total(0, len(messages)))
+
+    def should_defer_preflight_to_real_usage(self, rough_tokens: int) -> bool:
+        """An estimate just over the threshold waits when the provider's last figure was below it."""
+        tolerance = max(4_096, int(self.threshold_tokens * _ROUGH_TOLERANCE))
+        return 0 < self.last_prompt_tokens < self.threshold_tokens and rough_tokens < self.threshold_tokens + tolerance
+
+    def needs_hygiene(self, messages: Sequence[Message], prompt_tokens: int | None = None) -> bool:
+        """The safety net before a message is handled: 85 % of the window, four messages or more."""
+        if not self.enabled or len(messages) < HYGIENE_MESSAGES:
+            return False
+        tokens = prompt_tokens or Counts(messages).total(0, len(messages))
+        return tokens >= self.context_length * HYGIENE_THRESHOLD
+
+    def has_content_to_compress(self, messages: list[dict[str, Any]]) -> bool:
+        return any(not is_block(messages[at]) for at in self._cut(messages, Counts(messages)).middle)
+
+    def compress(
+        self,
+        messages: list[dict[str, Any]],
+        current_tokens: int | None = None,
+        focus_topic: str | None = None,
+        *,
+        force: bool = False,
+        memory_context: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """The documents' call. Messages may carry their id as `_id`, so that the block can point to them."""
+        given = [message.get("_id") for message in messages]
+        ids = [each if isinstance(each, int) else None for each in given]
+        done = self.compact(
+            messages, ids=ids, current_tokens=current_tokens, focus=focus_topic or "", force=force,
+            memory_context=memory_context or "",
+        )  # fmt: skip
+        return done.messages
+
+    def compact(
+        self,
+        messages: Sequence[dict[str, Any]],
+        *,
+        ids: Sequence[int | None] | None = None,
+        counts: Sequence[int | None] | None = None,
+        current_tokens: int | None = None,
+        focus: str = "",
+        force: bool = False,
+        memory_context: str = "",
+        deadline: float | None = None,
+    ) -> Compaction:
+        """Compacts, or says why not.
+
+        `ids` and `counts` stand beside the messages; `deadline` is a time of the timer after which no further model
+        call begins. With `force` a person asked for it: breaker, cooldowns and thrift are off.
+        """
+        numbers = list(ids) if ids is not None else [None] * len(messages)
+        if len(numbers) != len(messages):
+            raise ValueError(f"{len(messages)} messages need as many ids, not {len(numbers)}")
+        known = Counts(messages, counts)
+        before = known.total(0, len(messages))
+        cut = self._cut(messages, known)
+        middle = [messages[at] for at in cut.middle]
+        content = known.total(cut.head, cut.tail) - (known[cut.pinned] if cut.pinned is not None else 0)
+        budget = self.summary_budget(content)
+        if refusal := self._refusal(middle, content - budget, before, force=force):
+            return self._not_worth_it(messages, numbers, max(before, current_tokens or 0), refusal)
+        previous = join_blocks([parse_block(message) for message in middle if is_block(message)])
+        facts = find_facts(middle, max(_FEWEST_FACTS, budget // _TOKENS_PER_FACT))
+        task = Task(
+            messages=middle,
+            ids=[numbers[at] for at in cut.middle],
+            budget=budget,
+            previous=previous.summary,
+            focus=focus,
+            memory_context=memory_context,
+        )
+        ladder = Ladder(self._rungs(), self.breaker, clock=self._clock, timer=self._timer)
+        attempt = ladder.climb_down(task, facts, deadline=deadline, force=force)
+        self.breaker = attempt.breaker
+        if attempt.how == EXTRACT and self.abort_on_summary_failure:
+            return unchanged(messages, numbers, before, "no model could summarise", attempt.failures)
+        past = Past(attempt=attempt, previous=previous, facts=[*facts, *facts_in(previous.summary)], budget=budget)
+        done = assemble(messages, numbers, known, cut, past, tail_ceiling=self._tail_ceiling, tokens_before=before)
+        if not force and done.tokens_after > before * (1 - _PAYS):
+            return self._not_worth_it(messages, numbers, max(before, current_tokens or 0), _TOO_LITTLE)
+        self.compression_count += 1
+        self._previous_summary = attempt.text
+        self.breaker = self.breaker.compacted()
+        return done
+
+    def on_session_reset(self) -> None:
+        super().on_session_reset()
+        self._previous_summary = None
+        self.breaker = Breaker()
+
+    def get_status(self) -> dict[str, Any]:
+        tripped = self.breaker.blocks(self.last_prompt_tokens, self.context_length)
+        return super().get_status() | {"tripped": tripped, "last_error": self.breaker.error}
+
+    @property
+    def _tail_ceiling(self) -> int:
+        """What the tail may take at most: half of the threshold, so that head, block and growth find room."""
+        return max(self.tail_token_budget, self.threshold_tokens // 2)
+
+    # --- phases ------------------------------------------------------------------------------------------------------
+
+    def _cut(self, messages: Sequence[dict[str, Any]], counts: Counts) -> Cut:
+        return find_cut(
+            messages,
+            counts,
+            protect_first_n=self.protect_first_n,
+            protect_last_n=self.protect_last_n,
+            tail_budget=self.tail_token_budget,
+            head_ceiling=self.threshold_tokens // 4,
+            tail_ceiling=self._tail_ceiling,
+        )
+
+    def _rungs(self) -> list[Rung]:
+        rungs = []
+        if self._helper is not None:
+            rungs.append(Rung(who="helper", ask=self._helper, window=self._helper_window or self.context_length))
+        if self._main is not None:
+            rungs.append(Rung(who="main", ask=self._main, window=self.context_length))
+        return rungs
+
+    @staticmethod
+    def _refusal(middle: Sequence[Message], saved: int, before: int, *, force: bool) -> str:
+        if all(is_block(message) for message in middle):
+            return "everything in it is protected"
+        return _TOO_LITTLE if not force and saved < before * _PAYS else ""
+
+    def _not_worth_it(
+        self, messages: Sequence[dict[str, Any]], ids: Sequence[int | None], tokens: int, why: str
+    ) -> Compaction:
+        self.breaker = self.breaker.could_not_compact(max(tokens, self.last_prompt_tokens))
+        return unchanged(messages, ids, tokens, why)

@@ -1,0 +1,175 @@
+"""Finds context engines that others wrote: in `plugins/context_engine/<name>/`, or registered by a plug-in.
+
+None is active by itself: only the name in `context.engine` chooses one, and "compressor" is always the built-in.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import re
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from hermes.compression import engine as interface
+from hermes.compression.engine import ContextEngine
+from hermes.vocabulary.errors import NotFound, SettingsError
+from hermes.vocabulary.values import value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+BUILT_IN = "compressor"
+FOLDER = os.path.join("plugins", "context_engine")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_DESCRIPTION = re.compile(r"^description:\s*(.+)$", re.MULTILINE)
+
+
+@value
+class EngineInfo:
+    """An engine that could be chosen, found without running any of its code."""
+
+    name: str
+    folder: str
+    description: str = ""
+
+
+@value
+class Choice:
+    """The engine in use; `problem` says why it is not the one that was asked for."""
+
+    engine: ContextEngine
+    problem: str = ""
+
+
+class EngineRegistry:
+    """What plug-ins registered; handed to them as (part of) their context object."""
+
+    def __init__(self) -> None:
+        self._engines: dict[str, ContextEngine] = {}
+
+    def register_context_engine(self, engine: ContextEngine) -> None:
+        """Offers an engine under its name. The first of a name stays, and nobody replaces the built-in."""
+        missing = [name for name in _REQUIRED if not hasattr(engine, name)]
+        if missing:
+            raise TypeError(f"{type(engine).__name__} is no context engine: it has no {', '.join(missing)}")
+        if engine.name != BUILT_IN:
+            self._engines.setdefault(engine.name, engine)
+
+    def get(self, name: str) -> ContextEngine | None:
+        return self._engines.get(name)
+
+    def names(self) -> list[str]:
+        return sorted(self._engines)
+
+
+def available_engines(folders: Sequence[str]) -> list[EngineInfo]:
+    """Engines in `<folder>/<name>/__init__.py`, the first folder's before the second's; nothing is imported."""
+    found: dict[str, EngineInfo] = {}
+    for parent in folders:
+        for name in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
+            folder = os.path.join(parent, name)
+            if _NAME.fullmatch(name) and os.path.isfile(os.path.join(folder, "__init__.py")):
+                found.setdefault(name, EngineInfo(name=name, folder=folder, description=_description(folder)))
+    return list(found.values())
+
+
+def load_engine(name: str, folders: Sequence[str], registry: EngineRegistry | None = None) -> ContextEngine:
+    """The engine of that name: from a folder, else from the registry. SettingsError when it does not load."""
+    if not _NAME.fullmatch(name):
+        raise SettingsError(f"context.engine: {name!r} is no name of an engine; write one word such as lcm")
+    for parent in folders:
+        folder = os.path.join(parent, name)
+        if os.path.isfile(os.path.join(folder, "__init__.py")):
+            return _from_folder(name, folder)
+    registered = registry.get(name) if registry is not None else None
+    if registered is None:
+        raise NotFound(f"context.engine: there is no engine {name!r} in {', '.join(folders) or 'any plug-in folder'}")
+    return registered
+
+
+def choose_engine(
+    name: str,
+    built_in: Callable[[], ContextEngine],
+    folders: Sequence[str] = (),
+    registry: EngineRegistry | None = None,
+) -> Choice:
+    """The engine the settings ask for; the built-in one by default and whenever that does not load."""
+    if name in ("", BUILT_IN):
+        return Choice(engine=built_in())
+    try:
+        return Choice(engine=load_engine(name, folders, registry))
+    except (SettingsError, NotFound) as error:
+        return Choice(engine=built_in(), problem=f"{error}; the built-in compressor is used instead")
+
+
+_REQUIRED = ("name", "update_from_response", "should_compress", "compress")
+
+
+class _Context(EngineRegistry):
+    """What a plug-in's `register(ctx)` gets here: engines are taken, everything else it offers is not our business."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *_args, **_kwargs: None
+
+
+def _from_folder(name: str, folder: str) -> ContextEngine:
+    try:
+        module = _import(name, folder)
+        context = _Context()
+        if callable(register := getattr(module, "register", None)):
+            register(context)
+        found = context.get(name) or next(map(context.get, context.names()), None) or _subclass_in(module)
+    except Exception as error:  # a plug-in is other people's code and may raise anything
+        raise SettingsError(f"context.engine: {folder} does not load: {type(error).__name__}: {error}") from error
+    if found is None:
+        raise SettingsError(f"context.engine: {folder} registers no engine and defines no subclass of ContextEngine")
+    return found
+
+
+def _import(name: str, folder: str) -> ModuleType:
+    _answer_to_the_name_plugins_import()
+    full_name = f"hermes_context_engine_{name.replace('-', '_')}"
+    path = os.path.join(folder, "__init__.py")
+    spec = importlib.util.spec_from_file_location(full_name, path, submodule_search_locations=[folder])
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[full_name] = module  # so that the engine's own relative imports work
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[full_name]
+        raise
+    return module
+
+
+def _answer_to_the_name_plugins_import() -> None:
+    """Engines written for hermes-agent say `from agent.context_engine import ContextEngine`; that means ours here."""
+    if "agent.context_engine" in sys.modules or "agent" in sys.modules:
+        sys.modules.setdefault("agent.context_engine", interface)
+        return
+    package = ModuleType("agent")
+    package.__path__ = []
+    sys.modules["agent"] = package
+    sys.modules["agent.context_engine"] = interface
+
+
+def _subclass_in(module: ModuleType) -> ContextEngine | None:
+    for thing in vars(module).values():
+        if inspect.isclass(thing) and issubclass(thing, ContextEngine) and not inspect.isabstract(thing):
+            return thing()
+    return None
+
+
+def _description(folder: str) -> str:
+    try:
+        with open(os.path.join(folder, "plugin.yaml"), encoding="utf-8", errors="replace") as file:
+            found = _DESCRIPTION.search(file.read(10_000))
+    except OSError:
+        return ""
+    return found[1].strip().strip("\"'") if found else ""

@@ -1,0 +1,175 @@
+"""The deterministic extract: what stands for the middle when no model can summarise it.
+
+It is made of the conversation's own words: what was asked, decided and required, which tools ran and how they ended,
+which files and names occurred, what is still open. The same messages give the same text, in any script.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from hermes.compression.block import is_block
+from hermes.compression.facts import by_importance, ends_of, failure_in
+from hermes.compression.reading import at_most, calls_of, one_line, text_of
+from hermes.vocabulary.tokens import estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hermes.compression.facts import Fact
+    from hermes.compression.reading import Message
+
+_ASK = 400  # characters of one request
+_SAID = 240  # characters of one answer
+_CALL = 90  # characters of a call's arguments, and of its outcome
+_MOST = 400  # messages whose calls are looked at one by one; the newest
+_ARGUMENTS = 2_000
+_TALLIED = 5_000  # messages whose calls are counted by tool; the newest
+_PATH_ARGUMENT = re.compile(r'"(?:path|file|file_path|filename|target)"\s*:\s*"([^"\\]{1,200})"')
+# Section and its share of the room, in the order in which they are shown.
+_SHARES = (
+    ("## Goal", 0.20),
+    ("## Constraints & Preferences", 0.14),
+    ("### Done", 0.22),
+    ("### In Progress", 0.10),
+    ("### Blocked", 0.08),
+    ("## Key Decisions", 0.10),
+    ("## Relevant Files", 0.06),
+    ("## Next Steps", 0.05),
+    ("## Critical Context", 0.05),
+)
+_NOTE = "(Put together without a model, from the conversation's own words.)"
+
+
+def extract(
+    messages: Sequence[Message],
+    ids: Sequence[int | None],
+    facts: Sequence[Fact],
+    room: int,
+    previous: str = "",
+) -> str:
+    """What the messages were about in about `room` tokens; `previous`, the summary before, stands first."""
+    earlier = _earlier(previous, room // 2)
+    room -= estimate(earlier) if earlier else 0
+    lines = _sections(messages, ids, facts)
+    shown: list[str] = [earlier] if earlier else []
+    for heading, share in _SHARES:
+        chosen = _first_that_fit(lines[heading], round(room * share))
+        if heading == "### Done":
+            shown.append("## Progress")
+        if chosen:
+            shown.append("\n".join([heading, *reversed(chosen)]))
+    return "\n\n".join([*shown, _NOTE])
+
+
+def _sections(
+    messages: Sequence[Message], ids: Sequence[int | None], facts: Sequence[Fact]
+) -> dict[str, Iterator[str]]:
+    """The lines of each section, the most important first; none is made before there is room for it."""
+    ranked = by_importance(facts)
+    return {
+        "## Goal": _asks(messages, ids),
+        "## Constraints & Preferences": _of_kind(ranked, ids, "constraint"),
+        "### Done": _calls(messages, ids),
+        "### In Progress": _said(messages, ids),
+        "### Blocked": _calls(messages, ids, failed=True),
+        "## Key Decisions": _of_kind(ranked, ids, "decision"),
+        "## Relevant Files": (f"- {path}" for path in _files(messages, ranked)),
+        "## Next Steps": _of_kind(ranked, ids, "open", "question"),
+        "## Critical Context": (f"- {fact.text}" for fact in ranked if fact.kind in ("identifier", "url", "number")),
+    }
+
+
+def _asks(messages: Sequence[Message], ids: Sequence[int | None]) -> Iterator[str]:
+    """What the person said: the first request says most about the goal, then the newest ones."""
+    asked = [at for at, each in enumerate(messages) if each.get("role") == "user" and not is_block(each)]
+    for at in asked[:1] + asked[:0:-1]:
+        yield f"- asked: {one_line(text_of(messages[at]), _ASK)}{_at(ids[at])}"
+
+
+def _calls(messages: Sequence[Message], ids: Sequence[int | None], *, failed: bool = False) -> Iterator[str]:
+    """The newest calls with their outcomes, or only those that failed; the number of calls per tool first."""
+    if not failed:
+        recent = messages[-_TALLIED:]
+        tally = Counter(name for each in recent if each.get("tool_calls") for _, name, _ in calls_of(each))
+        if tally:
+            yield "- calls: " + ", ".join(f"{name} {times}" for name, times in tally.most_common(12))
+    results: dict[str, int] = {}
+    for at in range(len(messages) - 1, max(len(messages) - _MOST, 0) - 1, -1):
+        message = messages[at]
+        if message.get("role") == "tool":
+            results[str(message.get("tool_call_id"))] = at
+            continue
+        for number, name, arguments in reversed(calls_of(message)):
+            place = results.get(number)
+            outcome = text_of(messages[place]) if place is not None else "no result"
+            if not failed or failure_in(ends_of(outcome)):
+                shown = _outcome(outcome)
+                yield f"- {name}({one_line(arguments, _CALL)}) → {shown}{_at(ids[at if place is None else place])}"
+        results.clear()
+
+
+def _outcome(text: str) -> str:
+    """The end of a long output, where programs say how it went; a short one whole."""
+    shown = text if len(text) <= _CALL else text[-4 * _CALL :]
+    lines = [line for line in shown.splitlines() if line.strip()]
+    return one_line(lines[-1], _CALL) if lines else "nothing"
+
+
+def _of_kind(ranked: Sequence[Fact], ids: Sequence[int | None], *kinds: str) -> Iterator[str]:
+    return (f"- {fact.text}{_at(ids[fact.position])}" for fact in ranked if fact.kind in kinds)
+
+
+def _files(messages: Sequence[Message], ranked: Sequence[Fact]) -> Iterator[str]:
+    seen: set[str] = set()
+    named = (fact.text for fact in ranked if fact.kind == "path")
+    given = (
+        path
+        for message in reversed(messages[-_MOST:])
+        for _, _, arguments in calls_of(message)
+        for path in _PATH_ARGUMENT.findall(arguments[:_ARGUMENTS])
+    )
+    for path in chain(given, named):
+        if path not in seen:
+            seen.add(path)
+            yield path
+
+
+def _said(messages: Sequence[Message], ids: Sequence[int | None]) -> Iterator[str]:
+    for at in range(len(messages) - 1, -1, -1):
+        message = messages[at]
+        if message.get("role") == "assistant" and not is_block(message) and (text := text_of(message).strip()):
+            yield f"- said: {one_line(text, _SAID)}{_at(ids[at])}"
+
+
+def _first_that_fit(lines: Iterator[str], room: int) -> list[str]:
+    chosen: list[str] = []
+    for line in lines:
+        # The first line says most: rather its beginning than nothing.
+        shown = line if chosen or at_most(line) <= room else one_line(line, max(room - 2, 1))
+        room -= at_most(shown)
+        if room < 0:
+            break
+        chosen.append(shown)
+    return chosen
+
+
+def _earlier(previous: str, room: int) -> str:
+    """The previous summary; when it is too long its lines go from the end of each section, headings stay."""
+    text = previous.replace(_NOTE, "").strip()
+    if estimate(text) <= room:
+        return text
+    kept: list[str] = []
+    for line in text.splitlines():
+        cost = estimate(line) + 1
+        if cost <= room:
+            room -= cost
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _at(number: int | None) -> str:
+    return "" if number is None else f" [{number}]"

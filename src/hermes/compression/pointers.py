@@ -1,0 +1,152 @@
+"""Pointers from a compacted block to the messages it stands for: ranges of ids in chapters, as text and back."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from hermes.compression.reading import calls_of, characters, one_line, text_of
+from hermes.vocabulary.tokens import estimate
+from hermes.vocabulary.values import value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hermes.compression.reading import Message
+
+CHAPTER_CHARACTERS = 15_000  # a chapter is what one context_expand can show
+MOST_CHAPTERS = 48
+_MOST_RANGES = 4  # of one chapter; ids of other conversations may lie between
+_LABEL = 90
+_LABELLED = 200  # messages of a chapter that its label is made of
+_LONG_RESULTS = "long tool results"
+_LINE = re.compile(r"^- (?P<ids>\d+(?:-\d+)?(?:, \d+(?:-\d+)?)*) \((?P<count>\d+) messages?\)(?:: (?P<label>.*))?$")
+_RANGE = re.compile(r"(\d+)\s*(?:(?:-|\N{EN DASH}|\.\.)\s*(\d+))?")
+
+
+@value
+class Chapter:
+    """Some consecutive messages of the past: their ids, how many they are, and what they were about."""
+
+    ids: tuple[tuple[int, int], ...]
+    count: int
+    label: str = ""
+
+    @property
+    def line(self) -> str:
+        noun = "message" if self.count == 1 else "messages"
+        label = f": {self.label}" if self.label else ""
+        return f"- {format_ranges(self.ids)} ({self.count} {noun}){label}"
+
+
+def to_ranges(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Runs of consecutive ids as (first, last)."""
+    runs: list[tuple[int, int]] = []
+    for each in sorted(set(ids)):
+        if runs and each == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], each)
+        else:
+            runs.append((each, each))
+    return tuple(runs)
+
+
+def format_ranges(ranges: Iterable[tuple[int, int]]) -> str:
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def parse_ranges(text: str) -> list[range]:
+    """`"12-15, 20"` as ranges; [] when the text holds anything else."""
+    if re.sub(_RANGE, "", text).strip(" ,;\t\n"):
+        return []
+    return [range(int(low), int(high or low) + 1) for low, high in _RANGE.findall(text)]
+
+
+def chapters_of(messages: Sequence[Message], ids: Sequence[int | None], more: Sequence[int] = ()) -> list[Chapter]:
+    """The messages in order, cut into chapters that one expansion can show, at most `MOST_CHAPTERS` of them.
+
+    `more` are ids that some of the messages point to themselves.
+    """
+    sizes = [characters(message) for message in messages]
+    limit = max(CHAPTER_CHARACTERS, sum(sizes) // (MOST_CHAPTERS - 8))
+    chapters = [Chapter(ids=_few(to_ranges(more)), count=len(more), label=_LONG_RESULTS)] if more else []
+    start = filled = 0
+    for position, size in enumerate(sizes):
+        # A result stays in the chapter of its call.
+        if filled and filled + size > limit and messages[position].get("role") != "tool":
+            chapters += _chapter(messages[start:position], ids[start:position])
+            start, filled = position, 0
+        filled += size
+    return chapters + _chapter(messages[start:], ids[start:])
+
+
+def render_chapters(chapters: Sequence[Chapter], room: int) -> str:
+    """One line per chapter in at most about `room` tokens: labels go first, then neighbours are joined."""
+    kept = joined(chapters, MOST_CHAPTERS)
+    text = "\n".join(chapter.line for chapter in kept)
+    if estimate(text) > room:
+        kept = [Chapter(ids=each.ids, count=each.count) for each in kept]
+        text = "\n".join(chapter.line for chapter in kept)
+    while estimate(text) > room and len(kept) > 1:
+        kept = joined(kept, (len(kept) + 1) // 2)
+        text = "\n".join(chapter.line for chapter in kept)
+    return text
+
+
+def parse_chapters(text: str) -> list[Chapter]:
+    chapters = []
+    for line in text.splitlines():
+        if found := _LINE.match(line.strip()):
+            spans = tuple((span.start, span.stop - 1) for span in parse_ranges(found["ids"]))
+            chapters.append(Chapter(ids=spans, count=int(found["count"]), label=found["label"] or ""))
+    return chapters
+
+
+def joined(chapters: Sequence[Chapter], most: int) -> list[Chapter]:
+    """At most `most` chapters: the two smallest neighbours become one until it fits."""
+    kept = list(chapters)
+    while len(kept) > max(most, 1):
+        smallest = min(range(len(kept) - 1), key=lambda position: kept[position].count + kept[position + 1].count)
+        one, other = kept[smallest : smallest + 2]
+        label = one_line(" / ".join(filter(None, (one.label, other.label))), _LABEL)
+        together = Chapter(ids=_few(one.ids + other.ids), count=one.count + other.count, label=label)
+        kept[smallest : smallest + 2] = [together]
+    return kept
+
+
+def _chapter(messages: Sequence[Message], ids: Sequence[int | None]) -> list[Chapter]:
+    known = [each for each in ids if each is not None]
+    if not known:
+        return []
+    return [Chapter(ids=_few(to_ranges(known)), count=len(known), label=_label(messages))]
+
+
+def _few(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """At most `_MOST_RANGES` ranges that cover the given ones; what lies in the gaps belongs to nobody here."""
+    runs = sorted(ranges)
+    whole: list[tuple[int, int]] = []
+    for first, last in runs:
+        if whole and first <= whole[-1][1] + 1:
+            whole[-1] = (whole[-1][0], max(last, whole[-1][1]))
+        else:
+            whole.append((first, last))
+    if len(whole) > _MOST_RANGES:
+        gaps = sorted(range(1, len(whole)), key=lambda at: whole[at - 1][1] - whole[at][0])[: _MOST_RANGES - 1]
+        borders = [0, *sorted(gaps), len(whole)]
+        whole = [(whole[a][0], whole[b - 1][1]) for a, b in pairwise(borders)]
+    return tuple(whole)
+
+
+def _label(messages: Sequence[Message]) -> str:
+    """The first thing a person said in it, and the tools that were used most."""
+    tools: Counter[str] = Counter()
+    said = ""
+    for message in messages[:_LABELLED]:
+        role = message.get("role")
+        if role == "user" and not said:
+            said = one_line(text_of(message), 60)
+        elif role == "assistant" and message.get("tool_calls"):
+            tools.update(name for _, name, _ in calls_of(message))
+    used = ", ".join(f"{times} {name}" if times > 1 else name for name, times in tools.most_common(3))
+    return one_line(" · ".join(filter(None, (f"“{said}”" if said else "", used))), _LABEL)

@@ -1,0 +1,121 @@
+"""What compaction reads from OpenAI-format messages: their text, their calls, their size in tokens."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from hermes.vocabulary.tokens import BLOB_TOKENS, estimate_message
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Message = Mapping[str, Any]
+
+_SAMPLE = 48  # messages that say enough about how many characters make a token in a history
+_BLOB_CHARACTERS = 4 * BLOB_TOKENS
+
+
+def text_of(message: Message) -> str:
+    """What a person would read of the content; a picture or file is named, never spelled out."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(_part_text(part) for part in content)
+    return ""
+
+
+def calls_of(message: Message) -> list[tuple[str, str, str]]:
+    """(id, tool, arguments) of each tool call."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return []
+    found = []
+    for call in calls:
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            arguments = function.get("arguments")
+            if not isinstance(arguments, str):
+                arguments = json.dumps(arguments, ensure_ascii=False, default=str)
+            found.append((str(call.get("id")), str(function.get("name") or "?"), arguments))
+    return found
+
+
+def characters(message: Message) -> int:
+    """Size of a message in characters, with a picture counted as what it costs."""
+    content = message.get("content")
+    if isinstance(content, str):
+        size = len(content)
+    elif isinstance(content, list):
+        size = sum(_part_characters(part) for part in content)
+    else:
+        size = 0
+    if message.get("tool_calls"):
+        size += sum(len(arguments) + 40 for _, _, arguments in calls_of(message))
+    return size + 16
+
+
+def excerpt(text: str, limit: int) -> str:
+    """The text, or its beginning and end with the number of characters left out between them."""
+    if len(text) <= limit:
+        return text
+    marker = f" […{len(text) - limit:,} characters…] "
+    room = max(limit - len(marker), 2)
+    ending = room // 4
+    return text[: room - ending] + marker + text[len(text) - ending :]
+
+
+def one_line(text: str, limit: int) -> str:
+    """The beginning of a text without line breaks, cut at `limit` characters."""
+    joined = " ".join(text[: 4 * limit].split())
+    return joined if len(joined) <= limit else joined[: limit - 1].rstrip() + "…"
+
+
+def at_most(text: str) -> int:
+    """A cheap upper figure for the tokens of one line; `estimate` costs more than the line is worth."""
+    return len(text) // 3 + 2 if text.isascii() else len(text.encode("utf-8", "surrogatepass")) // 3 + 2
+
+
+class Counts:
+    """Token counts beside messages: the ones handed in, others estimated when first asked for."""
+
+    def __init__(self, messages: Sequence[Message], known: Sequence[int | None] | None = None) -> None:
+        self._messages = messages
+        self._counts: list[int | None] = list(known) if known is not None else [None] * len(messages)
+        if len(self._counts) != len(messages):
+            raise ValueError(f"{len(messages)} messages need as many counts, not {len(self._counts)}")
+
+    def __getitem__(self, position: int) -> int:
+        count = self._counts[position]
+        if count is None:
+            count = self._counts[position] = estimate_message(self._messages[position])
+        return count
+
+    def total(self, start: int, stop: int) -> int:
+        """Tokens of messages[start:stop]; of many that were never counted a sample tells, weighted by characters."""
+        span = self._counts[start:stop]
+        missing = [start + offset for offset, count in enumerate(span) if count is None]
+        known = sum(count for count in span if count is not None)
+        if len(missing) <= _SAMPLE:
+            return known + sum(self[position] for position in missing)
+        sample = missing[:: len(missing) // _SAMPLE]
+        sizes = sum(characters(self._messages[position]) for position in sample)
+        per_character = sum(self[position] for position in sample) / max(sizes, 1)
+        return known + round(sum(characters(self._messages[position]) for position in missing) * per_character)
+
+
+def _part_text(part: object) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict):
+        return ""
+    if isinstance(part.get("text"), str):
+        return str(part["text"])
+    return f"[{part.get('type') or 'part'}]"
+
+
+def _part_characters(part: object) -> int:
+    if isinstance(part, dict) and not isinstance(part.get("text"), str):
+        return _BLOB_CHARACTERS
+    return len(_part_text(part))

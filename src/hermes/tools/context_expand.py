@@ -1,0 +1,118 @@
+"""The `context_expand` tool: brings messages back that a compacted block stands for, word for word and bounded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hermes.compression.pointers import format_ranges, parse_ranges
+from hermes.compression.reading import calls_of, text_of
+from hermes.tools.registry import failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    # Gets ids in order (a lazy `range`) and yields those messages of this conversation that exist.
+    Read = Callable[[Sequence[int]], Iterable[tuple[int, Mapping[str, Any]]]]
+
+MOST_CHARACTERS = 24_000
+_AROUND = 400  # characters shown on each side of a hit
+_FRAME = 80  # characters of JSON around one message
+_LONGEST_NAME = 64
+
+
+class ContextExpand:
+    """`read` is asked lazily: reading stops when the answer is full."""
+
+    # What comes back may be text that once came from outside, and must not be trusted more than it was then.
+    brings = "recall"
+    schema: dict[str, Any] = {  # noqa: RUF012 - shared on purpose: what the model sees never changes
+        "name": "context_expand",
+        "description": (
+            "Read earlier messages of this conversation again, word for word, that were compacted to make room. Take "
+            "the ids from a line of the compacted block, for example ids='4096-4131'. Use it before guessing at a "
+            "detail the block does not spell out. With find, only messages that hold that text are shown."
+        ),
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "ids": {"type": "string", "description": "Message ids and ranges, such as '4096-4131, 4140'."},
+                "find": {"type": "string", "description": "Show only messages that hold this text, around the place."},
+                "start": {
+                    "type": "integer",
+                    "description": "Character of the first message to begin at, when an answer said so.",
+                },
+            },
+            "required": ["ids"],
+        },
+    }
+
+    def __init__(self, read: Read, most_characters: int = MOST_CHARACTERS) -> None:
+        self._read = read
+        self._most = most_characters
+
+    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        wanted = parse_ranges(arguments["ids"])
+        if not wanted:
+            return failure(f"ids must be numbers and ranges such as '4096-4131', not {arguments['ids'][:60]!r}")
+        found = self._messages(wanted)
+        if needle := arguments.get("find", "").strip():
+            return self._shown(_hits(found, needle), wanted, 0)
+        return self._shown(found, wanted, max(arguments.get("start", 0), 0))
+
+    def _messages(self, wanted: list[range]) -> Iterator[tuple[int, dict[str, Any]]]:
+        for ids in wanted:
+            for number, message in self._read(ids):
+                yield number, _plain(message)
+
+    def _shown(self, found: Iterator[tuple[int, dict[str, Any]]], wanted: list[range], start: int) -> dict[str, Any]:
+        messages: list[dict[str, Any]] = []
+        left = self._most
+        for number, message in found:
+            whole = message["content"]
+            content, start = whole[start:], 0
+            size = len(content) + _FRAME
+            if size > left and messages:
+                return {"success": True, "messages": messages, "more": {"ids": _from(wanted, number)}}
+            if size > left:
+                room = max(left - _FRAME, 1)
+                shown = {"id": number, **message, "content": content[:room]}
+                more = {"ids": _from(wanted, number), "start": len(whole) - len(content) + room}
+                return {"success": True, "messages": [shown], "more": more}
+            messages.append({"id": number, **message, "content": content})
+            left -= size
+        if not messages:
+            return failure("none of these messages holds that, or they belong to another conversation")
+        return {"success": True, "messages": messages}
+
+
+def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Role and text; calls become lines of the text, so that an answer can begin and end anywhere in them."""
+    calls = [f"[calls {name}({arguments})]" for _, name, arguments in calls_of(message)]
+    shown: dict[str, Any] = {
+        "role": message.get("role"),
+        "content": "\n".join(filter(None, (text_of(message), *calls))),
+    }
+    if isinstance(message.get("name"), str):
+        shown["name"] = message["name"][:_LONGEST_NAME]
+    return shown
+
+
+def _hits(found: Iterator[tuple[int, dict[str, Any]]], needle: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    folded = needle.casefold()
+    for number, message in found:
+        content = message["content"]
+        place = content.casefold().find(folded)
+        if place >= 0:
+            low, high = max(place - _AROUND, 0), place + len(needle) + _AROUND
+            before, after = "…" if low else "", "…" if high < len(content) else ""
+            yield number, {**message, "content": f"{before}{content[low:high]}{after}"}
+
+
+def _from(wanted: list[range], number: int) -> str:
+    """What is left of the wanted ids from this one on, for the next call."""
+    left: list[tuple[int, int]] = []
+    for at, ids in enumerate(wanted):
+        if number in ids:
+            left = [(number, ids.stop - 1), *((each.start, each.stop - 1) for each in wanted[at + 1 :])]
+            break
+    return format_ranges(left)

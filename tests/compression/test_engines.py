@@ -1,0 +1,138 @@
+"""The interface of context engines, and how one is found."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hermes.compression.compressor import ContextCompressor
+from hermes.compression.discovery import EngineRegistry, available_engines, choose_engine, load_engine
+from hermes.compression.engine import ContextEngine
+from hermes.vocabulary.errors import NotFound, SettingsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# As its author wrote it for hermes-agent.
+FOREIGN = """
+from agent.context_engine import ContextEngine
+
+class Half(ContextEngine):
+    @property
+    def name(self):
+        return "half"
+
+    def update_from_response(self, usage):
+        self.last_prompt_tokens = usage.get("prompt_tokens", 0)
+
+    def should_compress(self, prompt_tokens=None):
+        return (prompt_tokens or self.last_prompt_tokens) > 10
+
+    def compress(self, messages, current_tokens=None, focus_topic=None):
+        return messages[len(messages) // 2 :]
+
+    def get_tool_schemas(self):
+        return [{"name": "half_grep"}]
+
+def register(ctx):
+    ctx.register_hook("on_start", print)
+    ctx.register_context_engine(Half())
+"""
+
+
+def plugin(home: Path, name: str, code: str) -> str:
+    folder = home / "plugins" / "context_engine"
+    (folder / name).mkdir(parents=True)
+    (folder / name / "__init__.py").write_text(code, encoding="utf-8")
+    (folder / name / "plugin.yaml").write_text(f'name: {name}\ndescription: "keeps half"\n', encoding="utf-8")
+    return os.fspath(folder)
+
+
+@pytest.mark.proves("compression.engine.found", "compression.engine")
+def test_an_engine_written_for_hermes_agent_loads_unchanged(tmp_path: Path) -> None:
+    folder = plugin(tmp_path, "half", FOREIGN)
+    assert [(each.name, each.description) for each in available_engines([folder])] == [("half", "keeps half")]
+    engine = load_engine("half", [folder])
+    engine.update_from_response({"prompt_tokens": 11})
+    assert engine.should_compress()
+    assert engine.compress([{"role": "user"}, {"role": "assistant"}]) == [{"role": "assistant"}]
+    assert engine.get_tool_schemas() == [{"name": "half_grep"}]
+    assert "no tool" in json.loads(engine.handle_tool_call("other", {}))["error"]
+    engine.update_model("m", 1_000)
+    status = {"last_prompt_tokens": 11, "threshold_tokens": 750, "context_length": 1_000}
+    assert status.items() <= engine.get_status().items()
+    assert engine.get_status()["usage_percent"] == pytest.approx(1.1)
+
+
+@pytest.mark.proves("compression.engine.found")
+def test_a_folder_may_hold_nothing_but_a_subclass(tmp_path: Path) -> None:
+    folder = plugin(tmp_path, "half", FOREIGN.partition("def register")[0])
+    assert load_engine("half", [folder]).name == "half"
+
+
+@pytest.mark.proves("compression.engine.found")
+def test_a_registered_engine_is_used_only_when_it_is_asked_for() -> None:
+    registry = EngineRegistry()
+    other = _Other()
+    registry.register_context_engine(other)
+    assert choose_engine("other", ContextCompressor, registry=registry).engine is other
+    assert choose_engine("compressor", ContextCompressor, registry=registry).engine.name == "compressor"
+    assert choose_engine("", ContextCompressor, registry=registry).engine.name == "compressor"
+
+
+@pytest.mark.proves("compression.engine.fallback")
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("1 / 0", "ZeroDivisionError"),
+        ("x = 1", "registers no engine"),
+        ("import nowhere", "ModuleNotFound"),
+    ],
+)
+def test_an_engine_that_does_not_load_leaves_the_built_in_with_the_reason(tmp_path: Path, code: str, why: str) -> None:
+    folder = plugin(tmp_path, "broken", code)
+    choice = choose_engine("broken", ContextCompressor, [folder])
+    assert isinstance(choice.engine, ContextCompressor)
+    assert why in choice.problem
+    assert "built-in" in choice.problem
+
+
+@pytest.mark.proves("compression.engine.fallback")
+@pytest.mark.parametrize("name", ["../evil", "a/b", "nobody"])
+def test_a_name_never_leads_out_of_the_plugin_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / "evil").mkdir()
+    (tmp_path / "evil" / "__init__.py").write_text("raise SystemExit", encoding="utf-8")
+    folder = plugin(tmp_path, "half", FOREIGN)
+    with pytest.raises((SettingsError, NotFound)):
+        load_engine(name, [folder])
+    assert "built-in" in choose_engine(name, ContextCompressor, [folder]).problem
+
+
+@pytest.mark.proves("compression.engine.found")
+def test_nobody_replaces_the_built_in_and_only_engines_register() -> None:
+    registry = EngineRegistry()
+    registry.register_context_engine(ContextCompressor())
+    assert registry.names() == []
+    with pytest.raises(TypeError, match="no context engine"):
+        registry.register_context_engine(object())  # type: ignore[arg-type]  # what a careless plug-in does
+
+
+class _Other(ContextEngine):
+    @property
+    def name(self) -> str:
+        return "other"
+
+    def update_from_response(self, usage: Any) -> None:
+        self.last_prompt_tokens = usage["prompt_tokens"]
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        return bool(prompt_tokens)
+
+    def compress(
+        self, messages: list[dict[str, Any]], current_tokens: int | None = None, focus_topic: str | None = None
+    ) -> list[dict[str, Any]]:
+        del current_tokens, focus_topic
+        return messages
