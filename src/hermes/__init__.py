@@ -6,12 +6,16 @@ from hermes.vocabulary.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from hermes.compression.compressor import ContextCompressor
+    from hermes.compression.engine import ContextEngine
     from hermes.curated.store import MemoryStore
     from hermes.safety.fence import StreamingContextScrubber, build_memory_context_block, sanitize_context
     from hermes.session.session import MemorySession
     from hermes.storage.sessions import SessionDB
 
 __all__ = [
+    "ContextCompressor",
+    "ContextEngine",
     "MemorySession",
     "MemoryStore",
     "SessionDB",
@@ -23,6 +27,8 @@ __all__ = [
 
 # The public names and where they live; each is loaded when it is first used.
 _HOMES = {
+    "ContextCompressor": "hermes.compression.compressor",
+    "ContextEngine": "hermes.compression.engine",
     "MemorySession": "hermes.session.session",
     "MemoryStore": "hermes.curated.store",
     "SessionDB": "hermes.storage.sessions",

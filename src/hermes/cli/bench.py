@@ -104,6 +104,7 @@ COMMANDS = {
     "secrets": (add_json_option, _plain("secrets")),
     "fence": (_configure_fence, _plain("fence", "seed", "texts")),
     "prompt": (_configure_seeded, _plain("prompt", "seed")),
+    "compaction": (_configure_seeded, _plain("compaction", "seed")),
     "recall": (_configure_recall, _plain("recall", "path", "limit")),
     "turn": (add_json_option, _plain("turn")),
     "search": (_configure_search, _plain("search", "messages")),

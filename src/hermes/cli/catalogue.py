@@ -75,6 +75,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "secrets": ("bench", "the secret finder on plain and hostile texts"),
             "fence": ("bench", "the fence and the stream scrubber, beside a bare loop"),
             "prompt": ("bench", "assembling prompts, marking cache points, estimating tokens"),
+            "compaction": ("bench", "planted facts after compaction, and its own cost"),
             "recall": ("bench", "whether questions find their conversation, on a public question file"),
             "turn": ("bench", "our own cost of a model call, beside encoding the whole history"),
             "search": ("bench", "search on a large made-up corpus, beside raw FTS5"),
