@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 LAUNCH = """import sys
 sys.dont_write_bytecode = False
 sys.path[:0] = {paths!r}
-from hermes.__main__ import main
-sys.exit(main())"""
+from hermes.__main__ import start
+start()"""
 
 
 def median(samples: Sequence[float]) -> float:

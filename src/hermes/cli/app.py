@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -56,6 +57,7 @@ def run(arguments: list[str]) -> int:
     chosen, words = _take_options(arguments)
     try:
         command = _find_command(words)
+        gc.enable()
         code = command(Context(chosen.get("--home"), chosen.get("--profile")))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
