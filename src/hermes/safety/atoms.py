@@ -41,10 +41,17 @@ _SPACED = (
     ("rm -rf --no-preserve-root", "root_path"),
 )
 _literals: list[tuple[str, str]] = []
+# Endings of host names that are hardly ever endings of file names or of identifiers.
+_TOP_LEVELS = (
+    "com|net|org|io|xyz|top|site|click|online|biz|info|news|club|shop|store|link|live|cloud|space|website|host|cc|tk|pw|lol"
+    "|ru|cn|su|onion|app|dev|tech|pro|icu|vip|fun|world|today|email|gg|ai|co|me|tv|ws|to|st"
+)
+_HOST = r"(?<![\w./@:$-])(?:[a-z0-9-]{1,40}\.){1,4}(?:" + _TOP_LEVELS + r")(?![\w-]|\.\w|/?\()(?:/[^\s\"'<>)]{0,200})?"
 _EXPRESSIONS = (
     ("!", r"!\[[^\]\n]{0,80}\]\(\s?[^)\n]{1,400}\)?", "image"),
     ("://", r"(?:https?|ftp|wss?|hxxps?)://[^\s\"'`<>)\]]{1,400}(?:<[a-z_ ]{1,30}>[^\s\"'`<>)\]]{0,100})?", "url"),
     ("@", r"[a-z0-9._%+-]{1,64}(?:@|\[at\])[a-z0-9-]{1,64}\.[a-z0-9.-]{2,64}", "mail"),
+    (".", _HOST, "domain"),
     ("www.", r"\bwww\.[a-z0-9.-]{2,80}(?:/[^\s\"'<>)]{0,200})?", "url"),
     (".env", r"(?<![a-z0-9])\.env(?:\.(?:local|production|prod))?(?![a-z0-9.])", "secret_file"),
     (
@@ -57,10 +64,12 @@ _EXPRESSIONS = (
     ("{{", r"\{\{ ?[a-z0-9_. ]{0,40}(?:key|token|secret|passw)[a-z0-9_. ]{0,40}\}\}", "secret_var"),
     ("|", r"\| ?(?:sudo )?(?:ba|z)?sh\b|\| ?python3?\b|\| ?iex\b", "pipe_shell"),
     ("bash <(", r"bash <\(curl", "pipe_shell"),
-    (".", r"(?<![0-9a-z.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9.])", "ip"),
+    ("$(", r"\$\(\s?(?:curl|wget)\b", "pipe_shell"),
+    ("an address", r"(?<![0-9a-z.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9.])", "ip"),
     ("0x", r"\b0x[0-9a-f]{40}\b", "crypto_address"),
     ("bc1", r"\bbc1[a-z0-9]{20,60}\b", "crypto_address"),
-    ("", r"\b[a-z]{2}[0-9]{2}[a-z0-9]{11,30}\b", "iban"),
+    ("an account", r"\b[a-z]{2}[0-9]{2}[a-z0-9]{11,30}\b", "iban"),
+    ("an account in groups", r"\b[a-z]{2}[0-9]{2}(?: [a-z0-9]{4}){3,7}(?: [a-z0-9]{1,4})?\b", "iban"),
 )
 _TAG = (
     r"</?(?:b|i|u|s|em|strong|span|p|br|li|ul|ol|td|tr|th|table|div|font|a|h[1-6]|code|pre|mark|small|sub|sup)"
@@ -69,6 +78,7 @@ _TAG = (
 _LIST_NUMBER = r"(?:^|\n)[ \t]{0,4}[0-9]{1,3}[.)](?=\s)"
 _compiled: dict[str, re.Pattern[str]] = {}
 _DIGIT = re.compile("[0-9]")
+_DIGIT_GROUPS = re.compile("[0-9]{4} [0-9]{4}")
 _LOCAL = (
     "//localhost", "//127.", "//10.", "//192.168.", "//0.0.0.0", "//[::1]",
     ".internal", ".local", ".svc", ".lan", ".test", ".corp",
@@ -178,10 +188,19 @@ def _has_long_word(text: str) -> bool:
     return max(map(len, text.split()), default=0) >= 15  # noqa: PLR2004 - the shortest account number
 
 
+def _has_groups_of_four(text: str) -> bool:
+    return _DIGIT_GROUPS.search(text) is not None
+
+
 # Expressions about numbers, tried only where one can stand.
-_DIGIT_SIGNS: dict[str, Callable[[str], bool]] = {".": _has_three_dots, "": _has_long_word}
+_DIGIT_SIGNS: dict[str, Callable[[str], bool]] = {
+    "an address": _has_three_dots,
+    "an account": _has_long_word,
+    "an account in groups": _has_groups_of_four,
+}
 _REPLACERS: dict[str, Callable[[re.Match[str]], str]] = {
     "url": _mark_url,
+    "domain": _mark_url,
     "image": _mark_image,
     "ip": _mark_ip,
     "iban": _mark_iban,
