@@ -17,17 +17,19 @@ _FIRST = 0xE800
 _KINDS = (
     "url", "local_url", "url_open", "image_open", "secret_url", "mail", "secret_var", "secret_file", "key_file",
     "startup", "auth_keys", "agent_file", "pipe_shell", "append_to", "public_ip", "iban", "crypto_address",
-    "ssh_public", "root_path", "reverse_shell", "bearer_header", "env_dump",
+    "ssh_public", "root_path", "reverse_shell", "bearer_header", "env_dump", "ip_url",
 )  # fmt: skip
 ATOMS = {kind: chr(_FIRST + index) for index, kind in enumerate(_KINDS)}
 
 # What an atom means beyond its own name, as a table that every lexicon loads.
 CONCEPTS = dict(ATOMS)
 CONCEPTS["url"] = ATOMS["url"] + " " + ATOMS["url_open"] + " " + ATOMS["secret_url"] + " " + ATOMS["image_open"]
+CONCEPTS["url"] += " " + ATOMS["ip_url"]
+CONCEPTS["public_ip"] = ATOMS["public_ip"] + " " + ATOMS["ip_url"]
 CONCEPTS["url_open"] = ATOMS["url_open"] + " " + ATOMS["image_open"]
 CONCEPTS["secret_file"] = ATOMS["secret_file"] + " " + ATOMS["key_file"]
 CONCEPTS["header"] = ATOMS["bearer_header"]
-CONCEPTS["outside"] = ATOMS["public_ip"]
+CONCEPTS["outside"] = CONCEPTS["public_ip"]
 CONCEPTS["account"] = ATOMS["iban"] + " " + ATOMS["crypto_address"]
 CONCEPTS["iban"] = ATOMS["iban"] + " " + ATOMS["crypto_address"]
 CONCEPTS["secret_var"] = ATOMS["secret_var"] + " " + ATOMS["secret_url"]
@@ -78,6 +80,7 @@ _TAG = (
 _LIST_NUMBER = r"(?:^|\n)[ \t]{0,4}[0-9]{1,3}[.)](?=\s)"
 _compiled: dict[str, re.Pattern[str]] = {}
 _DIGIT = re.compile("[0-9]")
+_NUMERIC_HOST = re.compile(r"://(?!(?:127|10|192\.168|0)\.)[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9.])")
 _DIGIT_GROUPS = re.compile("[0-9]{4} [0-9]{4}")
 _LOCAL = (
     "//localhost", "//127.", "//10.", "//192.168.", "//0.0.0.0", "//[::1]",
@@ -155,11 +158,14 @@ def _kind_of_url(address: str) -> str:
         return "local_url"
     if "$" in address:
         return "secret_url"
-    return "url_open" if _is_open(address) else "url"
+    if _is_open(address):
+        return "url_open"
+    return "ip_url" if _NUMERIC_HOST.search(address) else "url"
 
 
 def _is_open(address: str) -> bool:
     """True for an address that leaves a hole for data: a placeholder, or a query that ends in an equals sign."""
+    address = address.rstrip(".,;:")  # the sentence goes on, or ends
     path = address.partition("://")[2].partition("/")[2] or address.partition("?")[2]
     hole = any(mark in path for mark in ("{", "<", "[", "$(", "%s", "base64", "...", "…", "`")) or path.endswith("=")
     return hole and ("?" in address or "=" in path or "{" in path or "<" in path or "[" in path)
