@@ -17,17 +17,19 @@ _FIRST = 0xE800
 _KINDS = (
     "url", "local_url", "url_open", "image_open", "secret_url", "mail", "secret_var", "secret_file", "key_file",
     "startup", "auth_keys", "agent_file", "pipe_shell", "append_to", "public_ip", "iban", "crypto_address",
-    "ssh_public", "root_path", "reverse_shell", "bearer_header", "env_dump",
+    "ssh_public", "root_path", "reverse_shell", "bearer_header", "env_dump", "ip_url",
 )  # fmt: skip
 ATOMS = {kind: chr(_FIRST + index) for index, kind in enumerate(_KINDS)}
 
 # What an atom means beyond its own name, as a table that every lexicon loads.
 CONCEPTS = dict(ATOMS)
 CONCEPTS["url"] = ATOMS["url"] + " " + ATOMS["url_open"] + " " + ATOMS["secret_url"] + " " + ATOMS["image_open"]
+CONCEPTS["url"] += " " + ATOMS["ip_url"]
+CONCEPTS["public_ip"] = ATOMS["public_ip"] + " " + ATOMS["ip_url"]
 CONCEPTS["url_open"] = ATOMS["url_open"] + " " + ATOMS["image_open"]
 CONCEPTS["secret_file"] = ATOMS["secret_file"] + " " + ATOMS["key_file"]
 CONCEPTS["header"] = ATOMS["bearer_header"]
-CONCEPTS["outside"] = ATOMS["public_ip"]
+CONCEPTS["outside"] = CONCEPTS["public_ip"]
 CONCEPTS["account"] = ATOMS["iban"] + " " + ATOMS["crypto_address"]
 CONCEPTS["iban"] = ATOMS["iban"] + " " + ATOMS["crypto_address"]
 CONCEPTS["secret_var"] = ATOMS["secret_var"] + " " + ATOMS["secret_url"]
@@ -41,10 +43,17 @@ _SPACED = (
     ("rm -rf --no-preserve-root", "root_path"),
 )
 _literals: list[tuple[str, str]] = []
+# Endings of host names that are hardly ever endings of file names or of identifiers.
+_TOP_LEVELS = (
+    "com|net|org|io|xyz|top|site|click|online|biz|info|news|club|shop|store|link|live|cloud|space|website|host|cc|tk|pw|lol"
+    "|ru|cn|su|onion|app|dev|tech|pro|icu|vip|fun|world|today|email|gg|ai|co|me|tv|ws|to|st"
+)
+_HOST = r"(?<![\w./@:$-])(?:[a-z0-9-]{1,40}\.){1,4}(?:" + _TOP_LEVELS + r")(?![\w-]|\.\w|/?\()(?:/[^\s\"'<>)]{0,200})?"
 _EXPRESSIONS = (
     ("!", r"!\[[^\]\n]{0,80}\]\(\s?[^)\n]{1,400}\)?", "image"),
     ("://", r"(?:https?|ftp|wss?|hxxps?)://[^\s\"'`<>)\]]{1,400}(?:<[a-z_ ]{1,30}>[^\s\"'`<>)\]]{0,100})?", "url"),
     ("@", r"[a-z0-9._%+-]{1,64}(?:@|\[at\])[a-z0-9-]{1,64}\.[a-z0-9.-]{2,64}", "mail"),
+    (".", _HOST, "domain"),
     ("www.", r"\bwww\.[a-z0-9.-]{2,80}(?:/[^\s\"'<>)]{0,200})?", "url"),
     (".env", r"(?<![a-z0-9])\.env(?:\.(?:local|production|prod))?(?![a-z0-9.])", "secret_file"),
     (
@@ -57,10 +66,12 @@ _EXPRESSIONS = (
     ("{{", r"\{\{ ?[a-z0-9_. ]{0,40}(?:key|token|secret|passw)[a-z0-9_. ]{0,40}\}\}", "secret_var"),
     ("|", r"\| ?(?:sudo )?(?:ba|z)?sh\b|\| ?python3?\b|\| ?iex\b", "pipe_shell"),
     ("bash <(", r"bash <\(curl", "pipe_shell"),
-    (".", r"(?<![0-9a-z.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9.])", "ip"),
+    ("$(", r"\$\(\s?(?:curl|wget)\b", "pipe_shell"),
+    ("an address", r"(?<![0-9a-z.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9.])", "ip"),
     ("0x", r"\b0x[0-9a-f]{40}\b", "crypto_address"),
     ("bc1", r"\bbc1[a-z0-9]{20,60}\b", "crypto_address"),
-    ("", r"\b[a-z]{2}[0-9]{2}[a-z0-9]{11,30}\b", "iban"),
+    ("an account", r"\b[a-z]{2}[0-9]{2}[a-z0-9]{11,30}\b", "iban"),
+    ("an account in groups", r"\b[a-z]{2}[0-9]{2}(?: [a-z0-9]{4}){3,7}(?: [a-z0-9]{1,4})?\b", "iban"),
 )
 _TAG = (
     r"</?(?:b|i|u|s|em|strong|span|p|br|li|ul|ol|td|tr|th|table|div|font|a|h[1-6]|code|pre|mark|small|sub|sup)"
@@ -69,6 +80,8 @@ _TAG = (
 _LIST_NUMBER = r"(?:^|\n)[ \t]{0,4}[0-9]{1,3}[.)](?=\s)"
 _compiled: dict[str, re.Pattern[str]] = {}
 _DIGIT = re.compile("[0-9]")
+_NUMERIC_HOST = re.compile(r"://(?!(?:127|10|192\.168|0)\.)[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9.])")
+_DIGIT_GROUPS = re.compile("[0-9]{4} [0-9]{4}")
 _LOCAL = (
     "//localhost", "//127.", "//10.", "//192.168.", "//0.0.0.0", "//[::1]",
     ".internal", ".local", ".svc", ".lan", ".test", ".corp",
@@ -150,11 +163,14 @@ def _kind_of_url(address: str) -> str:
         return "local_url"
     if "$" in address:
         return "secret_url"
-    return "url_open" if _is_open(address) else "url"
+    if _is_open(address):
+        return "url_open"
+    return "ip_url" if _NUMERIC_HOST.search(address) else "url"
 
 
 def _is_open(address: str) -> bool:
     """True for an address that leaves a hole for data: a placeholder, or a query that ends in an equals sign."""
+    address = address.rstrip(".,;:")  # the sentence goes on, or ends
     path = address.partition("://")[2].partition("/")[2] or address.partition("?")[2]
     hole = any(mark in path for mark in ("{", "<", "[", "$(", "%s", "base64", "...", "…", "`")) or path.endswith("=")
     return hole and ("?" in address or "=" in path or "{" in path or "<" in path or "[" in path)
@@ -183,10 +199,19 @@ def _has_long_word(text: str) -> bool:
     return max(map(len, text.split()), default=0) >= 15  # noqa: PLR2004 - the shortest account number
 
 
+def _has_groups_of_four(text: str) -> bool:
+    return _DIGIT_GROUPS.search(text) is not None
+
+
 # Expressions about numbers, tried only where one can stand.
-_DIGIT_SIGNS: dict[str, Callable[[str], bool]] = {".": _has_three_dots, "": _has_long_word}
+_DIGIT_SIGNS: dict[str, Callable[[str], bool]] = {
+    "an address": _has_three_dots,
+    "an account": _has_long_word,
+    "an account in groups": _has_groups_of_four,
+}
 _REPLACERS: dict[str, Callable[[re.Match[str]], str]] = {
     "url": _mark_url,
+    "domain": _mark_url,
     "image": _mark_image,
     "ip": _mark_ip,
     "iban": _mark_iban,

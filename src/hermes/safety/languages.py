@@ -182,7 +182,8 @@ class ScriptLexicon(Lexicon):
                 continue
             if at > end:
                 between = text[end:at].split()
-                gap = min(_WIDEST_GAP, len(between) if spaced else sum(map(len, between)) // 2)
+                ending = end > 0 and not text[end].isspace()  # the rest of an inflected word is no word
+                gap = min(_WIDEST_GAP, len(between) - ending if spaced else sum(map(len, between)) // 2)
                 codes.append(UNKNOWN * gap)
                 size += gap
             codes.append(code_of[mask])

@@ -90,8 +90,12 @@ class Lexicon:
         endings.append((rest, concept))
 
     def _finish_phrases(self) -> None:
-        """A phrase still means what its words mean ("the user" is a user), except that "no longer" is no negation."""
+        """A phrase still means what its words mean ("the user" is a user), except that "no longer" is no negation.
+
+        Opaque phrases ("password reset") name a thing of their own and mean nothing else.
+        """
         positive = ~bit("not")
+        opaque = bit("opaque")
         masks = self.masks
         for first, seconds in self.phrases.items():
             for second, endings in seconds.items():
@@ -99,7 +103,7 @@ class Lexicon:
                 for index, (rest, mask) in enumerate(endings):
                     for word in rest:
                         meaning |= masks.get(word, 0)
-                    endings[index] = (rest, mask | meaning & positive)
+                    endings[index] = (rest, mask if mask & opaque else mask | meaning & positive)
                     self.code(endings[index][1])
                 endings.sort(key=_longest_first)
 

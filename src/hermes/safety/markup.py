@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hermes.safety.tables import load_lines
-from hermes.safety.verdict import CLEAN, REFUSE
+from hermes.safety.verdict import ASK, CLEAN, REFUSE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ _ORDER = (
     r"|previous|safety|obey|no)\b"
 )
 _DELIMITER_LINE = r"(?:^|\n)[ \t]{0,8}§[ \t]{0,8}(?:\n|$)"
+# Whoever explains a format names its signs; our own frame is never explained in an entry.
+_TALK = r"\b(?:xml|html|elements?|tags?|templates?|tokenizer|schema|parser|escaped?|regex|fixtures?|syntax|tokens)\b"
+_OURS = ("memory", "user profile", "[blocked", "\u2550", "origin")
 _TURNS = ("human:", "user:", "assistant:")
 _forgeries: list[tuple[str, str, str, str]] = []
 _compiled: dict[str, re.Pattern[str]] = {}
@@ -37,6 +40,8 @@ def forgeries(folded: str, raw: str, scope: str) -> Iterator[tuple[str, int, int
         found = _compiled[source].search(folded)
         if found is not None:
             here = level_in_code if _in_code(folded, found.start()) else level
+            if here == REFUSE and literal not in _OURS and re.search(_TALK, folded):
+                here = ASK
             if here != CLEAN:
                 yield here, found.start(), found.end()
 

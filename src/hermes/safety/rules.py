@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 _MATCHES_TRIED = 8  # a negated match is no match; how many to look at before giving up on a rule
 _NEGATION_REACH = 3
 _MENTION_REACH = 14
+_ORDER_BEGINS_WITHIN = 3
+_ADDRESSED_OR_NAMED = (
+    "you|your|to_model|user|this_note|itself|here_text|stealth|unasked|url|mail|public_ip|secret_file|key_file|startup"
+    "|auth_keys|agent_file|pipe_shell|iban|crypto_address|root_path|reverse_shell|secret_var|net_tool|backdoor|c2"
+)
 _MENTIONABLE = frozenset(
     {"override", "role_hijack", "jailbreak", "concealment", "prompt_leak", "promptware", "secret_reading"}
 )
@@ -86,7 +91,9 @@ def _first_match(reading: Reading, rule: Rule) -> Match | None:
         if found is None:
             return None
         if not (rule.negatable and _negated(reading, found.start())):
-            return Match(rule, _level_here(reading, rule, found.start(), found.end()), found.start(), found.end())
+            level = _level_here(reading, rule, found.start(), found.end())
+            if level is not None:
+                return Match(rule, level, found.start(), found.end())
         position = found.start() + 1
     return None
 
@@ -97,13 +104,16 @@ def _negated(reading: Reading, start: int) -> bool:
     return any(mask & bit("not") for mask in masks) and not any(mask & bit("but_do") for mask in masks)
 
 
-def _level_here(reading: Reading, rule: Rule, start: int, end: int) -> str:
-    """Text that quotes attacks, or describes a thing without addressing anyone, is worth a question, not a refusal."""
+def _level_here(reading: Reading, rule: Rule, start: int, end: int) -> str | None:
+    """Text that quotes attacks, or describes a thing without addressing anyone, is worth a question, not a refusal.
+
+    What is only worth a question is worth nothing beside a word of the trade that handles attacks (linter, fixture).
+    """
     if rule.level != REFUSE:
-        return rule.level
+        return None if reading.has_near(start, end, bit("tooling"), _MENTION_REACH) else rule.level
     if rule.threat in _MENTIONABLE and reading.has_near(start, end, bit("mention"), _MENTION_REACH):
         return ASK
-    return ASK if _describes(reading, start, end) else REFUSE
+    return ASK if _describes(reading, start, end) or _is_aside(reading, start, end) else REFUSE
 
 
 def _describes(reading: Reading, start: int, end: int) -> bool:
@@ -116,3 +126,18 @@ def _describes(reading: Reading, start: int, end: int) -> bool:
     return bool(meaning(sentence[0]) & bit("declarative")) and not any(
         meaning(code) & addressed for code in set(sentence)
     )
+
+
+def _is_aside(reading: Reading, start: int, end: int) -> bool:
+    """True for a match in the middle of an English sentence that speaks to nobody and names no place or file.
+
+    An order begins with its verb or its occasion; package documentation has the same words further in.
+    """
+    if reading.lexicon.name != "english":
+        return False
+    first = reading.codes.rfind(BOUNDARY, 0, start) + 1
+    last = reading.codes.find(BOUNDARY, end)
+    if start - first <= _ORDER_BEGINS_WITHIN:
+        return False
+    meaning, named = reading.lexicon.mask_behind, concept_mask(_ADDRESSED_OR_NAMED)
+    return not any(meaning(code) & named for code in set(reading.codes[first : last if last >= 0 else None]))

@@ -26,6 +26,7 @@ SCOPES = ("memory", "context", "recall")
 _TOKEN = re.compile(r"[^\W_]+(?:'[^\W_]+)?|[\ue800-\ue8ff]|[.!?](?=\s|$)|\n(?=\n)")
 _DEEPEST_NESTING = 3
 _MARGIN = 24
+_LONG_TEXT = 25
 # A developer's project files talk about these all day; outside the prompt's own memory only the clear cases count.
 _QUIET_OUTSIDE_MEMORY = frozenset({"persistence", "standing_order", "hostile_action", "secret_reading", "exfiltration"})
 
@@ -113,11 +114,16 @@ def _read(text: str, how: str, scope: str) -> Iterator[Finding]:
                 continue  # words found inside other words, not a sentence without its spaces
             yield Finding(
                 threat=match.rule.threat,
-                # One slip of the pen is too little to refuse on.
-                level=ASK if name == "typing error" else match.level,
+                # Slips of the pen are too little to refuse on: real words differ by one letter, too.
+                level=ASK if name.startswith("typing error") or _is_prose(name, tokens) else match.level,
                 excerpt=shorten(" ".join(matched)),
                 how=name if how == "plain" else f"{how}, {name}",
             )
+
+
+def _is_prose(name: str, tokens: list[str]) -> bool:
+    """In a long text some identifiers come apart into words that happen to make a sentence."""
+    return name == "separators" and len(tokens) > _LONG_TEXT
 
 
 def _cut(folded: str) -> list[str]:
