@@ -59,12 +59,16 @@ class Recorder:
         """The namespace argparse would give, or None when it should look itself."""
         given = {field: _default(spec) for field, spec in (*self._options.values(), *self._positionals)}
         loose: list[str] = []
+        interrupted = False
         left = iter(words)
         try:
             for word in left:
                 if not word.startswith("-") or word == "-":
+                    if interrupted:
+                        return None  # argparse has rules of its own for options between positionals
                     loose.append(word)
                     continue
+                interrupted = bool(loose)
                 name, equals, text = word.partition("=")
                 field, spec = self._options[name]
                 if spec.get("action") == "store_true":

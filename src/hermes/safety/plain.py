@@ -85,6 +85,7 @@ def _looks_encoded(text: str) -> bool:
         or signs > _MOST_SIGNS
         or any(len(chunk) >= _SHORTEST_CODE and not chunk[1:].islower() for chunk in chunks)
         or any(len(word) > _LONGEST_WORD for word in chunks)
+        or any("." in chunk.rstrip(".,;)'") for chunk in chunks)  # a file, a host, an address
     )
 
 
