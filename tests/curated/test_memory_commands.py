@@ -191,8 +191,8 @@ def test_status_tells_files_usage_pending_writes_and_problems(home: Path, hermes
     assert status["files"]["memory"]["usage"] == "0% — 8/2,200 chars"
     assert "not UTF-8" in status["files"]["user"]["problem"]
     printed = hermes("memory", "status").out
-    assert "1 entries, 1 changes in the log" in printed
-    assert "write approval is off; 0 writes are pending" in printed
+    assert "1 entry, 1 change in the log" in printed
+    assert "write approval is off; 0 writes pending" in printed
     hermes("config", "set", "memory.user_profile_enabled", "off")
     assert "user    switched off" in hermes("memory", "status").out
 

@@ -6,7 +6,7 @@ import sys
 
 from hermes.cli.app import OK, REFUSED
 from hermes.cli.memory_report import BY_HAND, add_target, open_store, report, report_all
-from hermes.cli.render import add_json_option, print_json, print_text, when
+from hermes.cli.render import add_json_option, counted, print_json, print_text, when
 from hermes.curated.approval import Approvals
 from hermes.curated.operations import usage
 from hermes.curated.store import TARGETS
@@ -40,11 +40,12 @@ def _status(given: argparse.Namespace, context: Context) -> int:
     for target, state in files.items():
         print_text(f"{target:<7} {state['usage'] if state['enabled'] else 'switched off'}")
         if state["enabled"]:
-            print_text(f"        {state['file']}: {state['entries']} entries, {state['changes']} changes in the log")
+            held = f"{counted(state['entries'] or 0, 'entry', 'entries')}, {counted(state['changes'] or 0, 'change')}"
+            print_text(f"        {state['file']}: {held} in the log")
         if state["problem"]:
             print_text(f"        ! {state['problem']}")
     approval = "on" if context.settings.flag("memory.write_approval") else "off"
-    print_text(f"write approval is {approval}; {len(waiting)} writes are pending")
+    print_text(f"write approval is {approval}; {counted(len(waiting), 'write')} pending")
     for path in unreadable:
         print_text(f"! {path} cannot be understood; look at it and remove it")
     return OK

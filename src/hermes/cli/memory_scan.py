@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hermes.cli.app import OK, REFUSED
 from hermes.cli.memory_report import open_store
-from hermes.cli.render import add_json_option, print_json, print_text
+from hermes.cli.render import add_json_option, counted, print_json, print_text
 from hermes.cli.scan import judge, print_judged
 from hermes.safety.threats import scan_entries
 
@@ -26,7 +26,7 @@ def _scan_memory(given: argparse.Namespace, context: Context) -> int:
         for each in flagged:
             print_text(f"{each['target']} entry {each['number']}, by {each['origin']}")
             print_judged(each)
-        print_text(f"{len(judged)} entries scanned, {len(flagged)} flagged")
+        print_text(f"{counted(len(judged), 'entry', 'entries')} scanned, {len(flagged)} flagged")
     return REFUSED if flagged else OK
 
 

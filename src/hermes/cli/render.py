@@ -27,6 +27,11 @@ def print_text(text: str) -> None:
     print(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """`1 entry`, `2 entries`; without `many`, an s is added."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
 def when(moment: float) -> str:
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hermes.cli.app import OK, REFUSED
 from hermes.cli.progress import Progress
-from hermes.cli.render import add_json_option, print_json, print_text
+from hermes.cli.render import add_json_option, counted, print_json, print_text
 from hermes.cli.sessions_report import conversation, mask_or_refuse, named, open_existing, open_or_create
 from hermes.recall.exporting import JsonlWriter, MarkdownWriter, export
 from hermes.recall.html import HtmlWriter
@@ -45,7 +45,10 @@ def _export(given: argparse.Namespace, context: Context) -> int:
             done = export(db, chosen, writer, progress.update)
         progress.close()
     if given.out:
-        print(f"{done.sessions:,} sessions with {done.messages:,} messages are in {given.out}", file=sys.stderr)
+        print(
+            f"{given.out} holds {counted(done.sessions, 'session')} with {counted(done.messages, 'message')}",
+            file=sys.stderr,
+        )
     if done.damaged:
         print(
             f"hermes: {done.damaged:,} damaged messages were left out; `hermes sessions repair` looks at them",
@@ -125,7 +128,7 @@ def _import(given: argparse.Namespace, context: Context) -> int:
         )
     else:
         print_text(
-            f"imported {result.sessions:,} sessions with {result.messages:,} messages; "
+            f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')}; "
             f"{result.already_there:,} messages were there already"
         )
     return REFUSED if result.problems else OK
@@ -158,7 +161,9 @@ def _import_database(given: argparse.Namespace, context: Context) -> int:
     if given.json:
         print_json({"sessions": counts.sessions, "messages": counts.messages, "known": counts.known, "original": kept})
     else:
-        print_text(f"imported {counts.sessions:,} sessions with {counts.messages:,} messages of hermes-agent")
+        print_text(
+            f"imported {counted(counts.sessions, 'session')} with {counted(counts.messages, 'message')} of hermes-agent"
+        )
         if kept:
             print_text(f"the original is kept as {kept}")
     return OK

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from hermes.cli.app import OK
-from hermes.cli.render import add_json_option, print_json, print_text
+from hermes.cli.render import add_json_option, counted, print_json, print_text
 from hermes.curated.approval import Approvals
 from hermes.curated.operations import usage
 from hermes.session.wiring import open_parts
@@ -88,7 +88,7 @@ def _print_state(state: dict[str, Any]) -> None:
     print_text(f"hermes {state['version']}  {state['home']} (profile {state['profile']})")
     for target, used in state["memory"].items():
         print_text(f"{target:<9} {used}")
-    print_text(f"pending   {state['pending_writes']} memory writes")
+    print_text(f"pending   {counted(state['pending_writes'], 'memory write')}")
     print_text(f"skills    {state['skills']}")
     print_text("sessions  " + ", ".join(f"{name} {value}" for name, value in state["sessions"].items() if value != ""))
     if "cached_share" in state["sessions"]:
