@@ -7,7 +7,7 @@ from functools import partial
 from hermes.curated.approval import Approvals
 from hermes.curated.history import Cause
 from hermes.curated.store import SWITCHES, MemoryStore
-from hermes.session.past import DATABASE
+from hermes.session.past import DATABASE, embedding_of
 from hermes.settings.home import find_home
 from hermes.settings.load import load_settings
 from hermes.tools.memory import MemoryTool
@@ -70,7 +70,9 @@ class Parts:
     def open_database(self, owner: str) -> None:
         from hermes.storage.sessions import SessionDB
 
-        self._database = SessionDB.open(self.home.join(DATABASE), owner=owner, durability="turn")
+        semantic = partial(embedding_of, self.home)
+        path = self.home.join(DATABASE)
+        self._database = SessionDB.open(path, owner=owner, durability="turn", semantic=semantic)
 
     def bind(self, session_id: str) -> None:
         """From now on memory writes are stamped with this session."""

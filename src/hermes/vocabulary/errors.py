@@ -3,6 +3,7 @@
 HermesError
 ├── SettingsError      a person: wrong key, value or file of the settings (exit code 2)
 ├── NotFound           a person: what they named does not exist (exit code 1)
+├── ExtraMissing       a person: an optional package is needed and not there
 ├── ScannerUnavailable the operator: the threat scanner cannot load, so nothing may pass as harmless
 ├── WriteRefused       the model: a memory write it can correct and try again
 └── StorageError       the operator: a file or database that cannot be read or written
@@ -27,6 +28,10 @@ class SettingsError(HermesError):
 
 
 class NotFound(HermesError):
+    pass
+
+
+class ExtraMissing(HermesError):
     pass
 
 
