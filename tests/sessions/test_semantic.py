@@ -179,9 +179,10 @@ def test_vectors_go_with_their_session_whoever_deletes_it(opened: Callable[..., 
 @pytest.mark.proves("semantic.owner")
 def test_nothing_of_another_owner_is_near(opened: Callable[..., SessionDB]) -> None:
     mine, theirs = opened(), opened(owner="somebody")
-    for number in range(40):
+    for number in range(80):  # more, and nearer, than are looked at
         said(mine, f"My puppy number {number}.")
-    yours = said(theirs, "A kitten purrs.")
+    yours = said(theirs, "A kitten purrs on the oven.")
+    assert mine.embed() == 80
     assert found(theirs, "Which animal?", limit=50) == yours
     assert not set(found(mine, "Which animal?", limit=50)) & set(yours)
 
