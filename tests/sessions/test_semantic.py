@@ -210,6 +210,23 @@ def test_damaged_vectors_are_left_out_and_made_again(opened: Callable[..., Sessi
     assert found(again, "Which animal?") == wanted
 
 
+@pytest.mark.proves("semantic.damage")
+def test_a_damaged_or_busy_file_is_still_searched_by_words(opened: Callable[..., SessionDB]) -> None:
+    wanted = said(opened(None), "My puppy chews every shoe.")
+    opened(None).index()
+    damaged = opened()
+    damaged._database.mark_damaged("a page cannot be read")
+    assert found(damaged, "What does my puppy chew?") == wanted
+    busy, other = opened(), opened(None)
+    busy._database.connection.set_busy_timeout(0)
+    with other._database.writing():
+        busy._database._turnstile._wait = 0.0
+        hits = busy.search("What does my puppy chew?")
+    assert [hit.message_id for hit in hits] == wanted
+    assert "by words alone" in (hits.note or "")
+    assert busy.search("Which animal?").note == ONLY_NEAR
+
+
 @pytest.mark.proves("semantic.missing")
 def test_a_search_without_the_vectors_goes_by_words_and_says_why(opened: Callable[..., SessionDB]) -> None:
     def refuse(texts: list[str]) -> Any:

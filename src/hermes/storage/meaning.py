@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes.storage.vectors import PER_SEARCH, Vectors
-from hermes.vocabulary.errors import ExtraMissing
+from hermes.vocabulary.errors import ExtraMissing, StorageError
 
 if TYPE_CHECKING:
     from hermes.storage.database import Database
@@ -61,6 +61,9 @@ class Meaning:
             return 0
 
     def near(self, question: str, *, filtered: bool) -> Nearness | None:
+        """None when words must do alone: without the extra, or when the vectors cannot be written or read now."""
+        if self._database.damage is not None:
+            return None
         try:
             vectors = self._opened()
             if vectors is None:
@@ -70,14 +73,19 @@ class Meaning:
         except ExtraMissing as error:
             self._give_up(error)
             return None
+        except StorageError as error:  # a full disk or a busy file: no reason to refuse what can be found by words
+            self.note = f"searched by words alone: {error}"
+            return None
+        self.note = None
         return None if found is None else self._nearness(*found, NEAREST_FILTERED if filtered else NEAREST)
 
     def _opened(self) -> Vectors | None:
         if self._find is not None:
-            embedding, self._find = self._find(), None
+            embedding = self._find()
             if embedding is not None:
                 self._related = embedding.related
                 self._vectors = Vectors(self._database, self._owner, embedding)
+            self._find = None
         return self._vectors
 
     def _give_up(self, error: ExtraMissing) -> None:

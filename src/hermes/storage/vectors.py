@@ -73,9 +73,8 @@ class Vectors:
         self._matrix: Any = None
         self._lengths: Any = None
         self._numpy = _numpy()
-        if database.damage is None:
-            add_vectors(database)
-            self._start_over_after_a_change()
+        add_vectors(database)
+        self._start_over_after_a_change()
 
     def embed_waiting(self, most: int | None = None) -> int:
         """Makes the vectors that are missing, newest sessions first; returns of how many messages."""
