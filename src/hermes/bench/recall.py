@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from hermes.storage.semantic import INSTALL, PACKAGE, static_vectors
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import SettingsError
 
@@ -56,13 +57,20 @@ class Tally:
     with_turns: int = 0
 
 
-def run(path: str | os.PathLike[str], *, limit: int | None = None) -> dict[str, Any]:
-    """Figures per set of one benchmark file; `limit` takes only the first questions of each haystack."""
+def run(path: str | os.PathLike[str], *, limit: int | None = None, semantic: bool = False) -> dict[str, Any]:
+    """Figures per set of one benchmark file; `limit` takes only the first questions of each haystack.
+
+    `semantic` searches by meaning too, with the vectors of the extra.
+    """
+    if semantic and static_vectors() is None:
+        raise SettingsError(f"--semantic needs the package {PACKAGE}; {INSTALL}")
     tallies: dict[str, Tally] = defaultdict(Tally)
     for haystack in haystacks(path):
         with (
             tempfile.TemporaryDirectory(prefix="hermes-recall-") as folder,
-            SessionDB.open(os.path.join(folder, "state.db"), durability="turn") as db,
+            SessionDB.open(
+                os.path.join(folder, "state.db"), durability="turn", semantic=static_vectors if semantic else None
+            ) as db,
         ):
             turns = fill(db, haystack)
             for question in haystack.questions[:limit]:

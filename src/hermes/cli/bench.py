@@ -79,6 +79,7 @@ def _configure_curated(parser: argparse.ArgumentParser) -> None:
 def _configure_recall(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="FILE", help="a LoCoMo, LongMemEval or CJK question file (JSON, may be .gz)")
     parser.add_argument("--limit", type=int, help="only the first so many conversations")
+    parser.add_argument("--semantic", action="store_true", help="search by meaning too (needs the extra)")
     add_json_option(parser)
 
 
@@ -105,7 +106,7 @@ COMMANDS = {
     "fence": (_configure_fence, _plain("fence", "seed", "texts")),
     "prompt": (_configure_seeded, _plain("prompt", "seed")),
     "compaction": (_configure_seeded, _plain("compaction", "seed")),
-    "recall": (_configure_recall, _plain("recall", "path", "limit")),
+    "recall": (_configure_recall, _plain("recall", "path", "limit", "semantic")),
     "turn": (add_json_option, _plain("turn")),
     "search": (_configure_search, _plain("search", "messages")),
 }

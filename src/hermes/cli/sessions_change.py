@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 # Rewriting a file makes writers wait; up to this size that is about a second.
 _QUICKLY_REWRITTEN = 64_000_000
 _LISTED = 10
+_EMBEDDED_AT_ONCE = 1_000
 
 
 def _rename(given: argparse.Namespace, context: Context) -> int:
@@ -133,6 +134,7 @@ def _optimize(given: argparse.Namespace, context: Context) -> int:
         upkeep = Upkeep.of_db(db)
         before = upkeep.sizes()
         indexed = db.index()
+        embedded = _embed(db)
         progress = Progress("merging the index, step")
         steps = 0
         for steps, _ in enumerate(upkeep.merge_steps(), start=1):
@@ -145,8 +147,10 @@ def _optimize(given: argparse.Namespace, context: Context) -> int:
         progress.close()
         after = upkeep.sizes()
     if given.json:
-        print_json({"before": before, "after": after, "merge_steps": steps, "indexed": indexed})
+        print_json({"before": before, "after": after, "merge_steps": steps, "indexed": indexed, "embedded": embedded})
         return OK
+    if embedded:
+        print_text(f"vectors of meaning made for {embedded:,} messages")
     shown = [bytes_in_words(sizes["file_bytes"] + sizes["log_bytes"]) for sizes in (before, after)]
     print_text(f"index merged in {steps:,} steps; {shown[0]} → {shown[1]} on disk")
     if after["free_bytes"] > after["file_bytes"] // 4 and not given.vacuum:
@@ -175,6 +179,17 @@ def _configure_prune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     add_json_option(parser)
+
+
+def _embed(db: SessionDB) -> int:
+    """Makes the vectors that searches have not made yet; none where meaning is not searched."""
+    embedded = 0
+    progress = Progress("vectors of meaning, messages")
+    while step := db.embed(_EMBEDDED_AT_ONCE):
+        embedded += step
+        progress.update(embedded)
+    progress.close()
+    return embedded
 
 
 def _configure_optimize(parser: argparse.ArgumentParser) -> None:

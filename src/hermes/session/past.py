@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from hermes.settings.home import DATABASE, locate_home
 from hermes.tools.session_search import SessionSearchTool
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from hermes.settings.home import Home
+    from hermes.storage.semantic import Embedding
     from hermes.storage.sessions import SessionDB
 
 LOCAL = "local"
@@ -25,7 +27,15 @@ def open_past(home: Home, owner: str = LOCAL) -> SessionDB | None:
         return None
     from hermes.storage.sessions import SessionDB
 
-    return SessionDB.open(path, owner=owner)
+    return SessionDB.open(path, owner=owner, semantic=partial(embedding_of, home))
+
+
+def embedding_of(home: Home) -> Embedding | None:
+    """What a home's conversations are searched by meaning with, as its settings say."""
+    from hermes.settings.load import load_settings
+    from hermes.storage.semantic import static_vectors
+
+    return static_vectors(load_settings(home).text("recall.semantic"))
 
 
 def session_search_tool(

@@ -67,9 +67,12 @@ class Parts:
         return self._database
 
     def open_database(self, owner: str) -> None:
+        from hermes.session.past import embedding_of
         from hermes.storage.sessions import SessionDB
 
-        self._database = SessionDB.open(self.home.join(DATABASE), owner=owner, durability="turn")
+        semantic = partial(embedding_of, self.home)
+        path = self.home.join(DATABASE)
+        self._database = SessionDB.open(path, owner=owner, durability="turn", semantic=semantic)
 
     def bind(self, session_id: str) -> None:
         """From now on memory writes are stamped with this session."""

@@ -125,6 +125,12 @@ KEYS = (
     _flag("sessions.vacuum_after_prune", True, "Give disk space back after pruning."),
     _integer("sessions.min_interval_hours", 24, "Hours between two automatic prunes.", low=1),
     _flag("sessions.write_json_snapshots", False, "Also write each session as a JSON file."),
+    _choice(
+        "recall.semantic",
+        "auto",
+        ("auto", "on", "off"),
+        "Search past conversations by meaning too; auto does so where the extra `semantic` is installed.",
+    ),
     _choice("session_reset.mode", "none", ("none", "idle", "daily", "both"), "When a chat starts over by itself."),
     _integer("session_reset.at_hour", 4, "Hour of the daily reset.", high=23),
     _integer("session_reset.idle_minutes", 1440, "Minutes without a message before an idle reset.", low=1),

@@ -14,11 +14,13 @@ from hermes.storage.text import TOKENIZER
 from hermes.vocabulary.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import apsw
 
     from hermes.storage.database import Database
+
+    Step = tuple[str, Callable[[apsw.Connection], None]]
 
 BLOCK_BITS = 5
 BLOCK = 1 << BLOCK_BITS
@@ -27,12 +29,21 @@ BLOCK = 1 << BLOCK_BITS
 def migrate(database: Database) -> None:
     """Brings the file to the newest layout; does not write when nothing is missing."""
     applied = _applied(database)
-    unknown = sorted(applied - {name for name, _ in MIGRATIONS})
+    unknown = sorted(applied - {name for name, _ in MIGRATIONS + OPTIONAL})
     if unknown:
         raise StorageError(
             f"{database.path} was written by a newer Hermes (it has {', '.join(unknown)}); upgrade this one to open it"
         )
-    for name, step in MIGRATIONS:
+    _apply(database, MIGRATIONS, applied)
+
+
+def add_vectors(database: Database) -> None:
+    """Makes room for vectors of meaning; only stores that are searched by meaning have it."""
+    _apply(database, OPTIONAL, _applied(database))
+
+
+def _apply(database: Database, steps: Sequence[Step], applied: set[str]) -> None:
+    for name, step in steps:
         if name not in applied:
             with database.writing() as connection:
                 connection.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, applied_at REAL)")
@@ -141,7 +152,28 @@ def _m002_full_text_index(connection: apsw.Connection) -> None:
             connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)", (option, value))  # noqa: S608 - ours
 
 
-MIGRATIONS: tuple[tuple[str, Callable[[apsw.Connection], None]], ...] = (
+def _m003_vectors(connection: apsw.Connection) -> None:
+    # A row holds the vectors of one block of messages, so it goes with the session and belongs to its owner. What is
+    # indexed waits to be embedded: a trigger notes it, because the program that indexes may not have the vectors.
+    connection.execute("""
+        CREATE TABLE vectors (
+            block INTEGER PRIMARY KEY REFERENCES blocks (block) ON DELETE CASCADE,
+            stamp INTEGER NOT NULL,               -- grows with every change: what is newer was not read yet
+            checksum INTEGER NOT NULL,
+            data BLOB NOT NULL                    -- one signed byte per dimension, message after message
+        );
+        CREATE INDEX vectors_by_stamp ON vectors (stamp);
+        CREATE TABLE vectors_waiting (session INTEGER PRIMARY KEY REFERENCES sessions (key) ON DELETE CASCADE);
+        INSERT INTO vectors_waiting SELECT key FROM sessions WHERE indexed_id > 0;
+        CREATE TRIGGER vectors_wait AFTER UPDATE OF indexed_id ON sessions WHEN new.indexed_id > old.indexed_id
+        BEGIN
+            INSERT OR IGNORE INTO vectors_waiting (session) VALUES (new.key);
+        END;
+    """)
+
+
+MIGRATIONS: tuple[Step, ...] = (
     ("m001_sessions_and_messages", _m001_sessions_and_messages),
     ("m002_full_text_index", _m002_full_text_index),
 )
+OPTIONAL: tuple[Step, ...] = (("m003_vectors", _m003_vectors),)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hermes.storage.dates import spans
 from hermes.storage.evidence import Reader, without_speakers
+from hermes.storage.meaning import NEAREST, ONLY_NEAR, fuse
 from hermes.storage.migrations import BLOCK_BITS
 from hermes.storage.postings import TABLES, Places, Postings, gather, newest_or_oldest, worth
 from hermes.storage.query import Query, parse, plain
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from hermes.storage.conversations import Conversations, Session
     from hermes.storage.database import Database
+    from hermes.storage.meaning import Meaning, Nearness
     from hermes.storage.transcripts import Row
 
 # Text read to weigh candidates, in characters: enough for every turn of a long chat, bounded in a large store.
@@ -111,11 +113,12 @@ class Filters:
 
 
 class SearchEngine:
-    def __init__(self, database: Database, owner: int, sessions: Conversations, weights: Weights | None = None) -> None:
+    def __init__(self, database: Database, owner: int, sessions: Conversations, meaning: Meaning) -> None:
         self._database = database
         self._owner = owner
         self._sessions = sessions
-        self._weights = weights or Weights()
+        self._meaning = meaning
+        self._weights = Weights()
         self._transcripts = Transcripts(database, owner)
         self._places = Places(database, owner)
         self._postings = Postings(database, owner, self._places)
@@ -150,6 +153,7 @@ class SearchEngine:
         messages, words = self._totals()
         query, scores, frequency = self._candidates(query, chosen, messages, limit)
         rows, sessions = self._read(scores, query, chosen, limit)
+        nearness = self._add_near(text, query, chosen, rows, sessions)
         reader = Reader(query, self._words, spans(text, time.time() if chosen.now is None else chosen.now))
         candidates = [
             reader.candidate(row, sessions[self._places.session(message_id)], self._places.place(message_id))
@@ -158,8 +162,12 @@ class SearchEngine:
         without_speakers(candidates, len(query.units))
         worths = [unit.weight * worth(often, messages) for unit, often in zip(query.units, frequency, strict=True)]
         ranked = rank(candidates, self._statistics(worths, sessions, messages, words), self._weights)
+        if nearness is not None:
+            ranked = fuse(ranked, nearness)
         ranked = self._ordered(ranked, sessions, query, chosen)
-        return self._served(ranked, rows, sessions, query=query, chosen=chosen, limit=limit)
+        results = self._served(ranked, rows, sessions, query=query, chosen=chosen, limit=limit)
+        results.note = results.note or (ONLY_NEAR if results and not scores else self._meaning.note)
+        return results
 
     def _candidates(
         self, query: Query, chosen: Filters, messages: int, limit: int
@@ -252,6 +260,25 @@ class SearchEngine:
             if (session := sessions.get(self._places.session(message_id))) and chosen.allow_row(row, session)
         }
         return kept, sessions
+
+    def _add_near(
+        self, text: str, query: Query, chosen: Filters, rows: dict[int, Row], sessions: dict[int, Session]
+    ) -> Nearness | None:
+        """Adds the messages nearest in meaning to a question, or to keywords that nobody wrote, to what was read."""
+        if query.explicit is not None or chosen.sort != "relevance" or (rows and not query.question):
+            return None
+        nearness = self._meaning.near(text, filtered=chosen.narrow)
+        if nearness is None:
+            return None
+        near = [message_id for message_id in self._allowed(nearness.nearest, chosen) if message_id not in rows]
+        near = near[: 4 * NEAREST if chosen.narrow else NEAREST]  # filters by role and time refuse some of them
+        found = self._transcripts.rows(near)
+        sessions |= self._sessions.by_keys(list({self._places.session(message_id) for message_id in found}))
+        for message_id, row in found.items():
+            session = sessions.get(self._places.session(message_id))
+            if session and chosen.allow_row(row, session):
+                rows[message_id] = row
+        return nearness
 
     def _allowed(self, scores: dict[int, float], chosen: Filters) -> dict[int, float]:
         if not chosen.about_sessions:

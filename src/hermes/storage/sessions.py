@@ -15,6 +15,7 @@ from hermes.storage.conversations import COUNTERS, PLAIN, Conversations
 from hermes.storage.damage import seal
 from hermes.storage.database import REPAIR, Database, all_rows, one_row
 from hermes.storage.index import index_waiting, remove_rows, set_title
+from hermes.storage.meaning import Meaning
 from hermes.storage.migrations import BLOCK, BLOCK_BITS, migrate
 from hermes.storage.reading import Transcripts
 from hermes.storage.search import SearchEngine
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from hermes.storage.conversations import Session
     from hermes.storage.database import Durability
     from hermes.storage.search import SearchResults
+    from hermes.storage.semantic import Find
     from hermes.storage.transcripts import StoredMessage
 
 _INDEX_WHEN_WAITING = 96
@@ -47,22 +49,30 @@ _COUNT_IN = """
 
 
 class SessionDB:
-    def __init__(self, database: Database, owner: str, owner_key: int) -> None:
+    def __init__(self, database: Database, owner: str, owner_key: int, semantic: Find | None = None) -> None:
         self.owner = owner
         self._database = database
         self._owner_key = owner_key
         self._sessions = Conversations(database, owner_key)
         self._transcripts = Transcripts(database, owner_key)
-        self._search = SearchEngine(database, owner_key, self._sessions)
+        self._meaning = Meaning(database, owner_key, semantic)
+        self._search = SearchEngine(database, owner_key, self._sessions, self._meaning)
         self._waiting = 0
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, owner: str = "local", durability: Durability = "message") -> Self:
-        """Opens or creates the file; nothing in it that belongs to another owner can be reached through the result."""
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        owner: str = "local",
+        durability: Durability = "message",
+        semantic: Find | None = None,
+    ) -> Self:
+        """Opens or creates the file; what belongs to another owner cannot be reached. `semantic` finds an embedding."""
         database = Database.open(os.path.abspath(os.fspath(path)), durability=durability)
         try:
             migrate(database)
-            return cls(database, owner, _owner_key(database, owner))
+            return cls(database, owner, _owner_key(database, owner), semantic)
         except BaseException:
             database.close()
             raise
@@ -133,6 +143,11 @@ class SessionDB:
         batch = _BULK_BATCH if self._waiting >= _BULK else _INDEX_WHEN_WAITING
         self._waiting = 0
         return index_waiting(self._database, batch=batch)
+
+    def embed(self, most: int | None = None) -> int:
+        """Makes the vectors of meaning that are missing (a search makes some); returns for how many messages."""
+        self.index()
+        return self._meaning.embed_waiting(most)
 
     def sync(self) -> None:
         """After this, everything appended before survives a power cut too (needed with durability "turn" only)."""

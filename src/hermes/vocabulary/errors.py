@@ -3,6 +3,7 @@
 HermesError
 ├── SettingsError      a person: wrong key, value or file of the settings (exit code 2)
 ├── NotFound           a person: what they named does not exist (exit code 1)
+├── ExtraMissing       a person: an optional package is needed and not there
 ├── ScannerUnavailable the operator: the threat scanner cannot load, so nothing may pass as harmless
 ├── Interrupted        the program itself: a person asked to stop; nothing went wrong
 ├── ModelError         a person: a model gave no answer; the message says why and what to do
@@ -35,6 +36,10 @@ class SettingsError(HermesError):
 
 
 class NotFound(HermesError):
+    pass
+
+
+class ExtraMissing(HermesError):
     pass
 
 

@@ -1,0 +1,238 @@
+"""Keeps a vector of meaning for every message of an owner beside the messages, and finds those nearest to a text.
+
+Vectors are one signed byte per dimension. They are made after the text index, a bounded number before each search, and
+held in memory as one matrix: the newest `MOST` messages are compared, all of them at once.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from hermes.storage.migrations import BLOCK, BLOCK_BITS, add_vectors
+from hermes.storage.transcripts import readable, unpacked
+from hermes.vocabulary.errors import ExtraMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hermes.storage.database import Database
+    from hermes.storage.semantic import Embedding
+
+MOST = 100_000
+PER_SEARCH = 2_000
+_BATCH_BLOCKS = 64
+_BLOCKS_AT_ONCE = 512
+_SPOKEN = ("user", "assistant")
+_LONGEST = 8_000  # characters; the average of so many words hardly moves any more
+_ROWS_AT_ONCE = 512  # so many stay in the processor's cache: a seventh of the time of 4,096
+_MADE_BY = "vectors_made_by"
+_WAITING = """
+    SELECT w.session, s.indexed_id FROM vectors_waiting w JOIN sessions s ON s.key = w.session
+    WHERE s.owner = ? ORDER BY w.session DESC LIMIT ?
+"""
+_MISSING = """
+    SELECT b.block, min(31, :reached - (b.block << 5)) + 1 AS wanted
+    FROM blocks b LEFT JOIN vectors v ON v.block = b.block
+    WHERE b.session = :session AND b.block <= :reached >> 5 AND coalesce(length(v.data), 0) < wanted * :dimensions
+    ORDER BY b.block DESC
+"""
+# Somebody else may have deleted the session, or embedded more of the block, while we were at it.
+_KEEP = """
+    INSERT INTO vectors (block, stamp, checksum, data) SELECT ?1, ?2, ?3, ?4 FROM blocks WHERE block = ?1
+    ON CONFLICT (block) DO UPDATE SET stamp = ?2, checksum = ?3, data = ?4 WHERE length(data) < length(?4)
+"""
+_NEWER = """
+    SELECT v.block, v.stamp, v.checksum, v.data FROM vectors v JOIN blocks b ON b.block = v.block
+    WHERE v.stamp > ? AND b.owner = ? AND v.block >= ? ORDER BY v.stamp
+"""
+_BELOW = """
+    SELECT v.block, v.stamp, v.checksum, v.data FROM vectors v JOIN blocks b ON b.block = v.block
+    WHERE v.block < ? AND b.owner = ? ORDER BY v.block DESC LIMIT ?
+"""
+_HELD = """
+    SELECT count(*) FROM vectors v INDEXED BY vectors_by_stamp JOIN blocks b ON b.block = v.block
+    WHERE b.owner = ? AND v.block >= ?
+"""
+_NEXT_STAMP = """
+    INSERT INTO state_meta (key, value) VALUES ('vectors_stamp', 1)
+    ON CONFLICT (key) DO UPDATE SET value = value + 1 RETURNING value
+"""
+assert (BLOCK, BLOCK_BITS) == (32, 5)  # noqa: S101 - the statements above spell the block size out
+
+
+class Vectors:
+    def __init__(self, database: Database, owner: int, embedding: Embedding) -> None:
+        self._database = database
+        self._owner = owner
+        self._embedding = embedding
+        self._blocks: dict[int, Any] = {}  # block -> (ids, rows, length of each row)
+        self._damaged: list[int] = []
+        self._seen = self._oldest = 0  # the newest stamp that was read, and the block below which none is
+        self._ids: Any = None
+        self._matrix: Any = None
+        self._lengths: Any = None
+        self._numpy = _numpy()
+        add_vectors(database)
+        self._start_over_after_a_change()
+
+    def embed_waiting(self, most: int | None = None) -> int:
+        """Makes the vectors that are missing, newest sessions first; returns of how many messages."""
+        done = 0
+        while (most is None or done < most) and self._database.damage is None:
+            step = self._embed_some()
+            if step is None:
+                break
+            done += step
+        return done
+
+    def similarities(self, text: str) -> tuple[Any, Any] | None:
+        """Ids of the newest messages in ascending order and the cosine of each; None when there is nothing to tell."""
+        self._read_newer()
+        np = self._numpy
+        asked = np.asarray(self._embedding.embed([text]), dtype=np.float32)[0]
+        length = float(np.linalg.norm(asked))
+        if self._ids is None or not len(self._ids) or not length:
+            return None
+        cosines = np.empty(len(self._ids), dtype=np.float32)
+        for at in range(0, len(cosines), _ROWS_AT_ONCE):
+            rows = slice(at, at + _ROWS_AT_ONCE)
+            cosines[rows] = self._matrix[rows].astype(np.float32) @ asked
+        return self._ids, cosines / (self._lengths * length)
+
+    def _start_over_after_a_change(self) -> None:
+        """Vectors of two kinds cannot be compared, so those of another embedding are made anew."""
+        name = f"{self._embedding.name} {self._embedding.dimensions}"
+        if (self._database.row("SELECT value FROM state_meta WHERE key = ?", (_MADE_BY,)) or [None])[0] == name:
+            return
+        with self._database.writing() as connection:
+            connection.execute("DELETE FROM vectors")
+            connection.execute("INSERT OR IGNORE INTO vectors_waiting SELECT key FROM sessions WHERE indexed_id > 0")
+            connection.execute("INSERT OR REPLACE INTO state_meta (key, value) VALUES (?, ?)", (_MADE_BY, name))
+
+    def _embed_some(self) -> int | None:
+        blocks: list[tuple[int, int]] = []
+        finished: list[tuple[int, int]] = []
+        for session, reached in self._database.rows(_WAITING, (self._owner, _BATCH_BLOCKS)):
+            values = {"session": session, "reached": reached, "dimensions": self._embedding.dimensions}
+            missing = self._database.rows(_MISSING, values)
+            room = _BATCH_BLOCKS - len(blocks)
+            blocks += missing[:room]
+            if len(missing) > room:
+                break
+            finished.append((session, reached))
+        if not blocks and not finished:
+            return None
+        made = list(self._made(blocks))  # outside of the transaction: others can write meanwhile
+        with self._database.writing() as connection:
+            stamp = connection.execute(_NEXT_STAMP).fetchall()[0][0]
+            rows = [(block, stamp, zlib.crc32(data, block), data) for block, data in made]
+            connection.executemany(_KEEP, rows)
+            connection.executemany(
+                "DELETE FROM vectors_waiting WHERE session = ?1"
+                " AND (SELECT indexed_id FROM sessions WHERE key = ?1) = ?2",
+                finished,
+            )
+        return sum(count for _, count in blocks)
+
+    def _made(self, blocks: list[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
+        if not blocks:
+            return
+        texts: list[str] = []
+        question = "SELECT id, role, content FROM messages WHERE id BETWEEN ? AND ?"
+        for block, count in blocks:
+            first = block << BLOCK_BITS
+            found = {i: _text(*rest) for i, *rest in self._database.rows(question, (first, first + count - 1))}
+            texts += [found.get(first + offset, "") for offset in range(count)]
+        rows = self._packed(self._embedding.embed(texts))
+        at = 0
+        for block, count in blocks:
+            yield block, rows[at : at + count].tobytes()
+            at += count
+
+    def _packed(self, rows: Any) -> Any:
+        """Signed bytes whose largest is 127: what is lost does not change an order, and the length is not needed."""
+        np = self._numpy
+        rows = np.asarray(rows, dtype=np.float32)
+        largest = np.abs(rows).max(axis=1, keepdims=True)
+        return np.rint(rows * (127 / np.where(largest > 0, largest, 1))).astype(np.int8)
+
+    def _read_newer(self) -> None:
+        newer = self._database.rows(_NEWER, (self._seen, self._owner, self._oldest)) if self._seen else []
+        for row in newer:
+            self._take(*row)
+        held = self._database.row(_HELD, (self._owner, self._oldest))[0]
+        if held != len(self._blocks):  # the first time, or something was deleted, perhaps by another program
+            self._read_all()
+        elif newer:
+            self._assemble()
+        if self._damaged and self._database.damage is None:
+            self._forget_damaged()
+
+    def _read_all(self) -> None:
+        """The newest blocks, until there are enough messages; what is older is not compared."""
+        self._blocks.clear()
+        self._oldest = count = 0
+        below = 1 << 62
+        while rows := self._database.rows(_BELOW, (below, self._owner, _BLOCKS_AT_ONCE)):
+            for row in rows:
+                self._take(*row)
+            below = rows[-1][0]
+            count += sum(len(row[3]) for row in rows) // self._embedding.dimensions
+            if count >= MOST:
+                self._oldest = below
+                break
+        self._assemble()
+
+    def _take(self, block: int, stamp: int, checksum: int, data: bytes) -> None:
+        self._seen = max(self._seen, stamp)
+        if zlib.crc32(data, block) == checksum and len(data) % self._embedding.dimensions == 0:
+            self._blocks[block] = self._unpacked(block, data)
+        else:
+            self._damaged.append(block)
+
+    def _unpacked(self, block: int, data: bytes) -> tuple[Any, Any, Any]:
+        np = self._numpy
+        rows = np.frombuffer(data, dtype=np.int8).reshape(-1, self._embedding.dimensions)
+        lengths = np.linalg.norm(rows.astype(np.float32), axis=1)
+        told = np.flatnonzero(lengths)
+        return told + (block << BLOCK_BITS), rows[told], lengths[told]
+
+    def _assemble(self) -> None:
+        chosen = []
+        count = 0
+        for block in sorted(self._blocks, reverse=True):
+            chosen.append(self._blocks[block])
+            count += len(chosen[-1][0])
+            if count >= MOST:
+                break
+        if not count:
+            self._ids = None
+            return
+        self._ids, self._matrix, self._lengths = (
+            self._numpy.concatenate([part[column] for part in reversed(chosen)]) for column in range(3)
+        )
+
+    def _forget_damaged(self) -> None:
+        """Damaged vectors are no loss: they are made again from the text, which has a checksum of its own."""
+        damaged = [(block,) for block in self._damaged]
+        self._damaged.clear()
+        with self._database.writing() as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO vectors_waiting SELECT session FROM blocks WHERE block = ?", damaged
+            )
+            connection.executemany("DELETE FROM vectors WHERE block = ?", damaged)
+
+
+def _text(role: str, content: str | None) -> str:
+    return readable(unpacked(content))[:_LONGEST] if content and role in _SPOKEN else ""
+
+
+def _numpy() -> Any:
+    try:
+        import numpy as np
+    except ImportError as error:
+        raise ExtraMissing(
+            f"searching by meaning needs numpy ({error}); install it with `pip install 'hermes-memory[semantic]'`"
+        ) from error
+    return np
