@@ -132,7 +132,9 @@ class Conversations:
         connection.execute("UPDATE sessions SET root = ? WHERE key = ?", (root, key))
         if kind == "compression" and parent is not None:
             connection.execute(
-                "UPDATE sessions SET listed = 0 WHERE root = ? AND key <> ? AND owner = ?", (root, key, self._owner)
+                # "root <> key" is what the index holds: without it every session of the owner is walked
+                "UPDATE sessions SET listed = 0 WHERE root = ? AND root <> key AND key <> ? AND owner = ?",
+                (root, key, self._owner),
             )
             connection.execute("UPDATE sessions SET listed = 0 WHERE key = ? AND owner = ?", (root, self._owner))
         rest = {k: v for k, v in more.items() if k not in PLAIN and k != "system_prompt" and v is not None}
