@@ -10,8 +10,7 @@ import json
 import os
 import re
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes.storage.database import one_row
 from hermes.vocabulary.errors import NotFound, StorageError
@@ -46,17 +45,16 @@ _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202f\u2060-
 _NUMBERED = re.compile(r" #(\d+)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
-    """One row of `sessions`, in the order of `_FIELDS`: built by position, because a search reads dozens of them."""
+class Session(NamedTuple):
+    """One row of `sessions`, in the order of `_FIELDS`; a tuple, because a search or a list makes dozens of them."""
 
-    key: int = field(repr=False)
+    key: int
     id: str
     source: str
     title: str | None
     model: str | None
-    parent: int | None = field(repr=False)
-    root: int = field(repr=False)
+    parent: int | None
+    root: int
     kind: str | None
     archived: int
     started_at: float
@@ -267,7 +265,7 @@ def clean_title(title: str | None) -> str | None:
 
 
 def _session(row: tuple[Any, ...]) -> Session:
-    return Session(*row)
+    return Session._make(row)
 
 
 def _new_id(now: float) -> str:

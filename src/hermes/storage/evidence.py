@@ -45,10 +45,9 @@ class Reader:
         counts: dict[int, int] = {}
         for stem in present:
             counts[number[stem]] = counts.get(number[stem], 0) + tokens.count(stem)
-        for unit, beginning in self._beginnings:
-            begun = sum([token.startswith(beginning) for token in tokens])
-            if begun:
-                counts[unit] = begun
+        if self._beginnings:
+            line = " ".join(["", *tokens])
+            counts |= {unit: begun for unit, start in self._beginnings if (begun := line.count(f" {start}"))}
         named = frozenset(number[token] for token in self._name(name) if token in number) if name else frozenset()
         return Candidate(
             id=message_id,

@@ -167,15 +167,21 @@ class SearchEngine:
         keywords = None if query.question else max(limit, 12)
         scores, frequency = gather(self._postings, query.units, messages, all_first=keywords, filtered=chosen.narrow)
         units = list(query.units)
+        titled = list(self._by_title(units))
         for number, unit in enumerate(units):
-            meant = None if frequency[number] or unit.prefix else self._spelling.instead(unit, self._occurs)
+            if frequency[number] or unit.prefix:
+                continue
+            if named := list(self._by_title([unit])):  # nobody said it, but a session is called so
+                titled += named
+                continue
+            meant = self._spelling.instead(unit, self._occurs)
             if meant is not None:
                 units[number] = meant
                 more, often = gather(self._postings, [meant], messages, all_first=limit)
                 frequency[number] = often[0]
                 for message_id, score in more.items():
                     scores[message_id] = scores.get(message_id, 0.0) + score
-        for message_id in self._by_title(units):
+        for message_id in titled:
             scores[message_id] = scores.get(message_id, 0.0) + 5.0
         return dataclasses.replace(query, units=tuple(units)), scores, frequency
 
