@@ -193,18 +193,20 @@ class SearchEngine:
             most = _MOST_TESTED if chosen.narrow else max(24, 4 * limit)
             return newest_or_oldest(self._postings, query, oldest=oldest, limit=most)
         passed: list[int] = []
+        seen: set[int] = set()
         for most in (_FIRST_TESTED, _MOST_TESTED):
             found = newest_or_oldest(self._postings, query, oldest=oldest, limit=most)
-            passed = self._tested(found, query, 2 * limit)
+            passed += self._tested([i for i in found if i not in seen], query, 2 * limit, first=not seen)
+            seen.update(found)
             if len(found) < most or (len(passed) >= limit and not chosen.narrow):
                 break
         return passed
 
-    def _tested(self, found: list[int], query: Query, most: int) -> list[int]:
+    def _tested(self, found: list[int], query: Query, most: int, *, first: bool) -> list[int]:
         """Messages that pass the exact test of the query's syntax, in the given order, until there are enough."""
         if query.explicit is not None and query.explicit.typed is not None:
             passed = self._transcripts.holding(found, query.explicit.typed, most)
-            if passed:
+            if passed or not first:
                 return passed
             found = found[:_STEMMED]  # it stands nowhere letter by letter, but other forms of its words may
         reader = Reader(query, self._words, ())
