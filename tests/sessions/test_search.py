@@ -229,3 +229,13 @@ def test_a_hit_shows_where_it_matched_and_why(db: SessionDB) -> None:
     assert len(hit.snippet) < 300
     assert hit.explanation["turn"] > 0
     assert db.search("needle")[0].explanation == {}
+
+
+@pytest.mark.proves("search.question")
+def test_a_word_that_stands_only_in_a_title_finds_its_session(db: SessionDB) -> None:
+    said(db, "We decided to paint the fence green.", "The author of the book decided to move.", title="garden")
+    wanted = said(db, "Tokens it is, then.", "They expire after an hour.", title="auth")[0]
+    assert wanted in found(db, "what did we decide about auth?")
+    assert found(db, "auth")[0] == wanted
+    only = said(db, "Nothing of the kind.", title="zeppelin rides")[0]
+    assert only in found(db, "when was the last of the zeppelin rides?")

@@ -39,7 +39,7 @@ _messages = st.fixed_dictionaries(
         | st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": _any_text}))
         | st.none(),
         "name": _any_text | st.none(),
-        "tool_calls": st.lists(_json, max_size=2),
+        "tool_calls": st.lists(_json, max_size=2) | _json,
         "tool_call_id": _any_text,
         "reasoning": _json,
         "timestamp": st.floats(0, 4e9) | st.integers(0, 4_000_000_000) | st.text(),
@@ -82,6 +82,46 @@ def test_append_many_stores_all_or_nothing_and_keeps_the_order_over_many_blocks(
     assert [message.text for message in read] == texts
     assert [message.place for message in read] == list(range(100))
     assert db.get_session(session).message_count == 100
+
+
+@pytest.mark.proves("sessions.one_transaction")
+def test_an_import_in_bulk_is_stored_and_searchable_as_a_whole_or_not_at_all(db: SessionDB) -> None:
+    before = db.create_session()
+    db.append(before, {"role": "user", "content": "something earlier about gardens"})
+    with db.bulk():
+        db.append(before, {"role": "user", "content": "and later about gardens"})
+        kept, gone = db.create_session(), db.create_session()
+        db.append_many(kept, [{"role": "user", "content": f"gardens {number}"} for number in range(40)])
+        with db.bulk():
+            taken_back = db.append_many(kept, [{"role": "user", "content": f"taken back {n}"} for n in range(2)])
+        db.append(gone, {"role": "user", "content": "a deleted secret"})
+        db.rewind(kept, taken_back[0] - 1)
+        db.delete(gone)
+        assert db.search("gardens 39")[0].session_id == kept
+    with pytest.raises(ZeroDivisionError), db.bulk():
+        _fail_after(db.append(kept, {"role": "user", "content": "never acknowledged"}))
+    db.append(kept, {"role": "user", "content": "the end"})
+    found = {hit.message_id for hit in db.search("gardens", limit=100)}
+    assert len(found) == 42
+    for text in ("secret", "acknowledged", "taken back"):
+        assert db.search(text) == []
+    assert [message.text for message in db.messages(kept)[-2:]] == ["gardens 39", "the end"]
+
+
+def _fail_after(_: object) -> None:
+    raise ZeroDivisionError
+
+
+@pytest.mark.internal("a handle may be closed by its owner and again by the block around it")
+def test_closing_twice_is_harmless_and_a_closed_store_says_so(tmp_path: Path) -> None:
+    with SessionDB.open(tmp_path / "state.db") as opened:
+        session = opened.create_session()
+        opened.close()
+        other = os.open(tmp_path / "other", os.O_CREAT | os.O_RDWR)  # takes the number of a closed descriptor
+    os.close(other)
+    for call in (lambda: opened.append(session, {"role": "user", "content": "late"}), opened.sync):
+        with pytest.raises(StorageError, match="was closed"):
+            call()
 
 
 @pytest.mark.proves("sessions.private")

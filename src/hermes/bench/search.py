@@ -1,7 +1,7 @@
 """Latency of every kind of query over a store of any size, beside raw FTS5 on the same messages in the same run.
 
-Times are CPU milliseconds of this thread, because other programs share the machine. `hermes-agent` and `tantivy` are
-measured too when they can be imported.
+Times are CPU milliseconds of this thread, because other programs share the machine.
+Other engines are not measured here.
 """
 
 from __future__ import annotations

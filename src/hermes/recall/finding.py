@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hermes.storage.conversations import Session
-    from hermes.storage.search import Hit, SearchResults
+    from hermes.storage.hits import Hit, SearchResults
     from hermes.storage.sessions import SessionDB
 
 Sort = Literal["relevance", "newest", "oldest"]

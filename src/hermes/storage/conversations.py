@@ -10,8 +10,7 @@ import json
 import os
 import re
 import time
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes.storage.damage import details_seal, identity_holds, seal, select, texts_hold
 from hermes.storage.database import one_row
@@ -48,17 +47,16 @@ _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202f\u2060-
 _NUMBERED = re.compile(r" #(\d+)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
-    """One row of `sessions`, in the order of `_FIELDS`: built by position, because a search reads dozens of them."""
+class Session(NamedTuple):
+    """One row of `sessions`, in the order of `_FIELDS`; a tuple, because a search or a list makes dozens of them."""
 
-    key: int = field(repr=False)
+    key: int
     id: str
     source: str
     title: str | None
     model: str | None
-    parent: int | None = field(repr=False)
-    root: int = field(repr=False)
+    parent: int | None
+    root: int
     kind: str | None
     archived: int
     started_at: float
@@ -136,7 +134,9 @@ class Conversations:
         connection.execute("UPDATE sessions SET root = ?, seal = ? WHERE key = ?", (root, sealed, key))
         if kind == "compression" and parent is not None:
             connection.execute(
-                "UPDATE sessions SET listed = 0 WHERE root = ? AND key <> ? AND owner = ?", (root, key, self._owner)
+                # "root <> key" is what the index holds: without it every session of the owner is walked
+                "UPDATE sessions SET listed = 0 WHERE root = ? AND root <> key AND key <> ? AND owner = ?",
+                (root, key, self._owner),
             )
             connection.execute("UPDATE sessions SET listed = 0 WHERE key = ? AND owner = ?", (root, self._owner))
         rest = {k: v for k, v in more.items() if k not in PLAIN and k != "system_prompt" and v is not None}
@@ -258,7 +258,7 @@ class Conversations:
         if texts_hold(stored, session.key, session.source, session.title, session.preview):
             return session
         self._database.mark_damaged(f"what session {session.id} shows does not match its seal")
-        return replace(session, source="unknown", title=None, preview=None, damaged=True)
+        return session._replace(source="unknown", title=None, preview=None, damaged=True)
 
     def _exists(self, connection: apsw.Connection, session_id: str) -> bool:
         sql = "SELECT 1 FROM sessions WHERE owner = ? AND id = ?"
@@ -272,7 +272,7 @@ def clean_title(title: str | None) -> str | None:
 
 
 def _session(row: tuple[Any, ...]) -> Session:
-    return Session(*row)
+    return Session._make(row)
 
 
 def _new_id(now: float) -> str:

@@ -88,7 +88,9 @@ class Database:
         """One transaction that is durable, in the right file, when the block has ended without an error."""
         with self.lock:
             self._refuse_damaged()
-            if self.connection.in_transaction:  # inside somebody's longer transaction, which acknowledges all of it
+            with self.translated():
+                inside = self.connection.in_transaction
+            if inside:  # somebody's longer transaction, which acknowledges all of it
                 yield self.connection
                 return
             self._check_small_file_once()

@@ -9,7 +9,7 @@ from hermes.storage.ranking import Candidate
 from hermes.storage.transcripts import called, readable, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hermes.storage.conversations import Session
     from hermes.storage.dates import Span
@@ -45,10 +45,9 @@ class Reader:
         counts: dict[int, int] = {}
         for stem in present:
             counts[number[stem]] = counts.get(number[stem], 0) + tokens.count(stem)
-        for unit, beginning in self._beginnings:
-            begun = sum([token.startswith(beginning) for token in tokens])
-            if begun:
-                counts[unit] = begun
+        if self._beginnings:
+            line = " ".join(["", *tokens])
+            counts |= {unit: begun for unit, start in self._beginnings if (begun := line.count(f" {start}"))}
         named = frozenset(number[token] for token in self._name(name) if token in number) if name else frozenset()
         return Candidate(
             id=message_id,
@@ -58,8 +57,8 @@ class Reader:
             length=len(tokens),
             named=named,
             together=self._together(tokens, present) if len(present) > 1 else 0.0,
-            phrases=_phrases(tokens, self._query.phrases),
-            dated=max((max(span.fit(timestamp), span.fit(session.started_at)) for span in self._spans), default=0.0),
+            phrases=_phrases(tokens, self._query.phrases) if self._query.phrases else 0.0,
+            dated=max([max(span.fit(timestamp), span.fit(session.started_at)) for span in self._spans], default=0.0),
             title=self._title(session.title) if session.title else 0.0,
             asks=text.rstrip(" \n\t\"'”)")[-1:] in ("?", "\uff1f"),
             answers=self._answers(text),
@@ -70,7 +69,7 @@ class Reader:
         """The share of neighbouring words of the query that also stand next to each other in the text, in order."""
         places: dict[int, list[int]] = {}
         for stem in present:
-            places.setdefault(self._number[stem], []).extend([at for at, token in enumerate(tokens) if token == stem])
+            places.setdefault(self._number[stem], []).extend(_all_places(tokens, stem))
         pairs = 0
         for number, first in places.items():
             second = places.get(number + 1)
@@ -107,6 +106,13 @@ class Reader:
         return 0.4 if self._query.asks_how_many and english.TELLS_HOW_MANY.search(text) else 0.0
 
 
+def _all_places(tokens: list[str], stem: str) -> Iterator[int]:
+    at = -1
+    for _ in range(tokens.count(stem)):
+        at = tokens.index(stem, at + 1)
+        yield at
+
+
 def without_speakers(candidates: list[Candidate], units: int) -> None:
     """Takes speakers' names out of the counts: that Ann speaks is a sign of its own, and the other says "Hi Ann"."""
     names = frozenset().union(*(candidate.named for candidate in candidates))
@@ -117,7 +123,5 @@ def without_speakers(candidates: list[Candidate], units: int) -> None:
 
 
 def _phrases(tokens: list[str], phrases: Sequence[tuple[str, ...]]) -> float:
-    if not phrases:
-        return 0.0
     line = " ".join(["", *tokens, ""])
     return sum(f" {' '.join(phrase)} " in line for phrase in phrases) / len(phrases)

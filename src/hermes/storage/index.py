@@ -27,6 +27,8 @@ LOCAL_OWNER = 1
 # carry them, so a store of one person pays nothing.
 FOREIGN = "\ue000foreign"
 
+Indexable = tuple[int, str, int, str | None, str | None, str | None]  # id, role, state, content, name, tool calls
+
 _WAITING = "SELECT key, owner, indexed_id, last_id FROM sessions WHERE indexed_id < last_id ORDER BY key LIMIT ?"
 _ROWS_OF_SESSION = """
     SELECT m.id, m.role, m.state, m.content, m.name, m.tool_calls
@@ -54,40 +56,54 @@ def index_waiting(database: Database, *, batch: int = BATCH) -> int:
 
 def _index_batch(connection: apsw.Connection, batch: int) -> int:
     left = batch
+    words = WaitingWords()
+    reached: list[tuple[int, int]] = []
     for key, owner, indexed, last in all_rows(connection, _WAITING, (batch,)):
         rows = all_rows(connection, _ROWS_OF_SESSION, (key, indexed >> BLOCK_BITS, indexed, left))
         try:
-            add_rows(connection, owner, rows)
+            words.add(owner, rows)
         except ValueError as error:  # packed JSON that does not open: no message of ours
             raise DamagedFile(f"session row {key} holds a message that cannot be read; {REPAIR}") from error
-        reached = rows[-1][0] if len(rows) == left else last
-        connection.execute("UPDATE sessions SET indexed_id = ? WHERE key = ?", (reached, key))
+        reached.append((rows[-1][0] if len(rows) == left else last, key))
         left -= max(1, len(rows))
         if left <= 0:
             break
+    words.store(connection)
+    connection.executemany("UPDATE sessions SET indexed_id = ? WHERE key = ?", reached)
     return batch - left
 
 
-def add_rows(
-    connection: apsw.Connection, owner: int, rows: Iterable[tuple[int, str, int, str | None, str | None, str | None]]
-) -> None:
-    mark = "" if owner == LOCAL_OWNER else f" {FOREIGN} {owner_word(owner)}"
-    spoken, tools = [], []
-    for message_id, role, state, content, name, calls in rows:
-        if state & STATE_BITS == REWOUND:
-            continue
-        text = said(content, name)
-        if role == "tool":
-            tools.append((message_id, searchable(text) + mark))
-            continue
-        if text:
-            spoken.append((message_id, searchable(text) + mark))
-        if calls:
-            tools.append((message_id, searchable(called(calls)) + mark))
-    if spoken:
-        connection.executemany("INSERT INTO messages_fts (rowid, words) VALUES (?, ?)", spoken)
-    if tools:
-        connection.executemany("INSERT INTO tools_fts (rowid, words) VALUES (?, ?)", tools)
+class WaitingWords:
+    """Words on their way into the index: prepared here, written there in one go."""
+
+    def __init__(self) -> None:
+        self._spoken: list[tuple[int, str]] = []
+        self._tools: list[tuple[int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._spoken) + len(self._tools)
+
+    def add(self, owner: int, rows: Iterable[Indexable]) -> None:
+        mark = "" if owner == LOCAL_OWNER else f" {FOREIGN} {owner_word(owner)}"
+        for message_id, role, state, content, name, calls in rows:
+            if state & STATE_BITS == REWOUND:
+                continue
+            text = said(content, name)
+            if role == "tool":
+                self._tools.append((message_id, searchable(text) + mark))
+                continue
+            if text:
+                self._spoken.append((message_id, searchable(text) + mark))
+            if calls:
+                self._tools.append((message_id, searchable(called(calls)) + mark))
+
+    def store(self, connection: apsw.Connection) -> None:
+        if self._spoken:
+            connection.executemany("INSERT INTO messages_fts (rowid, words) VALUES (?, ?)", self._spoken)
+            self._spoken = []
+        if self._tools:
+            connection.executemany("INSERT INTO tools_fts (rowid, words) VALUES (?, ?)", self._tools)
+            self._tools = []
 
 
 def remove_rows(connection: apsw.Connection, message_ids: Iterable[int]) -> None:
@@ -99,5 +115,9 @@ def remove_rows(connection: apsw.Connection, message_ids: Iterable[int]) -> None
 def set_title(connection: apsw.Connection, session: int, owner: int, title: str | None) -> None:
     connection.execute("DELETE FROM titles_fts WHERE rowid = ?", (session,))
     if title:
-        mark = "" if owner == LOCAL_OWNER else f" {FOREIGN} {owner_word(owner)}"
-        connection.execute("INSERT INTO titles_fts (rowid, words) VALUES (?, ?)", (session, searchable(title) + mark))
+        add_title(connection, session, owner, title)
+
+
+def add_title(connection: apsw.Connection, session: int, owner: int, title: str) -> None:
+    mark = "" if owner == LOCAL_OWNER else f" {FOREIGN} {owner_word(owner)}"
+    connection.execute("INSERT INTO titles_fts (rowid, words) VALUES (?, ?)", (session, searchable(title) + mark))

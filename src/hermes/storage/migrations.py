@@ -147,8 +147,9 @@ def _m002_full_text_index(connection: apsw.Connection) -> None:
             f"(words, content='', contentless_delete=1, detail=none, tokenize=\"{TOKENIZER}\")"
         )
         # A leaf of the index fits one page of the file; and merging half as often as usual keeps a live append at a
-        # million messages below 40 bytes written per byte of content.
-        for option, value in (("pgsz", PAGE - 60), ("automerge", 8)):
+        # million messages below 40 bytes written per byte of content. An import's batch fits the larger buffer, and
+        # becomes one segment instead of several.
+        for option, value in (("pgsz", PAGE - 60), ("automerge", 8), ("hashsize", 8 << 20)):
             connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)", (option, value))  # noqa: S608 - ours
 
 

@@ -122,15 +122,13 @@ class _Signals:
             length = candidate.length + (size - 1) * average
             return self._bm25(candidate.counts, length, average * (span[0] + span[1] + 1))
         counts: dict[int, int] = {}
-        length = 0.0
-        for at in range(first, first + size):
-            neighbour = members.get(at)
-            if neighbour is None:
-                length += average
-                continue
+        found = [members[at] for at in range(first, first + size) if at in members]
+        length = (size - len(found)) * average
+        for neighbour in found:
             length += neighbour.length
-            for unit, count in neighbour.counts.items():
-                counts[unit] = counts.get(unit, 0) + count
+            if neighbour.counts:
+                for unit, count in neighbour.counts.items():
+                    counts[unit] = counts.get(unit, 0) + count
         return self._bm25(counts, length, average * (span[0] + span[1] + 1))
 
     def _bm25(self, counts: dict[int, int], length: float, average: float) -> float:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 _PREFIXED = ", ".join(f"m.{column}" for column in COLUMNS.split(", "))
 _OF_SESSION = f"""
     SELECT b.first_place + (m.id & 31), {_PREFIXED}
-    FROM blocks b CROSS JOIN messages m ON m.id BETWEEN (b.block << 5) AND (b.block << 5) + 31
+    FROM blocks b CROSS JOIN messages m ON m.id BETWEEN max(b.block << 5, :low) AND min((b.block << 5) + 31, :high)
     WHERE b.owner = :owner AND b.session = :session AND b.block BETWEEN :first AND :last
-        AND m.id BETWEEN :low AND :high AND ((m.state & 3) <> 2 OR :rewound)
+        AND ((m.state & 3) <> 2 OR :rewound)
         AND (:spoken = 0 OR (m.role IN ('user', 'assistant') AND m.content IS NOT NULL))
     ORDER BY b.block {{order}}, m.id {{order}} LIMIT :limit
 """  # noqa: S608 - column names are ours

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from hermes.storage.dates import spans
 from hermes.storage.evidence import Reader, without_speakers
+from hermes.storage.hits import Filters, Hit, SearchResults
 from hermes.storage.meaning import NEAREST, ONLY_NEAR, fuse
 from hermes.storage.migrations import BLOCK_BITS
 from hermes.storage.postings import TABLES, Places, Postings, gather, newest_or_oldest, worth
@@ -24,7 +24,7 @@ from hermes.storage.text import Words
 from hermes.storage.transcripts import called, checksum, readable, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from hermes.storage.conversations import Conversations, Session
     from hermes.storage.database import Database
@@ -38,78 +38,6 @@ _SPREAD = 64
 _FIRST_TESTED, _MOST_TESTED, _STEMMED = 256, 3000, 128
 _LOOKED_AT_BY_TIME = 64
 _LITERAL_ROWS = 2000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
-    session_id: str
-    message_id: int
-    role: str
-    snippet: str
-    score: float
-    timestamp: float
-    title: str | None
-    source: str
-    session: Session = field(repr=False)
-    explanation: dict[str, float] = field(default_factory=dict, repr=False)
-
-
-class SearchResults(list[Hit]):
-    """Hits, best first; `note` says what a person should know about how the query was understood."""
-
-    note: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
-    """What narrows a search: all of them are about messages of the owner, and none of them widens it."""
-
-    roles: Collection[str] | None = None
-    sources: Collection[str] | None = None
-    exclude_sources: Collection[str] = ()
-    sessions: Collection[str] | None = None
-    exclude_sessions: Collection[str] = ()
-    since: float | None = None
-    until: float | None = None
-    project: str | None = None
-    prefer_project: str | None = None
-    sort: Literal["relevance", "newest", "oldest"] = "relevance"
-    now: float | None = None
-    explain: bool = False
-
-    @property
-    def about_sessions(self) -> bool:
-        return bool(
-            self.sources is not None
-            or self.exclude_sources
-            or self.sessions is not None
-            or self.exclude_sessions
-            or self.project is not None
-            or self.since is not None
-            or self.until is not None
-        )
-
-    @property
-    def narrow(self) -> bool:
-        return self.about_sessions or self.roles is not None
-
-    def allow(self, session: Session) -> bool:
-        return (
-            (self.sources is None or session.source in self.sources)
-            and session.source not in self.exclude_sources
-            and (self.sessions is None or session.id in self.sessions)
-            and session.id not in self.exclude_sessions
-            and (self.project is None or session.project == self.project)
-        )
-
-    def allow_row(self, row: Row, session: Session) -> bool:
-        if self.roles is not None and row[1] not in self.roles:
-            return False
-        # A session that was imported has the right date; its messages may carry the time of the import.
-        moments = (row[3], session.started_at)
-        return (self.since is None or any(moment >= self.since for moment in moments)) and (
-            self.until is None or any(moment <= self.until for moment in moments)
-        )
 
 
 class SearchEngine:
@@ -179,15 +107,21 @@ class SearchEngine:
         keywords = None if query.question else max(limit, 12)
         scores, frequency = gather(self._postings, query.units, messages, all_first=keywords, filtered=chosen.narrow)
         units = list(query.units)
+        titled = list(self._by_title(units))
         for number, unit in enumerate(units):
-            meant = None if frequency[number] or unit.prefix else self._spelling.instead(unit, self._occurs)
+            if frequency[number] or unit.prefix:
+                continue
+            if named := list(self._by_title([unit])):  # nobody said it, but a session is called so
+                titled += named
+                continue
+            meant = self._spelling.instead(unit, self._occurs)
             if meant is not None:
                 units[number] = meant
                 more, often = gather(self._postings, [meant], messages, all_first=limit)
                 frequency[number] = often[0]
                 for message_id, score in more.items():
                     scores[message_id] = scores.get(message_id, 0.0) + score
-        for message_id in self._by_title(units):
+        for message_id in titled:
             scores[message_id] = scores.get(message_id, 0.0) + 5.0
         return dataclasses.replace(query, units=tuple(units)), scores, frequency
 
@@ -199,18 +133,20 @@ class SearchEngine:
             most = _MOST_TESTED if chosen.narrow else max(24, 4 * limit)
             return newest_or_oldest(self._postings, query, oldest=oldest, limit=most)
         passed: list[int] = []
+        seen: set[int] = set()
         for most in (_FIRST_TESTED, _MOST_TESTED):
             found = newest_or_oldest(self._postings, query, oldest=oldest, limit=most)
-            passed = self._tested(found, query, 2 * limit)
+            passed += self._tested([i for i in found if i not in seen], query, 2 * limit, first=not seen)
+            seen.update(found)
             if len(found) < most or (len(passed) >= limit and not chosen.narrow):
                 break
         return passed
 
-    def _tested(self, found: list[int], query: Query, most: int) -> list[int]:
+    def _tested(self, found: list[int], query: Query, most: int, *, first: bool) -> list[int]:
         """Messages that pass the exact test of the query's syntax, in the given order, until there are enough."""
         if query.explicit is not None and query.explicit.typed is not None:
             passed = self._transcripts.holding(found, query.explicit.typed, most)
-            if passed:
+            if passed or not first:
                 return passed
             found = found[:_STEMMED]  # it stands nowhere letter by letter, but other forms of its words may
         reader = Reader(query, self._words, ())

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Self
 from hermes.storage.conversations import COUNTERS, PLAIN, Conversations
 from hermes.storage.damage import seal
 from hermes.storage.database import REPAIR, Database, all_rows, one_row
-from hermes.storage.index import index_waiting, remove_rows, set_title
+from hermes.storage.index import WaitingWords, add_title, index_waiting, remove_rows, set_title
 from hermes.storage.meaning import Meaning
+from hermes.storage.measures import calls, length, moment, preview_of
 from hermes.storage.migrations import BLOCK, BLOCK_BITS, migrate
+from hermes.storage.numbering import next_ids
 from hermes.storage.reading import Transcripts
 from hermes.storage.search import SearchEngine
-from hermes.storage.text import scrub
-from hermes.storage.transcripts import COMPACTED, REWOUND, encode, readable
+from hermes.storage.transcripts import COMPACTED, REWOUND, encode
 from hermes.vocabulary.errors import DamagedFile, NotFound, StorageError
 
 if TYPE_CHECKING:
@@ -31,19 +32,18 @@ if TYPE_CHECKING:
 
     from hermes.storage.conversations import Session
     from hermes.storage.database import Durability
-    from hermes.storage.search import SearchResults
+    from hermes.storage.hits import SearchResults
     from hermes.storage.semantic import Find
     from hermes.storage.transcripts import StoredMessage
 
 _INDEX_WHEN_WAITING = 96
 _BULK_BATCH = 4000
 _BULK = 2000
-_PREVIEW = 60
-_LATEST = 1e12  # seconds; what is larger is no time
 _INSERT = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _COUNT_IN = """
-    UPDATE sessions SET last_id = ?, message_count = message_count + ?, tool_call_count = tool_call_count + ?,
-        words = words + ?, last_active = max(last_active, ?), activity = ?, preview = ?, seal = ?
+    UPDATE sessions SET last_id = ?, indexed_id = ?, message_count = message_count + ?,
+        tool_call_count = tool_call_count + ?, words = words + ?, last_active = max(last_active, ?), activity = ?,
+        preview = ?, seal = ?
     WHERE key = ?
 """
 
@@ -58,6 +58,7 @@ class SessionDB:
         self._meaning = Meaning(database, owner_key, semantic)
         self._search = SearchEngine(database, owner_key, self._sessions, self._meaning)
         self._waiting = 0
+        self._unindexed: WaitingWords | None = None  # in a bulk: words of its messages, indexed as it commits
 
     @classmethod
     def open(
@@ -113,7 +114,8 @@ class SessionDB:
             if title:
                 named = "SELECT key, title FROM sessions WHERE owner = ? AND id = ?"
                 key, kept = one_row(connection, named, (self._owner_key, created))
-                set_title(connection, key, self._owner_key, kept)
+                if kept:
+                    add_title(connection, key, self._owner_key, kept)
         return created
 
     def append(self, session_id: str, message: Mapping[str, Any]) -> int:
@@ -134,14 +136,22 @@ class SessionDB:
     @contextlib.contextmanager
     def bulk(self) -> Iterator[None]:
         """One transaction around everything inside: for imports. Others cannot write meanwhile, so keep it short."""
-        with self._database.writing():
-            yield
+        with self._database.writing() as connection:
+            outer, self._unindexed = self._unindexed, self._unindexed or WaitingWords()
+            try:
+                yield
+                self._unindexed.store(connection)
+            finally:
+                self._unindexed = outer
         self.index()
 
     def index(self) -> int:
         """Brings the full-text index level with the messages; a search does this by itself."""
         batch = _BULK_BATCH if self._waiting >= _BULK else _INDEX_WHEN_WAITING
         self._waiting = 0
+        if self._unindexed:
+            with self._database.writing() as connection:
+                self._unindexed.store(connection)
         return index_waiting(self._database, batch=batch)
 
     def embed(self, most: int | None = None) -> int:
@@ -299,25 +309,31 @@ class SessionDB:
         self.close()
 
     def _append(self, connection: apsw.Connection, session_id: str, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        wanted = "SELECT key, last_id, activity, source, title, preview, seal FROM sessions WHERE owner = ? AND id = ?"
+        wanted = (
+            "SELECT key, last_id, indexed_id, activity, source, title, preview, seal FROM sessions"
+            " WHERE owner = ? AND id = ?"
+        )
         found = one_row(connection, wanted, (self._owner_key, session_id))
         if found is None:
             raise NotFound(f"there is no session {session_id!r}; create_session makes one")
-        key, last_id, activity, source, title, preview, sealed = found
+        key, last_id, indexed, activity, source, title, preview, sealed = found
         now = time.time()
-        ids = _next_ids(connection, self._owner_key, key, last_id, len(messages))
-        times = [_moment(message.get("timestamp"), now) for message in messages]
-        connection.executemany(_INSERT, [encode(*each, key) for each in zip(ids, messages, times, strict=True)])
-        if preview is None and (preview := _preview(messages)) is not None:
+        ids = next_ids(connection, self._owner_key, key, last_id, len(messages))
+        times = [moment(message.get("timestamp"), now) for message in messages]
+        rows = [encode(*each, key) for each in zip(ids, messages, times, strict=True)]
+        connection.executemany(_INSERT, rows)
+        if preview is None and (preview := preview_of(messages)) is not None:
             sealed = seal(key, self._owner_key, session_id, source, title, preview)
+        at_once = self._unindexed is not None and indexed == last_id
         newest = self._sessions.next_activity(connection)
         connection.execute(
             _COUNT_IN,
             (
                 ids[-1],
+                ids[-1] if at_once else indexed,
                 len(ids),
-                sum(len(message.get("tool_calls") or ()) for message in messages),
-                sum(_length(message) for message in messages) // 6,
+                sum([calls(message) for message in messages]),
+                sum([length(message) for message in messages]) // 6,
                 max(times),
                 activity if activity == newest - 1 else newest,
                 preview,
@@ -325,6 +341,10 @@ class SessionDB:
                 key,
             ),
         )
+        if at_once and self._unindexed is not None:
+            self._unindexed.add(self._owner_key, [(*row[:3], *row[4:7]) for row in rows])
+            if len(self._unindexed) >= _BULK_BATCH:
+                self._unindexed.store(connection)
         return ids
 
     def _delete(self, connection: apsw.Connection, key: int) -> None:
@@ -341,10 +361,15 @@ class SessionDB:
             first = block << BLOCK_BITS
             span = (first, first + BLOCK - 1)
             ids = [i for (i,) in connection.execute("SELECT id FROM messages WHERE id BETWEEN ? AND ?", span)]
-            remove_rows(connection, ids)
+            self._remove_words(connection, ids)
             connection.execute("DELETE FROM messages WHERE id BETWEEN ? AND ?", span)
         set_title(connection, key, self._owner_key, None)
         connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
+
+    def _remove_words(self, connection: apsw.Connection, ids: list[int]) -> None:
+        if self._unindexed:  # else words of a message that is gone would still go into the index
+            self._unindexed.store(connection)
+        remove_rows(connection, ids)
 
     def _set_state(self, session_id: str, message_ids: Iterable[int], state: int) -> None:
         session = self._sessions.get(session_id)
@@ -354,7 +379,7 @@ class SessionDB:
                 "UPDATE messages SET state = state | ? WHERE id = ? AND (state & 3) = 0", [(state, i) for i in mine]
             )
             if state == REWOUND:
-                remove_rows(connection, mine)
+                self._remove_words(connection, mine)
                 connection.execute(
                     "UPDATE sessions SET message_count = message_count - ? WHERE key = ?", (len(mine), session.key)
                 )
@@ -369,47 +394,3 @@ def _owner_key(database: Database, owner: str) -> int:
     if row is None or type(row[0]) is not int:
         raise DamagedFile(f"{database.path} is damaged (its list of owners cannot be read); {REPAIR}")
     return row[0]
-
-
-def _next_ids(connection: apsw.Connection, owner: int, session: int, last_id: int, count: int) -> list[int]:
-    """Ids that follow the session's last one inside its block, then those of new blocks."""
-    ids: list[int] = []
-    before, following = last_id, last_id + 1
-    place = None
-    while len(ids) < count:
-        if last_id == 0 or following % BLOCK == 0:
-            if place is None:
-                place = _place_after(connection, before)
-            new = "INSERT INTO blocks (owner, session, first_place) VALUES (?, ?, ?) RETURNING block"
-            block = one_row(connection, new, (owner, session, place + len(ids)))[0]
-            following = block << BLOCK_BITS
-        take = min(count - len(ids), BLOCK - following % BLOCK)
-        ids += range(following, following + take)
-        last_id = ids[-1]
-        following = last_id + 1
-    return ids
-
-
-def _place_after(connection: apsw.Connection, last_id: int) -> int:
-    if last_id == 0:
-        return 0
-    row = one_row(connection, "SELECT first_place FROM blocks WHERE block = ?", (last_id >> BLOCK_BITS,))
-    return int(row[0]) + last_id % BLOCK + 1
-
-
-def _moment(given: Any, now: float) -> float:
-    if isinstance(given, int | float) and not isinstance(given, bool) and abs(given) < _LATEST:
-        return float(given)
-    return now
-
-
-def _length(message: Mapping[str, Any]) -> int:
-    return len(readable(message.get("content")))
-
-
-def _preview(messages: Sequence[Mapping[str, Any]]) -> str | None:
-    for message in messages:
-        if message.get("role") == "user":
-            text = " ".join(scrub(readable(message.get("content"))).split())
-            return text if len(text) <= _PREVIEW else text[:_PREVIEW] + "..."
-    return None

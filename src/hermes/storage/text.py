@@ -6,6 +6,8 @@ without spaces become overlapping pairs of characters; identifiers are indexed w
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
@@ -28,9 +30,12 @@ UNSPACED = (
     "\U0001aff0-\U0001b2fb\U00020000-\U000323af"
 )
 _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
-# Written from the capital backwards: a regex that starts with one character class skips through text fast.
-_CAMEL = re.compile(r"[A-Z](?<=[a-z0-9][A-Z])")
-_CAMEL_WORD = re.compile(r"(?<![A-Za-z0-9])[A-Z]*[a-z0-9]+[A-Z][A-Za-z0-9]*")
+# Small letters and digits, capitals, all else: where a small letter meets a capital, a name has parts. Translating
+# bytes and looking for two of them is twenty times faster than a regular expression.
+_KINDS = bytes(
+    ord("a") if chr(byte) in "abcdefghijklmnopqrstuvwxyz0123456789" else ord("A") if 65 <= byte <= 90 else 32  # noqa: PLR2004 - A to Z
+    for byte in range(256)
+)
 _CAMEL_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -47,7 +52,11 @@ def searchable(text: str) -> str:
 
 def scrub(text: str) -> str:
     """The text with lone surrogates replaced, because UTF-8 cannot hold them."""
-    return _SURROGATES.sub("\ufffd", text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATES.sub("\ufffd", text)
+    return text
 
 
 class Words:
@@ -80,18 +89,24 @@ class Words:
 
 def camel_parts(text: str) -> str:
     """`getUserName` as "get User Name", for every such name in the text."""
-    if _CAMEL.search(text) is None:
+    data = text.encode("utf-8", "replace")
+    kinds = data.translate(_KINDS)
+    at = kinds.find(b"aA")
+    if at < 0:
         return ""
     found: list[str] = []
-    end = 0
-    for border in _CAMEL.finditer(text):
-        at = border.start()
-        if at >= end:
-            start = text.rfind(" ", 0, at) + 1
-            end = text.find(" ", at)
-            end = len(text) if end < 0 else end
-            found += _CAMEL_WORD.findall(text, start, end)
-    return _CAMEL_BORDER.sub(" ", " ".join(found))
+    while at >= 0:
+        start = kinds.rfind(b" ", 0, at) + 1
+        end = kinds.find(b" ", at)
+        end = len(data) if end < 0 else end
+        found.append(_name_parts(data[start:end]))
+        at = kinds.find(b"aA", end)
+    return " ".join(found)
+
+
+@functools.lru_cache(maxsize=4096)
+def _name_parts(name: bytes) -> str:
+    return _CAMEL_BORDER.sub(" ", name.decode())
 
 
 def _composed(text: str) -> str:
@@ -106,8 +121,8 @@ def _in_pairs(text: str) -> str:
 def _pairs(run: re.Match[str]) -> str:
     # Pairs first, in order, so that a phrase is a stretch of them; then each character once, for queries of one.
     characters = run[0]
-    pairs = [characters[at : at + 2] for at in range(len(characters) - 1)]
-    return f" {' '.join(pairs)} {' '.join(dict.fromkeys(characters))} "
+    pairs = " ".join(map(operator.add, characters, characters[1:]))
+    return f" {pairs} {' '.join(dict.fromkeys(characters))} "
 
 
 def query_pieces(text: str, words: Words) -> list[tuple[str, str]]:

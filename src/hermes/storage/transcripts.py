@@ -61,8 +61,9 @@ def encode(message_id: int, message: Mapping[str, Any], timestamp: float, sessio
             return (*plain, checksum(plain, session))
     if content is not None and not (isinstance(content, str) and _storable(content)):
         content = _JSON_MARK + _dumps(content)
-    extra = {key: value for key, value in message.items() if key not in _OWN_COLUMNS}
-    if "content" in message and content is None:
+    known = message.keys() <= _OWN_COLUMNS
+    extra = {} if known else {key: value for key, value in message.items() if key not in _OWN_COLUMNS}
+    if content is None and "content" in message:
         extra["content"] = None  # a null that was said stays apart from a key that was not there
     calls = message.get("tool_calls")
     if "tool_calls" in message and not calls:
@@ -210,9 +211,14 @@ def _timed_or_extra(message: Mapping[str, Any], timestamp: float, extra: dict[st
     return LIVE
 
 
+# Made once: `json.dumps` with arguments makes an encoder for every call.
+_as_written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_escaped = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def _dumps(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text if _storable(text) else json.dumps(value, separators=(",", ":"))
+    text = _as_written(value)
+    return text if _storable(text) else _escaped(value)
 
 
 def _storable(text: str) -> bool:

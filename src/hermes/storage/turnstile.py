@@ -28,9 +28,12 @@ class Turnstile:
         self._wait = wait_seconds
         self._gate = _open_private(path)
         self._queue = _open_private(path + ".queue")
+        self._open = [self._gate, self._queue]
         self._released = 0.0
 
     def __enter__(self) -> None:
+        if not self._open:
+            raise StorageError(f"{self._path.removesuffix('.lock')} was closed; open it again")
         if time.monotonic() - self._released < _GIVE_WAY and self._somebody_waits():
             time.sleep(_GIVE_WAY)
         if not _try(self._gate, fcntl.LOCK_EX):
@@ -43,8 +46,9 @@ class Turnstile:
         self._released = time.monotonic()
 
     def close(self) -> None:
-        os.close(self._gate)
-        os.close(self._queue)
+        """May be called again: the numbers of closed descriptors soon belong to other files."""
+        while self._open:
+            os.close(self._open.pop())
 
     def _wait_for_gate(self) -> None:
         deadline = time.monotonic() + self._wait

@@ -1,0 +1,37 @@
+"""Gives out message ids: blocks of consecutive numbers to one session at a time, so that neighbours lie together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hermes.storage.database import one_row
+from hermes.storage.migrations import BLOCK, BLOCK_BITS
+
+if TYPE_CHECKING:
+    import apsw
+
+
+def next_ids(connection: apsw.Connection, owner: int, session: int, last_id: int, count: int) -> list[int]:
+    """Ids that follow the session's last one inside its block, then those of new blocks."""
+    ids: list[int] = []
+    before, following = last_id, last_id + 1
+    place = None
+    while len(ids) < count:
+        if last_id == 0 or following % BLOCK == 0:
+            if place is None:
+                place = _place_after(connection, before)
+            new = "INSERT INTO blocks (owner, session, first_place) VALUES (?, ?, ?) RETURNING block"
+            block = one_row(connection, new, (owner, session, place + len(ids)))[0]
+            following = block << BLOCK_BITS
+        take = min(count - len(ids), BLOCK - following % BLOCK)
+        ids += range(following, following + take)
+        last_id = ids[-1]
+        following = last_id + 1
+    return ids
+
+
+def _place_after(connection: apsw.Connection, last_id: int) -> int:
+    if last_id == 0:
+        return 0
+    row = one_row(connection, "SELECT first_place FROM blocks WHERE block = ?", (last_id >> BLOCK_BITS,))
+    return int(row[0]) + last_id % BLOCK + 1
