@@ -272,7 +272,7 @@ def clean_title(title: str | None) -> str | None:
 
 
 def _session(row: tuple[Any, ...]) -> Session:
-    return Session._make(row)
+    return Session(*row)
 
 
 def _new_id(now: float) -> str:
