@@ -43,7 +43,9 @@ class Rule:
         if level not in (ASK, REFUSE) or not concepts:
             raise ScannerUnavailable(f"threat rule {line!r} is not 'class ask|refuse: concept gap concept'; mend it")
         need = [concept_mask(part) for part in concepts]
-        return cls(threat, level, source, need, not need[0] & bit("not"))
+        negatable = not need[0] & bit("not")
+        # The narrowest concept first: it is asked for of every text, and is usually not there.
+        return cls(threat, level, source, sorted(need, key=int.bit_count), negatable)
 
     def state(self) -> tuple[object, ...]:
         return self.threat, self.level, self.source, self.need, self.negatable
@@ -73,9 +75,12 @@ def load_lexicon(*names: str) -> Lexicon:
 def matches(reading: Reading, rules: list[Rule]) -> Iterator[Match]:
     """One match per class and level at most, each as mild as its surroundings allow."""
     done: set[tuple[str, str]] = set()
+    present = reading.present
     for rule in rules:
+        if not present & rule.need[0] or not rule.can_apply(present):
+            continue
         key = (rule.threat, rule.level)
-        if key in done or not rule.can_apply(reading.present):
+        if key in done:
             continue
         found = _first_match(reading, rule)
         if found is not None:
