@@ -103,7 +103,10 @@ def test_status_shows_everything_in_one_screen(home: Path, hermes: Command) -> N
     assert "first turn" in state["sessions"]["last_cache_miss"]
     printed = hermes("status").out
     assert "memory    0% — 0/2,200 chars" in printed
-    assert "45% of the prompt tokens" in printed
+    assert "kept for 5m; 45% of the prompt tokens" in printed
+    shown = hermes("sessions", "show", session.id).out
+    assert "(0% of 100 prompt tokens from the cache: the first turn of a session fills the cache)" in shown
+    assert "(90% of 100 prompt tokens from the cache)" in shown
 
 
 @pytest.mark.proves("session.cache-miss")

@@ -156,6 +156,7 @@ def _show(given: argparse.Namespace, context: Context) -> int:
 
 def _print_message(message: StoredMessage, *, marked: bool) -> None:
     notes = [note for note, true in (("compacted", message.compacted), ("damaged", message.damaged)) if true]
+    notes += _cache_notes(message.message)
     extra = f" ({', '.join(notes)})" if notes else ""
     sign = ">" if marked else " "
     print_text(f"{sign} {message.id}  {visible(message.role)}  {when(message.timestamp)[:16]}{extra}")
@@ -163,6 +164,15 @@ def _print_message(message: StoredMessage, *, marked: bool) -> None:
     for call, arguments in tool_calls(message):
         text = f"{text}\n[calls {call} {arguments}]" if text else f"[calls {call} {arguments}]"
     print_text("\n".join(f"    {line}" for line in visible(text).split("\n")) + "\n")
+
+
+def _cache_notes(message: dict[str, Any]) -> list[str]:
+    """How much of the prompt came from the provider's cache, and what broke it when little did."""
+    cache, usage = message.get("cache"), message.get("usage")
+    if not isinstance(cache, dict) or not isinstance(usage, dict):
+        return []
+    share = f"{cache.get('share', 0):.0%} of {usage.get('input_tokens', 0):,} prompt tokens from the cache"
+    return [share + (f": {cache['broken_by']}" if cache.get("broken_by") else "")]
 
 
 def _print_other_parts(db: SessionDB, session: Session) -> None:

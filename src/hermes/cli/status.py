@@ -85,14 +85,16 @@ def _last_miss(parts: Parts, session_id: str) -> str:
 
 
 def _print_state(state: dict[str, Any]) -> None:
+    ttl = state["prompt_cache_ttl"]
     print_text(f"hermes {state['version']}  {state['home']} (profile {state['profile']})")
     for target, used in state["memory"].items():
         print_text(f"{target:<9} {used}")
     print_text(f"pending   {counted(state['pending_writes'], 'memory write')}")
     print_text(f"skills    {state['skills']}")
     print_text("sessions  " + ", ".join(f"{name} {value}" for name, value in state["sessions"].items() if value != ""))
-    if "cached_share" in state["sessions"]:
-        print_text(f"cache     {state['sessions']['cached_share']:.0%} of the prompt tokens of recent sessions")
+    share = state["sessions"].get("cached_share")
+    known = "" if share is None else f"; {share:.0%} of the prompt tokens of recent sessions came from it"
+    print_text(f"cache     points at the system prompt and the last three messages, kept for {ttl}{known}")
 
 
 COMMANDS = {"status": (add_json_option, _status)}
