@@ -194,3 +194,15 @@ def test_notes_of_a_sub_directory_follow_the_result_that_leads_there_once(home: 
     assert shown[0].startswith("def handler(): …\n\n")
     assert "Handlers return JSON." in shown[0]
     assert shown[1] == "def handler(): …"
+
+
+@pytest.mark.proves("session.request-time", "session.prefix")
+def test_prefilled_messages_begin_every_request_and_are_never_stored(home: Path) -> None:
+    example = [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]
+    with MemorySession.open(home, prefill=example) as session:
+        first = session.prepare_turn("3+3?")
+        session.finish_turn("6")
+    assert first.messages == [*example, {"role": "user", "content": "3+3?"}]
+    assert [message["content"] for message in stored(home, session.id)] == ["3+3?", "6"]
+    with MemorySession.open(home, resume=session.id, prefill=example) as resumed:
+        assert resumed.request().messages[:2] == example

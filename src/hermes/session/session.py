@@ -46,6 +46,7 @@ class MemorySession:
         self.system_prompt: str = details["system_prompt"]
         self._tools: list[dict[str, Any]] = details["tools"]
         self._messages = [wire_message(message) for message in stored]
+        self._prefill: list[dict[str, Any]] = []
         seen = next((each["announced"] for each in reversed(stored) if "announced" in each), details["announced"])
         self._announcements = Announcements(parts.store, session_id, seen)
         self._hints = parts.subdirectory_hints(parts.database.get_session(session_id).cwd)
@@ -64,16 +65,20 @@ class MemorySession:
         cwd: str | None = None,
         system_message: str = "",
         tools: Sequence[Tool] = (),
+        prefill: Sequence[Mapping[str, Any]] = (),
         owner: str = "local",
         skip_memory: bool = False,
         skip_context_files: bool = False,
         today: date | None = None,
     ) -> Self:
-        """A new session, or with `resume` (an id or a title) one that goes on where it stopped."""
+        """A new session, or with `resume` (an id or a title) one that goes on where it stopped.
+
+        `prefill` are messages that every request begins with and that are never stored: hand the same in on resume.
+        """
         parts = open_parts(home, owner=owner, extra=tools, with_memory=not skip_memory)
         try:
             if resume is not None:
-                return cls._resumed(parts, resume)
+                return cls._resumed(parts, resume, prefill)
             prompt = parts.build_prompt(
                 model=model,
                 cwd=cwd,
@@ -92,7 +97,7 @@ class MemorySession:
                 tools=parts.toolbox.schemas(),
                 announced=Announcements(parts.store, "").seen,
             )
-            return cls._ready(parts, session_id, [])
+            return cls._ready(parts, session_id, [], prefill)
         except BaseException:
             parts.close()
             raise
@@ -120,7 +125,7 @@ class MemorySession:
 
     def request(self) -> Request:
         """What to send now; call it again after tool results for the next step of the turn."""
-        request = Request(system=self.system_prompt, messages=list(self._messages), tools=self._tools)
+        request = Request(system=self.system_prompt, messages=[*self._prefill, *self._messages], tools=self._tools)
         for observe in self.observers:
             observe(self.id, request)
         return request
@@ -192,18 +197,21 @@ class MemorySession:
         self.close()
 
     @classmethod
-    def _resumed(cls, parts: Parts, name: str) -> Self:
+    def _resumed(cls, parts: Parts, name: str, prefill: Sequence[Mapping[str, Any]]) -> Self:
         found = parts.database.resolve(name)
         if found is None:
             raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows them")
         tip = parts.database.tip(found.id)
         kept = [each.message for each in parts.database.messages(tip.id) if not (each.compacted or each.damaged)]
-        return cls._ready(parts, tip.id, kept)
+        return cls._ready(parts, tip.id, kept, prefill)
 
     @classmethod
-    def _ready(cls, parts: Parts, session_id: str, stored: list[dict[str, Any]]) -> Self:
+    def _ready(
+        cls, parts: Parts, session_id: str, stored: list[dict[str, Any]], prefill: Sequence[Mapping[str, Any]]
+    ) -> Self:
         parts.bind(session_id)
         session = cls(parts, session_id, stored)
+        session._prefill = [dict(message) for message in prefill]
         session._close_open_calls()
         return session
 
