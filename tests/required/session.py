@@ -16,5 +16,6 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "session.interrupted": ("an interrupted turn is marked", "003 Interrupted Turns"),
     "session.usage": ("tokens and the share read from the cache are recorded per turn and session", "product"),
     "session.hints": ("notes of a sub-directory follow the tool result that leads there, once", "004 Prompt assembly"),
+    "session.notices": ("what the person should know reaches them once and never the model", "product"),
     "session.skip": ("delegated work can leave out memory and context files", "004 Prompt assembly"),
 }

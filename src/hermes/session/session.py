@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from hermes.safety.fence import build_memory_context_block
 from hermes.session.announcements import Announcements
+from hermes.session.notices import Notices
 from hermes.session.requests import Request, unanswered_calls, wire_message
 from hermes.session.usage import what_broke_the_cache
 from hermes.session.wiring import open_parts
@@ -42,6 +43,7 @@ class MemorySession:
     def __init__(self, parts: Parts, session_id: str, stored: list[dict[str, Any]]) -> None:
         self.id = session_id
         self._parts = parts
+        self.notices = Notices()
         details = parts.database.session_details(session_id)
         self.system_prompt: str = details["system_prompt"]
         self._tools: list[dict[str, Any]] = details["tools"]

@@ -80,4 +80,12 @@ class TurnFinished:
     message: dict[str, Any] = field(default_factory=dict)  # the last model message as a whole, reasoning included
 
 
-TurnEvent = TextDelta | ReasoningDelta | ToolCallStarted | ToolCall | Retrying | ToolReturned | TurnFinished
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One line for the person, never for the model: a provider degraded, a review saved something."""
+
+    kind: str  # compaction, provider, review, curation, session
+    text: str
+
+
+TurnEvent = TextDelta | ReasoningDelta | ToolCallStarted | ToolCall | Retrying | ToolReturned | Notice | TurnFinished

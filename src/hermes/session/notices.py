@@ -1,0 +1,19 @@
+"""What a session wants to tell the person: collected from any thread, taken by whichever surface talks to them."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from hermes.vocabulary.events import Notice
+
+
+class Notices:
+    def __init__(self) -> None:
+        self._waiting: deque[Notice] = deque(maxlen=100)  # a surface that never looks must not fill the memory
+
+    def add(self, kind: str, text: str) -> None:
+        self._waiting.append(Notice(kind=kind, text=text))
+
+    def take(self) -> list[Notice]:
+        """What came since the last look; each notice is given out once."""
+        return [self._waiting.popleft() for _ in range(len(self._waiting))]
