@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hermes.safety import atoms, markup
 from hermes.safety.disguises import vocabulary
 from hermes.safety.languages import english, foreign_rules, latin_languages
@@ -78,7 +80,21 @@ def _plain(
     telling, framing = (
         tuple(sorted({each for each in listed if each and CHARACTERS.issuperset(each)})) for listed in literals
     )
-    return telling, framing, prints, family.starts, foreign, meanings, [list(rule.need) for rule in rules]
+    return telling, framing, prints, family.starts, foreign, meanings, _by_narrowest(rules, meanings.values())
+
+
+def _by_narrowest(rules: Iterable[Rule], meanings: Iterable[int]) -> dict[int, list[list[int]]]:
+    """What each rule needs, under the one of its needs that the fewest words meet."""
+    words_with = Counter(mask for mask in meanings if mask)
+
+    def meeting(need: int) -> int:
+        return sum(words for mask, words in words_with.items() if mask & need)
+
+    groups: dict[int, list[list[int]]] = {}
+    for rule in rules:
+        narrowest, *others = sorted(rule.need, key=lambda need: (meeting(need), need))
+        groups.setdefault(narrowest, []).append(others)
+    return groups
 
 
 def _bits(numbers: Iterable[int]) -> int:

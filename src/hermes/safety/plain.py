@@ -13,6 +13,14 @@ from itertools import pairwise
 
 from hermes.safety.tables import compiled
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from typing import Any
+
+    # Whether it may be a disguise; the languages it may belong to, None for English; its concepts.
+    _Seen = tuple[bool, tuple[int, ...] | None, int]
+
 # No regular expressions here: compiling the three it would take costs as much as all the rest.
 _LETTERS, _DIGITS, _SIGNS = "abcdefghijklmnopqrstuvwxyz", "0123456789", " ,.;'()\n-"
 CHARACTERS = frozenset(_LETTERS + _LETTERS.upper() + _DIGITS + _SIGNS)
@@ -20,6 +28,9 @@ _BETWEEN_WORDS = str.maketrans(_SIGNS.replace("'", ""), " " * (len(_SIGNS) - 1))
 _LONGEST = 2200
 _SPACERS = " .-,"
 _FEWEST_SPACERS, _LONGEST_WORD, _SHORTEST_CODE, _MOST_DIGITS, _MOST_SIGNS = 8, 15, 8, 7, 11
+_MOST_KEPT = 10_000  # words, about a megabyte
+_seen: dict[str, _Seen] = {}
+_pairs: dict[str, int] = {}
 _SHORTEST_TYPO, _LONGEST_SCRAP, _FEWEST_SCRAPS, _SHORTEST_STEM = 5, 4, 3, 2
 
 
@@ -30,32 +41,56 @@ def harmless_prose(text: str) -> bool:
     tables = compiled("plain")
     if tables is None:
         return False
-    literals, framing, prints, starts, foreign, meanings, needs = tables
+    literals, framing, _, _, _, _, rules = tables
     lowered = text.lower()
     words = [word.strip("'") for word in lowered.translate(_BETWEEN_WORDS).split()]
-    known = set(words) - {""}
-    if any(map(_is_odd, known)) or any(literal in lowered for literal in literals):
+    known = {word: _seen.get(word) or _look_at(word, tables) for word in words if word}
+    if any(each[0] for each in known.values()) or any(literal in lowered for literal in literals):
         return False
     if any(literal in lowered for literal in framing) and _imitates_the_frame(lowered, text):
         return False
-    unknown = {word for word in known if fingerprint("e", word) not in prints}
-    if _cut_apart(words, unknown) or _may_be_foreign(unknown, starts, foreign):
-        return False
-    if any(fingerprint("c", word) in prints or _may_be_typo(word, prints) for word in known):
+    unknown = {word: languages for word, (_, languages, _) in known.items() if languages is not None}
+    if unknown and (_cut_apart(words, unknown) or _share_a_language(unknown.values())):
         return False
     present = 0
-    for word in (*known, *map(" ".join, pairwise(words))):
-        present |= meanings.get(fingerprint("", word), 0)
-    return not _some_rule_applies(present, needs)
+    for _, _, meaning in known.values():
+        present |= meaning
+    for pair in map(" ".join, pairwise(words)):
+        present |= _pairs[pair] if pair in _pairs else _look_at_pair(pair, tables)
+    return not _some_rule_applies(present, rules)
 
 
-def _some_rule_applies(present: int, needs: list[list[int]]) -> bool:
-    for need in needs:  # plain loops: several hundred rules, asked for every text
-        for mask in need:
-            if not present & mask:
-                break
-        else:
-            return True
+def _look_at(word: str, tables: Any) -> _Seen:
+    """What this word is by itself; most words of a note were in one before, so it is kept."""
+    _, _, prints, starts, foreign, meanings, _ = tables
+    doubtful = _is_odd(word) or fingerprint("c", word) in prints or _may_be_typo(word, prints)
+    languages = None if fingerprint("e", word) in prints else _languages(word, starts, foreign)
+    seen = (doubtful, languages, meanings.get(fingerprint("", word), 0))
+    if len(_seen) >= _MOST_KEPT:
+        _seen.clear()
+    _seen[word] = seen
+    return seen
+
+
+def _look_at_pair(pair: str, tables: Any) -> int:
+    if len(_pairs) >= _MOST_KEPT:
+        _pairs.clear()
+    meaning: int = tables[5].get(fingerprint("", pair), 0)
+    _pairs[pair] = meaning
+    return meaning
+
+
+def _some_rule_applies(present: int, rules: dict[int, list[list[int]]]) -> bool:
+    """Rules are grouped by the concept that the fewest words have: what a text lacks, rules out whole groups."""
+    for narrowest, group in rules.items():  # plain loops: several hundred rules, asked for every text
+        if not present & narrowest:
+            continue
+        for need in group:
+            for mask in need:
+                if not present & mask:
+                    break
+            else:
+                return True
     return False
 
 
@@ -89,21 +124,25 @@ def _looks_encoded(text: str) -> bool:
     )
 
 
-def _cut_apart(words: list[str], unknown: set[str]) -> bool:
+def _cut_apart(words: list[str], unknown: Collection[str]) -> bool:
     scraps = {word for word in unknown if len(word) <= _LONGEST_SCRAP and word.isalpha()}
     return len(scraps) >= _FEWEST_SCRAPS and sum(word in scraps for word in words) * 4 >= len(words)
 
 
-def _may_be_foreign(words: set[str], starts: set[str], foreign: dict[int, int]) -> bool:
-    """True when two words or stems of one language occur; each bit of a number stands for a language."""
+def _languages(word: str, starts: Collection[str], foreign: dict[int, int]) -> tuple[int, ...]:
+    """The languages that this word, and each stem it begins with, belongs to; each bit stands for a language."""
+    lengths = range(_SHORTEST_STEM, len(word) + 1) if word[:_SHORTEST_STEM] in starts else ()
+    stems = [fingerprint("s", word[:length]) for length in lengths]
+    return tuple(found for each in (fingerprint("l", word), *stems) if (found := foreign.get(each, 0)))
+
+
+def _share_a_language(words: Iterable[tuple[int, ...]]) -> bool:
+    """True when two words or stems of one language occur."""
     once = 0
-    for word in words:
-        lengths = range(_SHORTEST_STEM, len(word) + 1) if word[:_SHORTEST_STEM] in starts else ()
-        stems = (fingerprint("s", word[:length]) for length in lengths)
-        for languages in (foreign.get(each, 0) for each in (fingerprint("l", word), *stems)):
-            if once & languages:
-                return True
-            once |= languages
+    for languages in (each for word in words for each in word):
+        if once & languages:
+            return True
+        once |= languages
     return False
 
 
