@@ -14,6 +14,7 @@ HermesError
 │   ├── ModelRefused       the request itself will not be accepted: unknown model, no credit, bad field
 │   └── ModelUnreachable   no connection, or one that broke
 ├── WriteRefused       the model: a memory write it can correct and try again
+├── ProviderError      the operator: external memory did not do what it was asked; never ends a turn
 └── StorageError       the operator: a file or database that cannot be read or written
     ├── LockTimeout        somebody else has held a lock for too long
     ├── UnsafePath         a link, pipe or device stands where a store file belongs
@@ -98,6 +99,31 @@ class ModelRefused(ModelError):
 
 class ModelUnreachable(ModelError):
     passing = True
+
+
+class ProviderError(HermesError):
+    """External memory failed; `kind` says how.
+
+    unreachable, slow, busy, limited  it may work later; `seconds` is how long it asked us to wait
+    key                               the key is missing, wrong or not allowed to do this
+    missing                           what was asked for is not there (404)
+    refused                           the request itself will not be accepted
+    malformed                         the answer is not what this service answers
+    absent                            a package, program or setting that the provider needs is not there
+    """
+
+    def __init__(
+        self, message: str, *, kind: str = "refused", seconds: float | None = None, status: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.seconds = seconds
+        self.status = status
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same request may succeed later, with nobody changing anything."""
+        return self.kind in ("unreachable", "slow", "busy", "limited")
 
 
 class StorageError(HermesError):

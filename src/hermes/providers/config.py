@@ -1,0 +1,142 @@
+"""How a provider reads its configuration: `$HERMES_HOME/<name>.json`, the environment, `.env`.
+
+A value is looked for in the environment (and `.env`) where its field names a variable, then in the file, then in the
+field's default. Words become what the field's type says, so that "false" in a file is false.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from hermes.settings.home import find_home
+from hermes.settings.secrets_file import secret
+from hermes.storage.files import Folder
+from hermes.storage.locks import FileLock
+from hermes.vocabulary.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+_LARGEST = 1 << 20
+_LOCK_TIMEOUT = 5
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+def read_config(name: str, hermes_home: str) -> dict[str, Any]:
+    """What the provider's file says; empty when there is none, a `SettingsError` when it cannot be understood."""
+    folder = Folder.open(hermes_home)
+    if folder is None:
+        return {}
+    with folder:
+        data = folder.read(_file(name), at_most=_LARGEST)
+        return _parsed(folder.join(_file(name)), data) if data else {}
+
+
+def save_config(name: str, hermes_home: str, values: Mapping[str, Any]) -> None:
+    """Sets these values in the provider's private file and leaves the others as they are; None removes one."""
+    with Folder.create(hermes_home) as folder, FileLock(folder, f"{_file(name)}.lock", timeout=_LOCK_TIMEOUT):
+        data = folder.read(_file(name), at_most=_LARGEST)
+        kept = _parsed(folder.join(_file(name)), data) if data else {}
+        kept |= values
+        text = json.dumps({key: each for key, each in kept.items() if each is not None}, indent=2, ensure_ascii=False)
+        folder.replace(_file(name), f"{text}\n".encode())
+
+
+def configured(name: str, hermes_home: str, fields: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The value of every field of a provider's schema; a secret or setting that is nowhere is its default."""
+    file = read_config(name, hermes_home)
+    found: dict[str, Any] = {}
+    for field in fields:
+        key = field["key"]
+        given: Any = secret_value(hermes_home, field.get("env_var", ""))
+        if given is None:
+            given = file.get(key)
+        if given is None:
+            given = _default(field, found)
+        found[key] = typed(field, given, f"{_file(name)}: {key}")
+    return found
+
+
+def secret_value(hermes_home: str, variable: str) -> str | None:
+    """The environment variable, else the line of the home's .env file; None when neither is there."""
+    return secret(find_home(hermes_home), variable) or None if variable else None
+
+
+def missing_fields(fields: Iterable[Mapping[str, Any]], values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The required fields that have no value and whose condition holds."""
+    return [
+        field
+        for field in fields
+        if field.get("required") and applies(field, values) and values.get(field["key"]) in (None, "")
+    ]
+
+
+def applies(field: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Whether a field is asked for, given the answers to others (`when`)."""
+    conditions: Mapping[str, Any] = field.get("when") or {}
+    return all(
+        values.get(key) in wanted if isinstance(wanted, list | tuple) else values.get(key) == wanted
+        for key, wanted in conditions.items()
+    )
+
+
+def typed(field: Mapping[str, Any], given: Any, where: str = "") -> Any:
+    """The value in the type its field names, or has by its default; a `SettingsError` when it cannot be."""
+    kind = field.get("type") or _kind_of(field.get("default"))
+    if given is None or not isinstance(given, str) or kind in ("", "text", "string"):
+        return given
+    try:
+        return _READERS[kind](given.strip()) if kind in _READERS and given.strip() else given
+    except (ValueError, KeyError) as error:
+        raise SettingsError(f"{where or field['key']}: expected a {kind}, found {given!r}") from error
+
+
+def default_of(field: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+    """What a field is when nobody says anything; it may depend on the answer to another (`default_from`)."""
+    return _default(field, values)
+
+
+def _default(field: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+    source = field.get("default_from") or {}
+    table = source.get("map") or {}
+    return table.get(values.get(source.get("field", "")), field.get("default"))
+
+
+def _flag(words: str) -> bool:
+    return _FLAGS[words.lower()]
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("flag", "bool", "boolean"), _flag),
+    **dict.fromkeys(("integer", "int"), int),
+    **dict.fromkeys(("number", "float"), float),
+}
+
+
+def _kind_of(default: object) -> str:
+    kinds: tuple[tuple[type, str], ...] = ((bool, "flag"), (int, "integer"), (float, "number"))
+    return next((word for kind, word in kinds if isinstance(default, kind)), "")
+
+
+def _file(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise SettingsError(f"{name!r} is no name of a provider; use letters, digits, - and _")
+    return f"{name}.json"
+
+
+def _parsed(path: str, data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise SettingsError(f"{path}: not valid JSON: {error}; mend it, or run `hermes memory setup`") from error
+    if not isinstance(found, dict):
+        raise SettingsError(f"{path}: expected an object of names and values, found {type(found).__name__}")
+    return found
+
+
+def config_path(name: str, hermes_home: str) -> str:
+    return os.path.join(hermes_home, _file(name))
