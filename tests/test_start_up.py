@@ -99,6 +99,7 @@ def test_a_mistyped_command_is_answered_with_the_nearest_name(hermes: Command) -
 @pytest.mark.proves("ground.public-names")
 def test_the_public_names_are_the_documented_ones() -> None:
     assert hermes.__all__ == [
+        "Agent",
         "ContextCompressor",
         "ContextEngine",
         "MemorySession",

@@ -6,6 +6,7 @@ from hermes.vocabulary.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from hermes.agent import Agent
     from hermes.compression.compressor import ContextCompressor
     from hermes.compression.engine import ContextEngine
     from hermes.curated.store import MemoryStore
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from hermes.storage.sessions import SessionDB
 
 __all__ = [
+    "Agent",
     "ContextCompressor",
     "ContextEngine",
     "MemorySession",
@@ -27,6 +29,7 @@ __all__ = [
 
 # The public names and where they live; each is loaded when it is first used.
 _HOMES = {
+    "Agent": "hermes.agent",
     "ContextCompressor": "hermes.compression.compressor",
     "ContextEngine": "hermes.compression.engine",
     "MemorySession": "hermes.session.session",

@@ -9,6 +9,7 @@ messages and returns one of these. What was sent is kept in `requests`.
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -39,6 +40,7 @@ class Reply:
     calls: Sequence[tuple[str, dict[str, Any] | str]] = ()
     usage: Usage | None = None  # otherwise estimated from the texts
     reason: str = "stop"
+    pause: float = 0  # seconds between two pieces, for those who want to stop it in the middle
     fails: ModelError | None = None  # raised after everything was streamed, as when a connection breaks
 
 
@@ -66,11 +68,7 @@ class Scripted:
     ) -> Iterator[ModelEvent]:
         number = len(self.requests)
         self.requests.append(Sent(system=system, messages=list(messages), tools=list(tools)))
-        if number >= len(self.steps):
-            raise ModelRefused(f"the script has {len(self.steps)} steps and this is call {number + 1}: add a step")
-        step = self.steps[number]
-        if not isinstance(step, str | Reply | ModelError):
-            step = step(messages)
+        step = self.step(number, messages)
         if isinstance(step, ModelError):
             raise step
         reply = Reply(text=step) if isinstance(step, str) else step
@@ -78,6 +76,14 @@ class Scripted:
             if cancelled():
                 raise Interrupted("stopped while the model was answering")
             yield event
+            time.sleep(reply.pause)
+
+    def step(self, number: int, messages: Sequence[Message]) -> Step:
+        """What call number `number`, counted from 0, is answered with."""
+        if number >= len(self.steps):
+            raise ModelRefused(f"the script has {len(self.steps)} steps and this is call {number + 1}: add a step")
+        step = self.steps[number]
+        return step if isinstance(step, str | Reply | ModelError) else step(messages)
 
     def _events(self, number: int, reply: Reply, system: str, messages: Sequence[Message]) -> Iterator[ModelEvent]:
         answer = Answer(self.name)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # What goes over the wire; everything else in a stored message is for us.
 _WIRE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning_details")
@@ -24,6 +27,14 @@ def wire_message(stored: dict[str, Any]) -> dict[str, Any]:
     if "api_content" in stored:
         message["content"] = stored["api_content"]
     return message
+
+
+def reply_message(reply: str, answered: Mapping[str, Any]) -> dict[str, Any]:
+    """The last message of a turn: the text the person saw, with the model's reasoning and, where equal, its blocks."""
+    content = answered.get("content")
+    whole = "".join(part.get("text", "") for part in content) if isinstance(content, list) else content
+    kept = {key: part for key, part in answered.items() if key.startswith("reasoning")}
+    return {"role": "assistant", "content": content if content and whole == reply else reply, **kept}
 
 
 def unanswered_calls(messages: list[dict[str, Any]]) -> list[str]:

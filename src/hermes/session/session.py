@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from hermes.safety.fence import build_memory_context_block
 from hermes.session.announcements import Announcements
 from hermes.session.notices import Notices
-from hermes.session.requests import Request, unanswered_calls, wire_message
+from hermes.session.requests import Request, reply_message, unanswered_calls, wire_message
 from hermes.session.usage import what_broke_the_cache
 from hermes.session.wiring import open_parts
 from hermes.vocabulary.errors import NotFound
@@ -167,21 +167,23 @@ class MemorySession:
         interrupted: bool = False,
         usage: Usage | Mapping[str, int] | None = None,
         model: str = "",
+        message: Mapping[str, Any] | None = None,
     ) -> None:
         """Saves the answer; an interrupted one is marked and kept from external memory.
 
+        `message` is the model's own message, when the host has it: its reasoning is kept and sent back.
         With `usage` (and `model`, when it is not the session's) the share of the prompt that came from the provider's
         cache is recorded, and why, when it was small.
         """
         self._close_open_calls()
-        message: dict[str, Any] = {"role": "assistant", "content": reply}
+        saved = reply_message(reply, message or {})
         if interrupted:
-            message["interrupted"] = True
+            saved["interrupted"] = True
         counted = Usage.of(usage)
         if counted is not None:
-            message |= {"usage": counted.as_dict(), "model": model or self.model}
-            message["cache"] = {"share": round(counted.cached_share, 3), "broken_by": self._cache_miss(counted, model)}
-        self._save(message)
+            saved |= {"usage": counted.as_dict(), "model": model or self.model}
+            saved["cache"] = {"share": round(counted.cached_share, 3), "broken_by": self._cache_miss(counted, model)}
+        self._save(saved)
         if counted is not None:
             self._parts.database.update_session(self.id, api_call_count=1, **counted.as_dict())
             self._answered, self.model = time.time(), model or self.model

@@ -1,0 +1,166 @@
+"""`Agent`: a session, a model and tools; a person's line goes in, events come out.
+
+    with Agent.open() as agent:
+        for event in agent.turn("what did we decide about auth?"):
+            …TextDelta, ToolReturned, Notice…; the last one is TurnFinished…
+
+Everything is stored by the session as it happens. Stopping a turn, by `interrupt`, by closing the iterator or by
+Ctrl-C, leaves a conversation that goes on with the next turn.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Self
+
+from hermes.session.models import main_model
+from hermes.session.session import MemorySession
+from hermes.settings.home import find_home
+from hermes.settings.load import load_settings
+from hermes.tools.loop import run_turn
+from hermes.vocabulary.events import Retrying, TextDelta, ToolReturned, TurnFinished
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from datetime import date
+    from types import TracebackType
+
+    from hermes.llm.client import Model
+    from hermes.settings.home import Home
+    from hermes.settings.load import Settings
+    from hermes.tools.registry import Tool
+    from hermes.vocabulary.events import TurnEvent
+
+_STOPPED = "[Stopped before there was an answer.]"
+_MODEL_CALLS = 90
+
+
+class Agent:
+    def __init__(
+        self,
+        session: MemorySession,
+        model: Model,
+        *,
+        settings: Settings | None = None,
+        limit: int = _MODEL_CALLS,
+        stop: threading.Event | None = None,
+    ) -> None:
+        """An agent around parts that are handed in; `open` makes them from the settings of a home.
+
+        Without `settings` the model cannot be switched by name. `stop` is set to end the turn, by `interrupt` or by
+        whoever shares it, such as a running tool.
+        """
+        self.session = session
+        self.model = model
+        self._settings = settings
+        self._limit = limit
+        self._stop = stop or threading.Event()
+
+    @classmethod
+    def open(
+        cls,
+        home: str | os.PathLike[str] | Home | None = None,
+        source: str = "cli",
+        *,
+        resume: str | None = None,
+        title: str | None = None,
+        model: str | Model = "",
+        cwd: str | None = None,
+        owner: str = "local",
+        ask: Callable[[str], bool] | None = None,
+        tools: Sequence[Tool] = (),
+        toolsets: Collection[str] | None = None,
+        system_message: str = "",
+        prefill: Sequence[Mapping[str, Any]] = (),
+        skip_memory: bool = False,
+        skip_context_files: bool = False,
+        today: date | None = None,
+    ) -> Self:
+        """An agent as the settings of a home describe it.
+
+        `ask` is called with a question when a tool needs a person's consent; without it such a tool is refused.
+        `toolsets` replaces what the settings enable for this platform (`source`).
+        """
+        del ask, toolsets
+        place = find_home(home)
+        settings = load_settings(place)
+        chosen = main_model(settings, model) if isinstance(model, str) else model
+        session = MemorySession.open(
+            place,
+            source,
+            resume=resume,
+            title=title,
+            model=chosen.name,
+            cwd=cwd,
+            owner=owner,
+            tools=tools,
+            system_message=system_message,
+            prefill=prefill,
+            skip_memory=skip_memory,
+            skip_context_files=skip_context_files,
+            today=today,
+        )
+        return cls(session, chosen, settings=settings, limit=settings.integer("agent.max_turns"))
+
+    def turn(
+        self, text: str, *, overlay: str = "", cancelled: Callable[[], bool] = lambda: False
+    ) -> Iterator[TurnEvent]:
+        """Answers one line of a person. The reply is stored when `TurnFinished`, the last event, is given out."""
+        self._stop.clear()
+        self.session.prepare_turn(text, overlay=overlay)
+        said = ""
+        with closing(self._run(lambda: self._stop.is_set() or cancelled())) as events:
+            try:
+                for event in events:
+                    said = _said(said, event)
+                    if isinstance(event, TurnFinished):
+                        self._finish(event)
+                    yield from self.session.notices.take()
+                    yield event
+            except GeneratorExit:  # whoever read the events has gone; what was said so far is kept, and marked
+                events.close()
+                if not isinstance(event, TurnFinished):
+                    self.session.finish_turn(said or _STOPPED, interrupted=True, model=self.model.name)
+                raise
+
+    def interrupt(self) -> None:
+        """Ends the running turn at the next moment it can end; safe from any thread and from a signal handler."""
+        self._stop.set()
+
+    def switch_model(self, name: str) -> Model:
+        """Talks to another model from the next turn on; a name nobody serves leaves everything as it was."""
+        if self._settings is None:
+            self._settings = load_settings(find_home(None))
+        self.model = main_model(self._settings, name)
+        return self.model
+
+    def close(self) -> None:
+        self.session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, stopped: Callable[[], bool]) -> Any:
+        """The one loop; a session that can compact does so in it."""
+        fit = getattr(self.session, "fit", None)
+        more = {"fit": fit} if fit is not None else {}
+        return run_turn(self.model, self.session, limit=self._limit, cancelled=stopped, **more)
+
+    def _finish(self, end: TurnFinished) -> None:
+        interrupted = end.reason == "interrupted"
+        reply = end.reply or (_STOPPED if interrupted else "")
+        self.session.finish_turn(reply, interrupted=interrupted, usage=end.usage, model=end.model, message=end.message)
+
+
+def _said(before: str, event: TurnEvent) -> str:
+    """The text of the answer so far; what stood before a tool call is stored with the call."""
+    if isinstance(event, TextDelta):
+        return before + event.text
+    return "" if isinstance(event, Retrying | ToolReturned) else before

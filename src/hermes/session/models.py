@@ -1,0 +1,166 @@
+"""Which models a home's settings name: the one to talk to with its fallbacks, and a helper for each background task.
+
+Keys come from the environment or from the `.env` beside the settings. Nothing is asked of a model here, but a model
+that no provider is known for is looked for on the usual ports of this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from hermes.vocabulary.errors import Interrupted, ModelUnreachable, NotFound, WrongKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermes.llm.client import Model
+    from hermes.llm.endpoint import Endpoint
+    from hermes.settings.load import Settings
+
+    # Takes the system text and the person's text, returns the answer; raises a ModelError when there is none.
+    Helper = Callable[[str, str], str]
+
+SCRIPTED = "scripted"
+
+
+def main_model(settings: Settings, name: str = "") -> Model:
+    """The model to talk to: `name`, else `model.default`, else whatever a server on this machine has."""
+    fallbacks = settings.texts("fallback_models")
+    first = _named(settings, name or settings.text("model.default"))
+    if not fallbacks:
+        return first
+    from hermes.llm.client import Fallback
+
+    return Fallback([first, *(_named(settings, other) for other in fallbacks)])
+
+
+def helper_model(settings: Settings, task: str, *, main: Model | None = None, own_only: bool = False) -> Model | None:
+    """The model of a background task; None when the task is switched off or there is no model at all.
+
+    A task whose settings name no model of its own uses `main`, or the one of the settings; with `own_only` it has none.
+    """
+    block = f"auxiliary.{task}"
+    if not settings.flag(f"{block}.enabled"):
+        return None
+    if _has_its_own(settings, block):
+        return _helper_of(settings, block)
+    if main is not None or own_only:
+        return None if own_only else main
+    try:
+        return main_model(settings)
+    except (NotFound, WrongKey):
+        return None
+
+
+def helper(settings: Settings, task: str, *, main: Model | None = None, own_only: bool = False) -> Helper | None:
+    """The model of a background task as a function; an answer that takes longer than its time-out is an error."""
+    model = helper_model(settings, task, main=main, own_only=own_only)
+    if model is None:
+        return None
+    seconds = settings.number(f"auxiliary.{task}.timeout")
+    language = settings.text(f"auxiliary.{task}.language")
+
+    def ask(system: str, text: str) -> str:
+        wanted = f"{system}\n\nWrite in this language: {language}" if language else system
+        return answer(model, wanted, text, seconds)
+
+    return ask
+
+
+def answer(model: Model, system: str, text: str, seconds: float) -> str:
+    """One question without tools, answered within `seconds`."""
+    from hermes.vocabulary.events import Finished
+
+    end = time.monotonic() + seconds
+    asked = model.stream(system, [{"role": "user", "content": text}], cancelled=lambda: time.monotonic() > end)
+    try:
+        finished = next(event for event in asked if isinstance(event, Finished))
+    except Interrupted as error:
+        raise ModelUnreachable(f"{model.name} had no answer within {seconds:g} s") from error
+    content = finished.message.get("content") or ""
+    return content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in content)
+
+
+def _named(settings: Settings, name: str) -> Model:
+    """A model by its name, with what `model.*` says about the default one where it is that one."""
+    script = _script(settings, name)
+    if script:
+        from hermes.llm.script_file import ScriptFile
+
+        return ScriptFile(script, context_length=settings.get("model.context_length"))
+    is_default = name == settings.text("model.default")
+    return _opened(
+        settings,
+        name,
+        provider=settings.text("model.provider") if is_default else "",
+        base_url=settings.text("model.base_url") if is_default or "/" not in name else "",
+        context_length=settings.get("model.context_length") if is_default else None,
+        timeout=settings.number("model.timeout"),
+        extra_body=settings.get("model.extra_body"),
+    )
+
+
+def _script(settings: Settings, name: str) -> str:
+    """The script file a name stands for: `scripted:FILE`, or any name while model.provider is scripted."""
+    kind, colon, path = name.partition(":")
+    if colon and kind == SCRIPTED:
+        return _beside(settings, path)
+    return _beside(settings, name) if settings.text("model.provider") == SCRIPTED else ""
+
+
+def _beside(settings: Settings, path: str) -> str:
+    return os.path.join(os.path.dirname(settings.path), os.path.expanduser(path))
+
+
+def _has_its_own(settings: Settings, block: str) -> bool:
+    chosen = settings.text(f"{block}.provider") not in ("", "auto", "main")
+    return chosen or bool(settings.text(f"{block}.model") or settings.text(f"{block}.base_url"))
+
+
+def _helper_of(settings: Settings, block: str) -> Model:
+    from hermes.llm.client import Patience
+
+    name = settings.text(f"{block}.model")
+    if name.startswith(f"{SCRIPTED}:"):
+        return _named(settings, name)
+    provider = settings.text(f"{block}.provider")
+    return _opened(
+        settings,
+        name or settings.text("model.default"),
+        provider="" if provider in ("auto", "main") else provider,
+        base_url=settings.text(f"{block}.base_url"),
+        key=settings.text(f"{block}.api_key"),
+        timeout=settings.number(f"{block}.timeout"),
+        extra_body=settings.get(f"{block}.extra_body"),
+        effort=settings.text(f"{block}.reasoning_effort"),
+        patience=Patience(attempts=1 + settings.integer("auxiliary.transient_retries")),
+    )
+
+
+def _opened(settings: Settings, name: str, *, effort: str = "", patience: Any = None, **given: Any) -> Model:
+    from dataclasses import replace
+
+    from hermes.llm.catalogue import find_local_server, resolve
+    from hermes.llm.connect import list_models, open_model
+    from hermes.settings.home import Home
+    from hermes.settings.secrets_file import secret
+
+    folder = os.path.dirname(settings.path)
+    keys = Home(path=folder, root=folder)
+    endpoint = resolve(
+        name,
+        lambda key: secret(keys, key),
+        cache_ttl=settings.text("prompt_caching.cache_ttl"),
+        find_local=lambda: find_local_server(list_models),
+        **given,
+    )
+    if effort:
+        endpoint = replace(endpoint, extra_body=_effort(endpoint, effort) | endpoint.extra_body)
+    return open_model(endpoint, patience)
+
+
+def _effort(endpoint: Endpoint, effort: str) -> dict[str, Any]:
+    """How hard to think, as each wire says it."""
+    return {"output_config": {"effort": effort}} if endpoint.wire == "anthropic" else {"reasoning_effort": effort}

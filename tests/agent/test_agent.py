@@ -1,0 +1,133 @@
+"""`Agent` around a real session with a scripted model."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hermes import Agent, MemorySession, SessionDB
+from hermes.llm.scripted import Reply, Scripted
+from hermes.vocabulary.errors import ModelRefused, SettingsError
+from hermes.vocabulary.events import Notice, TextDelta, ToolReturned, TurnFinished
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ADD = ("memory", {"action": "add", "target": "user", "content": "Likes tea."})
+
+
+def stored(home: Path, agent: Agent) -> list[dict[str, Any]]:
+    with SessionDB.open(home / "state.db") as db:
+        return [each.message for each in db.messages(agent.session.id)]
+
+
+def scripted_home(home: Path, steps: list[Any]) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "script.json").write_text(json.dumps(steps))
+    (home / "config.yaml").write_text("model:\n  provider: scripted\n  default: script.json\n")
+
+
+@pytest.mark.proves("agent.turn")
+def test_a_turn_runs_tools_and_is_stored_before_its_last_event_is_seen(home: Path) -> None:
+    with Agent(MemorySession.open(home), Scripted([Reply(calls=[ADD]), "Noted."])) as agent:
+        events = []
+        for event in agent.turn("I like tea"):
+            events.append(event)
+            if isinstance(event, TurnFinished):
+                assert [each["role"] for each in stored(home, agent)] == ["user", "assistant", "tool", "assistant"]
+    assert any(isinstance(event, ToolReturned) for event in events)
+    assert isinstance(events[-1], TurnFinished)
+    assert events[-1].reply == "Noted."
+
+
+@pytest.mark.proves("agent.turn")
+def test_notices_reach_the_reader_before_the_turn_ends(home: Path) -> None:
+    with Agent(MemorySession.open(home), Scripted(["Hello."])) as agent:
+        agent.session.notices.add("provider", "the service is slow")
+        *before, last = agent.turn("hi")
+    assert Notice(kind="provider", text="the service is slow") in before
+    assert isinstance(last, TurnFinished)
+
+
+@pytest.mark.proves("agent.interrupt")
+def test_an_interrupted_turn_is_marked_and_the_conversation_goes_on(home: Path) -> None:
+    with Agent(MemorySession.open(home), Scripted(["one two three four five six", "fine"])) as agent:
+        for event in agent.turn("count"):
+            if isinstance(event, TextDelta):
+                agent.interrupt()
+        assert isinstance(event, TurnFinished)
+        assert (event.reason, event.reply) == ("interrupted", "one two thre")
+        assert stored(home, agent)[-1]["interrupted"] is True
+        *_, end = agent.turn("and now?")
+        assert isinstance(end, TurnFinished)
+        assert end.reply == "fine"
+
+
+@pytest.mark.proves("agent.interrupt")
+def test_a_reader_that_goes_away_leaves_a_marked_turn(home: Path) -> None:
+    with Agent(MemorySession.open(home), Scripted([Reply(calls=[ADD]), "one two three four", "fine"])) as agent:
+        events = agent.turn("count")
+        while not isinstance(next(events), TextDelta):
+            pass
+        events.close()  # type: ignore[attr-defined]  # turn is a generator
+        last = stored(home, agent)[-1]
+        assert (last["content"], last["interrupted"]) == ("one two thre", True)
+        *_, end = agent.turn("and now?")
+        assert isinstance(end, TurnFinished)
+
+
+@pytest.mark.proves("agent.interrupt")
+def test_a_turn_stopped_before_any_word_says_so_in_the_history(home: Path) -> None:
+    with Agent(MemorySession.open(home), Scripted(["never"])) as agent:
+        *_, end = agent.turn("hi", cancelled=lambda: True)
+        assert stored(home, agent)[-1]["content"] == "[Stopped before there was an answer.]"
+    assert isinstance(end, TurnFinished)
+    assert end.reason == "interrupted"
+
+
+@pytest.mark.proves("agent.turn")
+def test_an_error_of_the_model_reaches_the_caller_and_the_next_turn_works(home: Path) -> None:
+    with Agent(MemorySession.open(home), Scripted([ModelRefused("no credit"), "fine"])) as agent:
+        with pytest.raises(ModelRefused, match="no credit"):
+            list(agent.turn("hi"))
+        *_, end = agent.turn("again")
+        assert isinstance(end, TurnFinished)
+        assert end.reply == "fine"
+
+
+@pytest.mark.proves("agent.reasoning")
+def test_the_reasoning_of_the_last_message_is_stored(home: Path) -> None:
+    with Agent(MemorySession.open(home), Scripted([Reply(reasoning="tea, then", text="Tea.")])) as agent:
+        list(agent.turn("what do I drink?"))
+        assert stored(home, agent)[-1]["reasoning"] == "tea, then"
+
+
+@pytest.mark.proves("agent.scripted")
+def test_a_script_can_be_chosen_in_the_settings_and_by_name(home: Path) -> None:
+    scripted_home(home, ["first", {"when": "tea", "text": "Always tea."}, "second"])
+    with Agent.open(home) as agent:
+        replies = [list(agent.turn(text))[-1] for text in ("one", "tea?", "two", "tea!")]
+        assert [each.reply for each in replies if isinstance(each, TurnFinished)] == [
+            "first",
+            "Always tea.",
+            "second",
+            "Always tea.",
+        ]
+        with pytest.raises(ModelRefused, match="no step for call 5"):
+            list(agent.turn("three"))
+        (home / "other.json").write_text('["other"]')
+        agent.switch_model("scripted:other.json")
+        *_, end = agent.turn("four")
+        assert isinstance(end, TurnFinished)
+        assert end.reply == "other"
+
+
+@pytest.mark.proves("agent.scripted")
+@pytest.mark.parametrize("script", ["{", "{}", '[{"txt": "x"}]'])
+def test_a_script_that_cannot_be_read_is_a_settings_error(home: Path, script: str) -> None:
+    scripted_home(home, [])
+    (home / "script.json").write_text(script)
+    with pytest.raises(SettingsError, match=r"script\.json"):
+        Agent.open(home)
