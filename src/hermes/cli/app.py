@@ -25,8 +25,9 @@ _INTERRUPTED = 130
 class Context:
     """What every command gets: where home is and what its settings say, found out when first asked."""
 
-    def __init__(self, home: str | None, profile: str | None) -> None:
+    def __init__(self, home: str | None, profile: str | None, user: str | None = None) -> None:
         self._given = (home, profile)
+        self._user = user
         self._home: Home | None = None
         self._settings: Settings | None = None
 
@@ -36,6 +37,10 @@ class Context:
             from hermes.settings.home import locate_home
 
             self._home = locate_home(*self._given)
+            if self._user is not None:
+                from hermes.settings.home import person_home
+
+                self._home = person_home(self._home, self._user)
         return self._home
 
     @property
@@ -58,7 +63,7 @@ def run(arguments: list[str]) -> int:
     try:
         command = _find_command(words)
         gc.enable()
-        code = command(Context(chosen.get("--home"), chosen.get("--profile")))
+        code = command(Context(chosen.get("--home"), chosen.get("--profile"), chosen.get("--user")))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -120,7 +125,7 @@ def _say(text: str, code: int = OK) -> int:
 
 
 def _take_options(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
-    """`--home` and `--profile` with their values, wherever they stand, and the other arguments."""
+    """`--home`, `--profile` and `--user` with their values, wherever they stand, and the other arguments."""
     chosen: dict[str, str] = {}
     rest: list[str] = []
     words = iter(arguments)
@@ -128,7 +133,7 @@ def _take_options(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
         name, separator, given = word.partition("=")
         if word == "--":
             rest += [word, *words]
-        elif name not in ("--home", "--profile"):
+        elif name not in ("--home", "--profile", "--user"):
             rest.append(word)
         elif separator:
             chosen[name] = given

@@ -67,6 +67,15 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "use": ("profile", "use a profile from now on, when none is named"),
         },
     ),
+    "users": (
+        "give people homes of their own below this one, and keys to them",
+        {
+            "list": ("users", "who has a home here, and the ids of their keys"),
+            "add": ("users", "make a home and a key for somebody"),
+            "key": ("users", "make another key, shown once, or revoke one"),
+            "forget": ("users", "remove somebody with everything of theirs, and prove it; a dry run first"),
+        },
+    ),
     "bench": (
         "measure, beside a floor or a peer in the same run",
         {
@@ -95,11 +104,12 @@ def top_help(version: str) -> str:
     commands |= {name: summary for name, (_, summary) in SINGLES.items()}
     return (
         f"hermes {version}: memory and context for language-model agents\n\n"
-        "usage: hermes [--home DIR] [--profile NAME] COMMAND …\n\n"
+        "usage: hermes [--home DIR] [--profile NAME] [--user NAME] COMMAND …\n\n"
         f"commands:\n{_table(commands)}\n\n"
         "options:\n"
         "  --home DIR      where everything is kept (default: $HERMES_HOME, else ~/.hermes)\n"
         "  --profile NAME  which profile of the home (default: the chosen one)\n"
+        "  --user NAME     whose home below it (`hermes users list`; default: your own)\n"
         "  --version       print the version\n\n"
         "`hermes COMMAND --help` tells more about each."
     )

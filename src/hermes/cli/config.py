@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from hermes.cli.app import OK, USAGE
 from hermes.cli.render import add_json_option, print_json, print_text
 
@@ -55,8 +57,8 @@ def _path(given: argparse.Namespace, context: Context) -> int:
     places = {
         "home": home.path,
         "profile": home.profile or "default",
-        "settings": home.join(FILE),
-        "secrets": home.join(SECRETS),
+        "settings": os.path.join(home.operator, FILE),
+        "secrets": os.path.join(home.operator, SECRETS),
         "memories": home.join(FOLDER),
     }
     if given.json:

@@ -24,10 +24,13 @@ def memory_path(home: Home, target: str, linked_folders: Sequence[str] = ()) -> 
     private key into the prompt, or memory into a file that is none.
     """
     path = home.join(FOLDER, FILES[target])
-    real = _real_path_within(path, [home.path, home.root, *map(_absolute, linked_folders)])
+    outside = () if home.above else linked_folders
+    real = _real_path_within(path, [home.path, home.root, *map(_absolute, outside)])
     if real is not None:
         return real
     real = os.path.realpath(path)
+    if home.above:  # a person's memory is in their own home and nowhere else
+        raise UnsafePath(f"{path} leads out of the home of {home.person}, to {real}; put a real file there")
     if os.path.basename(real) == FILES[target] and os.path.basename(os.path.dirname(real)) == FOLDER:
         return real
     raise UnsafePath(

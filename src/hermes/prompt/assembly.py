@@ -53,6 +53,8 @@ class PromptInputs:
     system_message: str = ""
     memory_block: str = ""
     user_block: str = ""
+    project_block: str = ""
+    shared_file: str = ""  # what the operator lets everybody know
     skills_index: str = ""
     cwd: str | None = None
     context_limit: int = LIMIT
@@ -94,6 +96,8 @@ def assemble(inputs: PromptInputs) -> Prompt:
         ("system_message", inputs.system_message),
         ("memory", "" if inputs.skip_memory else inputs.memory_block),
         ("user", "" if inputs.skip_memory else inputs.user_block),
+        ("project", "" if inputs.skip_memory else inputs.project_block),
+        ("shared", _shared(inputs)),
         ("skills_index", _skills_index(inputs)),
         ("context_files", _context_files(inputs)),
         ("date", _date(inputs)),
@@ -133,6 +137,14 @@ def _guidance(inputs: PromptInputs) -> Iterator[tuple[str, str]]:
 def _is_of(model: str, family: tuple[str, ...]) -> bool:
     # "openai/o3-mini" and "Qwen3.5:8b" are cut into words, so that "o3" is not found inside "turbo3".
     return any(word.startswith(family) for word in re.split(r"[^a-z0-9]+", model.lower()))
+
+
+def _shared(inputs: PromptInputs) -> str:
+    if not inputs.shared_file or inputs.skip_memory:
+        return ""
+    folder = os.path.dirname(inputs.shared_file)
+    file = load_file(inputs.shared_file, inputs.scan, shown_from=folder, inside=folder, limit=inputs.context_limit)
+    return f"{_prose('shared.md')}\n\n{file.text}" if file else ""
 
 
 def _skills_index(inputs: PromptInputs) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 
 from hermes.curated.approval import Approvals
 from hermes.curated.history import Cause
 from hermes.curated.store import SWITCHES, MemoryStore
-from hermes.settings.home import DATABASE, find_home
+from hermes.settings.home import DATABASE, SHARED, find_home
 from hermes.settings.load import load_settings
 from hermes.tools.memory import MemoryTool
 from hermes.tools.registry import Toolbox
@@ -15,7 +16,6 @@ from hermes.tools.taint import Taint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Sequence
     from datetime import date
 
@@ -101,12 +101,13 @@ class Parts:
             PromptInputs(
                 scan=lambda text: scan(text, "context"),
                 started=today or datetime.now().astimezone().date(),
-                home=self.home.path,
+                home=self.home.operator,
                 tools=frozenset(self.toolbox.names()),
                 model=model,
                 system_message=system_message,
                 memory_block=store.snapshot("memory") if store else "",
                 user_block=store.snapshot("user") if store else "",
+                shared_file=os.path.join(self.home.above, SHARED) if self.home.above else "",
                 skills_index=self.skills.index.render(),
                 cwd=cwd,
                 context_limit=self.settings.get("context_file_max_chars") or LIMIT,

@@ -1,31 +1,50 @@
-"""Where Hermes keeps everything: `$HERMES_HOME` (default `~/.hermes`) and the profiles below it."""
+"""Where Hermes keeps everything: `$HERMES_HOME` (default `~/.hermes`), the profiles and the people below it."""
 
 from __future__ import annotations
 
 import os
+import stat
 
 from hermes.storage.files import Folder, explain
 from hermes.vocabulary.errors import NotFound, SettingsError
 from hermes.vocabulary.values import value
 
 PROFILES = "profiles"
+PEOPLE = "users"
 STICKY_CHOICE = "active_profile"
 DEFAULT_PROFILE = "default"
 DATABASE = "state.db"
+SHARED = os.path.join("shared", "KNOWLEDGE.md")  # in the operator's home: what all people of it may know
 _LONGEST_NAME = 64
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
+_TAKEN = frozenset({"con", "prn", "aux", "nul"})  # Windows opens a device under these
 
 
 @value
 class Home:
-    """A resolved home. `root` is where the profiles are; without a profile it is the home itself."""
+    """A resolved home. `root` is where the profiles are; without a profile it is the home itself.
+
+    The home of a person is complete, but settings, secrets, identity and plug-ins are the operator's: `above` is where
+    those are. Nothing else of another home can be reached from it.
+    """
 
     path: str
     root: str
     profile: str = ""
+    above: str = ""
 
     def join(self, *names: str) -> str:
         return os.path.join(self.path, *names)
+
+    @property
+    def operator(self) -> str:
+        """The folder of settings, secrets, identity and plug-ins; for most homes the home itself."""
+        return self.above or self.path
+
+    @property
+    def person(self) -> str:
+        """Whose home below the operator's this is; empty for the operator's own."""
+        return os.path.basename(self.path) if self.above else ""
 
 
 def find_home(home: str | os.PathLike[str] | Home | None = None) -> Home:
@@ -55,12 +74,32 @@ def locate_home(home: str | None = None, profile: str | None = None) -> Home:
 
 
 def profile_path(root: str, name: str) -> str:
+    check_name(name, "a profile name")
+    return os.path.join(root, PROFILES, name)
+
+
+def check_name(name: str, role: str) -> None:
+    """Refuses what could not be a folder everywhere, or could lead out of it."""
     if not name or len(name) > _LONGEST_NAME or not set(name) <= _NAME_CHARACTERS or name[0] in "_-":
         raise SettingsError(
-            f"{name!r} cannot be a profile name: use 1 to {_LONGEST_NAME} small letters, digits, - and _, "
+            f"{name[:100]!r} cannot be {role}: use 1 to {_LONGEST_NAME} small letters, digits, - and _, "
             "starting with a letter or digit"
         )
-    return os.path.join(root, PROFILES, name)
+    if name in _TAKEN or (name[:3] in ("com", "lpt") and name[3:].isdigit()):
+        raise SettingsError(f"{name!r} cannot be {role}: some systems keep this name for a device; choose another")
+
+
+def person_home(home: Home, name: str) -> Home:
+    """The home of a person below this one; a name nobody has is answered like one that nobody may have."""
+    path = os.path.join(home.path, PEOPLE, name)
+    try:
+        check_name(name, "a person's name")
+        known = not home.above and stat.S_ISDIR(os.lstat(path).st_mode)
+    except (SettingsError, OSError, ValueError):
+        known = False
+    if not known:
+        raise NotFound(f"there is no person {name[:100]!r} here; `hermes users list` shows who there is")
+    return Home(path=path, root=path, above=home.path)
 
 
 def profile_names(root: str) -> list[str]:

@@ -80,7 +80,7 @@ class Settings:
 
 def load_settings(home: Home) -> Settings:
     """The settings of a home; a `SettingsError` lists everything that is wrong with the file."""
-    path = home.join(FILE)
+    path = os.path.join(home.operator, FILE)
     file = _open(path)
     if file is None:
         return Settings(path, {})
@@ -153,7 +153,7 @@ def _from_cache(home: Home, identity: list[object]) -> dict[str, Found] | None:
     import json
 
     try:
-        folder = Folder.open(home.join("cache"))
+        folder = Folder.open(os.path.join(home.operator, "cache"))
         if folder is None:
             return None
         with folder:
@@ -170,7 +170,7 @@ def _to_cache(home: Home, identity: list[object], found: Mapping[str, Found]) ->
 
     values = {name: [each.value, each.line] for name, each in found.items()}
     try:
-        with Folder.create(home.join("cache")) as folder:
+        with Folder.create(os.path.join(home.operator, "cache")) as folder:
             folder.replace(_CACHE, json.dumps({"of": identity, "values": values}).encode())
     except StorageError:
         return  # a home that cannot be written to can still be read

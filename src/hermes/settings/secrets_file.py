@@ -24,14 +24,14 @@ def secret(home: Home, name: str) -> str | None:
 
 def read_secrets(home: Home) -> dict[str, str]:
     """Everything in the file; a mistake names its line and never shows its text."""
-    folder = Folder.open(home.path)
+    folder = Folder.open(home.operator)
     if folder is None:
         return {}
     with folder:
         data = folder.read(FILE, at_most=_LARGEST)
     if data is None:
         return {}
-    keep_private(home.join(FILE))
+    keep_private(os.path.join(home.operator, FILE))
     found: dict[str, str] = {}
     for number, line in enumerate(data.decode("utf-8-sig", "replace").splitlines(), start=1):
         stripped = line.strip().removeprefix("export ").lstrip()
@@ -39,7 +39,7 @@ def read_secrets(home: Home) -> dict[str, str]:
             continue
         name, separator, rest = stripped.partition("=")
         if not separator or not name.strip().isidentifier():
-            raise SettingsError(f"{home.join(FILE)}:{number}: expected NAME=value")
+            raise SettingsError(f"{os.path.join(home.operator, FILE)}:{number}: expected NAME=value")
         found[name.strip()] = _unquoted(rest.strip())
     return found
 
@@ -48,7 +48,7 @@ def save_secret(home: Home, name: str, text: str) -> None:
     """Sets one secret and leaves the other lines as they are."""
     if not name.isidentifier() or "\n" in text or "\r" in text:
         raise SettingsError(f"{name!r} cannot be stored: a secret has a plain name and one line of text")
-    with Folder.create(home.path) as folder, FileLock(folder, f"{FILE}.lock", timeout=_LOCK_TIMEOUT):
+    with Folder.create(home.operator) as folder, FileLock(folder, f"{FILE}.lock", timeout=_LOCK_TIMEOUT):
         lines = (folder.read(FILE, at_most=_LARGEST) or b"").decode("utf-8-sig", "replace").splitlines()
         kept = [line for line in lines if line.strip().removeprefix("export ").partition("=")[0].strip() != name]
         folder.replace(FILE, "".join(f"{line}\n" for line in [*kept, f"{name}={_quoted(text)}"]).encode())

@@ -69,6 +69,8 @@ def set_value(home: Home, file: str, name: str, words: str) -> tuple[Any, str]:
     given = from_words(key, words)
     if problem := problem_with(key, given):
         raise SettingsError(f"{name}: {problem}")
+    if home.above:
+        raise SettingsError(f"settings are the operator's, not one person's; leave --user out to change {name} for all")
     real = os.path.realpath(home.join(file))
     with Folder.create(os.path.dirname(real)) as folder:
         base = os.path.basename(real)

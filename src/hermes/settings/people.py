@@ -1,0 +1,215 @@
+"""The people of a home: each has a complete home of their own below it, and keys that open it from outside.
+
+A key is 256 random bits, shown once; `users.json` keeps its SHA-256 only. Nothing can be guessed from that, and a slow
+hash would defend nothing: there is no dictionary of random keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import time
+
+from hermes.settings.home import PEOPLE, check_name, person_home
+from hermes.storage.files import Folder, keep_private, make_private_folders
+from hermes.storage.locks import FileLock
+from hermes.vocabulary.errors import DamagedFile, NotFound, SettingsError
+from hermes.vocabulary.values import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from hermes.settings.home import Home
+
+FILE = "users.json"
+OWNER = "owner"  # the home itself, for whoever runs it
+LEAVING = ".leaving-"  # what the folder of a person is called while it is being removed
+_PREFIX = "hk-"
+_RANDOM_BYTES = 32
+_LARGEST = 16 << 20
+_LOCK_TIMEOUT = 5
+
+
+@value
+class Key:
+    """What is kept of a key: enough to recognise and to revoke it."""
+
+    id: str
+    digest: str
+    made: float
+    label: str = ""
+
+
+@value
+class Person:
+    name: str
+    added: float
+    keys: tuple[Key, ...] = ()
+    note: str = ""
+
+
+class People:
+    """Everybody who has a home below `home`, and the owner of it. Reads the file again whenever it changed."""
+
+    def __init__(self, home: Home) -> None:
+        if home.above:
+            raise SettingsError(f"{home.path} is the home of one person; people are kept by the home above it")
+        self.home = home
+        self._stamp: tuple[int, ...] | None = None
+        self._people: dict[str, Person] = {}
+        self._by_digest: dict[str, str] = {}
+
+    def all(self) -> list[Person]:
+        """Everybody, by name; the owner only when they have a key."""
+        self._look_again()
+        return sorted(self._people.values(), key=lambda person: person.name)
+
+    def get(self, name: str) -> Person:
+        self._look_again()
+        if name not in self._people:
+            raise NotFound(f"there is no person {name[:100]!r} here; `hermes users list` shows who there is")
+        return self._people[name]
+
+    def home_of(self, name: str) -> Home:
+        """The home a person's data is in."""
+        if name == OWNER:
+            return self.home
+        self.get(name)
+        return person_home(self.home, name)
+
+    def who(self, key: str) -> str | None:
+        """Whose key this is; None for everything else."""
+        self._look_again()
+        digest = _digest(key)
+        name = self._by_digest.get(digest)
+        if name is None:
+            return None
+        known = any(hmac.compare_digest(each.digest, digest) for each in self._people[name].keys)
+        return name if known else None
+
+    def add(self, name: str, note: str = "") -> Person:
+        """Makes the home of a new person."""
+        check_name(name, "a person's name")
+        if name == OWNER:
+            raise SettingsError(f"{OWNER!r} is the home itself; give it a key with `hermes users key {OWNER}`")
+        person = Person(name=name, added=time.time(), note=note)
+
+        def change(people: dict[str, Person]) -> None:
+            if name in people:
+                raise SettingsError(f"there is already a person {name!r}; `hermes users key {name}` makes another key")
+            people[name] = person
+
+        self._change(change)
+        folder = os.path.join(self.home.path, PEOPLE, name)
+        make_private_folders(folder)
+        keep_private(folder)
+        return person
+
+    def make_key(self, name: str, label: str = "") -> tuple[Key, str]:
+        """A new key: what is kept of it, and the key itself, which nobody can show again."""
+        import base64
+
+        secret = _PREFIX + base64.urlsafe_b64encode(os.urandom(_RANDOM_BYTES)).decode().rstrip("=")
+        key = Key(id=os.urandom(4).hex(), digest=_digest(secret), made=time.time(), label=label)
+
+        def change(people: dict[str, Person]) -> None:
+            if name == OWNER and name not in people:
+                people[name] = Person(name=OWNER, added=time.time())
+            person = _known(people, name)
+            people[name] = _with_keys(person, (*person.keys, key))
+
+        self._change(change)
+        return key, secret
+
+    def revoke(self, name: str, key_id: str) -> None:
+        def change(people: dict[str, Person]) -> None:
+            person = _known(people, name)
+            left = tuple(key for key in person.keys if key.id != key_id)
+            if len(left) == len(person.keys):
+                raise NotFound(f"{name} has no key {key_id[:100]!r}; `hermes users list` shows the keys by their ids")
+            people[name] = _with_keys(person, left)
+
+        self._change(change)
+
+    def remove(self, name: str) -> str:
+        """Takes a person off the list with all keys, and moves their folder out of reach; returns where it is now."""
+        if name == OWNER:
+            raise SettingsError(f"{OWNER!r} is the home itself and cannot be forgotten; its keys can be revoked")
+
+        def change(people: dict[str, Person]) -> None:
+            del people[_known(people, name).name]
+
+        self._change(change)
+        folder = os.path.join(self.home.path, PEOPLE, name)
+        aside = os.path.join(self.home.path, PEOPLE, f"{LEAVING}{name}-{os.urandom(4).hex()}")
+        with Folder.create(os.path.dirname(folder)) as people:
+            if people.status(name) is not None:
+                people.rename(name, os.path.basename(aside))
+                people.sync()
+        return aside
+
+    def _change(self, change: Callable[[dict[str, Person]], None]) -> None:
+        with Folder.create(self.home.path) as folder, FileLock(folder, f"{FILE}.lock", timeout=_LOCK_TIMEOUT):
+            people = _read(folder)
+            change(people)
+            document = {"version": 1, "people": {name: _to_json(person) for name, person in sorted(people.items())}}
+            folder.replace(FILE, json.dumps(document, ensure_ascii=False, indent=1).encode())
+        self._stamp = None
+
+    def _look_again(self) -> None:
+        folder = Folder.open(self.home.path)
+        if folder is None:
+            self._people, self._by_digest, self._stamp = {}, {}, None
+            return
+        with folder:
+            status = folder.status(FILE)
+            stamp = (status.st_ino, status.st_mtime_ns, status.st_size) if status else ()
+            if stamp == self._stamp:
+                return
+            people = _read(folder)
+        self._people = people
+        self._by_digest = {key.digest: person.name for person in people.values() for key in person.keys}
+        self._stamp = stamp
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _known(people: dict[str, Person], name: str) -> Person:
+    if name not in people:
+        raise NotFound(f"there is no person {name[:100]!r} here; `hermes users list` shows who there is")
+    return people[name]
+
+
+def _with_keys(person: Person, keys: tuple[Key, ...]) -> Person:
+    return Person(name=person.name, added=person.added, keys=keys, note=person.note)
+
+
+def _read(folder: Folder) -> dict[str, Person]:
+    data = folder.read(FILE, at_most=_LARGEST)
+    if data is None:
+        return {}
+    try:
+        people = json.loads(data)["people"]
+        return {name: _from_json(name, kept) for name, kept in people.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        # Nobody gets in by a list that cannot be read, and nobody is dropped from it by writing it anew.
+        raise DamagedFile(f"{folder.join(FILE)} cannot be understood ({error!r}); restore it from a backup") from error
+
+
+def _from_json(name: str, kept: dict[str, Any]) -> Person:
+    keys = tuple(
+        Key(id=str(each["id"]), digest=str(each["digest"]), made=float(each["made"]), label=str(each["label"]))
+        for each in kept["keys"]
+    )
+    return Person(name=name, added=float(kept["added"]), keys=keys, note=str(kept["note"]))
+
+
+def _to_json(person: Person) -> dict[str, Any]:
+    keys = [{"id": key.id, "digest": key.digest, "made": key.made, "label": key.label} for key in person.keys]
+    return {"added": person.added, "note": person.note, "keys": keys}
