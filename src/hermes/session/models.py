@@ -90,6 +90,8 @@ def _named(settings: Settings, name: str) -> Model:
         from hermes.llm.script_file import ScriptFile
 
         return ScriptFile(script, context_length=settings.get("model.context_length"))
+    if embedded := _embedded(settings, name):
+        return embedded
     is_default = name == settings.text("model.default")
     return _opened(
         settings,
@@ -100,6 +102,19 @@ def _named(settings: Settings, name: str) -> Model:
         timeout=settings.number("model.timeout"),
         extra_body=settings.get("model.extra_body"),
     )
+
+
+def _embedded(settings: Settings, name: str) -> Model | None:
+    """The model `local` or `local/…`, which runs in this machine's own memory."""
+    if name != "local" and not name.startswith("local/"):
+        return None
+    from hermes.llm.local import EmbeddedModel
+    from hermes.settings.home import PROFILES
+
+    folder = os.path.dirname(settings.path)
+    above, profiles = os.path.split(os.path.dirname(folder))
+    root = above if profiles == PROFILES else folder  # profiles share the weights
+    return EmbeddedModel(name, home=root, threads=settings.integer("model.threads"))
 
 
 def _script(settings: Settings, name: str) -> str:
@@ -123,7 +138,7 @@ def _helper_of(settings: Settings, block: str) -> Model:
     from hermes.llm.client import Patience
 
     name = settings.text(f"{block}.model")
-    if name.startswith(f"{SCRIPTED}:"):
+    if name.startswith((f"{SCRIPTED}:", "local/")) or name == "local":
         return _named(settings, name)
     provider = settings.text(f"{block}.provider")
     return _opened(

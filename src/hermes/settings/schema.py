@@ -182,6 +182,9 @@ KEYS = (
     _number("model.timeout", 600, "Seconds to wait for the next byte of an answer.", low=1, high=86_400),
     _mapping("model.extra_body", "More fields for requests to the model, as its provider names them."),
     _texts("fallback_models", "Models to ask, in this order, when the model cannot answer."),
+    _integer(
+        "model.threads", 0, "Threads of the embedded model; 0 to decide by how busy the machine is.", low=0, high=256
+    ),
     _mapping("plugins", "Settings of plug-ins, by their names."),
     _mapping("honcho", "Settings of the Honcho provider, as hermes-agent keeps them."),
     _mapping("mcp_servers", "MCP servers whose tools the agent may use."),

