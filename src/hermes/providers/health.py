@@ -1,0 +1,127 @@
+"""How a provider fares: what failed last, when it may be asked again, and what the person is told, once each."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from hermes.safety.secrets import mask_secrets
+from hermes.vocabulary.errors import ProviderError
+from hermes.vocabulary.values import value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RECALL, DELIVERY, START = "recall", "delivery", "start"
+_LONGEST_REASON = 300
+_LONGEST_READ = 5_000
+
+
+@value
+class Patience:
+    """When to give up on a provider for a while, and when to try again."""
+
+    failures: int = 3  # in a row, after which it is left alone
+    first_pause: float = 1.0  # seconds, doubled after each further failure
+    longest_pause: float = 120.0
+
+
+class Health:
+    """One provider's. Thread-safe; the clock is handed in by tests."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        patience: Patience | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._patience = patience or Patience()
+        self._tell = tell
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failing: dict[str, str] = {}  # what does not work at the moment, and why
+        self._misses = 0  # deadlines in a row
+        self._row = 0  # failures in a row
+        self._until = 0.0
+        self._told = False
+        self.failures = 0
+        self.successes = 0
+        self.last_error = ""
+        self.slowest = 0.0
+
+    @property
+    def rests(self) -> bool:
+        """Whether the breaker is open: nothing is asked until the pause is over."""
+        return self._row >= self._patience.failures and self._clock() < self._until
+
+    @property
+    def next_attempt(self) -> float:
+        return self._until
+
+    def failing(self, *whats: str) -> bool:
+        return any(what in self._failing for what in whats)
+
+    def worked(self, what: str, seconds: float = 0.0) -> None:
+        with self._lock:
+            self.successes += 1
+            self.slowest = max(self.slowest, seconds)
+            self._row = 0
+            self._misses = 0 if what == RECALL else self._misses
+            self._failing.pop(what, None)
+            recovered, self._told = self._told and not self._failing, self._told and bool(self._failing)
+        if recovered:
+            self._tell(f"{self._name} works again.")
+
+    def failed(self, what: str, error: BaseException) -> None:
+        self._failed(what, in_words(error), getattr(error, "seconds", None))
+
+    def missed(self, what: str, seconds: float) -> None:
+        """A deadline passed. One slow answer is no reason to worry anybody."""
+        with self._lock:
+            self._misses += 1
+            quiet = self._misses < self._patience.failures
+        reason = f"it did not answer within {seconds:g} s"
+        self._failed(what, reason, None, quiet=quiet)
+
+    def _failed(self, what: str, reason: str, wait: float | None, *, quiet: bool = False) -> None:
+        with self._lock:
+            self.failures += 1
+            self._row += 1
+            self.last_error = reason
+            pause = min(self._patience.first_pause * 2 ** min(self._row - 1, 30), self._patience.longest_pause)
+            self._until = self._clock() + max(pause, wait or 0.0)
+            if not quiet:
+                self._failing[what] = reason
+            tell, self._told = not quiet and not self._told, self._told or not quiet
+        if tell:
+            self._tell(
+                f"{self._name} does not work at the moment: {reason}. The conversation goes on without it; what it "
+                "should store is kept and handed over later."
+            )
+
+    def report(self) -> dict[str, Any]:
+        """For status commands."""
+        state = "resting" if self.rests else "degraded" if self._failing else "ok"
+        return {
+            "state": state,
+            "failing": dict(self._failing),
+            "failures": self.failures,
+            "successes": self.successes,
+            "last_error": self.last_error,
+            "slowest_recall_ms": round(self.slowest * 1000, 1),
+        }
+
+
+def in_words(error: BaseException) -> str:
+    """What went wrong, in one line without secrets; also for errors that cannot even be printed."""
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - an error of other people's code may break in its own __str__
+        said = "(it says nothing about itself)"
+    text = said if isinstance(error, ProviderError) else f"{type(error).__name__}: {said}"
+    text = mask_secrets(" ".join(text[:_LONGEST_READ].split()))
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"

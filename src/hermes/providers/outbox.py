@@ -1,0 +1,189 @@
+"""What a provider has not taken yet, kept on disk until it has: nothing is lost by an outage, a kill or a restart.
+
+Each parcel is one call of a hook, in a private file of its own below `outbox/<provider>/`. Parcels are handed over in
+the order they came, by one process at a time, and removed when the provider has taken them. A parcel carries a key that
+stays the same from attempt to attempt, so that a service which knows such keys stores it once even when its answer was
+lost. What a provider refuses again and again is set aside, so that it does not hold up the rest; it is never deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from hermes.storage.files import Folder
+from hermes.storage.locks import FileLock
+from hermes.vocabulary.errors import ProviderError, StorageError
+from hermes.vocabulary.values import value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FOLDER = "outbox"
+_LARGEST = 64 << 20
+_LOCK = ".lock"
+_PARCEL, _ASIDE = ".json", ".refused"
+_REFUSALS = 3  # of a service that says no
+_ACCIDENTS = 10  # of a provider that breaks in its own way, which may be an outage in disguise
+_last_name = [0]
+_naming = threading.Lock()
+
+
+@value
+class Parcel:
+    """One call to make: the hook's name and its arguments."""
+
+    name: str
+    hook: str
+    arguments: dict[str, Any]
+    key: str
+    attempts: int = 0
+
+
+@value
+class Round:
+    """How one attempt to hand everything over went: `error` is what stopped it, if anything did."""
+
+    delivered: int = 0
+    set_aside: int = 0
+    waiting: int = 0
+    error: BaseException | None = None
+
+
+class Outbox:
+    """The parcels of one provider for one person."""
+
+    def __init__(self, hermes_home: str, provider: str, *, user: str = "") -> None:
+        # One person's provider must never hand over what belongs to another.
+        mark = f".{hashlib.sha256(user.encode()).hexdigest()[:16]}" if user else ""
+        self.path = os.path.join(hermes_home, FOLDER, f"{provider}{mark}")
+
+    def put(self, hook: str, arguments: dict[str, Any]) -> None:
+        """Keeps a call; it survives the end of the process as soon as this returns."""
+        parcel = {"hook": hook, "arguments": arguments, "key": os.urandom(16).hex(), "attempts": 0}
+        with Folder.create(self.path) as folder:
+            self._write(folder, _new_name(), parcel)
+
+    def names(self) -> list[str]:
+        folder = Folder.open(self.path)
+        if folder is None:
+            return []
+        with folder:
+            return [name for name in folder.names() if name.endswith(_PARCEL)]
+
+    def set_aside(self) -> int:
+        """How many parcels the provider would not take."""
+        folder = Folder.open(self.path)
+        if folder is None:
+            return 0
+        with folder:
+            return sum(name.endswith(_ASIDE) for name in folder.names())
+
+    def take_back(self) -> int:
+        """Puts what was set aside into the queue again, in its old place; for a person who has mended the cause."""
+        folder = Folder.open(self.path)
+        if folder is None:
+            return 0
+        with folder:
+            names = [name for name in folder.names() if name.endswith(_ASIDE)]
+            for name in names:
+                folder.rename(name, name.removesuffix(_ASIDE) + _PARCEL)
+        return len(names)
+
+    def deliver(self, hand_over: Callable[[Parcel], object], *, stop: Callable[[], bool] = lambda: False) -> Round:
+        """Hands over what waits, oldest first, until all is gone, one attempt fails, or `stop` says so."""
+        names = self.names()
+        if not names:
+            return Round()
+        delivered = aside = 0
+        with Folder.create(self.path) as folder:
+            lock = FileLock(folder, _LOCK, timeout=0)
+            if not lock.try_to_take():
+                return Round(waiting=len(names))  # another process is at it
+            with lock:
+                for position, name in enumerate(names):
+                    if stop():
+                        return Round(delivered=delivered, set_aside=aside, waiting=len(names) - position)
+                    parcel = self._read(folder, name)
+                    if parcel is None:
+                        continue
+                    try:
+                        hand_over(parcel)
+                    except BaseException as error:  # noqa: BLE001 - a provider is other people's code and may raise anything
+                        if self._failed(folder, parcel, error):
+                            aside += 1
+                            continue
+                        left = len(names) - position
+                        return Round(delivered=delivered, set_aside=aside, waiting=left, error=error)
+                    folder.remove(name)
+                    delivered += 1
+        return Round(delivered=delivered, set_aside=aside)
+
+    def _failed(self, folder: Folder, parcel: Parcel, error: BaseException) -> bool:
+        """Notes a failed attempt; True when the parcel was set aside."""
+        if _may_pass(error):
+            _make_durable(folder, parcel.name)
+            return False
+        attempts = parcel.attempts + 1
+        told = isinstance(error, ProviderError)
+        if attempts >= (_REFUSALS if told else _ACCIDENTS):
+            folder.rename(parcel.name, parcel.name.removesuffix(_PARCEL) + _ASIDE)
+            return True
+        content = {"hook": parcel.hook, "arguments": parcel.arguments, "key": parcel.key, "attempts": attempts}
+        folder.replace(parcel.name, _encoded(content))
+        return False
+
+    def _read(self, folder: Folder, name: str) -> Parcel | None:
+        """None when another process has taken it; what cannot be read is set aside."""
+        try:
+            data = folder.read(name, at_most=_LARGEST)
+            if data is None:
+                return None
+            found = json.loads(data)
+            return Parcel(
+                name=name,
+                hook=found["hook"],
+                arguments=dict(found["arguments"]),
+                key=found["key"],
+                attempts=found["attempts"],
+            )
+        except (ValueError, KeyError, TypeError, StorageError):
+            folder.rename(name, name.removesuffix(_PARCEL) + _ASIDE)
+            return None
+
+    @staticmethod
+    def _write(folder: Folder, name: str, parcel: dict[str, Any]) -> None:
+        # Whole or not at all; the power-cut-proof part comes when the first attempt failed, so that a turn never waits.
+        temporary = f".{name}.{os.getpid()}.tmp"
+        folder.write_new(temporary, _encoded(parcel), sync=False)
+        folder.rename(temporary, name)
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether the same call may work later: a service that is away, or a key that a person will mend."""
+    if isinstance(error, ProviderError):
+        return error.passing or error.kind in ("key", "missing", "absent")
+    return isinstance(error, OSError)
+
+
+def _make_durable(folder: Folder, name: str) -> None:
+    file = folder.open_file(name)
+    if file is not None:
+        with file:
+            file.sync()
+        folder.sync()
+
+
+def _encoded(parcel: dict[str, Any]) -> bytes:
+    return json.dumps(parcel, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace")
+
+
+def _new_name() -> str:
+    """Later than every name this process has given, also when the clock goes back."""
+    with _naming:
+        _last_name[0] = max(time.time_ns(), _last_name[0] + 1)
+        return f"{_last_name[0]:020d}-{os.getpid()}{_PARCEL}"
