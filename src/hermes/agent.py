@@ -109,6 +109,7 @@ class Agent:
     ) -> Iterator[TurnEvent]:
         """Answers one line of a person. The reply is stored when `TurnFinished`, the last event, is given out."""
         self._stop.clear()
+        self.session.use_model(self.model)
         self.session.prepare_turn(text, overlay=overlay)
         said = ""
         with closing(self._run(lambda: self._stop.is_set() or cancelled())) as events:
@@ -117,7 +118,7 @@ class Agent:
                     said = _said(said, event)
                     if isinstance(event, TurnFinished):
                         self._finish(event)
-                    yield from self.session.notices.take()
+                    yield from self.session.take_events()
                     yield event
             except GeneratorExit:  # whoever read the events has gone; what was said so far is kept, and marked
                 events.close()
@@ -148,10 +149,11 @@ class Agent:
         self.close()
 
     def _run(self, stopped: Callable[[], bool]) -> Any:
-        """The one loop; a session that can compact does so in it."""
-        fit = getattr(self.session, "fit", None)
-        more = {"fit": fit} if fit is not None else {}
-        return run_turn(self.model, self.session, limit=self._limit, cancelled=stopped, **more)
+        """The one loop; the session compacts in it."""
+        session = self.session
+        return run_turn(
+            self.model, session, fit=session.fit, counted=session.counted, limit=self._limit, cancelled=stopped
+        )
 
     def _finish(self, end: TurnFinished) -> None:
         interrupted = end.reason == "interrupted"

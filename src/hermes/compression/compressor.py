@@ -93,6 +93,14 @@ class ContextCompressor(ContextEngine):
     def max_summary_tokens(self) -> int:
         return max(int(min(self.context_length * SUMMARY_SHARE_OF_WINDOW, SUMMARY_MOST)), 1)
 
+    def use_summarisers(
+        self,
+        summarise: Summariser | None = None,
+        summary_context_length: int | None = None,
+        main_summarise: Summariser | None = None,
+    ) -> None:
+        self._helper, self._helper_window, self._main = summarise, summary_context_length, main_summarise
+
     def summary_budget(self, content_tokens: int) -> int:
         """A fifth of what is summarised, from 2,000 tokens up to 5 % of the window and 12,000."""
         return min(max(int(content_tokens * SUMMARY_RATIO), SUMMARY_LEAST), self.max_summary_tokens)
@@ -158,8 +166,9 @@ class ContextCompressor(ContextEngine):
         force: bool = False,
         memory_context: str = "",
         deadline: float | None = None,
+        cut: Cut | None = None,
     ) -> Compaction:
-        """Compacts, or says why not.
+        """Compacts, or says why not; with `cut` exactly what it says.
 
         `ids` and `counts` stand beside the messages; `deadline` is a time of the timer after which no further model
         call begins. With `force` a person asked for it: breaker, cooldowns and thrift are off.
@@ -169,7 +178,7 @@ class ContextCompressor(ContextEngine):
             raise ValueError(f"{len(messages)} messages need as many ids, not {len(numbers)}")
         known = Counts(messages, counts)
         before = known.total(0, len(messages))
-        cut = self._cut(messages, known)
+        cut = cut or self._cut(messages, known)
         middle = [messages[at] for at in cut.middle]
         content = known.total(cut.head, cut.tail) - (known[cut.pinned] if cut.pinned is not None else 0)
         budget = self.summary_budget(content)

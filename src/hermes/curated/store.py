@@ -97,6 +97,11 @@ class MemoryStore:
         """The targets that are switched on."""
         return tuple(self._files)
 
+    def freeze(self) -> None:
+        """Takes the snapshot anew: for a prompt that is built again."""
+        self._frozen = {target: _reading_or_error(file) for target, file in self._files.items()}
+        self._snapshots.clear()
+
     def snapshot(self, target: str) -> str:
         """The block for the system prompt as it was when the store was opened; empty when there is nothing to say."""
         if target in self._frozen and target not in self._snapshots:

@@ -14,11 +14,15 @@ _WIRE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasonin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Each request of a session extends the one before it; nothing in it may be changed in place."""
+    """Each request of a session extends the one before it; nothing in it may be changed in place.
+
+    Only a compaction moves the prefix: the request after it has a higher number of `compactions`.
+    """
 
     system: str
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]]
+    compactions: int = 0
 
 
 def wire_message(stored: dict[str, Any]) -> dict[str, Any]:

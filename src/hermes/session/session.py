@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from hermes.safety.fence import build_memory_context_block
 from hermes.session.announcements import Announcements
+from hermes.session.compacting import Compacting, last_count, seen_changes
+from hermes.session.context import Context
 from hermes.session.notices import Notices
-from hermes.session.requests import Request, reply_message, unanswered_calls, wire_message
+from hermes.session.requests import Request, reply_message, unanswered_calls
 from hermes.session.usage import what_broke_the_cache
 from hermes.session.wiring import open_parts
 from hermes.vocabulary.errors import NotFound
@@ -31,29 +33,33 @@ if TYPE_CHECKING:
 
     from hermes.session.wiring import Parts
     from hermes.settings.home import Home
+    from hermes.storage.transcripts import StoredMessage
     from hermes.tools.registry import Tool
 
 _ENDED = "[This call did not finish: the turn ended before it returned.]"
 
 
-class MemorySession:
+class MemorySession(Compacting):
     # Told of every request; the test-suite checks here that no request moves the prefix of the one before it.
     observers: ClassVar[list[Callable[[str, Request], None]]] = []
 
-    def __init__(self, parts: Parts, session_id: str, stored: list[dict[str, Any]]) -> None:
+    def __init__(self, parts: Parts, session_id: str, stored: list[StoredMessage]) -> None:
         self.id = session_id
         self._parts = parts
         self.notices = Notices()
         details = parts.database.session_details(session_id)
         self.system_prompt: str = details["system_prompt"]
         self._tools: list[dict[str, Any]] = details["tools"]
-        self._messages = [wire_message(message) for message in stored]
+        self.context = Context((each.id, each.message) for each in stored)
+        self.compactions = 0
+        self._compactor = None
+        self._real = last_count(stored)
         self._prefill: list[dict[str, Any]] = []
-        seen = next((each["announced"] for each in reversed(stored) if "announced" in each), details["announced"])
-        self._announcements = Announcements(parts.store, session_id, seen)
-        self._hints = parts.subdirectory_hints(parts.database.get_session(session_id).cwd)
-        self.model = parts.database.get_session(session_id).model or ""
-        self._answered = parts.database.get_session(session_id).last_active if stored else None
+        self._announcements = Announcements(parts.store, session_id, seen_changes(stored, details["announced"]))
+        row = parts.database.get_session(session_id)
+        self._hints = parts.subdirectory_hints(row.cwd)
+        self.last_id, self.model = row.last_id, row.model or ""
+        self._answered = row.last_active if stored else None
 
     @classmethod
     def open(
@@ -98,6 +104,12 @@ class MemorySession:
                 system_prompt=prompt.text,
                 tools=parts.toolbox.schemas(),
                 announced=Announcements(parts.store, "").seen,
+                prompt_inputs={
+                    "system_message": system_message,
+                    "skip_memory": skip_memory,
+                    "skip_context_files": skip_context_files,
+                    "today": today.isoformat() if today else None,
+                },
             )
             return cls._ready(parts, session_id, [], prefill)
         except BaseException:
@@ -111,6 +123,7 @@ class MemorySession:
         is what a host adds to this turn only. Both go on a copy: the clean message is what is stored and searched.
         """
         self._close_open_calls()
+        self.preflight()
         self._parts.toolbox.start_turn()
         announced = self._announcements.take()
         additions = [part for part in (build_memory_context_block(recalled), announced, overlay) if part]
@@ -127,7 +140,8 @@ class MemorySession:
 
     def request(self) -> Request:
         """What to send now; call it again after tool results for the next step of the turn."""
-        request = Request(system=self.system_prompt, messages=[*self._prefill, *self._messages], tools=self._tools)
+        messages = [*self._prefill, *self.context.messages]
+        request = Request(system=self.system_prompt, messages=messages, tools=self._tools, compactions=self.compactions)
         for observe in self.observers:
             observe(self.id, request)
         return request
@@ -151,8 +165,8 @@ class MemorySession:
         """Runs one of our tools and returns its JSON result; call and result are part of the conversation."""
         import json
 
-        if call_id is None or call_id not in unanswered_calls(self._messages):
-            call_id = call_id or f"call_{len(self._messages)}_{os.urandom(4).hex()}"
+        if call_id is None or call_id not in unanswered_calls(self.context.messages):
+            call_id = call_id or f"call_{len(self.context.messages)}_{os.urandom(4).hex()}"
             text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments or {}), ensure_ascii=False)
             call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
             self._save({"role": "assistant", "content": None, "tool_calls": [call]})
@@ -180,6 +194,8 @@ class MemorySession:
         if interrupted:
             saved["interrupted"] = True
         counted = Usage.of(usage)
+        if real := self._real_tokens(counted):
+            saved["prompt_tokens"] = real
         if counted is not None:
             saved |= {"usage": counted.as_dict(), "model": model or self.model}
             saved["cache"] = {"share": round(counted.cached_share, 3), "broken_by": self._cache_miss(counted, model)}
@@ -206,18 +222,33 @@ class MemorySession:
         if found is None:
             raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows them")
         tip = parts.database.tip(found.id)
-        kept = [each.message for each in parts.database.messages(tip.id) if not (each.compacted or each.damaged)]
-        return cls._ready(parts, tip.id, kept, prefill)
+        from hermes.storage.compaction import Contexts
+
+        return cls._ready(parts, tip.id, Contexts(parts.database).live(tip.id), prefill)
 
     @classmethod
     def _ready(
-        cls, parts: Parts, session_id: str, stored: list[dict[str, Any]], prefill: Sequence[Mapping[str, Any]]
+        cls, parts: Parts, session_id: str, stored: list[StoredMessage], prefill: Sequence[Mapping[str, Any]]
     ) -> Self:
         parts.bind(session_id)
         session = cls(parts, session_id, stored)
         session._prefill = [dict(message) for message in prefill]
         session._close_open_calls()
         return session
+
+    def overhead(self) -> int:
+        """Tokens of what every request carries besides the prompt and the conversation."""
+        import json
+
+        from hermes.vocabulary.tokens import estimate
+
+        return estimate(json.dumps([self._tools, self._prefill], ensure_ascii=False))
+
+    def _real_tokens(self, usage: Usage | None) -> int:
+        """What the last request of this turn really took; usage of a whole turn tells only when it was one call."""
+        if usage is not None and self.context.messages and self.context.messages[-1]["role"] == "user":
+            self.counted(usage)
+        return self._compactor.real_tokens if self._compactor is not None else 0
 
     def _cache_miss(self, usage: Usage, model: str) -> str:
         return what_broke_the_cache(
@@ -230,12 +261,12 @@ class MemorySession:
 
     def _close_open_calls(self) -> None:
         """A call without a result would make the history invalid for every model; it gets one that says why."""
-        for call_id in unanswered_calls(self._messages):
+        for call_id in unanswered_calls(self.context.messages):
             self._save({"role": "tool", "tool_call_id": call_id, "content": _ENDED})
 
     def _save(self, message: dict[str, Any]) -> None:
-        self._parts.database.append(self.id, message)
-        self._messages.append(wire_message(message))
+        self.last_id = self._parts.database.append(self.id, message)
+        self.context.append(self.last_id, message)
 
 
 def _sizes(**parts: str) -> list[dict[str, Any]]:

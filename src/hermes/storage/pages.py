@@ -41,6 +41,10 @@ class Pages(Transcripts):
             yield from found
             after = found[-1].id
 
+    def between(self, session: Session, low: int, high: int) -> list[StoredMessage]:
+        """The messages of a session whose ids lie in a span, ends included."""
+        return self._read(session, low=low, high=high)
+
     def sessions(self, *, page: int = _PAGE) -> Iterator[Session]:
         """Every session of the owner, in the order in which they were made: parents before their children."""
         after = 0

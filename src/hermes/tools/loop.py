@@ -39,11 +39,13 @@ def run_turn(
     conversation: Conversation,
     *,
     fit: Fit = lambda request, _too_long: request,
+    counted: Callable[[Usage], None] = lambda _usage: None,
     limit: int = 90,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Iterator[TurnEvent]:
     """Runs one prepared turn. The last event is `TurnFinished`; its reply is for the caller to save.
 
+    `counted` is told what the provider counted for each call, before the answer is recorded.
     Stopping, by `cancelled`, by Ctrl-C or by closing the iterator, leaves a history that every model accepts.
     """
     usage, calls, text = Usage(), 0, ""
@@ -62,6 +64,7 @@ def run_turn(
             if answer is None:
                 raise ModelBusy(f"{model.name} ended without finishing its answer (try again)")
             usage += answer.usage
+            counted(answer.usage)
             if not answer.message.get("tool_calls"):
                 yield TurnFinished(
                     reply=text,

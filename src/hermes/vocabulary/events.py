@@ -88,4 +88,29 @@ class Notice:
     text: str
 
 
-TurnEvent = TextDelta | ReasoningDelta | ToolCallStarted | ToolCall | Retrying | ToolReturned | Notice | TurnFinished
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """Messages left the context, and one block stands for them; all of them can be read again."""
+
+    session_id: str  # where the conversation goes on
+    parent_session_id: str  # the session that ended; the same one when it was compacted in place
+    why: str  # threshold, hygiene, too long, asked, model
+    how: str  # who summarised: helper, main, "helper in 3 pieces", extract, or the name of another engine
+    messages: int  # that were taken out
+    kept_exactly: int  # details that stand in the block word for word
+    tokens_before: int
+    tokens_after: int
+    failures: tuple[str, ...] = ()  # what was tried before
+
+
+TurnEvent = (
+    TextDelta
+    | ReasoningDelta
+    | ToolCallStarted
+    | ToolCall
+    | Retrying
+    | ToolReturned
+    | Notice
+    | Compacted
+    | TurnFinished
+)

@@ -1,0 +1,346 @@
+"""Compaction of a session, whoever asks for it, is one function: `Compactor.run`.
+
+    the lease is taken → providers: on_pre_compress → compress → providers and engine: on_session_end →
+    archive, and rotate or replace, in one transaction → engine: on_session_start → providers: on_session_switch →
+    a `Compacted` event, and one notice for the person
+
+The model is told nothing about a filling window; it finds the block.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from hermes.compression.block import SYSTEM_NOTE
+from hermes.compression.breaker import Breaker
+from hermes.compression.compressor import HYGIENE_MESSAGES, HYGIENE_THRESHOLD, ContextCompressor
+from hermes.session.engines import chosen_engine, summarisers
+from hermes.session.foreign_engine import compressed_by
+from hermes.storage.compaction import Contexts, NewContext, holder_name, refuse_held
+from hermes.vocabulary.errors import StorageError
+from hermes.vocabulary.events import Compacted
+from hermes.vocabulary.tokens import estimate
+
+Answer = TypeVar("Answer")
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hermes.compression.assembly import Compaction
+    from hermes.compression.boundaries import Cut
+    from hermes.compression.engine import ContextEngine
+    from hermes.llm.client import Model
+    from hermes.session.context import Context
+    from hermes.session.notices import Notices
+    from hermes.session.requests import Request
+    from hermes.session.wiring import Parts
+    from hermes.vocabulary.errors import ContextTooLong
+    from hermes.vocabulary.usage import Usage
+
+    class Boundary(Protocol):
+        """What external memory is told at a compaction; the provider manager has these methods."""
+
+        def on_pre_compress(self, messages: list[dict[str, Any]]) -> str: ...
+        def on_session_end(self, messages: list[dict[str, Any]]) -> None: ...
+        def on_session_switch(
+            self, new_session_id: str, *, parent_session_id: str = "", reset: bool = False, **kwargs: Any
+        ) -> None: ...
+
+    class Host(Protocol):
+        """The session, as compaction sees it."""
+
+        id: str
+        system_prompt: str
+        context: Context
+        last_id: int
+        notices: Notices
+        model: str
+
+        def request(self) -> Request: ...
+        def overhead(self) -> int: ...
+        def rebuilt_prompt(self) -> str | None: ...
+        def announced(self) -> dict[str, int]: ...
+        def go_on(
+            self,
+            session_id: str,
+            context: Context,
+            last_id: int,
+            *,
+            system_prompt: str | None,
+            seen: dict[str, int] | None,
+        ) -> None: ...
+        def reload(self) -> None: ...
+
+
+_BREAKER = "breaker"
+_PASSES = 3  # attempts to fit after a model said that it was too much
+_STEPS = (256_000, 128_000, 64_000, 32_000, 16_000, 8_000)  # windows to assume when it does not say how much is
+
+
+class Compactor:
+    def __init__(self, host: Host, parts: Parts, window: int, real: tuple[int, int] | None = None) -> None:
+        """`real` is what a provider last counted, and for how many messages."""
+        self.boundary: Boundary | None = None
+        self.happened: list[Compacted] = []
+        self._host = host
+        self._parts = parts
+        self._contexts = Contexts(parts.database)
+        self._holder = holder_name()
+        self._window = window
+        self._model: Model | None = None
+        self._real = real
+        self._engine: ContextEngine | None = None
+        self._stored = Breaker()
+
+    # --- what the loop and the session ask ---------------------------------------------------------------------------
+
+    def use_model(self, model: Model) -> None:
+        """From now on this model answers, and may be asked for a summary when the helper cannot."""
+        if model is self._model:
+            return
+        changed = model.context_length != self._window
+        self._model, self._window = model, model.context_length
+        if self._engine is not None:
+            if isinstance(self._engine, ContextCompressor):
+                self._engine.use_summarisers(**self._summarisers())
+            if changed:
+                self._told(self._engine.update_model, model.name, model.context_length)
+
+    def counted(self, usage: Usage) -> None:
+        """What the provider counted for the request that ended with the newest message."""
+        if not usage.input_tokens:
+            return
+        self._real = (usage.input_tokens, len(self._host.context.messages))
+        prompt, completion = usage.input_tokens, usage.output_tokens
+        counts = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+        self._told(self.engine.update_from_response, counts | usage.as_dict())
+        self._store_breaker()
+
+    @property
+    def real_tokens(self) -> int:
+        return self._real[0] if self._real else 0
+
+    def tokens(self) -> int:
+        """Size of the next request: what was counted, and an estimate of what came since."""
+        if self._real is not None:
+            tokens, messages = self._real
+            return tokens + self._host.context.tokens(messages)
+        return self._host.overhead() + estimate(self._host.system_prompt) + self._host.context.tokens()
+
+    def fit(self, request: Request, too_long: ContextTooLong | None) -> Request:
+        """The request itself, or a shorter one; a failure here leaves it as it is."""
+        before = len(self.happened)
+        if too_long is not None:
+            self._make_it_fit(too_long)
+        elif self._told(self.engine.should_compress, self.tokens()):
+            self._try("threshold")
+        return self._host.request() if len(self.happened) > before else request
+
+    def preflight(self) -> None:
+        """The safety net before a message is handled."""
+        messages, limit = (
+            self._host.context.messages,
+            self._parts.settings.integer("compression.hygiene_hard_message_limit"),
+        )
+        if len(messages) < HYGIENE_MESSAGES or not self._parts.settings.flag("compression.enabled"):
+            return
+        if len(messages) >= limit or self.tokens() >= self._window * HYGIENE_THRESHOLD:
+            blocked = isinstance(self.engine, ContextCompressor) and self.engine.breaker.blocks(
+                self.tokens(), self._window
+            )
+            if not blocked:
+                self._try("hygiene", in_place=True)
+
+    # --- one compaction ----------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        why: str,
+        *,
+        focus: str = "",
+        force: bool = False,
+        in_place: bool | None = None,
+        cut: Cut | None = None,
+    ) -> Compacted | None:
+        """Compacts, or says in a notice why not; StorageError when another process is at it."""
+        host = self._host
+        if not self._contexts.lease(host.id, self._holder):
+            raise refuse_held(host.id)
+        held = host.id
+        try:
+            if self._went_on_elsewhere():
+                self._note("the session went on in another process; its newest state was loaded")
+                return None
+            recalled = self.boundary.on_pre_compress(host.context.said()) if self.boundary else ""
+            done = self._compress(focus=focus, force=force, memory_context=recalled, cut=cut)
+            if done.changed:
+                return self._commit(done, why, in_place=in_place)
+            self._store_breaker()
+            if force:
+                self._note(done.notice)
+            return None
+        finally:
+            self._contexts.release(held, self._holder)
+
+    @property
+    def engine(self) -> ContextEngine:
+        if self._engine is None:
+            choice = chosen_engine(self._parts, self._window, **self._summarisers())
+            self._engine = choice.engine
+            if choice.problem:
+                self._note(choice.problem)
+            if isinstance(self._engine, ContextCompressor):
+                stored = self._parts.database.get_meta(f"{_BREAKER}:{self._host.id}")
+                self._stored = self._engine.breaker = Breaker.from_dict(json.loads(stored) if stored else None)
+            self._told(self._engine.update_model, self._host.model, self._window)
+            self._start_engine()
+        return self._engine
+
+    def _compress(self, *, focus: str, force: bool, memory_context: str, cut: Cut | None) -> Compaction:
+        engine, context = self.engine, self._host.context
+        ids, sizes, tokens = context.ids, context.sizes(), self.tokens()
+        if type(engine) is not ContextCompressor:
+            done = compressed_by(engine, context.said(), ids, tokens=tokens, focus=focus) if cut is None else None
+            if done is not None:
+                return done
+            self._note(f"the context engine {engine.name} did not compact; the built-in compressor did")
+            engine = ContextCompressor(self._window, **self._summarisers())
+        return engine.compact(
+            context.said(), ids=ids, counts=sizes, current_tokens=tokens, focus=focus, force=force,
+            memory_context=memory_context, cut=cut,
+        )  # fmt: skip
+
+    def _commit(self, done: Compaction, why: str, *, in_place: bool | None) -> Compacted:
+        host, old = self._host, self._host.id
+        if self.boundary:
+            self.boundary.on_session_end(host.context.said())
+        self._told(self.engine.on_session_end, old, host.context.said())
+        prompt = host.rebuilt_prompt()
+        if prompt is not None and SYSTEM_NOTE not in prompt:
+            prompt = f"{prompt}\n\n{SYSTEM_NOTE}"
+        seen = host.announced() if prompt is not None else None
+        changed = prompt if prompt != host.system_prompt else None
+        new = NewContext(
+            messages=_written(done, seen),
+            ids=done.ids,
+            archive=done.replaced,
+            last_id=host.last_id,
+            system_prompt=changed,
+            meta={_BREAKER: json.dumps(self._breaker().as_dict())},
+        )
+        if self._parts.settings.flag("compression.in_place") if in_place is None else in_place:
+            session_id, ids = old, self._contexts.replace(old, new)
+            kept = host.context.replaced(ids, _by_id(ids, new))
+        else:
+            session_id, ids = self._contexts.split(old, new)
+            kept = host.context.replaced(_with_gaps(done.ids), _by_gap(new))
+            kept.renumbered(ids)
+        self._stored, self._real = self._breaker(), None
+        host.go_on(session_id, kept, max(ids), system_prompt=changed, seen=seen)
+        self._start_engine(boundary_reason="compression", old_session_id=old)
+        if self.boundary:
+            self.boundary.on_session_switch(session_id, parent_session_id=old, reset=False, reason="compression")
+        return self._tell(done, why, old)
+
+    def _tell(self, done: Compaction, why: str, old: str) -> Compacted:
+        event = Compacted(
+            session_id=self._host.id,
+            parent_session_id=old,
+            why=why,
+            how=done.how,
+            messages=len(done.replaced),
+            kept_exactly=done.kept_exactly,
+            tokens_before=done.tokens_before,
+            tokens_after=done.tokens_after,
+            failures=done.failures,
+        )
+        self.happened.append(event)
+        self._note(done.notice)
+        return event
+
+    # --- parts -------------------------------------------------------------------------------------------------------
+
+    def _try(self, why: str, **more: Any) -> None:
+        try:
+            self.run(why, **more)
+        except StorageError as error:  # the turn goes on with what is there
+            self._note(f"nothing was compacted: {error}")
+
+    def _make_it_fit(self, too_long: ContextTooLong) -> None:
+        sent = self.tokens()
+        limit = too_long.limit or next((step for step in _STEPS if step < sent), _STEPS[-1])
+        for _ in range(_PASSES):
+            self._window = limit
+            self._real = None
+            self._told(self.engine.update_model, self._host.model, limit)
+            self._try("too long", force=True)
+            if self.tokens() < self._window:
+                return
+            limit = limit * 3 // 4
+
+    def _went_on_elsewhere(self) -> bool:
+        row = self._parts.database.get_session(self._host.id)
+        if row.last_id == self._host.last_id and row.end_reason != "compression":
+            return False
+        self._host.reload()
+        self._real = None
+        return True
+
+    def _start_engine(self, **boundary: Any) -> None:
+        given: dict[str, Any] = {
+            "hermes_home": self._parts.home.path,
+            "database": self._parts.database,
+            "model": self._host.model,
+            "context_length": self._window,
+            **self._summarisers(),
+            **boundary,
+        }
+        self._told(self.engine.on_session_start, self._host.id, **given)
+
+    def _told(self, call: Callable[..., Answer], *values: Any, **named: Any) -> Answer | None:
+        """Tells the engine something; what goes wrong inside it is the person's to know, and ends nothing."""
+        try:
+            return call(*values, **named)
+        except Exception as error:  # noqa: BLE001 - an engine is other people's code and may raise anything
+            self._note(f"the context engine {self.engine.name} failed: {type(error).__name__}: {error}")
+            return None
+
+    def _summarisers(self) -> Mapping[str, Any]:
+        return summarisers(self._parts.settings, self._model, self._renew)
+
+    def _renew(self) -> None:
+        self._contexts.lease(self._host.id, self._holder)
+
+    def _breaker(self) -> Breaker:
+        return self.engine.breaker if isinstance(self.engine, ContextCompressor) else Breaker()
+
+    def _store_breaker(self) -> None:
+        now = self._breaker()
+        if now != self._stored:
+            self._parts.database.set_meta(f"{_BREAKER}:{self._host.id}", json.dumps(now.as_dict()))
+            self._stored = now
+
+    def _note(self, text: str) -> None:
+        self._host.notices.add("compaction", text)
+
+
+def _written(done: Compaction, announced: dict[str, int] | None) -> list[dict[str, Any]]:
+    """The messages of the new context; the first that is written remembers what the rebuilt prompt has told."""
+    messages = [dict(message) for message in done.messages]
+    first = done.ids.index(None)
+    if announced is not None:
+        messages[first]["announced"] = announced
+    return messages
+
+
+def _with_gaps(ids: list[int | None]) -> list[int]:
+    """Numbers below zero for what has no id yet."""
+    return [-1 - at if number is None else number for at, number in enumerate(ids)]
+
+
+def _by_gap(new: NewContext) -> dict[int, Mapping[str, Any]]:
+    return {-1 - at: new.messages[at] for at, number in enumerate(new.ids) if number is None}
+
+
+def _by_id(ids: list[int], new: NewContext) -> dict[int, Mapping[str, Any]]:
+    return {number: new.messages[at] for at, number in enumerate(ids) if new.ids[at] is None}

@@ -1,0 +1,71 @@
+"""Which context engine a session has: the one `context.engine` names, and the built-in compressor when it fails."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from hermes.compression.block import prose
+from hermes.compression.compressor import ContextCompressor
+from hermes.compression.discovery import FOLDER, EngineRegistry, choose_engine
+from hermes.session.models import answer, helper_model
+from hermes.vocabulary.errors import HermesError, ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermes.compression.discovery import Choice
+    from hermes.compression.summary import Summariser
+    from hermes.llm.client import Model
+    from hermes.session.wiring import Parts
+    from hermes.settings.load import Settings
+
+
+def built_in(settings: Settings, window: int, **summarisers: Any) -> ContextCompressor:
+    return ContextCompressor(
+        window,
+        enabled=settings.flag("compression.enabled"),
+        threshold=settings.number("compression.threshold"),
+        target_ratio=settings.number("compression.target_ratio"),
+        protect_last_n=settings.integer("compression.protect_last_n"),
+        protect_first_n=settings.integer("compression.protect_first_n"),
+        abort_on_summary_failure=settings.flag("compression.abort_on_summary_failure"),
+        **summarisers,
+    )
+
+
+def chosen_engine(parts: Parts, window: int, **summarisers: Any) -> Choice:
+    """The engine of the settings; `problem` says why it is another one."""
+    name = parts.settings.text("context.engine")
+    registry = EngineRegistry()
+    folders = (parts.home.join(FOLDER), os.path.join(parts.home.root, FOLDER))
+    return choose_engine(name, lambda: built_in(parts.settings, window, **summarisers), folders, registry)
+
+
+def summarisers(settings: Settings, main: Model | None, renew: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Who may be asked for a summary: the helper of `auxiliary.compression`, then the model of the conversation."""
+    given: dict[str, Any] = {}
+    seconds = settings.number("auxiliary.compression.timeout")
+    try:
+        own = helper_model(settings, "compression", own_only=True)
+    except HermesError:  # nobody serves it now; the main model or the extract stands in
+        own = None
+    if own is not None:
+        given |= {"summarise": _asking(own, seconds, renew), "summary_context_length": own.context_length}
+    if main is not None and settings.flag("auxiliary.compression.enabled"):
+        given["main_summarise"] = _asking(main, seconds, renew)
+    return given
+
+
+def _asking(model: Model, seconds: float, renew: Callable[[], None]) -> Summariser:
+    def ask(prompt: str, max_tokens: int) -> str:
+        del max_tokens  # the prompt says how long it may be; what is longer is cut off and would be rejected
+        renew()
+        try:
+            return answer(model, prose("system"), prompt, seconds)
+        except ModelError as error:
+            if error.passing:
+                raise ConnectionError(str(error)) from error
+            raise
+
+    return ask

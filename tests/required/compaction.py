@@ -1,0 +1,13 @@
+"""Compaction of a session: when it happens, what it keeps, and that nothing can be lost on the way."""
+
+REQUIREMENTS = {
+    "compaction.in-place": (
+        "By setting, a session is compacted under the same id and the old rows are archived",
+        "product; 001 Dual compression system",
+    ),
+    "compaction.split": (
+        "The old session ends with `compression`; a child with parent_session_id and a numbered title goes on",
+        "002 Context compression and session splitting",
+    ),
+    "compaction.notice": ("One notice per compaction tells the person what was kept", "product"),
+}
