@@ -102,7 +102,10 @@ def test_identical_matches_count_as_one_and_the_first_is_taken(home: Path, remem
 
 
 @pytest.mark.proves("curated.full", "curated.limits")
-def test_a_write_over_the_limit_is_refused_with_entries_and_usage(remember: Remember) -> None:
+def test_a_write_over_the_limit_is_refused_with_entries_and_usage(
+    remember: Remember, hermes: Callable[..., Ran]
+) -> None:
+    hermes("config", "set", "memory.when_full", "refuse")
     remember(action="add", content="a" * 2000)
     refused = remember(action="add", content="b" * 200)
     assert not refused["success"]

@@ -271,7 +271,8 @@ def test_an_undo_that_a_later_change_stands_in_the_way_of_is_refused(home: Path)
 
 
 @pytest.mark.proves("curated.undo")
-def test_an_undo_that_would_overfill_the_file_is_refused(home: Path) -> None:
+def test_an_undo_that_would_overfill_the_file_is_refused(home: Path, hermes: Callable[..., Ran]) -> None:
+    hermes("config", "set", "memory.when_full", "refuse")
     store = MemoryStore.open(home)
     store.add("memory", "a" * 1500)
     removed = store.remove("memory", "aaa").change

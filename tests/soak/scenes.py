@@ -74,6 +74,18 @@ def in_another_form(home: str) -> None:
         file.write(b"  indented\n\n\xc2\xa7\n\n  free text \n")
 
 
+def full(home: str) -> None:
+    """A store without room for what comes next."""
+    os.makedirs(home, 0o700, exist_ok=True)
+    with open(os.path.join(home, "config.yaml"), "w", encoding="utf-8", opener=_private) as file:
+        file.write("memory:\n  memory_char_limit: 100\n")
+    settled(home)
+
+
+def _archive(home: str) -> str | None:
+    return _id(MemoryStore.open(home).add(TARGET, "needs the room of another entry: " + "n" * 56, cause=CAUSE))
+
+
 def _add(home: str) -> str | None:
     return _id(MemoryStore.open(home).add(TARGET, "new entry", cause=CAUSE))
 
@@ -149,6 +161,7 @@ OPERATIONS = (
     Operation(name="add first", scenes=(settled,), call=_add_first_to_user),
     Operation(name="replace", scenes=_ALL, call=_replace),
     Operation(name="remove", scenes=_ALL, call=_remove),
+    Operation(name="archive", scenes=(full,), call=_archive),
     Operation(name="batch", scenes=_ALL, call=_batch),
     Operation(name="undo", scenes=(settled, with_old_versions), call=_undo),
     Operation(name="reset", scenes=(settled, in_another_form), call=_reset),

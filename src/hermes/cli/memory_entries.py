@@ -12,12 +12,19 @@ from hermes.curated.operations import usage
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
+    from typing import Any
 
     from hermes.cli.app import Context
+    from hermes.curated.store import MemoryStore
 
 
 def _list(given: argparse.Namespace, context: Context) -> int:
     store = open_store(context)
+    if given.archived:
+        from hermes.cli.memory_archive import list_archived
+
+        return list_archived(given, store)
     readings = {target: store.read(target) for target in ([given.target] if given.target else store.targets)}
     if given.json:
         print_json(
@@ -28,6 +35,7 @@ def _list(given: argparse.Namespace, context: Context) -> int:
                     "limit": store.limit(target),
                     "file": store.path(target),
                     "problem": reading.drift or None,
+                    **_beside(store, target, reading.entries),
                 }
                 for target, reading in readings.items()
             }
@@ -35,11 +43,22 @@ def _list(given: argparse.Namespace, context: Context) -> int:
         return OK
     for target, reading in readings.items():
         print_text(f"{target}  {usage(reading.entries, store.limit(target))}")
+        pinned = _beside(store, target, reading.entries)["pinned"]
         for number, entry in enumerate(reading.entries, start=1):
-            print_text(indented(entry, f"{number:>4}  "))
+            print_text(indented(entry, f"{number:>4} {'*' if entry in pinned else ' '}"))
         if reading.drift:
             print_text(f"      ! {store.path(target)}: {reading.drift} (`hermes memory adopt --target {target}`)")
     return OK
+
+
+def _beside(store: MemoryStore, target: str, entries: Sequence[str]) -> dict[str, Any]:
+    """What is known about the entries beside their text; `*` marks the pinned ones."""
+    marks = store.marks(target)
+    return {
+        "pinned": [entry for entry in entries if marks[entry].pinned],
+        "categories": {entry: marks[entry].category for entry in entries if marks[entry].category},
+        "archived": len(store.archived(target)),
+    }
 
 
 def _add(given: argparse.Namespace, context: Context) -> int:
@@ -61,6 +80,7 @@ def _content(given: argparse.Namespace) -> str:
 
 
 def _configure_list(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--archived", action="store_true", help="the entries that made room for others instead")
     add_target(parser, default=None)
 
 

@@ -7,6 +7,7 @@ import sys
 from hermes.cli.app import OK
 from hermes.cli.memory_report import BY_HAND, add_target, open_store, report
 from hermes.cli.render import add_json_option, indented, print_json, print_text, when
+from hermes.curated.entries import preview
 from hermes.curated.history import replay
 from hermes.vocabulary.errors import NotFound
 
@@ -30,6 +31,8 @@ def _log(given: argparse.Namespace, context: Context) -> int:
     for change in reversed(wanted):
         print_text(_headline(change))
         _print_difference(change.removed(), change.added())
+        for leaving in change.archived:
+            print_text(f"      archived {preview(leaving.entry)!r}: {leaving.reason}")
     return OK
 
 
@@ -118,6 +121,7 @@ def _as_json(change: Change) -> dict[str, Any]:
         "undoes": change.undoes or None,
         "removed": change.removed(),
         "added": change.added(),
+        "archived": [{"entry": each.entry, "reason": each.reason, "into": each.into} for each in change.archived],
     }
 
 

@@ -55,4 +55,5 @@ def _as_json(written: Written) -> dict[str, Any]:
         "change": written.change.id if written.change else None,
         "entries": list(written.entries),
         "usage": written.usage,
+        "archived": [{"entry": each.entry, "reason": each.reason} for each in written.archived],
     }

@@ -18,9 +18,22 @@ if TYPE_CHECKING:
     from hermes.storage.journal import Record
 
 # From the most to the least trusted. "external" is whoever edited the file without us: usually the person.
-ORIGINS = ("user", "agent", "background_review", "import", "external", "recall", "provider", "file", "tool", "web")
+ORIGINS = (
+    "user",
+    "agent",
+    "background_review",
+    "curator",
+    "import",
+    "external",
+    "recall",
+    "provider",
+    "file",
+    "tool",
+    "web",
+)
 # What came from outside may only become memory when a person agrees.
 UNTRUSTED = frozenset({"recall", "provider", "file", "tool", "web"})
+CURATE = "curate"  # the action of a change the curator made
 
 
 @value
@@ -43,8 +56,21 @@ class Edit:
 
 
 @value
+class Leaving:
+    """An entry that moved to the archive, why, and the entry that stands for it from now on, if one does."""
+
+    entry: str
+    reason: str
+    into: str = ""
+
+
+@value
 class Change:
-    """One record of the history. `state` is set for what others did to the file, `was` also for ours on top of it."""
+    """One record of the history. `state` is set for what others did to the file, `was` also for ours on top of it.
+
+    `archived` are the removed entries that live on in the archive; `preimage` is the file before, where rendering its
+    entries would not give the same bytes again.
+    """
 
     id: str
     target: str
@@ -57,6 +83,8 @@ class Change:
     was: tuple[str, ...] | None = None
     state: tuple[str, ...] | None = None
     undoes: str = ""
+    archived: tuple[Leaving, ...] = ()
+    preimage: str | None = None
 
     def removed(self) -> list[str]:
         if self.state is not None:
@@ -90,6 +118,10 @@ def to_record(change: Change) -> Record:
         record["was"] = list(change.was)
     if change.undoes:
         record["undoes"] = change.undoes
+    if change.archived:
+        record["archived"] = [[leaving.entry, leaving.reason, leaving.into] for leaving in change.archived]
+    if change.preimage is not None:
+        record["preimage"] = change.preimage
     return record
 
 
@@ -111,6 +143,8 @@ def from_record(record: Record) -> Change:
         was=tuple(record["was"]) if "was" in record else None,
         state=tuple(record["state"]) if "state" in record else None,
         undoes=record.get("undoes", ""),
+        archived=tuple(Leaving(entry=e, reason=reason, into=into) for e, reason, into in record.get("archived", ())),
+        preimage=record.get("preimage"),
     )
 
 

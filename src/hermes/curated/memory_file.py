@@ -6,7 +6,8 @@ import os
 import time
 
 from hermes.curated import entries as text
-from hermes.curated.history import Cause, Change, Edit, from_record, in_effect, replay, to_record
+from hermes.curated.history import CURATE, Cause, Change, Edit, from_record, in_effect, replay, to_record
+from hermes.curated.labels import label_of, labelled_number, recovered
 from hermes.storage.files import Folder
 from hermes.storage.journal import Journal
 from hermes.storage.locks import FileLock
@@ -18,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hermes.curated.history import Leaving
     from hermes.storage.shared_file import OldVersion, Seen
 
 # A thousand times the documents' limit: room for any hand-written file, and an end to reading a runaway one.
@@ -26,8 +28,6 @@ _ATTEMPTS = 50
 # Replaced versions prove the newest records of the history until the journal itself is synced, which costs as much as
 # half a write; so it is done once for this many writes.
 _VERSIONS_KEPT = 16
-_LONGEST_LABEL = 150
-_ASCII = 128
 
 
 @value
@@ -50,6 +50,8 @@ class Plan:
     edits: tuple[Edit, ...]
     entries: tuple[str, ...]
     undoes: str = ""
+    archived: tuple[Leaving, ...] = ()  # which of the removed entries live on in the archive
+    data: bytes | None = None  # the bytes to write, when they are not simply the rendered entries
 
 
 class MemoryFile:
@@ -131,7 +133,8 @@ class MemoryFile:
         journal = self._journal(folder)
         earlier = self._foreign_change(folder, reading)
         number = _number(earlier or reading.last) + 1
-        label = _label(number, planned, cause)
+        told = not (planned.undoes or planned.archived)  # a file name has no room for more than action and cause
+        label = label_of(number, planned.action, cause) if told else ""
         written: list[Change] = []
 
         def commit(after: Fingerprint) -> None:
@@ -146,12 +149,14 @@ class MemoryFile:
                 edits=planned.edits,
                 was=reading.entries if earlier is not None else None,
                 undoes=planned.undoes,
+                archived=planned.archived,
+                preimage=_preimage(seen.data, reading) if planned.action == CURATE else None,
             )
             written.append(change)
             records = [to_record(each) for each in (earlier, change) if each is not None]
             journal.append(records, sync=not label or earlier is not None)
 
-        data = text.render(planned.entries).encode("utf-8")
+        data = planned.data if planned.data is not None else text.render(planned.entries).encode("utf-8")
         try:
             self._shared(folder).replace(seen, data, label, commit, journal.sync)
         except (StorageError, ChangedMeanwhile):
@@ -269,7 +274,7 @@ class MemoryFile:
     def _recover_history(self, folder: Folder, versions: list[OldVersion]) -> None:
         """Writes records again that a power cut took from the end of the journal; the replaced versions prove them."""
         last = self._last_change(folder)
-        numbered = sorted((number, version) for version in versions if (number := _labelled_number(version)))
+        numbered = sorted((number, version) for version in versions if (number := labelled_number(version)))
         missing = [(number, version) for number, version in numbered if number > _number(last)]
         if not missing:
             return
@@ -277,7 +282,7 @@ class MemoryFile:
             states = [(version.data[: version.then.size], version.then) for _, version in missing]
             states.append((seen.data, seen.fingerprint))
         records = [
-            to_record(_recovered(self.target, version, number, states[at], states[at + 1]))
+            to_record(recovered(self.target, version, number, states[at], states[at + 1]))
             for at, (number, version) in enumerate(missing)
         ]
         self._journal(folder).append(records, sync=True)
@@ -330,50 +335,9 @@ def _withdraw(journal: Journal, ids: list[str]) -> None:
         return  # the history still sees that it did not happen, as long as nobody else changes the file
 
 
-def _label(number: int, planned: Plan, cause: Cause) -> str:
-    """What the hidden name of a replaced version says about the change that replaced it; empty if too long."""
-    if cause.note or planned.undoes:
-        return ""
-    label = f"{number}.{planned.action}.{_escaped(cause.origin)}.{_escaped(cause.session)}"
-    return label if len(label) <= _LONGEST_LABEL else ""
-
-
-def _escaped(word: str) -> str:
-    """The word in letters that a file name may have and that are no dots."""
-    if word.isascii() and word.isalnum():
-        return word
-    return "".join(
-        chr(byte) if chr(byte).isalnum() and byte < _ASCII else f"%{byte:02x}"
-        for byte in word.encode("utf-8", "surrogatepass")
-    )
-
-
-def _unescaped(word: str) -> str:
-    first, *rest = word.split("%")
-    data = first.encode() + b"".join(bytes.fromhex(piece[:2]) + piece[2:].encode() for piece in rest)
-    return data.decode("utf-8", "surrogatepass")
-
-
-def _labelled_number(version: OldVersion) -> int:
-    number = version.label.partition(".")[0]
-    return int(number) if number.isdecimal() else 0
-
-
-def _recovered(
-    target: str, version: OldVersion, number: int, before: tuple[bytes, Fingerprint], after: tuple[bytes, Fingerprint]
-) -> Change:
-    _, action, origin, session = [*version.label.split("."), "", "", ""][:4]
-    return Change(
-        id=f"{target[0]}{number}",
-        target=target,
-        at=version.written_at,
-        action=action,
-        cause=Cause(origin=_unescaped(origin), session=_unescaped(session), note="recovered after a power cut"),
-        before=before[1],
-        after=after[1],
-        was=text.parse(text.decode(before[0]).text),
-        state=text.parse(text.decode(after[0]).text),
-    )
+def _preimage(data: bytes, reading: Reading) -> str | None:
+    """The file's text, when its entries alone would not give the same bytes back."""
+    return None if data == text.render(reading.entries).encode() else data.decode("utf-8", "surrogateescape")
 
 
 def _not_round(content: str, entries: tuple[str, ...]) -> str:

@@ -11,10 +11,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hermes.curated.history import Cause
+    from hermes.curated.history import Cause, Leaving
     from hermes.curated.screening import Screen
 
     Operation = Mapping[str, str]
+    # Which entries may leave so that the rest fits; the second argument are those that must stay.
+    Room = Callable[[Sequence[str], frozenset[str]], Sequence[Leaving]]
 
 ACTIONS = ("add", "replace", "remove")
 _DONE = {"add": "Entry added.", "replace": "Entry replaced.", "remove": "Entry removed."}
@@ -37,8 +39,11 @@ def prepared(operations: Sequence[Operation], screen: Screen, cause: Cause) -> l
     return ready
 
 
-def planner(operations: Sequence[Operation], limit: int) -> Callable[[tuple[str, ...]], Plan]:
-    """A function that applies the operations in order to whatever the live entries are; all of them or none."""
+def planner(operations: Sequence[Operation], limit: int, room: Room | None = None) -> Callable[[tuple[str, ...]], Plan]:
+    """A function that applies the operations in order to whatever the live entries are; all of them or none.
+
+    With `room` a store that would be too full gives up other entries to the archive instead of refusing.
+    """
 
     def plan(entries: tuple[str, ...]) -> Plan:
         live = list(entries)
@@ -50,29 +55,62 @@ def planner(operations: Sequence[Operation], limit: int) -> Callable[[tuple[str,
                 refused = _in_batch(refusal, number, operation, len(operations))
                 refused.details |= {"current_entries": list(entries), "usage": usage(entries, limit)}
                 raise refused from refusal
-        refuse_if_full(entries, live, limit)
         action = operations[0]["action"] if len(operations) == 1 else "batch"
-        return Plan(action=action, edits=tuple(edits), entries=tuple(live))
+        return fitting(Plan(action=action, edits=tuple(edits), entries=tuple(live)), entries, limit, room)
 
     return plan
 
 
+def fitting(plan: Plan, before: Sequence[str], limit: int, room: Room | None) -> Plan:
+    """The plan itself when what it leads to fits; else one that also makes room, or a refusal."""
+    if room is None or not _too_full(before, plan.entries, limit):
+        refuse_if_full(before, plan.entries, limit)
+        return plan
+    live, edits = list(plan.entries), list(plan.edits)
+    leaving = room(live, frozenset(edit.after for edit in plan.edits if edit.after is not None))
+    for each in leaving:
+        index = live.index(each.entry)
+        edits.append(Edit(index=index, before=live.pop(index), after=None))
+    refuse_if_full(before, live, limit, pinned=True)
+    return Plan(
+        action=plan.action,
+        edits=tuple(edits),
+        entries=tuple(live),
+        undoes=plan.undoes,
+        archived=(*plan.archived, *leaving),
+    )
+
+
 def message(plan: Plan, operations: Sequence[Operation]) -> str:
     if len(operations) > 1:
-        return f"Applied {len(operations)} operations."
-    return _DONE[plan.action] if plan.edits else _ALREADY_THERE
+        return f"Applied {len(operations)} operations.{made_room(plan)}"
+    return f"{_DONE[plan.action]}{made_room(plan)}" if plan.edits else _ALREADY_THERE
 
 
-def refuse_if_full(before: Sequence[str], after: Sequence[str], limit: int) -> None:
-    needed = text.size(after)
-    if needed <= limit or needed < text.size(before):
+def made_room(plan: Plan) -> str:
+    """What left for the archive, and why; "" when nothing did."""
+    if not plan.archived:
+        return ""
+    what = "; ".join(f"{text.preview(each.entry)!r} ({each.reason})" for each in plan.archived)
+    return f" Moved to the archive, from where search and `hermes memory restore` bring it back: {what}."
+
+
+def refuse_if_full(before: Sequence[str], after: Sequence[str], limit: int, *, pinned: bool = False) -> None:
+    if not _too_full(before, after, limit):
         return
+    needed = text.size(after)
+    why = ", and the entries that could make room are pinned or too short" if pinned and len(after) > 1 else ""
     raise WriteRefused(
-        f"memory is full: {text.size(before):,} of {limit:,} characters are used and this needs {needed:,}; "
+        f"memory is full: {text.size(before):,} of {limit:,} characters are used and this needs {needed:,}{why}; "
         "shorten, merge or remove some of the current entries first, in one batch with this write if you like",
         kind="full",
         details={"current_entries": list(before), "usage": f"{text.size(before):,}/{limit:,}"},
     )
+
+
+def _too_full(before: Sequence[str], after: Sequence[str], limit: int) -> bool:
+    needed = text.size(after)
+    return needed > limit and needed >= text.size(before)
 
 
 def _prepared(operation: Operation, screen: Screen, cause: Cause) -> Operation:

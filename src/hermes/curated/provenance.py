@@ -6,7 +6,7 @@ or removing it and adding another in one batch, does not wash it clean; only a p
 
 from __future__ import annotations
 
-from hermes.curated.history import ORIGINS, UNTRUSTED
+from hermes.curated.history import CURATE, ORIGINS, UNTRUSTED
 from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
@@ -32,11 +32,14 @@ def provenance(entries: Sequence[str], changes: Sequence[Change]) -> dict[str, P
     """The provenance of each live entry, from the changes that took effect, oldest first."""
     known: dict[str, Provenance] = {}
     for change in changes:
-        if change.undoes:
-            continue  # taking a change back brings an entry back with the origin it always had
-        origin = _origin(change, known)
-        for entry in change.added():
-            known[entry] = Provenance(origin=origin, change=change)
+        if change.undoes or change.action == "restore":
+            continue  # taking a change back, or out of the archive, brings an entry back with the origin it always had
+        lineage = _lineage(change)
+        made_room = {leaving.entry for leaving in change.archived}  # they left; nothing was made from them
+        removed = [entry for entry in change.removed() if entry not in made_room]
+        for entry in dict.fromkeys([*change.added(), *lineage]):
+            origin = _origin(change, lineage.get(entry, removed), known, entry)
+            known[entry] = Provenance(origin=origin, change=_brought_in(change, lineage.get(entry, []), known))
     return {entry: known.get(entry, Provenance(origin="unknown")) for entry in entries}
 
 
@@ -44,8 +47,38 @@ def least_trusted(origins: Sequence[str]) -> str:
     return max(origins, key=lambda origin: ORIGINS.index(origin) if origin in ORIGINS else len(ORIGINS))
 
 
-def _origin(change: Change, known: dict[str, Provenance]) -> str:
+def _lineage(change: Change) -> dict[str, list[str]]:
+    """For a change of the curator: what each entry that stands now was made from, itself included if it stood before.
+
+    Everybody else's batch is one thought: what it adds may come from anything it removes.
+    """
+    made_from: dict[str, list[str]] = {}
+    if change.action == CURATE:
+        for edit in change.edits:
+            if edit.before is not None and edit.after is not None:
+                made_from.setdefault(edit.after, []).append(edit.before)
+        replaced = {source for sources in made_from.values() for source in sources}
+        for leaving in change.archived:
+            if leaving.into:
+                stood = [] if leaving.into in made_from or leaving.into in replaced else [leaving.into]
+                made_from.setdefault(leaving.into, stood).append(leaving.entry)
+    return made_from
+
+
+def _origin(change: Change, sources: Sequence[str], known: dict[str, Provenance], entry: str) -> str:
     if change.cause.origin in ("user", "external"):
         return change.cause.origin
-    made_from = [known[entry].origin for entry in change.removed() if entry in known]
-    return least_trusted([change.cause.origin, *(origin for origin in made_from if origin in UNTRUSTED)])
+    earlier = [known[source].origin for source in sources if source in known]
+    if change.action == CURATE:
+        return least_trusted(earlier or ["unknown"])
+    # An entry that once came from outside does not become clean by leaving and being written again.
+    again = [known[entry].origin] if entry in known else []
+    return least_trusted([change.cause.origin, *(origin for origin in earlier + again if origin in UNTRUSTED)])
+
+
+def _brought_in(change: Change, sources: Sequence[str], known: dict[str, Provenance]) -> Change:
+    """The change an entry dates from: what the curator only tidied keeps the date of its oldest source."""
+    if change.action != CURATE:
+        return change
+    dated = [found for source in sources if source in known and (found := known[source].change) is not None]
+    return min(dated, key=lambda each: each.at, default=change)

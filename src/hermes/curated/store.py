@@ -8,9 +8,9 @@ byte for byte. `entries` is the live state on disk.
 from __future__ import annotations
 
 from hermes.curated import entries as text
-from hermes.curated.history import Cause, Edit, apply_edits, reverse
+from hermes.curated.history import Cause, Edit, Leaving, apply_edits, reverse
 from hermes.curated.memory_file import MemoryFile, Plan
-from hermes.curated.operations import message, planner, prepared, refuse_if_full, usage
+from hermes.curated.operations import fitting, made_room, message, planner, prepared, usage
 from hermes.curated.places import FILES, memory_path
 from hermes.curated.screening import blocked_in_prompt, screen_write
 from hermes.settings.home import find_home
@@ -21,11 +21,13 @@ from hermes.vocabulary.values import value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from hermes.curated.archive import Archived
     from hermes.curated.history import Change
+    from hermes.curated.marks import Marks, MarksFile
     from hermes.curated.memory_file import Reading
-    from hermes.curated.operations import Operation
+    from hermes.curated.operations import Operation, Room
     from hermes.curated.provenance import Provenance
     from hermes.curated.screening import Screen
     from hermes.settings.home import Home
@@ -47,6 +49,7 @@ class Written:
     entries: tuple[str, ...]
     limit: int
     change: Change | None
+    archived: tuple[Leaving, ...] = ()
 
     @property
     def usage(self) -> str:
@@ -54,16 +57,33 @@ class Written:
 
     def saying(self, message: str) -> Written:
         """The same outcome in other words."""
-        return Written(target=self.target, message=message, entries=self.entries, limit=self.limit, change=self.change)
+        return Written(
+            target=self.target,
+            message=message,
+            entries=self.entries,
+            limit=self.limit,
+            change=self.change,
+            archived=self.archived,
+        )
 
 
 class MemoryStore:
     """Open it once per session; every write reads the file again under its lock."""
 
-    def __init__(self, files: Mapping[str, MemoryFile], limits: Mapping[str, int], screen: Screen) -> None:
+    def __init__(
+        self,
+        files: Mapping[str, MemoryFile],
+        limits: Mapping[str, int],
+        screen: Screen,
+        *,
+        archives: bool = True,
+        lock_timeout: float = 5,
+    ) -> None:
         self._files = files
         self._limits = limits
         self._screen = screen
+        self.archives = archives  # a full store moves entries to the archive instead of refusing
+        self._lock_timeout = lock_timeout
         # What each file held when the store was opened; judged and rendered when somebody asks for the snapshot.
         self._frozen = {target: _reading_or_error(file) for target, file in files.items()}
         self._snapshots: dict[str, str] = {}
@@ -80,17 +100,19 @@ class MemoryStore:
         place = find_home(home)
         chosen = settings or load_settings(place)
         limits = {target: chosen.integer(_LIMITS[target]) for target in TARGETS}
+        patience = chosen.number("memory.lock_timeout")
         files = {
             target: MemoryFile(
                 memory_path(place, target, chosen.texts("memory.linked_folders")),
                 target=target,
                 limit=limits[target],
-                lock_timeout=chosen.number("memory.lock_timeout"),
+                lock_timeout=patience,
             )
             for target in TARGETS
             if chosen.flag(SWITCHES[target])
         }
-        return cls(files, limits, screen)
+        archives = chosen.text("memory.when_full") == "archive"
+        return cls(files, limits, screen, archives=archives, lock_timeout=patience)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -133,13 +155,14 @@ class MemoryStore:
         """Carries out all operations or none; the budget is checked on the state they lead to."""
         file, cause = self._file(target), cause or Cause()
         ready = prepared(operations, self._screen, cause)
-        plan, change = file.change(planner(ready, self._limits[target]), cause)
+        plan, change = file.change(planner(ready, self._limits[target], self._room(target)), cause)
         return self._written(target, message(plan, ready), plan, change)
 
     def rehearse(self, target: str, operations: Sequence[Operation], *, cause: Cause) -> None:
         """Raises what `apply` would raise now, and changes nothing."""
         file = self._file(target)
-        planner(prepared(operations, self._screen, cause), self._limits[target])(file.read().entries)
+        ready = prepared(operations, self._screen, cause)
+        planner(ready, self._limits[target], self._room(target))(file.read().entries)
 
     def provenance(self, target: str) -> dict[str, Provenance]:
         """Where each live entry comes from."""
@@ -154,15 +177,71 @@ class MemoryStore:
     def undo(self, change_id: str, *, cause: Cause | None = None) -> Written:
         """Takes one change back; the undoing is a change of its own and can be undone too."""
         target, undone = self._find_change(change_id)
+        from_archive = self._archived_before(target, undone)
 
         def plan(entries: tuple[str, ...]) -> Plan:
             edits = reverse(undone, entries)
-            restored = apply_edits(entries, edits)
-            refuse_if_full(entries, restored, self._limits[target])
-            return Plan(action="undo", edits=edits, entries=restored, undoes=undone.id)
+            gone = {edit.before for edit in edits} - {edit.after for edit in edits}
+            again = [Leaving(entry=each, reason=f"{undone.id} was undone") for each in from_archive if each in gone]
+            restored = Plan(
+                action="undo",
+                edits=edits,
+                entries=apply_edits(entries, edits),
+                undoes=undone.id,
+                archived=tuple(again),
+                data=_exactly_before(undone, self.read(target)),
+            )
+            return fitting(restored, entries, self._limits[target], self._room(target))
 
         planned, change = self._file(target).change(plan, cause or Cause(origin="user"))
-        return self._written(target, f"Change {undone.id} ({undone.action}) undone.", planned, change)
+        done = f"Change {undone.id} ({undone.action}) undone.{made_room(planned)}"
+        return self._written(target, done, planned, change)
+
+    def archived(self, target: str) -> list[Archived]:
+        """What left the store for the archive and has not come back, oldest first."""
+        from hermes.curated.archive import archive_of
+
+        live = self.entries(target)
+        return [each for each in archive_of(self.history(target)[0]).values() if each.entry not in live]
+
+    def restore(self, target: str, words: str, *, cause: Cause | None = None) -> Written:
+        """Brings the archived entry that contains `words` back, with the origin it always had."""
+        from hermes.curated.archive import find
+
+        entry = find(self.archived(target), words).entry
+
+        def plan(entries: tuple[str, ...]) -> Plan:
+            edits = () if entry in entries else (Edit(index=len(entries), before=None, after=entry),)
+            back = Plan(action="restore", edits=edits, entries=apply_edits(entries, edits))
+            return fitting(back, entries, self._limits[target], self._room(target))
+
+        planned, change = self._file(target).change(plan, cause or Cause(origin="user"))
+        return self._written(target, f"Entry restored.{made_room(planned)}", planned, change)
+
+    def curate(self, target: str, plan: Callable[[tuple[str, ...]], Plan], *, cause: Cause) -> Written:
+        """Carries out what the curator planned as one change; the new wording is judged like any other write."""
+
+        def judged(entries: tuple[str, ...]) -> Plan:
+            planned = plan(entries)
+            for edit in planned.edits:
+                if edit.after is not None:
+                    self._screen(text.clean(edit.after), cause)
+            return fitting(planned, entries, self._limits[target], None)
+
+        planned, change = self._file(target).change(judged, cause)
+        return self._written(target, f"{len(planned.edits)} entries tidied.", planned, change)
+
+    def marks(self, target: str) -> dict[str, Marks]:
+        """What is known beside the text of each live and archived entry: pins, categories, uses."""
+        from hermes.curated.marks import of_entries
+
+        entries = [*self.entries(target), *(each.entry for each in self.archived(target))]
+        return of_entries(self.marks_file(target).read(), entries, self.history(target)[0])
+
+    def marks_file(self, target: str) -> MarksFile:
+        from hermes.curated.marks import MarksFile
+
+        return MarksFile(self.path(target), lock_timeout=self._lock_timeout)
 
     def reset(self, target: str, *, cause: Cause | None = None) -> Written:
         """Empties one file; what was in it stays in the history."""
@@ -189,6 +268,43 @@ class MemoryStore:
             raise WriteRefused(f"the {target} store is switched off ({SWITCHES[target]} is false)", kind="disabled")
         return self._files[target]
 
+    def _room(self, target: str) -> Room | None:
+        """How a full store makes room, or None when it refuses instead; asked for only when it is full."""
+        if not self.archives:
+            return None
+
+        def room(live: Sequence[str], kept: frozenset[str]) -> Sequence[Leaving]:
+            from hermes.curated.marks import of_entries
+            from hermes.curated.provenance import provenance
+            from hermes.curated.worth import Known, least_valuable
+
+            changes = self.history(target)[0]
+            marks = of_entries(self.marks_file(target).read(), live, changes)
+            origins = provenance(live, changes)
+            known = {entry: Known(marks=marks[entry], provenance=origins[entry]) for entry in live}
+            return least_valuable(live, kept, self._limits[target], known)
+
+        return room
+
+    def _within_budget(self, target: str, entries: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What of a file that somebody filled beyond its limit may enter a prompt, and a line about the rest."""
+        room = self._room(target)
+        if room is None or text.size(entries) <= self._limits[target]:
+            return entries, ()
+        leaving = {each.entry for each in room(entries, frozenset())}
+        kept = list(entries) if not leaving else [entry for entry in entries if entry not in leaving]
+        while kept and text.size(kept) > self._limits[target]:
+            kept.pop()
+        count = len(entries) - len(kept)
+        return tuple(kept), (f"[{count} more of {FILES[target]} do not fit and are not shown.]",)
+
+    def _archived_before(self, target: str, change: Change) -> frozenset[str]:
+        """What was in the archive before a change: taking the change back takes it back there."""
+        from hermes.curated.archive import archive_of
+
+        earlier = [each for each in self.history(target)[0] if int(each.id[1:]) < int(change.id[1:])]
+        return frozenset(archive_of(earlier))
+
     def _find_change(self, change_id: str) -> tuple[str, Change]:
         for target in self._files:
             for change in self.history(target)[0]:
@@ -197,14 +313,22 @@ class MemoryStore:
         raise NotFound(f"there is no change {change_id!r}; `hermes memory log` lists them")
 
     def _written(self, target: str, done: str, plan: Plan, change: Change | None) -> Written:
-        return Written(target=target, message=done, entries=plan.entries, limit=self._limits[target], change=change)
+        return Written(
+            target=target,
+            message=done,
+            entries=plan.entries,
+            limit=self._limits[target],
+            change=change,
+            archived=plan.archived if change is not None else (),
+        )
 
     def _render_snapshot(self, target: str, frozen: Reading | StorageError) -> str:
         try:
             if isinstance(frozen, StorageError):
                 raise frozen
             entries = tuple(dict.fromkeys(frozen.entries))
-            shown = blocked_in_prompt(entries, FILES[target])
+            fitting_ones, left_out = self._within_budget(target, entries)
+            shown = (*blocked_in_prompt(fitting_ones, FILES[target]), *left_out)
         except (StorageError, WriteRefused) as error:
             return _unreadable(target, str(error))
         if frozen.drift and not entries:
@@ -218,6 +342,13 @@ def _reading_or_error(file: MemoryFile) -> Reading | StorageError:
         return file.read()
     except StorageError as error:
         return error
+
+
+def _exactly_before(undone: Change, now: Reading) -> bytes | None:
+    """The very bytes a change replaced, when its entries alone do not tell them and nothing came after it."""
+    if undone.preimage is None or not now.fingerprint.same_bytes(undone.after):
+        return None
+    return undone.preimage.encode("utf-8", "surrogateescape")
 
 
 def block(target: str, entries: Sequence[str], used: str) -> str:

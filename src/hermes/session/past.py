@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
+    from typing import Any
 
     from hermes.settings.home import Home
     from hermes.storage.semantic import Embedding
@@ -39,7 +40,10 @@ def embedding_of(home: Home) -> Embedding | None:
 
 
 def session_search_tool(
-    home: Home, current_session: Callable[[], str], database: Callable[[], SessionDB | None] = lambda: None
+    home: Home,
+    current_session: Callable[[], str],
+    database: Callable[[], SessionDB | None] = lambda: None,
+    archived: Callable[[str], list[dict[str, Any]]] = lambda _query: [],
 ) -> SessionSearchTool:
     """The tool for a home; asked at each call in which session the model is, and for the database it has open.
 
@@ -56,7 +60,7 @@ def session_search_tool(
 
         return nullcontext(opened)
 
-    return SessionSearchTool(past, current_session=current_session, mask=_mask)
+    return SessionSearchTool(past, current_session=current_session, mask=_mask, archived=archived)
 
 
 def _mask(text: str) -> str:

@@ -18,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import date
+    from typing import Any
 
     from hermes.prompt.assembly import Prompt
     from hermes.prompt.hints import SubdirectoryHints
@@ -129,7 +130,15 @@ class Parts:
     def _session_search(self) -> Tool:
         from hermes.session.past import session_search_tool
 
-        return session_search_tool(self.home, lambda: self.memory.cause.session, lambda: self._database)
+        current = self.memory
+        return session_search_tool(
+            self.home, lambda: current.cause.session, lambda: self._database, self._archived_entries
+        )
+
+    def _archived_entries(self, query: str) -> list[dict[str, Any]]:
+        from hermes.session.archive import find_archived
+
+        return find_archived(self.store, query, self.memory.cause.session) if self.store else []
 
     def _skill_tool(self, name: str) -> Tool:
         from hermes.tools.skills import SkillTool

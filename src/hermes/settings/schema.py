@@ -83,6 +83,12 @@ KEYS = (
         ("stage", "refuse", "allow"),
         "What happens to a memory write in a turn that text from outside (web, files, tools, recall) has entered.",
     ),
+    _choice(
+        "memory.when_full",
+        "archive",
+        ("archive", "refuse"),
+        "What a write into a full store does: archive the least valuable entry, or refuse as the documents say.",
+    ),
     _number("memory.lock_timeout", 5, "Seconds to wait for another program that is writing a memory file.", high=600),
     _texts("memory.linked_folders", "Folders outside the home that MEMORY.md and USER.md may link into."),
     _text("memory.provider", "", "External memory provider; empty for built-in memory only."),

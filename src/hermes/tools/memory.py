@@ -137,9 +137,11 @@ def _single(arguments: dict[str, Any]) -> Operation:
 
 
 def _success(written: Written) -> dict[str, Any]:
+    moved = [{"entry": each.entry, "reason": each.reason} for each in written.archived]
     return {
         "success": True,
         "done": True,
+        **({"archived": moved} if moved else {}),
         "target": written.target,
         "message": written.message,
         "usage": written.usage,

@@ -80,11 +80,13 @@ class SessionSearchTool:
         current_session: Callable[[], str] = lambda: "",
         mask: Callable[[str], str] | None = None,
         helpers: Helpers | None = None,
+        archived: Callable[[str], list[dict[str, Any]]] = lambda _query: [],
     ) -> None:
         self._open_db = open_db
         self._current = current_session
         self._mask = mask
         self._helpers = helpers
+        self._archived = archived  # entries of curated memory that made room for others and match a query
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
         from hermes.storage.text import scrub
@@ -94,14 +96,21 @@ class SessionSearchTool:
         try:
             opened = self._open_db(profile)
             if opened is None:
-                return _nothing_yet(given)
+                return self._with_archived(_nothing_yet(given), {} if profile else given)
             with opened as db:
                 answer = self._answer(db, given, profile, session_id)
         except StorageError as error:
             return failure(f"past conversations are unavailable: {error}", {"unavailable": True})
         except HermesError as error:
             return failure(str(error))
-        return {**answer, "profile": profile} if profile else answer
+        if profile:
+            return {**answer, "profile": profile}
+        return self._with_archived(answer, given)
+
+    def _with_archived(self, answer: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        query = given.get("query", "").strip()
+        found = self._archived(query) if query and answer.get("mode") == "discover" else []
+        return {**answer, "archived_memory": found} if found else answer
 
     def _answer(self, db: SessionDB, given: dict[str, Any], profile: str, session_id: str) -> dict[str, Any]:
         search = self._search(db, profile)
