@@ -10,6 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hermes.providers.calling import running_for
 from hermes.providers.health import DELIVERY, START, Health, in_words
 from hermes.providers.lane import Lane
 from hermes.providers.outbox import Outbox, Parcel, Round
@@ -25,12 +26,6 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 _OTHERS_DELIVER = 2.0  # seconds until we look again whether another process has delivered
 _HANGS_AFTER = 60.0
-_inside = threading.local()
-
-
-def inside_a_provider() -> bool:
-    """Whether the code that asks was called by us as a provider: what it asks of the manager is refused."""
-    return getattr(_inside, "depth", 0) > 0
 
 
 class Attached:
@@ -46,6 +41,7 @@ class Attached:
         lane: Callable[[str], Lane] = Lane,
     ) -> None:
         self.provider = provider
+        self._home = hermes_home
         self.name = str(provider.name)
         self.mode = mode
         self.health = Health(self.name, patience=patience, tell=tell)
@@ -72,7 +68,7 @@ class Attached:
         return self.gave_up
 
     def begin(self, work: Callable[[], Answer]) -> Job[Answer]:
-        return self.calls.begin(_guarded(work))
+        return self.calls.begin(self._guarded(work))
 
     def ask(self, work: Callable[[], Answer], timeout: float) -> Answer:
         return self.begin(work).wait(timeout)
@@ -186,7 +182,7 @@ class Attached:
     def _is_started(self) -> bool:
         if not self.ready and self._start is not None:
             try:
-                _guarded(self._start)()
+                self._guarded(self._start)()
             except BaseException as error:  # noqa: BLE001 - a provider may raise anything
                 self.problem = f"did not start: {in_words(error)}"
                 self.health.failed(START, error)
@@ -198,23 +194,19 @@ class Attached:
     def _hand_over(self, parcel: Parcel) -> None:
         self._handing_over_since = time.monotonic()
         try:
-            _guarded(lambda: hand_over(self.provider, parcel.hook, parcel.arguments, parcel.key))()
+            self._guarded(lambda: hand_over(self.provider, parcel.hook, parcel.arguments, parcel.key))()
         finally:
             self._handing_over_since = None
 
     def _quietly(self, work: Callable[[], object]) -> None:
         try:
-            _guarded(work)()
+            self._guarded(work)()
         except BaseException as error:  # noqa: BLE001 - a provider may raise anything
             self.health.last_error = in_words(error)
 
+    def _guarded(self, work: Callable[[], Answer]) -> Callable[[], Answer]:
+        def run() -> Answer:
+            with running_for(self._home):
+                return work()
 
-def _guarded(work: Callable[[], Answer]) -> Callable[[], Answer]:
-    def run() -> Answer:
-        _inside.depth = getattr(_inside, "depth", 0) + 1
-        try:
-            return work()
-        finally:
-            _inside.depth -= 1
-
-    return run
+        return run

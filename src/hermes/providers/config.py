@@ -11,7 +11,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from hermes.settings.home import find_home
+from hermes.settings.home import PEOPLE, Home
 from hermes.settings.secrets_file import secret
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock
@@ -27,13 +27,19 @@ _FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no"
 
 
 def read_config(name: str, hermes_home: str) -> dict[str, Any]:
-    """What the provider's file says; empty when there is none, a `SettingsError` when it cannot be understood."""
-    folder = Folder.open(hermes_home)
-    if folder is None:
-        return {}
-    with folder:
-        data = folder.read(_file(name), at_most=_LARGEST)
-        return _parsed(folder.join(_file(name)), data) if data else {}
+    """What the provider's file says; empty when there is none, a `SettingsError` when it cannot be understood.
+
+    A person's home has what the operator configured above it.
+    """
+    for place in dict.fromkeys((hermes_home, _home(hermes_home).operator)):
+        folder = Folder.open(place)
+        if folder is None:
+            continue
+        with folder:
+            data = folder.read(_file(name), at_most=_LARGEST)
+            if data:
+                return _parsed(folder.join(_file(name)), data)
+    return {}
 
 
 def save_config(name: str, hermes_home: str, values: Mapping[str, Any]) -> None:
@@ -63,7 +69,7 @@ def configured(name: str, hermes_home: str, fields: Iterable[Mapping[str, Any]])
 
 def secret_value(hermes_home: str, variable: str) -> str | None:
     """The environment variable, else the line of the home's .env file; None when neither is there."""
-    return secret(find_home(hermes_home), variable) or None if variable else None
+    return secret(_home(hermes_home), variable) or None if variable else None
 
 
 def missing_fields(fields: Iterable[Mapping[str, Any]], values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -120,6 +126,13 @@ _READERS: dict[str, Callable[[str], Any]] = {
 def _kind_of(default: object) -> str:
     kinds: tuple[tuple[type, str], ...] = ((bool, "flag"), (int, "integer"), (float, "number"))
     return next((word for kind, word in kinds if isinstance(default, kind)), "")
+
+
+def _home(path: str) -> Home:
+    """The home behind a path; that of a person stands in the folder of people of the operator's."""
+    parent = os.path.dirname(os.path.normpath(path))
+    above = os.path.dirname(parent) if os.path.basename(parent) == PEOPLE else ""
+    return Home(path=path, root=path, above=above)
 
 
 def _file(name: str) -> str:

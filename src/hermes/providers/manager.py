@@ -10,8 +10,9 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.providers.attached import Attached, inside_a_provider
+from hermes.providers.attached import Attached
 from hermes.providers.base import RESERVED_TOOLS, tool_error
+from hermes.providers.calling import inside_a_provider
 from hermes.providers.health import RECALL, in_words
 from hermes.providers.lane import Lane, NotInTime
 from hermes.providers.messages import for_providers
@@ -34,6 +35,7 @@ _MOST_TOOLS = 64
 _LEAST_SECONDS = 0.1
 _RECALLING = frozenset({"session_search", "context_expand"})  # what they return was stored before
 _log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())  # a library does not print by itself
 
 
 @value

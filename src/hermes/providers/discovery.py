@@ -1,0 +1,213 @@
+"""Finds providers: those that come with Hermes, and those in `$HERMES_HOME/plugins/<name>/`.
+
+Looking runs nobody's code. Loading does, and only for the provider somebody named. A name that comes with Hermes is
+never taken by a folder of the same name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import os
+import re
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from hermes.providers.base import MemoryProvider
+from hermes.providers.borrowed import offer_names
+from hermes.providers.calling import running_for
+from hermes.vocabulary.errors import NotFound, ProviderError
+from hermes.vocabulary.values import value
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+FOLDER = "plugins"
+MANIFEST = "plugin.yaml"
+# What comes with Hermes: each is a module of that name in this package.
+BUNDLED = {
+    "honcho": "models of people that grow with every conversation (cloud or self-hosted)",
+    "openviking": "a tree of knowledge with tiered reads (self-hosted)",
+    "mem0": "facts extracted and found by meaning (cloud, self-hosted or in this process)",
+    "hindsight": "a graph of facts, with reflection (cloud or self-hosted)",
+    "holographic": "facts with trust and entities in a local file; no network",
+    "retaindb": "hybrid search, profiles and files (cloud or local)",
+    "byterover": "a tree of Markdown notes kept by the brv program (local)",
+    "supermemory": "semantic recall and profiles (cloud)",
+}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_LOOKED_AT = 8192
+_SIGNS = (b"register_memory_provider", b"MemoryProvider")
+
+
+@value
+class ProviderInfo:
+    """A provider that could be chosen, found without running any of its code; `problem` says why it could not."""
+
+    name: str
+    bundled: bool
+    folder: str = ""
+    description: str = ""
+    version: str = ""
+    pip_dependencies: tuple[str, ...] = ()
+    external_dependencies: tuple[dict[str, Any], ...] = ()
+    hooks: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def available_providers(operator_home: str) -> list[ProviderInfo]:
+    """Everything that could be set as `memory.provider`, bundled ones first."""
+    found = {name: ProviderInfo(name=name, bundled=True, description=text) for name, text in _present().items()}
+    parent = os.path.join(operator_home, FOLDER)
+    for name in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
+        folder = os.path.join(parent, name)
+        if _NAME.fullmatch(name) and _is_provider(folder) and name not in found:
+            found[name] = _described(name, folder)
+    return list(found.values())
+
+
+def find_provider(name: str, operator_home: str) -> ProviderInfo:
+    known = available_providers(operator_home)
+    for each in known:
+        if each.name == name:
+            return each
+    names = ", ".join(each.name for each in known) or "none"
+    raise NotFound(
+        f"there is no memory provider {name!r} (there are: {names}); put yours into "
+        f"{os.path.join(operator_home, FOLDER, name)}, or choose one with `hermes memory setup`"
+    )
+
+
+def load_provider(name: str, operator_home: str) -> Any:
+    """A new object of the provider; ProviderError with the reason when its code does not load."""
+    info = find_provider(name, operator_home)
+    try:
+        with running_for(operator_home):
+            module = import_module(f"{__package__}.{name}") if info.bundled else _imported(name, info.folder)
+            provider = _registered(module) or _subclass_in(module)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        where = info.folder or "this installation"
+        missing = f"; install {', '.join(info.pip_dependencies)}" if info.pip_dependencies else ""
+        why = f"{type(error).__name__}: {error}"
+        raise ProviderError(f"the provider {name} in {where} does not load: {why}{missing}", kind="absent") from error
+    if provider is None:
+        raise ProviderError(
+            f"{info.folder} registers no memory provider and defines no subclass of MemoryProvider", kind="absent"
+        )
+    return provider
+
+
+def load_commands(name: str, operator_home: str) -> Any:
+    """The function `register_cli(parser)` of a provider's `cli.py`; None when it has no commands of its own."""
+    info = find_provider(name, operator_home)
+    if info.bundled:
+        full_name = f"{__package__}.{name}.cli"
+        try:
+            found = importlib.util.find_spec(full_name)
+        except ModuleNotFoundError:  # a module, not a package: it has no further files
+            found = None
+        return getattr(import_module(full_name), "register_cli", None) if found else None
+    if not os.path.isfile(os.path.join(info.folder, "cli.py")):
+        return None
+    with running_for(operator_home):
+        package = _imported(name, info.folder)
+        return getattr(import_module(f"{package.__name__}.cli"), "register_cli", None)
+
+
+class RegistrationContext:
+    """What a plug-in's `register(ctx)` gets: providers are taken, everything else it offers is not our business."""
+
+    def __init__(self) -> None:
+        self.provider: Any = None
+
+    def register_memory_provider(self, provider: Any) -> None:
+        required = ("name", "is_available", "initialize", "get_tool_schemas")
+        lacking = [member for member in required if not hasattr(provider, member)]
+        if lacking:
+            raise TypeError(f"{type(provider).__name__} is no memory provider: it has no {', '.join(lacking)}")
+        self.provider = self.provider or provider
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *_args, **_kwargs: None
+
+
+def _present() -> dict[str, str]:
+    return {name: text for name, text in BUNDLED.items() if importlib.util.find_spec(f"{__package__}.{name}")}
+
+
+def _is_provider(folder: str) -> bool:
+    try:
+        with open(os.path.join(folder, "__init__.py"), "rb") as file:
+            beginning = file.read(_LOOKED_AT)
+    except OSError:
+        return False
+    return any(sign in beginning for sign in _SIGNS)
+
+
+def _described(name: str, folder: str) -> ProviderInfo:
+    try:
+        with open(os.path.join(folder, MANIFEST), "rb") as file:
+            data = file.read(1 << 20)
+    except OSError:
+        return ProviderInfo(name=name, bundled=False, folder=folder)
+    from hermes.settings.yaml_file import parse, plain
+    from hermes.vocabulary.errors import SettingsError
+
+    try:
+        tree = plain(parse(os.path.join(folder, MANIFEST), data))
+    except SettingsError as error:
+        return ProviderInfo(name=name, bundled=False, folder=folder, problem=str(error))
+    return ProviderInfo(
+        name=name,
+        bundled=False,
+        folder=folder,
+        description=str(tree.get("description") or ""),
+        version=str(tree.get("version") or ""),
+        pip_dependencies=tuple(map(str, tree.get("pip_dependencies") or ())),
+        external_dependencies=tuple(each for each in tree.get("external_dependencies") or () if isinstance(each, dict)),
+        hooks=tuple(map(str, tree.get("hooks") or ())),
+    )
+
+
+def _imported(name: str, folder: str) -> ModuleType:
+    offer_names()
+    # Two homes may have plug-ins of one name; each is a module of its own.
+    mark = hashlib.sha256(os.path.realpath(folder).encode()).hexdigest()[:12]
+    full_name = f"hermes_memory_plugin_{name.replace('-', '_')}_{mark}"
+    if full_name in sys.modules:
+        return sys.modules[full_name]
+    path = os.path.join(folder, "__init__.py")
+    spec = importlib.util.spec_from_file_location(full_name, path, submodule_search_locations=[folder])
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[full_name] = module  # so that the plug-in's own relative imports work
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[full_name]
+        raise
+    return module
+
+
+def _registered(module: ModuleType) -> Any:
+    register = getattr(module, "register", None)
+    if not callable(register):
+        return None
+    context = RegistrationContext()
+    register(context)
+    return context.provider
+
+
+def _subclass_in(module: ModuleType) -> Any:
+    for thing in vars(module).values():
+        own = inspect.isclass(thing) and thing.__module__.startswith(module.__name__)
+        if own and issubclass(thing, MemoryProvider) and not inspect.isabstract(thing):
+            return thing()
+    return None
