@@ -8,5 +8,6 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "people.names": ("no name leads out of the folder of people or crashes", "product"),
     "people.private": ("folders are 0700 and files 0600 whatever the umask; no link is followed out", "product"),
     "people.forget": ("forgetting removes everything with its lineage after a dry run, and proves it", "product"),
+    "people.projects": ("memory and search are scoped to a project, with the personal layer beneath", "product"),
     "people.shared": ("shared knowledge is explicit and read-only", "product"),
 }

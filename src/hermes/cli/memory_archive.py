@@ -36,7 +36,7 @@ def list_archived(given: argparse.Namespace, store: MemoryStore) -> int:
 
 
 def _restore(given: argparse.Namespace, context: Context) -> int:
-    store = open_store(context)
+    store = open_store(context, given)
     archived = [each for target in store.targets for each in store.archived(target)]
     wanted = find([each for each in archived if given.target in (None, each.target)], given.words)
     return report(given, store.restore(wanted.target, wanted.entry, cause=BY_HAND))
@@ -44,7 +44,7 @@ def _restore(given: argparse.Namespace, context: Context) -> int:
 
 def _marking(kind: str) -> Callable[[argparse.Namespace, Context], int]:
     def command(given: argparse.Namespace, context: Context) -> int:
-        store = open_store(context)
+        store = open_store(context, given)
         target, entry = _entry(store, given.target, given.words)
         store.marks_file(target).add(kind, [entry])
         if given.json:

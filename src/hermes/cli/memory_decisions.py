@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from hermes.cli.app import OK, REFUSED
-from hermes.cli.memory_report import BY_HAND, add_target, open_store, report, report_all
+from hermes.cli.memory_report import BY_HAND, add_project, add_target, open_store, report, report_all
 from hermes.cli.render import add_json_option, counted, print_json, print_text, when
 from hermes.curated.approval import Approvals
 from hermes.curated.operations import usage
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 
 def _status(given: argparse.Namespace, context: Context) -> int:
-    store = open_store(context)
+    store = open_store(context, given)
     waiting, unreadable = Approvals(context.home).pending()
-    files = {target: _file_status(store, target) for target in TARGETS}
+    targets = (*TARGETS, "project") if "project" in store.targets else TARGETS
+    files = {target: _file_status(store, target) for target in targets}
     if given.json:
         print_json(
             {
@@ -86,7 +87,7 @@ def _pending(given: argparse.Namespace, context: Context) -> int:
 
 
 def _approve(given: argparse.Namespace, context: Context) -> int:
-    approvals, store = Approvals(context.home), open_store(context)
+    approvals, store = Approvals(context.home), open_store(context, given)
     return report_all(given, [approvals.approve(pending_id, store) for pending_id in _chosen(given, approvals)])
 
 
@@ -110,12 +111,14 @@ def _chosen(given: argparse.Namespace, approvals: Approvals) -> list[str]:
 
 
 def _adopt(given: argparse.Namespace, context: Context) -> int:
-    return report(given, open_store(context).adopt(given.target, cause=BY_HAND))
+    store = open_store(context, given)
+    return report(given, store.adopt(given.target, cause=BY_HAND))
 
 
 def _reset(given: argparse.Namespace, context: Context) -> int:
-    store = open_store(context)
-    targets = [given.target] if given.target else list(store.targets)
+    store = open_store(context, given)
+    everything = ["project"] if given.project else list(store.targets)
+    targets = [given.target] if given.target else everything
     if not given.yes and not _confirmed(f"forget everything in {' and '.join(targets)}?"):
         print("hermes: nothing was changed (use --yes to skip the question)", file=sys.stderr)
         return REFUSED
@@ -140,9 +143,15 @@ def _as_json(pending: Pending) -> dict[str, Any]:
     }
 
 
+def _configure_status(parser: argparse.ArgumentParser) -> None:
+    add_project(parser)
+    add_json_option(parser)
+
+
 def _configure_decision(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID", help="their ids from `hermes memory pending`")
     parser.add_argument("--all", action="store_true", help="all of them")
+    add_project(parser)
     add_json_option(parser)
 
 
@@ -152,7 +161,7 @@ def _configure_reset(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = {
-    "status": (add_json_option, _status),
+    "status": (_configure_status, _status),
     "pending": (add_json_option, _pending),
     "approve": (_configure_decision, _approve),
     "reject": (_configure_decision, _reject),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _list(given: argparse.Namespace, context: Context) -> int:
-    store = open_store(context)
+    store = open_store(context, given)
     if given.archived:
         from hermes.cli.memory_archive import list_archived
 
@@ -62,15 +62,18 @@ def _beside(store: MemoryStore, target: str, entries: Sequence[str]) -> dict[str
 
 
 def _add(given: argparse.Namespace, context: Context) -> int:
-    return report(given, open_store(context).add(given.target, _content(given), cause=BY_HAND))
+    store = open_store(context, given)
+    return report(given, store.add(given.target, _content(given), cause=BY_HAND))
 
 
 def _replace(given: argparse.Namespace, context: Context) -> int:
-    return report(given, open_store(context).replace(given.target, given.old_text, _content(given), cause=BY_HAND))
+    store = open_store(context, given)
+    return report(given, store.replace(given.target, given.old_text, _content(given), cause=BY_HAND))
 
 
 def _remove(given: argparse.Namespace, context: Context) -> int:
-    return report(given, open_store(context).remove(given.target, given.old_text, cause=BY_HAND))
+    store = open_store(context, given)
+    return report(given, store.remove(given.target, given.old_text, cause=BY_HAND))
 
 
 def _content(given: argparse.Namespace) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from hermes.cli.app import OK
-from hermes.cli.memory_report import BY_HAND, add_target, open_store, report
+from hermes.cli.memory_report import BY_HAND, add_project, add_target, open_store, report
 from hermes.cli.render import add_json_option, indented, print_json, print_text, when
 from hermes.curated.entries import preview
 from hermes.curated.history import replay
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _log(given: argparse.Namespace, context: Context) -> int:
-    changes = _changes(open_store(context), given.target)
+    changes = _changes(open_store(context, given), given.target)
     wanted = [each for each in changes if any(given.grep in entry for entry in each.removed() + each.added())]
     wanted = wanted[-given.limit :] if given.limit else wanted
     if given.json:
@@ -37,13 +37,13 @@ def _log(given: argparse.Namespace, context: Context) -> int:
 
 
 def _undo(given: argparse.Namespace, context: Context) -> int:
-    store = open_store(context)
+    store = open_store(context, given)
     change = _find(store, given.change) if given.change else _newest_to_undo(store)
     return report(given, store.undo(change.id, cause=BY_HAND))
 
 
 def _diff(given: argparse.Namespace, context: Context) -> int:
-    store = open_store(context)
+    store = open_store(context, given)
     change = _find(store, given.since or given.change)
     if given.since:
         history = store.history(change.target)[0]
@@ -133,12 +133,14 @@ def _configure_log(parser: argparse.ArgumentParser) -> None:
 
 def _configure_undo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("change", nargs="?", metavar="CHANGE", help="its id from the log (default: the newest change)")
+    add_project(parser)
     add_json_option(parser)
 
 
 def _configure_diff(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("change", nargs="?", metavar="CHANGE", help="its id from the log (default: the newest change)")
     parser.add_argument("--since", metavar="CHANGE", help="from the state before this change until now")
+    add_project(parser)
     add_json_option(parser)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hermes.cli.app import OK
 from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.curated.history import Cause
-from hermes.curated.store import TARGETS, MemoryStore
+from hermes.curated.store import ALL_TARGETS, MemoryStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,13 +18,27 @@ if TYPE_CHECKING:
 BY_HAND = Cause(origin="user", note="from the command line")
 
 
-def open_store(context: Context) -> MemoryStore:
-    return MemoryStore.open(context.home, settings=context.settings)
+def open_store(context: Context, given: argparse.Namespace | None = None) -> MemoryStore:
+    """The store, with the notes of the project that was named; they are the target then, unless another was named."""
+    words = getattr(given, "project", None)
+    if given is not None and getattr(given, "target", None) == "":
+        given.target = "project" if words else "memory"
+    if not words:
+        return MemoryStore.open(context.home, settings=context.settings)
+    from hermes.settings.projects import named_project
+
+    return MemoryStore.open(context.home, settings=context.settings, project=named_project(words))
 
 
-def add_target(parser: argparse.ArgumentParser, *, default: str | None = "memory") -> None:
-    parser.add_argument("--target", choices=TARGETS, default=default, help=f"default: {default or 'both'}")
+def add_target(parser: argparse.ArgumentParser, *, default: str | None = "") -> None:
+    usual = "all" if default is None else "memory"
+    parser.add_argument("--target", choices=ALL_TARGETS, default=default, help=f"default: {usual}")
+    add_project(parser)
     add_json_option(parser)
+
+
+def add_project(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--project", metavar="NAME", help="the notes of a project: its name, or . for this repository")
 
 
 def report(given: argparse.Namespace, written: Written) -> int:

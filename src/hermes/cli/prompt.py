@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 
 def _prompt(given: argparse.Namespace, context: Context) -> int:
-    parts = open_parts(context.home, settings=context.settings, owner="local" if given.diff else None)
+    cwd = given.cwd or os.getcwd()
+    owner = "local" if given.diff else None
+    parts = open_parts(context.home, settings=context.settings, owner=owner, project=given.project, cwd=cwd)
     try:
-        prompt = parts.build_prompt(model=given.model, cwd=given.cwd or os.getcwd(), platform=given.platform)
+        prompt = parts.build_prompt(model=given.model, cwd=cwd, platform=given.platform)
         if given.diff:
             return _print_difference(parts, given.diff, prompt.text)
     finally:
@@ -59,6 +61,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="", help="for which model (some get more guidance)")
     parser.add_argument("--platform", default="cli", help="for which platform (default: cli)")
     parser.add_argument("--cwd", metavar="DIR", help="in which folder to look for context files (default: here)")
+    parser.add_argument("--project", metavar="NAME", help="of which project (default: the repository of that folder)")
     add_json_option(parser)
 
 

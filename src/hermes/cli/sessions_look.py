@@ -15,6 +15,7 @@ from hermes.cli.sessions_report import (
     name_of,
     named,
     open_existing,
+    project_option,
     visible,
     whole_number,
 )
@@ -63,7 +64,7 @@ def _list(given: argparse.Namespace, context: Context) -> int:
 
 
 def _listed(db: SessionDB, given: argparse.Namespace) -> list[Session]:
-    chosen = {"source": given.source, "project": given.project}
+    chosen = {"source": given.source, "project": project_option(given.project)}
     if not given.all:
         return db.list_sessions(limit=given.limit, **chosen)
     rows = db.list_sessions(limit=_EVERYTHING, **chosen) + db.list_sessions(limit=_EVERYTHING, archived=True, **chosen)
@@ -79,8 +80,8 @@ def _search(given: argparse.Namespace, context: Context) -> int:
         since=moment_option(moments.since, given.since),
         until=moment_option(moments.until, given.until),
         source=given.source,
-        project=given.project,
-        prefer_project=given.prefer_project,
+        project=project_option(given.project),
+        prefer_project=project_option(given.prefer_project),
         explain=given.explain,
     )
     with open_existing(context) as db:
@@ -223,7 +224,7 @@ def _stats(given: argparse.Namespace, context: Context) -> int:
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", metavar="NAME", help="only from there: cli, telegram, cron, …")
-    parser.add_argument("--project", metavar="NAME", help="only of this project")
+    parser.add_argument("--project", metavar="NAME", help="only of this project: its name, or . for this repository")
     add_json_option(parser)
 
 

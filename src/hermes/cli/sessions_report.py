@@ -120,3 +120,14 @@ def mask_or_refuse(given: argparse.Namespace) -> Callable[[str], str]:
     if mask is None:
         raise SettingsError("this installation cannot mask secrets, so --mask is refused; export without it")
     return mask
+
+
+def project_option(words: str | None) -> str | None:
+    """The project a person means: `.` and paths stand for the repository there, everything else is its name."""
+    import os
+
+    if words is None or not (words in (".", "..") or os.sep in words):
+        return words
+    from hermes.settings.projects import named_project
+
+    return named_project(words)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _run(given: argparse.Namespace, context: Context) -> int:
-    parts = open_parts(context.home, settings=context.settings)
+    parts = open_parts(context.home, settings=context.settings, project=given.project or "")
     parts.bind(given.session)
     toolbox = parts.toolbox
     if given.list:
@@ -35,6 +35,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="the tool to call")
     parser.add_argument("arguments", nargs="?", metavar="JSON", help="its arguments; - reads them from standard input")
     parser.add_argument("--session", default="", metavar="ID", help="call it as the model does inside this session")
+    parser.add_argument(
+        "--project", metavar="NAME", help="call it as in this project: a name, or . for this repository"
+    )
     parser.add_argument("--list", action="store_true", help="print the schemas of all tools")
 
 

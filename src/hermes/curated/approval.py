@@ -9,7 +9,7 @@ import time
 from hermes.curated.history import Cause
 from hermes.curated.places import pending_path
 from hermes.storage.files import Folder
-from hermes.vocabulary.errors import NotFound, StorageError, UnsafePath
+from hermes.vocabulary.errors import NotFound, StorageError, UnsafePath, WriteRefused
 from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
@@ -35,6 +35,7 @@ class Pending:
     cause: Cause
     created_at: float
     reason: str = ""
+    project: str = ""
 
     @property
     def summary(self) -> str:
@@ -45,7 +46,9 @@ class Approvals:
     def __init__(self, home: Home) -> None:
         self._path = pending_path(home)
 
-    def stage(self, target: str, operations: Sequence[Operation], cause: Cause, reason: str = "") -> Pending:
+    def stage(
+        self, target: str, operations: Sequence[Operation], cause: Cause, reason: str = "", project: str = ""
+    ) -> Pending:
         """Keeps a write for later; durable when it returns. The caller has checked and screened it."""
         pending = Pending(
             id=os.urandom(4).hex(),
@@ -54,6 +57,7 @@ class Approvals:
             cause=cause,
             created_at=time.time(),
             reason=reason,
+            project=project,
         )
         with Folder.create(self._path) as folder:
             try:
@@ -83,6 +87,11 @@ class Approvals:
     def approve(self, pending_id: str, store: MemoryStore) -> Written:
         """Carries out a staged write with the origin it was staged with; a refusal leaves it staged."""
         pending = self._get(pending_id)
+        if pending.project and pending.project != store.project:
+            raise WriteRefused(
+                f"{pending_id} is a note of a project; approve it with --project {pending.project}",
+                kind="target",
+            )
         cause = Cause(
             origin=pending.cause.origin, session=pending.cause.session, note="approved by the user", approved=True
         )
@@ -146,7 +155,7 @@ def _to_json(pending: Pending) -> dict[str, Any]:
         "session": pending.cause.session,
         "created_at": pending.created_at,
         "reason": pending.reason,
-        "payload": {**single, "target": pending.target},
+        "payload": {**single, "target": pending.target, **({"project": pending.project} if pending.project else {})},
     }
 
 
@@ -162,4 +171,5 @@ def _from_json(pending_id: str, record: dict[str, Any]) -> Pending:
         cause=Cause(origin=record["origin"].replace("foreground", "agent"), session=record.get("session", "")),
         created_at=float(record["created_at"]),
         reason=record.get("reason", ""),
+        project=str(payload.get("project", "")),
     )

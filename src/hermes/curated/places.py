@@ -13,17 +13,18 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
 
 FOLDER = "memories"
-FILES = {"memory": "MEMORY.md", "user": "USER.md"}
+FILES = {"memory": "MEMORY.md", "user": "USER.md", "project": "MEMORY.md"}
+PROJECTS = "projects"
 
 
-def memory_path(home: Home, target: str, linked_folders: Sequence[str] = ()) -> str:
+def memory_path(home: Home, target: str, linked_folders: Sequence[str] = (), project: str = "") -> str:
     """The real path of a memory file, so that everybody who shares it takes the same lock.
 
     A link is followed inside the home (and, for a profile, inside the home above it), to the same file of another
     home's `memories` folder, and into the folders a person named in the settings. Anywhere else it could bring a
     private key into the prompt, or memory into a file that is none.
     """
-    path = home.join(FOLDER, FILES[target])
+    path = home.join(PROJECTS, project, FILES[target]) if target == "project" else home.join(FOLDER, FILES[target])
     outside = () if home.above else linked_folders
     real = _real_path_within(path, [home.path, home.root, *map(_absolute, outside)])
     if real is not None:

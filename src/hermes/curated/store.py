@@ -1,6 +1,7 @@
 """`MemoryStore`: curated memory (L1), the few facts that are always in the prompt.
 
-Two files: MEMORY.md for the agent's notes, USER.md for what it knows about the person. `snapshot` is what a session's
+Two files: MEMORY.md for the agent's notes, USER.md for what it knows about the person; in a project a third, of notes
+that matter there only. `snapshot` is what a session's
 system prompt holds: taken when the store is opened and never changed by later writes, so that the prompt stays the same
 byte for byte. `entries` is the live state on disk.
 """
@@ -34,9 +35,14 @@ if TYPE_CHECKING:
     from hermes.settings.load import Settings
 
 TARGETS = ("memory", "user")
+ALL_TARGETS = (*TARGETS, "project")  # the last where there is a project
 SWITCHES = {"memory": "memory.memory_enabled", "user": "memory.user_profile_enabled"}
-_LIMITS = {"memory": "memory.memory_char_limit", "user": "memory.user_char_limit"}
-_TITLES = {"memory": "MEMORY (your personal notes)", "user": "USER PROFILE (who the user is)"}
+_LIMITS = {target: f"memory.{target}_char_limit" for target in ALL_TARGETS}
+_TITLES = {
+    "memory": "MEMORY (your personal notes)",
+    "user": "USER PROFILE (who the user is)",
+    "project": "PROJECT (notes for this project)",
+}
 _RULE = "═" * 46
 
 
@@ -70,6 +76,8 @@ class Written:
 class MemoryStore:
     """Open it once per session; every write reads the file again under its lock."""
 
+    project = ""
+
     def __init__(
         self,
         files: Mapping[str, MemoryFile],
@@ -95,24 +103,30 @@ class MemoryStore:
         *,
         settings: Settings | None = None,
         screen: Screen = screen_write,
+        project: str = "",
     ) -> MemoryStore:
-        """The store of a home (default: $HERMES_HOME, else ~/.hermes) with the limits of its settings."""
+        """The store of a home (default: $HERMES_HOME, else ~/.hermes) with the limits of its settings.
+
+        With `project`, as `settings.projects` names it, the notes of that project are there too.
+        """
         place = find_home(home)
         chosen = settings or load_settings(place)
-        limits = {target: chosen.integer(_LIMITS[target]) for target in TARGETS}
+        limits = {target: chosen.integer(_LIMITS[target]) for target in ALL_TARGETS}
         patience = chosen.number("memory.lock_timeout")
         files = {
             target: MemoryFile(
-                memory_path(place, target, chosen.texts("memory.linked_folders")),
+                memory_path(place, target, chosen.texts("memory.linked_folders"), project),
                 target=target,
                 limit=limits[target],
                 lock_timeout=patience,
             )
-            for target in TARGETS
-            if chosen.flag(SWITCHES[target])
+            for target in ALL_TARGETS
+            if (project if target == "project" else chosen.flag(SWITCHES[target]))
         }
         archives = chosen.text("memory.when_full") == "archive"
-        return cls(files, limits, screen, archives=archives, lock_timeout=patience)
+        store = cls(files, limits, screen, archives=archives, lock_timeout=patience)
+        store.project = project
+        return store
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -262,8 +276,10 @@ class MemoryStore:
         return self._written(target, f"{len(planned.entries)} entries adopted.", planned, change)
 
     def _file(self, target: str) -> MemoryFile:
-        if target not in TARGETS:
-            raise WriteRefused(f"target must be one of {', '.join(TARGETS)}, not {target!r}", kind="target")
+        if target not in ALL_TARGETS:
+            raise WriteRefused(f"target must be one of {', '.join(ALL_TARGETS)}, not {target!r}", kind="target")
+        if target == "project" and target not in self._files:
+            raise WriteRefused("there is no project here; name one (--project), or use memory or user", kind="target")
         if target not in self._files:
             raise WriteRefused(f"the {target} store is switched off ({SWITCHES[target]} is false)", kind="disabled")
         return self._files[target]

@@ -14,6 +14,7 @@ import zipfile
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from hermes.curated.places import PROJECTS
 from hermes.curated.store import MemoryStore
 from hermes.session.past import open_past
 from hermes.settings.home import PEOPLE, person_home
@@ -111,14 +112,20 @@ def _look(people: People, name: str) -> tuple[Forgotten, list[bytes]]:
 def _entries(home: Home, problems: list[str]) -> Iterator[str]:
     """Every entry there is or ever was, so that old versions are looked for as well."""
     try:
-        store = MemoryStore.open(home)
-        for target in store.targets:
-            seen = dict.fromkeys(store.entries(target))
-            for change in store.history(target)[0]:
-                seen |= dict.fromkeys((*change.added(), *change.removed()))
-            yield from seen
+        for project in ("", *_projects(home)):
+            store = MemoryStore.open(home, project=project)
+            for target in ["project"] if project else store.targets:
+                seen = dict.fromkeys(store.entries(target))
+                for change in store.history(target)[0]:
+                    seen |= dict.fromkeys((*change.added(), *change.removed()))
+                yield from seen
     except HermesError as error:
         problems.append(str(error))
+
+
+def _projects(home: Home) -> list[str]:
+    folder = home.join(PROJECTS)
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
 
 def _conversations(home: Home, problems: list[str]) -> tuple[int, int, list[str]]:

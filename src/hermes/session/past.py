@@ -44,10 +44,13 @@ def session_search_tool(
     current_session: Callable[[], str],
     database: Callable[[], SessionDB | None] = lambda: None,
     archived: Callable[[str], list[dict[str, Any]]] = lambda _query: [],
+    *,
+    project: str = "",
 ) -> SessionSearchTool:
     """The tool for a home; asked at each call in which session the model is, and for the database it has open.
 
-    Whose conversations are searched is the owner of that database, in other profiles too.
+    Whose conversations are searched is the owner of that database, in other profiles too; those of `project`
+    come first.
     """
 
     def past(profile: str) -> AbstractContextManager[SessionDB] | None:
@@ -60,7 +63,7 @@ def session_search_tool(
 
         return nullcontext(opened)
 
-    return SessionSearchTool(past, current_session=current_session, mask=_mask, archived=archived)
+    return SessionSearchTool(past, current_session=current_session, mask=_mask, archived=archived, project=project)
 
 
 def _mask(text: str) -> str:

@@ -71,6 +71,7 @@ class MemorySession(Compacting):
         title: str | None = None,
         model: str = "",
         cwd: str | None = None,
+        project: str | None = None,
         system_message: str = "",
         tools: Sequence[Tool] = (),
         prefill: Sequence[Mapping[str, Any]] = (),
@@ -81,9 +82,13 @@ class MemorySession(Compacting):
     ) -> Self:
         """A new session, or with `resume` (an id or a title) one that goes on where it stopped.
 
-        `prefill` are messages that every request begins with and that are never stored: hand the same in on resume.
+        `project` scopes memory and search: a name, a path inside a repository, "" for none; left out, the repository
+        around `cwd` counts. `prefill` are messages that every request begins with and that are never stored: hand the
+        same in on resume.
         """
-        parts = open_parts(home, owner=owner, extra=tools, with_memory=not skip_memory)
+        parts = open_parts(
+            home, owner=owner, extra=tools, with_memory=not skip_memory, project=project, cwd=cwd, resume=resume
+        )
         try:
             if resume is not None:
                 return cls._resumed(parts, resume, prefill)
@@ -101,6 +106,7 @@ class MemorySession(Compacting):
                 title=title,
                 model=model or None,
                 cwd=cwd,
+                project=parts.project or None,
                 system_prompt=prompt.text,
                 tools=parts.toolbox.schemas(),
                 announced=Announcements(parts.store, "").seen,

@@ -32,7 +32,16 @@ if TYPE_CHECKING:
 class Parts:
     """What one session works with; whoever opens it closes it."""
 
-    def __init__(self, home: Home, settings: Settings, store: MemoryStore | None, extra: Sequence[Tool] = ()) -> None:
+    def __init__(
+        self,
+        home: Home,
+        settings: Settings,
+        store: MemoryStore | None,
+        extra: Sequence[Tool] = (),
+        *,
+        project: str = "",
+        database: SessionDB | None = None,
+    ) -> None:
         self.home = home
         self.settings = settings
         self.store = store
@@ -49,8 +58,9 @@ class Parts:
         makers["session_search"] = self._session_search
         makers |= {tool.schema["name"]: partial(_itself, tool) for tool in extra}
         self.toolbox = Toolbox(makers, self.taint)
+        self.project = project
         self._skills: SkillTools | None = None
-        self._database: SessionDB | None = None
+        self._database = database
 
     @property
     def skills(self) -> SkillTools:
@@ -68,12 +78,7 @@ class Parts:
         return self._database
 
     def open_database(self, owner: str) -> None:
-        from hermes.session.past import embedding_of
-        from hermes.storage.sessions import SessionDB
-
-        semantic = partial(embedding_of, self.home)
-        path = self.home.join(DATABASE)
-        self._database = SessionDB.open(path, owner=owner, durability="turn", semantic=semantic)
+        self._database = _open_database(self.home, owner)
 
     def bind(self, session_id: str) -> None:
         """From now on memory writes are stamped with this session."""
@@ -108,6 +113,7 @@ class Parts:
                 system_message=system_message,
                 memory_block=store.snapshot("memory") if store else "",
                 user_block=store.snapshot("user") if store else "",
+                project_block=store.snapshot("project") if store else "",
                 shared_file=os.path.join(self.home.above, SHARED) if self.home.above else "",
                 skills_index=self.skills.index.render(),
                 cwd=cwd,
@@ -130,10 +136,8 @@ class Parts:
     def _session_search(self) -> Tool:
         from hermes.session.past import session_search_tool
 
-        current = self.memory
-        return session_search_tool(
-            self.home, lambda: current.cause.session, lambda: self._database, self._archived_entries
-        )
+        current, database = lambda: self.memory.cause.session, lambda: self._database
+        return session_search_tool(self.home, current, database, self._archived_entries, project=self.project)
 
     def _archived_entries(self, query: str) -> list[dict[str, Any]]:
         from hermes.session.archive import find_archived
@@ -158,15 +162,47 @@ def open_parts(
     owner: str | None = None,
     extra: Sequence[Tool] = (),
     with_memory: bool = True,
+    project: str | None = None,
+    cwd: str | None = None,
+    resume: str | None = None,
 ) -> Parts:
-    """Opens curated memory and, when an owner is named, the database of conversations."""
+    """Opens curated memory and, when an owner is named, the database of conversations.
+
+    Without a `project`, that of the session to `resume` is taken, or that of the repository around `cwd` if the
+    settings say so; "" stands for none.
+    """
     place = find_home(home)
     chosen = settings or load_settings(place)
     switched_on = with_memory and any(chosen.flag(switch) for switch in SWITCHES.values())
-    parts = Parts(place, chosen, MemoryStore.open(place, settings=chosen) if switched_on else None, extra)
-    if owner is not None:
-        parts.open_database(owner)
-    return parts
+    database = _open_database(place, owner) if owner is not None else None
+    try:
+        if resume is not None and database is not None and project is None:
+            resumed = database.resolve(resume)
+            project = (resumed.project or "") if resumed is not None else ""
+        scope = _project(chosen, project, cwd)
+        store = MemoryStore.open(place, settings=chosen, project=scope) if switched_on else None
+        return Parts(place, chosen, store, extra, project=scope, database=database)
+    except BaseException:
+        if database is not None:
+            database.close()
+        raise
+
+
+def _open_database(home: Home, owner: str) -> SessionDB:
+    from hermes.session.past import embedding_of
+    from hermes.storage.sessions import SessionDB
+
+    semantic = partial(embedding_of, home)
+    return SessionDB.open(home.join(DATABASE), owner=owner, durability="turn", semantic=semantic)
+
+
+def _project(settings: Settings, project: str | None, cwd: str | None) -> str:
+    scope = settings.text("memory.projects")
+    if scope == "off" or project == "" or (project is None and (scope != "auto" or cwd is None)):
+        return ""
+    from hermes.settings.projects import named_project, project_of
+
+    return project_of(cwd or "") if project is None else named_project(project, cwd)
 
 
 def _itself(tool: Tool) -> Tool:

@@ -76,6 +76,15 @@ KEYS = (
     ),
     _integer("memory.memory_char_limit", 2200, "Characters MEMORY.md may hold.", low=100, high=1_000_000),
     _integer("memory.user_char_limit", 1375, "Characters USER.md may hold.", low=100, high=1_000_000),
+    _integer(
+        "memory.project_char_limit", 2200, "Characters the notes of one project may hold.", low=100, high=1_000_000
+    ),
+    _choice(
+        "memory.projects",
+        "auto",
+        ("auto", "named", "off"),
+        "Notes per project: of the repository a session works in (auto), of a project that is named, or none.",
+    ),
     _flag("memory.write_approval", False, "Stage the agent's memory writes until a person approves them."),
     _choice(
         "memory.untrusted_writes",

@@ -52,6 +52,13 @@ SCHEMA: dict[str, Any] = {
         "required": ["target"],
     },
 }
+_IN_PROJECT = {
+    "type": "string",
+    "enum": ["memory", "user", "project"],
+    "description": (
+        "memory: your notes; user: what you know about the person; project: what matters only in the current project."
+    ),
+}
 _NOTE = "Saved for good. The prompt of this session stays as it is; the next session starts with these entries."
 _MANY_REFUSALS = 3
 _FULL_OR_UNMATCHED = frozenset({"full", "no_match", "ambiguous", "missing_old_text"})
@@ -77,6 +84,8 @@ class MemoryTool:
         untrusted: str = "stage",
     ) -> None:
         self.cause = Cause(origin="agent")
+        if store is not None and "project" in store.targets:
+            self.schema = _with_target(_IN_PROJECT)
         self._store = store
         self._approvals = approvals
         self._taint = taint
@@ -117,7 +126,7 @@ class MemoryTool:
             if refusal.kind != ASK:
                 raise
             reasons.append(str(refusal))
-        return _staged(self._approvals.stage(target, operations, cause, "; ".join(reasons)))
+        return _staged(self._approvals.stage(target, operations, cause, "; ".join(reasons), _project(store, target)))
 
     def _refused(self, refusal: WriteRefused) -> dict[str, Any]:
         """A model that keeps failing to make room is told to stop instead of burning the turn."""
@@ -126,6 +135,16 @@ class MemoryTool:
             return failure(str(refusal), refusal.details)
         stop = f"{refusal}. That was the refusal number {self._refusals} in this turn: leave memory as it is and go on."
         return failure(stop, {"done": True})
+
+
+def _with_target(target: dict[str, Any]) -> dict[str, Any]:
+    """The schema inside a project; outside of one a model need not know that there are projects."""
+    parameters = SCHEMA["parameters"]
+    return {**SCHEMA, "parameters": {**parameters, "properties": {**parameters["properties"], "target": target}}}
+
+
+def _project(store: MemoryStore, target: str) -> str:
+    return store.project if target == "project" else ""
 
 
 def _single(arguments: dict[str, Any]) -> Operation:

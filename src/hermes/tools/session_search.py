@@ -81,12 +81,14 @@ class SessionSearchTool:
         mask: Callable[[str], str] | None = None,
         helpers: Helpers | None = None,
         archived: Callable[[str], list[dict[str, Any]]] = lambda _query: [],
+        project: str = "",
     ) -> None:
         self._open_db = open_db
         self._current = current_session
         self._mask = mask
         self._helpers = helpers
         self._archived = archived  # entries of curated memory that made room for others and match a query
+        self._project = project
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
         from hermes.storage.text import scrub
@@ -120,7 +122,7 @@ class SessionSearchTool:
             return search.scroll(session_id, given["around_message_id"], window)
         if session_id:
             return search.read(session_id)
-        wanted = _criteria(given)
+        wanted = _criteria(given, self._project)
         return search.discover(query, wanted) if query else search.browse(wanted)
 
     def _search(self, db: SessionDB, profile: str) -> SessionSearch:
@@ -145,7 +147,7 @@ def _profile_of(given: dict[str, Any]) -> tuple[str, str]:
     return profile, session_id
 
 
-def _criteria(given: dict[str, Any]) -> Any:
+def _criteria(given: dict[str, Any], here: str) -> Any:
     import time
 
     from hermes.recall import moments
@@ -161,6 +163,7 @@ def _criteria(given: dict[str, Any]) -> Any:
         until=moments.until(given["until"], now) if given.get("until", "").strip() else None,
         source=given.get("source", "").strip() or None,
         project=given.get("project", "").strip() or None,
+        prefer_project=here or None,  # with the rest of what the person ever said beneath
     )
 
 

@@ -1,0 +1,134 @@
+"""Projects: notes that matter in one repository, above the personal layer; search that prefers it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hermes.curated.store import MemoryStore
+from hermes.session.session import MemorySession
+from hermes.settings.projects import named_project, project_of
+from hermes.vocabulary.errors import NotFound, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Ran
+
+    Command = Callable[..., Ran]
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "Web Shop"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "src" / "deep").mkdir(parents=True)
+    return folder
+
+
+@pytest.mark.proves("people.projects")
+def test_a_repository_is_one_project_from_wherever_inside_it_one_asks(repository: Path, tmp_path: Path) -> None:
+    project = project_of(str(repository / "src" / "deep"))
+    assert project == project_of(str(repository))
+    assert project.startswith("web-shop-")
+    other = tmp_path / "elsewhere" / "Web Shop"
+    (other / ".git").mkdir(parents=True)
+    assert project_of(str(other)) != project
+    assert project_of(str(tmp_path)) == ""
+    assert named_project("src", str(repository)) == "src"
+    assert named_project("./src", str(repository)) == project
+    with pytest.raises(NotFound, match="no repository"):
+        named_project(".", str(tmp_path))
+    with pytest.raises(SettingsError):
+        named_project("Not a name")
+
+
+@pytest.mark.proves("people.projects")
+def test_notes_of_a_project_are_shown_in_it_after_the_personal_ones_and_nowhere_else(
+    home: Path, hermes: Command, repository: Path, tmp_path: Path
+) -> None:
+    hermes("memory", "add", "Prefers pytest.")
+    hermes("memory", "add", "Deploys on Fridays.", "--project", str(repository))
+    hermes("memory", "add", "Speaks Danish.", "--target", "user", "--project", str(repository))
+    inside = hermes("prompt", "--cwd", str(repository / "src")).out
+    assert inside.index("Prefers pytest.") < inside.index("PROJECT (notes") < inside.index("Deploys on Fridays.")
+    outside = hermes("prompt", "--cwd", str(tmp_path)).out
+    assert "Prefers pytest." in outside
+    assert "Speaks Danish." in outside
+    assert "Deploys" not in outside
+    listed = hermes("memory", "list", "--project", str(repository), "--json").json
+    assert listed["project"]["entries"] == ["Deploys on Fridays."]
+    assert "project" not in hermes("memory", "list", "--json").json
+    assert hermes("memory", "add", "x", "--target", "project").code == 1
+
+
+@pytest.mark.proves("people.projects")
+def test_the_model_writes_notes_for_the_project_of_its_session(home: Path, repository: Path) -> None:
+    with MemorySession.open(home, cwd=str(repository)) as session:
+        session.prepare_turn("we deploy on Fridays")
+        memory = next(tool["function"] for tool in session.request().tools if tool["function"]["name"] == "memory")
+        assert memory["parameters"]["properties"]["target"]["enum"] == ["memory", "user", "project"]
+        add = {"action": "add", "target": "project", "content": "Deploys on Fridays."}
+        assert json.loads(session.call_tool("memory", add))["success"] is True
+        session.finish_turn("noted")
+        name = session.id
+    project = project_of(str(repository))
+    assert MemoryStore.open(home, project=project).entries("project") == ("Deploys on Fridays.",)
+    with MemorySession.open(home, resume=name) as again:
+        add = {"action": "add", "target": "project", "content": "Uses tabs."}
+        assert json.loads(again.call_tool("memory", add))["entry_count"] == 2
+    with MemorySession.open(home) as elsewhere:
+        refused = json.loads(elsewhere.call_tool("memory", {**add, "content": "Uses spaces."}))
+        assert refused["success"] is False
+
+
+@pytest.mark.proves("people.projects")
+def test_changes_of_a_project_can_be_looked_at_undone_and_approved(
+    home: Path, hermes: Command, repository: Path
+) -> None:
+    hermes("memory", "add", "Deploys on Fridays.", "--project", "shop")
+    change = hermes("memory", "log", "--project", "shop", "--json").json[0]
+    assert change["target"] == "project"
+    assert hermes("memory", "undo", change["id"], "--project", "shop").code == 0
+    hermes("config", "set", "memory.write_approval", "true")
+    add = json.dumps({"action": "add", "target": "project", "content": "Uses tabs."})
+    staged = hermes("tool", "memory", add, "--project", "shop").json["pending_id"]
+    assert "--project shop" in hermes("memory", "approve", staged).err
+    assert hermes("memory", "approve", staged, "--project", "shop").code == 0
+    assert hermes("memory", "status", "--project", "shop", "--json").code == 0
+    assert hermes("memory", "reset", "--yes", "--project", "shop", "--json").json[0]["target"] == "project"
+    hermes("memory", "add", "Stays.")
+    hermes("memory", "reset", "--yes", "--project", "shop")
+    assert hermes("memory", "list", "--json").json["memory"]["entries"] == ["Stays."]
+
+
+@pytest.mark.proves("people.projects")
+def test_search_can_stay_in_a_project_and_prefers_it_inside_a_session(
+    home: Path, hermes: Command, repository: Path
+) -> None:
+    for cwd in (None, str(repository), None):
+        with MemorySession.open(home, cwd=cwd) as session:
+            session.prepare_turn("how do we rotate the signing keys?")
+            session.finish_turn("with the rotate script")
+    found = hermes("sessions", "search", "rotate signing keys", "--project", str(repository), "--json").json
+    assert [each["project"] for each in found["results"]] == [project_of(str(repository))]
+    assert len(hermes("sessions", "list", "--project", str(repository), "--json").json) == 1
+    with MemorySession.open(home, cwd=str(repository)) as session:
+        session.prepare_turn("search for it")
+        answer = json.loads(session.call_tool("session_search", {"query": "rotate signing keys"}))
+    projects = [each["project"] for each in answer["results"]]
+    assert projects[0] == project_of(str(repository))
+    assert len(projects) == 3
+
+
+@pytest.mark.proves("people.projects")
+def test_projects_can_be_switched_off_or_left_to_names(home: Path, hermes: Command, repository: Path) -> None:
+    hermes("memory", "add", "Deploys on Fridays.", "--project", str(repository))
+    hermes("config", "set", "memory.projects", "named")
+    assert "Deploys" not in hermes("prompt", "--cwd", str(repository)).out
+    assert "Deploys" in hermes("prompt", "--cwd", str(repository), "--project", str(repository)).out
+    hermes("config", "set", "memory.projects", "off")
+    assert "Deploys" not in hermes("prompt", "--cwd", str(repository), "--project", str(repository)).out
