@@ -239,3 +239,25 @@ def test_a_word_that_stands_only_in_a_title_finds_its_session(db: SessionDB) -> 
     assert found(db, "auth")[0] == wanted
     only = said(db, "Nothing of the kind.", title="zeppelin rides")[0]
     assert only in found(db, "when was the last of the zeppelin rides?")
+
+
+@pytest.mark.proves("search.syntax")
+def test_a_rare_word_brings_the_message_that_holds_the_common_ones_too(db: SessionDB) -> None:
+    said(db, *[f"deploy the server, note {number}" for number in range(120)])
+    for month in ("May", "June", "July"):
+        said(db, f"zanzibar is warm in {month}")
+    wanted = said(db, "deploy the zanzibar server")[0]
+    said(db, *[f"deploy the server again, note {number}" for number in range(120)])
+
+    assert found(db, "deploy zanzibar server")[0] == wanted
+    assert found(db, '"deploy the zanzibar"') == [wanted]
+    assert found(db, '"zanzibar the deploy"')[0] == wanted  # no such phrase: as plain words, and the note says so
+    assert "plain words" in str(db.search('"zanzibar the deploy"').note)
+
+
+@pytest.mark.proves("search.filters")
+def test_a_search_by_time_gives_as_many_as_asked_for_newest_first(db: SessionDB) -> None:
+    ids = said(db, *[f"standup number {number}" for number in range(100)])
+
+    assert found(db, "standup", sort="newest", limit=30) == ids[:-31:-1]
+    assert found(db, "standup", sort="oldest", limit=30) == ids[:30]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hermes.bench import query_fuzz
 from soak import sessions_clock, sessions_damage, sessions_kills, sessions_owners, sessions_processes
+from soak.common import Outcome
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from soak.common import Options, Outcome
+    from soak.common import Options
 
 SUMMARY = "state.db: conversations and their index"
 DESCRIPTION = """Tries to break the session database. Without a choice: a short run of everything.
@@ -23,12 +25,14 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pages", action="store_true", help="destroy each page of a database in turn, and repair it")
     parser.add_argument("--processes", type=int, default=0, metavar="N", help="N rounds of 16 writing and reading")
     parser.add_argument("--clock", type=int, default=0, metavar="N", help="N histories while the clock jumps by years")
+    parser.add_argument("--queries", type=int, default=0, metavar="N", help="N generated queries of every kind")
     parser.add_argument("--owners", type=int, default=0, metavar="N", help="N attempts to reach another owner's data")
 
 
 def run(given: argparse.Namespace, options: Options) -> Iterator[Outcome]:
-    if not any((given.kills, given.damage, given.pages, given.processes, given.clock, given.owners)):
+    if not any((given.kills, given.damage, given.pages, given.processes, given.clock, given.owners, given.queries)):
         given.kills, given.damage, given.processes, given.clock, given.owners = 200, 10, 1, 20, 500
+        given.queries = 5000
     if given.kills:
         yield sessions_kills.run(given.kills, options)
     if given.damage:
@@ -41,3 +45,13 @@ def run(given: argparse.Namespace, options: Options) -> Iterator[Outcome]:
         yield sessions_clock.run(given.clock, options)
     if given.owners:
         yield sessions_owners.run(given.owners, options)
+    if given.queries:
+        yield _queries(given.queries, options)
+
+
+def _queries(count: int, options: Options) -> Outcome:
+    result = query_fuzz.run(options.seed, count, folder=options.folder)
+    figures = {"queries": result["queries"], "held a stored word": result["held_a_stored_word"]}
+    outcome = Outcome(name="queries", figures=figures)
+    outcome.fail(*(f"{kind}: {query!r}" for kind, query in result["failures"]))
+    return outcome

@@ -1,7 +1,7 @@
 """Latency of every kind of query over a store of any size, beside raw FTS5 on the same messages in the same run.
 
-Times are CPU milliseconds of this thread, because other programs share the machine.
-Other engines are not measured here.
+Times are CPU milliseconds of this thread, because other programs share the machine. tantivy is measured beside them
+where it is installed, and hermes-agent where a Python that has it is named.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from hermes.bench import search_peers
 from hermes.bench.corpus import Corpus
 from hermes.storage.sessions import SessionDB
+from hermes.storage.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from hermes.bench.corpus import Planned
 
@@ -43,7 +45,13 @@ class Built:
 
 
 def run(
-    *, messages: int = 100_000, queries: int = 120, seed: int = 42, folder: str | None = None, raw: bool = True
+    *,
+    messages: int = 100_000,
+    queries: int = 120,
+    seed: int = 42,
+    folder: str | None = None,
+    raw: bool = True,
+    peer_python: str | None = None,
 ) -> dict[str, Any]:
     """Builds a store of so many messages under `folder`, measures, and removes it."""
     place = tempfile.mkdtemp(prefix="hermes-bench-", dir=folder)
@@ -54,7 +62,12 @@ def run(
         opened = _timed(lambda: SessionDB.open(os.path.join(place, "state.db")).close(), 20)
         built.db = SessionDB.open(os.path.join(place, "state.db"))
         figures["open"] = opened
-        figures["search"] = {name: _measure(built, asked) for name, asked in classes(built, queries, seed).items()}
+        asked = classes(built, queries, seed)
+        engine = search_peers.tantivy(os.path.join(place, "tantivy"), _spoken(messages, seed))
+        figures["search"] = {name: _measure(built, texts, engine) for name, texts in asked.items()}
+        if peer_python:
+            stored = ((planned.id, said) for planned in Corpus(seed).sessions(messages) for said in planned.messages)
+            figures["hermes_agent"] = search_peers.hermes_agent(peer_python, os.path.join(place, "peer"), stored, asked)
         figures["other"] = _other_shapes(built)
         built.db.close()
         return figures
@@ -80,6 +93,7 @@ def build(path: str, messages: int, *, seed: int = 42, raw: bool = False) -> Bui
             _store(built, chunk)
             chunk, waiting = [], 0
     _store(built, chunk)
+    _settle(built)
     return built
 
 
@@ -145,10 +159,25 @@ def _store(built: Built, chunk: Iterable[Planned]) -> None:
             )
 
 
-def _measure(built: Built, asked: list[str]) -> dict[str, Any]:
+def _settle(built: Built) -> None:
+    """As an import does at its end."""
+    started = time.process_time()
+    for _ in Upkeep.of_db(built.db).settle():
+        pass
+    built.write_seconds += time.process_time() - started
+
+
+def _spoken(messages: int, seed: int) -> Iterator[str]:
+    for planned in Corpus(seed).sessions(messages):
+        yield from (said["content"] or "" for said in planned.messages if said["role"] != "tool")
+
+
+def _measure(built: Built, asked: list[str], engine: Callable[[str], Any] | None) -> dict[str, Any]:
     figures = {"hermes": _timed_each(lambda query: built.db.search(query, limit=10), asked)}
     if built.raw is not None:
         figures["raw_fts5"] = _timed_each(_raw_search(built.raw), asked)
+    if engine is not None:
+        figures["tantivy"] = _timed_each(engine, asked)
     return figures
 
 

@@ -85,6 +85,7 @@ def _configure_recall(parser: argparse.ArgumentParser) -> None:
 
 def _configure_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--messages", type=int, default=100_000, help="size of the made-up corpus (default: 100,000)")
+    parser.add_argument("--peer-python", metavar="PATH", help="a Python that has hermes-agent, to measure it too")
     add_json_option(parser)
 
 
@@ -108,5 +109,5 @@ COMMANDS = {
     "compaction": (_configure_seeded, _plain("compaction", "seed")),
     "recall": (_configure_recall, _plain("recall", "path", "limit", "semantic")),
     "turn": (add_json_option, _plain("turn")),
-    "search": (_configure_search, _plain("search", "messages")),
+    "search": (_configure_search, _plain("search", "messages", "peer_python")),
 }

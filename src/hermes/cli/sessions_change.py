@@ -137,11 +137,8 @@ def _optimize(given: argparse.Namespace, context: Context) -> int:
         embedded = _embed(db)
         progress = Progress("merging the index, step")
         steps = 0
-        for steps, _ in enumerate(upkeep.merge_steps(), start=1):
+        for steps in upkeep.settle():
             progress.update(steps)
-            if steps % 16 == 0:
-                upkeep.checkpoint()
-        upkeep.checkpoint()
         if given.vacuum:
             upkeep.rewrite()
         progress.close()

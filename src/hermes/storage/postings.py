@@ -175,6 +175,20 @@ def gather(
     return gathering.scores, gathering.frequency
 
 
+def holders_of_rarest(postings: Postings, units: Sequence[Unit], most: int, *, oldest: bool) -> list[int] | None:
+    """All messages with the word that the fewest have, when these are not more than `most`: no other can hold all.
+
+    Testing a few texts costs less than letting FTS5 walk the long list of a common word beside a rare one.
+    """
+    for unit in sorted(units, key=lambda unit: -len(unit.written)):  # long words are usually the rare ones
+        if any(postings.known_common(table, unit) is not None for table in TABLES):
+            continue
+        found = {i for table in TABLES for i in postings.matching(table, unit.match, most + 1)}
+        if len(found) <= most:
+            return sorted(found, reverse=not oldest)
+    return None
+
+
 class _Gathering:
     def __init__(self, postings: Postings, units: Sequence[Unit], messages: int, *, most: int) -> None:
         self._most = most
@@ -183,12 +197,28 @@ class _Gathering:
         self._postings = postings
         self._units = units
         self._messages = messages
+        self._found: dict[tuple[str, int], Found] = {}
 
     def hold_all(self, most: int) -> None:
-        """Candidates that hold every word, which FTS5 intersects by itself; the newest when there are many."""
+        """Candidates that hold every word, which FTS5 intersects by itself; the newest when there are many.
+
+        With a rare word it need not: all messages that hold it are read anyway.
+        """
         everything = " AND ".join(unit.match for unit in self._units)
         for table in TABLES:
-            self._count(table, self._postings.matching(table, everything, most), 1.0)
+            if not any(self._is_rare(table, number, most) for number in range(len(self._units))):
+                self._count(table, self._postings.matching(table, everything, most), 1.0)
+
+    def _is_rare(self, table: str, number: int, most: int) -> bool:
+        if self._postings.known_common(table, self._units[number]) is not None:
+            return False
+        found = self._look_up(table, number)
+        return found.complete and len(found.ids) <= most
+
+    def _look_up(self, table: str, number: int) -> Found:
+        if (table, number) not in self._found:
+            self._found[table, number] = self._postings.of(table, self._units[number], self._most)
+        return self._found[table, number]
 
     def guessed(self) -> list[float]:
         """Frequencies that were seen before, or one in a hundred: enough to weigh messages that hold all words."""
@@ -201,7 +231,7 @@ class _Gathering:
         for number, unit in enumerate(self._units):
             often = self._postings.known_common(table, unit) if self._most == CAP else None
             if often is None:
-                found = self._postings.of(table, unit, self._most)
+                found = self._look_up(table, number)
                 often = found.frequency
                 # Keywords rank by how recent they are, and filters choose among them: there the newest are enough.
                 if found.complete or self._most != CAP:

@@ -52,10 +52,11 @@ class Transcripts:
 
     def around(self, session: Session, message_id: int, window: int) -> list[StoredMessage]:
         """The message itself with up to `window` neighbours on each side."""
-        if self.session_key(message_id) != session.key:
+        after = self._read(session, low=message_id, limit=window + 1)
+        found = bool(after) and after[0].id == message_id  # else it may be one that was taken back, or a stranger's
+        if not found and self.session_key(message_id) != session.key:
             raise NotFound(f"message {message_id} is not in session {session.id!r}; search again for a current id")
         before = self._read(session, high=message_id - 1, limit=window, newest=True)
-        after = self._read(session, low=message_id, limit=window + 1)
         return before[::-1] + after
 
     def bookends(self, session: Session, count: int) -> tuple[list[StoredMessage], list[StoredMessage]]:

@@ -14,7 +14,15 @@ from hermes.storage.evidence import Reader, without_speakers
 from hermes.storage.hits import Filters, Hit, SearchResults
 from hermes.storage.meaning import NEAREST, ONLY_NEAR, fuse
 from hermes.storage.migrations import BLOCK_BITS
-from hermes.storage.postings import TABLES, Places, Postings, gather, newest_or_oldest, worth
+from hermes.storage.postings import (
+    TABLES,
+    Places,
+    Postings,
+    gather,
+    holders_of_rarest,
+    newest_or_oldest,
+    worth,
+)
 from hermes.storage.query import Query, parse, plain
 from hermes.storage.ranking import Candidate, Statistics, Weights, rank, spread
 from hermes.storage.reading import Transcripts
@@ -37,6 +45,8 @@ _FEWEST, _FEWEST_OF_QUESTION, _MOST = 24, 160, 480
 _SPREAD = 64
 _FIRST_TESTED, _MOST_TESTED, _STEMMED = 256, 3000, 128
 _LOOKED_AT_BY_TIME = 64
+_FEW_TO_TEST = 64
+_SPARE = 10  # hits beyond those asked for, in case some turn out to be damaged
 _LITERAL_ROWS = 2000
 
 
@@ -63,24 +73,23 @@ class SearchEngine:
         with self._database.lock:
             self._postings.refresh()
             parsed = parse(query, self._words)
-            results = self._answer(query, parsed, chosen, looked_at)
+            results = self._answer(query, parsed, chosen, looked_at, limit)
             if not results and parsed.explicit is not None:
                 parsed = plain(
                     query, self._words, note="nothing matches this exactly, so it was searched as plain words"
                 )
-                results = self._answer(query, parsed, chosen, looked_at)
+                results = self._answer(query, parsed, chosen, looked_at, limit)
             if not results:
                 results = self._literal(query, chosen, limit)
                 results.note = parsed.note or results.note  # what was wrong with the syntax is said even without a hit
-        del results[limit:]
         return results
 
-    def _answer(self, text: str, query: Query, chosen: Filters, limit: int) -> SearchResults:
+    def _answer(self, text: str, query: Query, chosen: Filters, looked_at: int, limit: int) -> SearchResults:
         if not query.units:
             return SearchResults()
         messages, words = self._totals()
-        query, scores, frequency = self._candidates(query, chosen, messages, limit)
-        rows, sessions = self._read(scores, query, chosen, limit)
+        query, scores, frequency = self._candidates(query, chosen, messages, looked_at)
+        rows, sessions = self._read(scores, query, chosen, looked_at)
         nearness = self._add_near(text, query, chosen, rows, sessions)
         reader = Reader(query, self._words, spans(text, time.time() if chosen.now is None else chosen.now))
         candidates = [
@@ -88,6 +97,8 @@ class SearchEngine:
             for message_id, row in rows.items()
         ]
         without_speakers(candidates, len(query.units))
+        if chosen.sort != "relevance":
+            candidates = _by_time(candidates, sessions, chosen)[: limit + _SPARE]
         worths = [unit.weight * worth(often, messages) for unit, often in zip(query.units, frequency, strict=True)]
         ranked = rank(candidates, self._statistics(worths, sessions, messages, words), self._weights)
         if nearness is not None:
@@ -132,6 +143,10 @@ class SearchEngine:
         if not tested:
             most = _MOST_TESTED if chosen.narrow else max(24, 4 * limit)
             return newest_or_oldest(self._postings, query, oldest=oldest, limit=most)
+        if query.explicit and query.explicit.one_phrase:
+            few = holders_of_rarest(self._postings, query.units, _FEW_TO_TEST, oldest=oldest)
+            if few is not None:
+                return self._tested(few, query, len(few), first=True)
         passed: list[int] = []
         seen: set[int] = set()
         for most in (_FIRST_TESTED, _MOST_TESTED):
@@ -255,10 +270,7 @@ class SearchEngine:
         self, ranked: list[Candidate], sessions: dict[int, Session], query: Query, chosen: Filters
     ) -> list[Candidate]:
         if chosen.sort != "relevance":
-            found = [candidate for candidate in ranked if candidate.counts]
-            # By the order of use, which no clock can disturb; ids alone follow it only within a session.
-            order = {key: session.activity for key, session in sessions.items()}
-            return sorted(found, key=lambda each: (order[each.session], each.id), reverse=chosen.sort == "newest")
+            return _by_time(ranked, sessions, chosen)
         if chosen.prefer_project is not None:
             for candidate in ranked:
                 if sessions[candidate.session].project == chosen.prefer_project:
@@ -322,6 +334,13 @@ class SearchEngine:
             and chosen.allow_row(row, session)
         ]
         return self._served(found, rows, sessions, query=query, chosen=chosen, limit=limit)
+
+
+def _by_time(candidates: list[Candidate], sessions: dict[int, Session], chosen: Filters) -> list[Candidate]:
+    """By the order of use, which no clock can disturb; ids alone follow it only within a session."""
+    found = [candidate for candidate in candidates if candidate.counts]
+    order = {key: session.activity for key, session in sessions.items()}
+    return sorted(found, key=lambda each: (order[each.session], each.id), reverse=chosen.sort == "newest")
 
 
 def _text(row: Row) -> str:

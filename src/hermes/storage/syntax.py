@@ -70,6 +70,10 @@ class Explicit:
     phrases: list[tuple[str, ...]] = field(default_factory=list)
     typed: str | None = None  # the text, lower case, when the whole query is one phrase or prefix
 
+    @property
+    def one_phrase(self) -> bool:
+        return self.typed is not None and not any(unit.prefix for unit in self.units)
+
 
 class DoesNotParse(Exception):
     """Carries the reason, as the end of a sentence that starts with "because"."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 INDEXES = ("messages_fts", "tools_fts", "titles_fts")
 _PAGES_PER_STEP = 64
 _UNKNOWN = float("inf")
+_STEPS_PER_CHECKPOINT = 16
 _LITTLE = 2  # changes of a merge that found nothing to merge
 _LAST_MOMENT = """
     SELECT max(moment) FROM (
@@ -117,6 +118,15 @@ class Upkeep:
             while self._merge(table, pages) >= _LITTLE:
                 pages = _PAGES_PER_STEP
                 yield table
+
+    def settle(self) -> Iterator[int]:
+        """What a store wants after much was written at once, and for a search in a large one to be quick."""
+        steps = 0
+        for steps, _ in enumerate(self.merge_steps(), start=1):
+            if steps % _STEPS_PER_CHECKPOINT == 0:
+                self.checkpoint()
+            yield steps
+        self.checkpoint()
 
     def checkpoint(self) -> None:
         """Brings the log into the file as far as nobody still reads from it."""
