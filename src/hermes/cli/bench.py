@@ -89,6 +89,12 @@ def _configure_search(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
+def _configure_importing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--messages", type=int, default=100_000, help="messages to import (default: 100,000)")
+    parser.add_argument("--folder", metavar="DIR", help="where to work (default: the temporary folder)")
+    add_json_option(parser)
+
+
 def _configure_fence(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--texts", type=int, default=2_000, help="generated texts to check (default: 2,000)")
     parser.add_argument("--seed", type=int, default=0)
@@ -110,4 +116,5 @@ COMMANDS = {
     "recall": (_configure_recall, _plain("recall", "path", "limit", "semantic")),
     "turn": (add_json_option, _plain("turn")),
     "search": (_configure_search, _plain("search", "messages", "peer_python")),
+    "import": (_configure_importing, _plain("importing", "messages", "folder")),
 }

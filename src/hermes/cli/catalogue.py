@@ -53,7 +53,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "search": ("sessions_look", "find the conversations that answer a question"),
             "show": ("sessions_look", "print a conversation, or the part around a message"),
             "export": ("sessions_move", "write conversations as JSONL, Markdown or HTML"),
-            "import": ("sessions_move", "bring conversations in from JSONL; doing it twice adds nothing"),
+            "import": ("sessions_import", "bring conversations in from other programs; doing it twice adds nothing"),
             "rename": ("sessions_change", "give a conversation a title"),
             "delete": ("sessions_change", "delete conversations for good"),
             "prune": ("sessions_change", "delete ended conversations that were not used for long"),
@@ -98,6 +98,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "recall": ("bench", "whether questions find their conversation, on a public question file"),
             "turn": ("bench", "our own cost of a model call, beside encoding the whole history"),
             "search": ("bench", "search on a large made-up corpus, beside raw FTS5"),
+            "import": ("bench", "another program's transcripts, beside append_many"),
         },
     ),
 }

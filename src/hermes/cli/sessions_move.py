@@ -1,4 +1,4 @@
-"""`hermes sessions export` and `import`: conversations out of the database and into it."""
+"""`hermes sessions export`: conversations out of the database, as JSONL, Markdown or HTML."""
 
 from __future__ import annotations
 
@@ -10,26 +10,23 @@ from typing import TYPE_CHECKING
 
 from hermes.cli.app import OK, REFUSED
 from hermes.cli.progress import Progress
-from hermes.cli.render import add_json_option, counted, print_json, print_text
-from hermes.cli.sessions_report import conversation, mask_or_refuse, named, open_existing, open_or_create
+from hermes.cli.render import counted
+from hermes.cli.sessions_report import conversation, mask_or_refuse, named, open_existing
 from hermes.recall.exporting import JsonlWriter, MarkdownWriter, export
 from hermes.recall.html import HtmlWriter
-from hermes.recall.importing import Importer
-from hermes.settings.home import DATABASE
 from hermes.storage.pages import Pages
-from hermes.vocabulary.errors import NotFound, SettingsError, StorageError
+from hermes.vocabulary.errors import SettingsError, StorageError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
-    from typing import BinaryIO, TextIO
+    from typing import TextIO
 
     from hermes.cli.app import Context
     from hermes.recall.exporting import Writer
     from hermes.storage.conversations import Session
     from hermes.storage.sessions import SessionDB
 
-_DATABASE = b"SQLite format 3\x00"
 FORMATS = ("jsonl", "markdown", "html")
 
 
@@ -99,90 +96,6 @@ def _output(path: str | None, *, replace: bool) -> Iterator[TextIO]:
             os.unlink(part)
 
 
-def _import(given: argparse.Namespace, context: Context) -> int:
-    if given.file != "-" and _is_database(given.file):
-        return _import_database(given, context)
-    title = None if given.file == "-" else os.path.splitext(os.path.basename(given.file))[0]
-
-    def problem(number: int, text: str) -> None:
-        progress.close()
-        print(f"hermes: line {number}: {text}", file=sys.stderr)
-
-    with _input(given.file) as (file, size):
-        progress = Progress("importing", size, unit=" bytes")
-        with open_or_create(context) as db:
-            importer = Importer(db, source=given.source, title=title, on_problem=problem, on_bytes=progress.update)
-            result = importer.read(file)
-            progress.close()
-    if result.bad_lines > len(result.problems):
-        print(f"hermes: and {result.bad_lines - len(result.problems):,} more lines could not be read", file=sys.stderr)
-    if given.json:
-        print_json(
-            {
-                "sessions": result.sessions,
-                "messages": result.messages,
-                "already_there": result.already_there,
-                "bad_lines": result.bad_lines,
-                "problems": [{"line": number, "problem": text} for number, text in result.problems],
-            }
-        )
-    else:
-        print_text(
-            f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')}; "
-            f"{result.already_there:,} messages were there already"
-        )
-    return REFUSED if result.problems else OK
-
-
-def _is_database(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(_DATABASE)) == _DATABASE
-    except OSError:
-        return False  # whoever reads it next says what is wrong with it
-
-
-def _import_database(given: argparse.Namespace, context: Context) -> int:
-    """A `state.db` of hermes-agent: brought in from elsewhere; where ours would be, adopted with the original kept."""
-    from hermes.migration.hermes_agent_sessions import adopt_hermes_agent, import_hermes_agent
-
-    progress = Progress("importing", None, unit=" messages")
-
-    def told(_: str, done: int, __: int) -> None:
-        progress.update(done)
-
-    kept = None
-    if os.path.realpath(given.file) == os.path.realpath(context.home.join(DATABASE)):
-        counts, kept = adopt_hermes_agent(given.file, told)
-    else:
-        with open_or_create(context) as db:
-            counts = import_hermes_agent(given.file, db, told)
-    progress.close()
-    if given.json:
-        print_json({"sessions": counts.sessions, "messages": counts.messages, "known": counts.known, "original": kept})
-    else:
-        print_text(
-            f"imported {counted(counts.sessions, 'session')} with {counted(counts.messages, 'message')} of hermes-agent"
-        )
-        if kept:
-            print_text(f"the original is kept as {kept}")
-    return OK
-
-
-@contextmanager
-def _input(path: str) -> Iterator[tuple[BinaryIO, int | None]]:
-    if path == "-":
-        yield sys.stdin.buffer, None
-        return
-    try:
-        with open(path, "rb") as file:
-            yield file, os.fstat(file.fileno()).st_size
-    except FileNotFoundError as error:
-        raise NotFound(f"there is no file {path}") from error
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror}") from error
-
-
 def _configure_export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sessions", nargs="*", metavar="ID|TITLE", help="whole conversations, by any of their ids")
     parser.add_argument("--all", action="store_true", help="every conversation")
@@ -192,10 +105,4 @@ def _configure_export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mask", action="store_true", help="mask passwords, keys and other secrets")
 
 
-def _configure_import(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="JSONL: exported, or in the OpenAI format; - for standard input")
-    parser.add_argument("--source", default="import", metavar="NAME", help="source of sessions that name none")
-    add_json_option(parser)
-
-
-COMMANDS = {"export": (_configure_export, _export), "import": (_configure_import, _import)}
+COMMANDS = {"export": (_configure_export, _export)}

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.cli.arguments import wrong_argument
 from hermes.session.past import open_past
-from hermes.settings.home import DATABASE
-from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import NotFound, SettingsError
 
 if TYPE_CHECKING:
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
 
     from hermes.cli.app import Context
     from hermes.storage.conversations import Session
+    from hermes.storage.sessions import SessionDB
 
 # What would move the cursor, change colours or answer questions when a stored text is printed to a terminal.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -30,11 +29,6 @@ def open_existing(context: Context) -> SessionDB:
     if db is None:
         raise NotFound("there are no conversations yet; `hermes sessions import FILE` brings some in")
     return db
-
-
-def open_or_create(context: Context) -> SessionDB:
-    """For bulk work: commits survive a kill at once and a power cut when the work is done."""
-    return SessionDB.open(context.home.join(DATABASE), durability="turn")
 
 
 def named(db: SessionDB, name: str) -> Session:

@@ -67,7 +67,7 @@ class HermesAgentFile:
         if not os.path.isfile(path):
             raise NotFound(f"{path} does not exist")
         with tempfile.TemporaryDirectory(prefix="hermes-import-") as place:
-            readable = _merged(path, place)
+            readable = merged(path, place)
             if foreign_program(readable) != HERMES_AGENT:
                 raise StorageError(f"{path} is no database of hermes-agent: it has no tables sessions and messages")
             connection = open_unchanged(readable)
@@ -110,7 +110,7 @@ class HermesAgentFile:
             yield dict(zip(names, mended(row), strict=True))
 
 
-def _merged(path: str, place: str) -> str:
+def merged(path: str, place: str) -> str:
     """The path itself, or a private copy with the log laid over it when there is one."""
     try:
         with open(path + "-wal", "rb") as file:

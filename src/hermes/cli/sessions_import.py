@@ -1,0 +1,249 @@
+"""`hermes sessions import`: conversations of other programs, and our own, into the database."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hermes.cli.app import OK, REFUSED
+from hermes.cli.progress import Progress
+from hermes.cli.render import add_json_option, counted, print_json, print_text
+from hermes.migration.transcripts.bring_in import BringIn
+from hermes.migration.transcripts.recognise import FORMATS, HERMES_AGENT, JSONL, recognised, sources
+from hermes.recall.importing import Importer
+from hermes.settings.home import DATABASE
+from hermes.storage.recorded import RecordedDB
+from hermes.vocabulary.errors import HermesError, NotFound, SettingsError, StorageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+    from typing import BinaryIO
+
+    from hermes.cli.app import Context
+    from hermes.migration.transcripts.bring_in import Brought
+    from hermes.migration.transcripts.recognise import Source
+
+
+def _import(given: argparse.Namespace, context: Context) -> int:
+    if given.watch:
+        return _watch(given, context)
+    form = given.format or _format_of(given.file)
+    if form == HERMES_AGENT and os.path.isfile(given.file):
+        return _import_database(given, context)
+    if form == JSONL:
+        return _import_lines(given, context)
+    result = _bring_in(given, context, form)
+    return _report(given, result)
+
+
+def _format_of(path: str) -> str | None:
+    """The format of a single file; lines that nobody recognises are for the reader of lines to complain about."""
+    if path == "-":
+        return JSONL
+    real = os.path.realpath(path)
+    if not os.path.isfile(real):
+        return None
+    return recognised(real) or (None if path.endswith((".json", ".zip", ".db", ".sqlite", ".af")) else JSONL)
+
+
+def _bring_in(given: argparse.Namespace, context: Context, form: str | None) -> Brought:
+    found = sources(given.file, form)
+    if not found:
+        raise NotFound(f"there are no transcripts that can be read in {given.file}; --format names what they are")
+    progress = Progress("importing", sum(source.size() for source in found), unit=" bytes")
+    with _taken_back_on_failure(context) as db:
+        work = BringIn(db, project=given.project, on_bytes=progress.update)
+        try:
+            for source in found:
+                _take(db, work, source)
+            return work.finish()
+        finally:
+            progress.close()
+
+
+def _take(db: RecordedDB, work: BringIn, source: Source) -> None:
+    """A folder may hold files of every kind; those with readers of their own are read by them."""
+    if source.format == HERMES_AGENT:
+        from hermes.migration.hermes_agent_sessions import import_hermes_agent
+
+        counts = import_hermes_agent(source.path, db)
+        work.result.sessions += counts.sessions
+        work.result.messages += counts.messages
+    elif source.format == JSONL:
+        with _input(source.path) as (file, _):
+            title = os.path.splitext(os.path.basename(source.path))[0]
+            lines = Importer(db, title=title).read(file)
+        work.result.sessions += lines.sessions
+        work.result.messages += lines.messages
+        work.result.already_there += lines.already_there
+        work.result.bad += lines.bad_lines
+        work.result.problems += [f"{os.path.basename(source.path)}: line {n}: {text}" for n, text in lines.problems]
+    else:
+        work.take(source)
+
+
+@contextmanager
+def _taken_back_on_failure(context: Context) -> Iterator[RecordedDB]:
+    """A failure leaves the database as it was. A person who stops it keeps what is there; the next run goes on."""
+    with RecordedDB.open(context.home.join(DATABASE), durability="turn") as db:
+        try:
+            yield db
+        except (HermesError, OSError, ValueError, MemoryError) as error:
+            try:
+                db.take_back()
+            except StorageError as second:
+                raise StorageError(
+                    f"{error}; what was stored until then could not be taken back ({second}); "
+                    "remove the cause and run the same command again, which completes it"
+                ) from error
+            raise
+
+
+def _watch(given: argparse.Namespace, context: Context) -> int:
+    """Looks again and again, and says what came; ends when the person stops it."""
+    print_text(f"watching {given.file}; Ctrl-C ends it")
+    told: set[str] = set()
+    try:
+        while True:
+            result = _bring_in(given, context, given.format)
+            for problem in result.problems:
+                if problem not in told:
+                    print(f"hermes: {problem}", file=sys.stderr)
+            told.update(result.problems)
+            if result.messages:
+                print_text(f"{counted(result.messages, 'new message')}, {counted(result.sessions, 'new session')}")
+            sys.stdout.flush()
+            time.sleep(given.interval)
+    except KeyboardInterrupt:
+        return OK
+
+
+def _report(given: argparse.Namespace, result: Brought) -> int:
+    for problem in result.problems:
+        print(f"hermes: {problem}", file=sys.stderr)
+    if result.bad > len(result.problems):
+        print(f"hermes: and {result.bad - len(result.problems):,} more could not be read", file=sys.stderr)
+    if given.json:
+        print_json(
+            {
+                "files": result.files,
+                "unchanged": result.unchanged,
+                "sessions": result.sessions,
+                "messages": result.messages,
+                "already_there": result.already_there,
+                "bad": result.bad,
+                "problems": result.problems,
+            }
+        )
+    else:
+        print_text(
+            f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')} from "
+            f"{counted(result.files, 'file')}; {result.already_there:,} messages were there already, "
+            f"{counted(result.unchanged, 'file')} had not changed"
+        )
+    return REFUSED if result.bad else OK
+
+
+def _import_lines(given: argparse.Namespace, context: Context) -> int:
+    title = None if given.file == "-" else os.path.splitext(os.path.basename(given.file))[0]
+
+    def problem(number: int, text: str) -> None:
+        progress.close()
+        print(f"hermes: line {number}: {text}", file=sys.stderr)
+
+    with _input(given.file) as (file, size):
+        progress = Progress("importing", size, unit=" bytes")
+        with _taken_back_on_failure(context) as db:
+            importer = Importer(db, source=given.source, title=title, on_problem=problem, on_bytes=progress.update)
+            result = importer.read(file)
+            progress.close()
+    if result.bad_lines > len(result.problems):
+        print(f"hermes: and {result.bad_lines - len(result.problems):,} more lines could not be read", file=sys.stderr)
+    if given.json:
+        print_json(
+            {
+                "sessions": result.sessions,
+                "messages": result.messages,
+                "already_there": result.already_there,
+                "bad_lines": result.bad_lines,
+                "problems": [{"line": number, "problem": text} for number, text in result.problems],
+            }
+        )
+    else:
+        print_text(
+            f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')}; "
+            f"{result.already_there:,} messages were there already"
+        )
+    return REFUSED if result.problems else OK
+
+
+def _import_database(given: argparse.Namespace, context: Context) -> int:
+    """A `state.db` of hermes-agent: brought in from elsewhere; where ours would be, adopted with the original kept."""
+    from hermes.migration.hermes_agent_sessions import adopt_hermes_agent, import_hermes_agent
+
+    progress = Progress("importing", None, unit=" messages")
+
+    def told(_: str, done: int, __: int) -> None:
+        progress.update(done)
+
+    kept = None
+    if os.path.realpath(given.file) == os.path.realpath(context.home.join(DATABASE)):
+        counts, kept = adopt_hermes_agent(given.file, told)
+    else:
+        with _taken_back_on_failure(context) as db:
+            counts = import_hermes_agent(given.file, db, told)
+    progress.close()
+    if given.json:
+        document: dict[str, Any] = {"sessions": counts.sessions, "messages": counts.messages}
+        print_json(document | {"known": counts.known, "original": kept})
+    else:
+        print_text(
+            f"imported {counted(counts.sessions, 'session')} with {counted(counts.messages, 'message')} of hermes-agent"
+        )
+        if kept:
+            print_text(f"the original is kept as {kept}")
+    return OK
+
+
+@contextmanager
+def _input(path: str) -> Iterator[tuple[BinaryIO, int | None]]:
+    if path == "-":
+        yield sys.stdin.buffer, None
+        return
+    try:
+        with open(path, "rb") as file:
+            yield file, os.fstat(file.fileno()).st_size
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {path}") from error
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= 86400:  # noqa: PLR2004 - a day
+        raise SettingsError(f"--interval {text}: expected seconds, more than 0 and at most a day")
+    return seconds
+
+
+def _configure_import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file",
+        metavar="FILE|FOLDER|NAME",
+        help="a file, a folder of them, claude-code or codex for their usual places, or - for JSONL on standard input",
+    )
+    parser.add_argument("--format", choices=FORMATS, help="what it is (default: recognised by itself)")
+    parser.add_argument("--project", metavar="NAME", help="file everything under this project")
+    parser.add_argument("--source", default="import", metavar="NAME", help="source of sessions that name none (JSONL)")
+    parser.add_argument("--watch", action="store_true", help="go on and bring in what is new until stopped")
+    parser.add_argument(
+        "--interval", type=_seconds, default=5.0, metavar="SECONDS", help="how often --watch looks (default: 5)"
+    )
+    add_json_option(parser)
+
+
+COMMANDS = {"import": (_configure_import, _import)}
