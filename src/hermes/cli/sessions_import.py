@@ -15,6 +15,7 @@ from hermes.migration.transcripts.bring_in import BringIn
 from hermes.migration.transcripts.recognise import FORMATS, HERMES_AGENT, JSONL, recognised, sources
 from hermes.recall.importing import Importer
 from hermes.settings.home import DATABASE
+from hermes.settings.projects import named_project
 from hermes.storage.recorded import RecordedDB
 from hermes.vocabulary.errors import HermesError, NotFound, SettingsError, StorageError
 
@@ -56,7 +57,7 @@ def _bring_in(given: argparse.Namespace, context: Context, form: str | None) -> 
         raise NotFound(f"there are no transcripts that can be read in {given.file}; --format names what they are")
     progress = Progress("importing", sum(source.size() for source in found), unit=" bytes")
     with _taken_back_on_failure(context) as db:
-        work = BringIn(db, project=given.project, on_bytes=progress.update)
+        work = BringIn(db, project=named_project(given.project) if given.project else None, on_bytes=progress.update)
         try:
             for source in found:
                 _take(db, work, source)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.migration.transcripts.recognise import read
 from hermes.recall.exporting import IMPORTED_AT
 from hermes.recall.incoming import BadLine, clean_message
+from hermes.settings.projects import project_of
 from hermes.storage.pages import Pages
 from hermes.storage.text import scrub
 from hermes.vocabulary.errors import HermesError, StorageError
@@ -107,6 +108,8 @@ class BringIn:
         fields = {key: scrub(value) if isinstance(value, str) else value for key, value in conversation.fields.items()}
         if self._project is not None:
             fields["project"] = self._project
+        elif fields.get("cwd"):
+            fields["project"] = project_of(fields["cwd"]) or fields.get("project")  # as our own sessions name it
         fields |= {"parent": scrub(prefix + conversation.parent) if conversation.parent else None}
         fields |= {"kind": conversation.kind}
         self._flush_if_unsettled(base)
