@@ -59,6 +59,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "prune": ("sessions_change", "delete ended conversations that were not used for long"),
             "stats": ("sessions_look", "how much there is, from where, and how it grows"),
             "optimize": ("sessions_change", "merge the search index and tidy the file, in small steps"),
+            "restore": ("sessions_restore", "the conversation as it was before compaction, as a new session"),
             "repair": ("sessions_repair", "make a damaged database whole again, keeping the original bytes"),
         },
     ),

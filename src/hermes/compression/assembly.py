@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hermes.compression.audit import count_kept, keep_exactly, missing
@@ -54,6 +54,10 @@ class Compaction:
     def changed(self) -> bool:
         return self.how != "unchanged"
 
+    def followed_by(self, messages: Messages, ids: Sequence[int]) -> Compaction:
+        """The same with messages behind it that took no part."""
+        return replace(self, messages=[*self.messages, *messages], ids=[*self.ids, *ids]) if messages else self
+
     @property
     def notice(self) -> str:
         """One sentence for the person."""
@@ -62,8 +66,8 @@ class Compaction:
         made = "without a model" if self.how == "extract" else f"by the {self.how.replace('main', 'main model', 1)}"
         return (
             f"{len(self.replaced):,} messages were compacted {made} (about {self.tokens_before:,} to "
-            f"{self.tokens_after:,} tokens); {self.kept_exactly:,} details are kept word for word, and every original "
-            "can be read again."
+            f"{self.tokens_after:,} tokens); kept word for word: {self.kept_exactly:,} details. Every original can be "
+            "read again."
         )
 
 

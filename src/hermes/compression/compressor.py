@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from hermes.compression.assembly import Compaction
     from hermes.compression.boundaries import Cut
+    from hermes.compression.facts import Fact
+    from hermes.compression.ladder import Attempt
     from hermes.compression.reading import Message
     from hermes.compression.summary import Summariser
 
@@ -178,7 +180,7 @@ class ContextCompressor(ContextEngine):
             raise ValueError(f"{len(messages)} messages need as many ids, not {len(numbers)}")
         known = Counts(messages, counts)
         before = known.total(0, len(messages))
-        cut = cut or self._cut(messages, known)
+        given_cut, cut = cut is not None, cut or self._cut(messages, known)
         middle = [messages[at] for at in cut.middle]
         content = known.total(cut.head, cut.tail) - (known[cut.pinned] if cut.pinned is not None else 0)
         budget = self.summary_budget(content)
@@ -194,19 +196,26 @@ class ContextCompressor(ContextEngine):
             focus=focus,
             memory_context=memory_context,
         )
-        ladder = Ladder(self._rungs(), self.breaker, clock=self._clock, timer=self._timer)
-        attempt = ladder.climb_down(task, facts, deadline=deadline, force=force)
+        attempt = self.summarised(task, facts, deadline=deadline, force=force)
         self.breaker = attempt.breaker
         if attempt.how == EXTRACT and self.abort_on_summary_failure:
             return unchanged(messages, numbers, before, "no model could summarise", attempt.failures)
         past = Past(attempt=attempt, previous=previous, facts=[*facts, *facts_in(previous.summary)], budget=budget)
-        done = assemble(messages, numbers, known, cut, past, tail_ceiling=self._tail_ceiling, tokens_before=before)
+        ceiling = before if given_cut else self._tail_ceiling  # what somebody asked for touches nothing else
+        done = assemble(messages, numbers, known, cut, past, tail_ceiling=ceiling, tokens_before=before)
         if not force and done.tokens_after > before * (1 - _PAYS):
             return self._not_worth_it(messages, numbers, max(before, current_tokens or 0), _TOO_LITTLE)
+        if done.tokens_after >= before:
+            return unchanged(messages, numbers, before, "it would not become smaller", attempt.failures)
         self.compression_count += 1
         self._previous_summary = attempt.text
         self.breaker = self.breaker.compacted()
         return done
+
+    def summarised(self, task: Task, facts: Sequence[Fact], *, deadline: float | None, force: bool) -> Attempt:
+        """Phase 3: the text that stands for the middle, from whoever can make it."""
+        ladder = Ladder(self._rungs(), self.breaker, clock=self._clock, timer=self._timer)
+        return ladder.climb_down(task, facts, deadline=deadline, force=force)
 
     def on_session_reset(self) -> None:
         super().on_session_reset()

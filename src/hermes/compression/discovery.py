@@ -5,6 +5,7 @@ None is active by itself: only the name in `context.engine` chooses one, and "co
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import inspect
 import os
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 BUILT_IN = "compressor"
 FOLDER = os.path.join("plugins", "context_engine")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_LONGEST_PLUGIN = 1_000_000
 _DESCRIPTION = re.compile(r"^description:\s*(.+)$", re.MULTILINE)
 
 
@@ -58,6 +60,9 @@ class EngineRegistry:
         if engine.name != BUILT_IN:
             self._engines.setdefault(engine.name, engine)
 
+    def take_over(self, other: EngineRegistry) -> None:
+        self._engines = other._engines | self._engines
+
     def get(self, name: str) -> ContextEngine | None:
         return self._engines.get(name)
 
@@ -90,6 +95,18 @@ def load_engine(name: str, folders: Sequence[str], registry: EngineRegistry | No
     return registered
 
 
+def register_plugins(registry: EngineRegistry, folders: Sequence[str]) -> None:
+    """Takes the engines that general plug-ins, `<folder>/<name>/__init__.py`, offer with `register_context_engine`.
+
+    Only plug-ins that mention the call are run; one that fails is left out, and its engine is then not there.
+    """
+    for parent in folders:
+        for info in available_engines([parent]):
+            with contextlib.suppress(SettingsError):
+                if _mentions(info.folder, "register_context_engine"):
+                    _from_folder(info.name, info.folder, registry)
+
+
 def choose_engine(
     name: str,
     built_in: Callable[[], ContextEngine],
@@ -117,7 +134,15 @@ class _Context(EngineRegistry):
         return lambda *_args, **_kwargs: None
 
 
-def _from_folder(name: str, folder: str) -> ContextEngine:
+def _mentions(folder: str, word: str) -> bool:
+    try:
+        with open(os.path.join(folder, "__init__.py"), encoding="utf-8", errors="replace") as file:
+            return word in file.read(_LONGEST_PLUGIN)
+    except OSError:
+        return False
+
+
+def _from_folder(name: str, folder: str, registry: EngineRegistry | None = None) -> ContextEngine:
     try:
         module = _import(name, folder)
         context = _Context()
@@ -126,6 +151,8 @@ def _from_folder(name: str, folder: str) -> ContextEngine:
         found = context.get(name) or next(map(context.get, context.names()), None) or _subclass_in(module)
     except Exception as error:  # a plug-in is other people's code and may raise anything
         raise SettingsError(f"context.engine: {folder} does not load: {type(error).__name__}: {error}") from error
+    if registry is not None:
+        registry.take_over(context)
     if found is None:
         raise SettingsError(f"context.engine: {folder} registers no engine and defines no subclass of ContextEngine")
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes.session.announcements import Announcements
 from hermes.session.context import Context
@@ -72,6 +72,12 @@ class Compacting:
         """The safety net before a message is handled: a history that has nearly outgrown the window is compacted."""
         if len(self.context.messages) >= _FEWEST:
             self.compactor.preflight()
+
+    def compact_range(self, wanted: Mapping[str, str]) -> dict[str, Any]:
+        """Puts away what a model no longer needs; see the tool `context_compact`."""
+        from hermes.session.ranges import compact_range
+
+        return compact_range(self.compactor, self.context, wanted)
 
     def take_events(self) -> list[Compacted | Notice]:
         """What happened since the last look: compactions, then what the person should know."""

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from hermes.compression.block import SYSTEM_NOTE
 from hermes.compression.breaker import Breaker
 from hermes.compression.compressor import HYGIENE_MESSAGES, HYGIENE_THRESHOLD, ContextCompressor
-from hermes.session.engines import chosen_engine, summarisers
+from hermes.session.engines import built_in, summarisers
 from hermes.session.foreign_engine import compressed_by
+from hermes.session.requests import settled_until
 from hermes.storage.compaction import Contexts, NewContext, holder_name, refuse_held
 from hermes.vocabulary.errors import StorageError
 from hermes.vocabulary.events import Compacted
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         system_prompt: str
         context: Context
         last_id: int
+        compactions: int
         notices: Notices
         model: str
 
@@ -185,11 +187,12 @@ class Compactor:
     @property
     def engine(self) -> ContextEngine:
         if self._engine is None:
-            choice = chosen_engine(self._parts, self._window, **self._summarisers())
+            choice = self._parts.engine
             self._engine = choice.engine
             if choice.problem:
                 self._note(choice.problem)
             if isinstance(self._engine, ContextCompressor):
+                self._engine.use_summarisers(**self._summarisers())
                 stored = self._parts.database.get_meta(f"{_BREAKER}:{self._host.id}")
                 self._stored = self._engine.breaker = Breaker.from_dict(json.loads(stored) if stored else None)
             self._told(self._engine.update_model, self._host.model, self._window)
@@ -197,18 +200,26 @@ class Compactor:
         return self._engine
 
     def _compress(self, *, focus: str, force: bool, memory_context: str, cut: Cut | None) -> Compaction:
-        engine, context = self.engine, self._host.context
-        ids, sizes, tokens = context.ids, context.sizes(), self.tokens()
-        if type(engine) is not ContextCompressor:
-            done = compressed_by(engine, context.said(), ids, tokens=tokens, focus=focus) if cut is None else None
-            if done is not None:
-                return done
-            self._note(f"the context engine {engine.name} did not compact; the built-in compressor did")
-            engine = ContextCompressor(self._window, **self._summarisers())
-        return engine.compact(
-            context.said(), ids=ids, counts=sizes, current_tokens=tokens, focus=focus, force=force,
-            memory_context=memory_context, cut=cut,
-        )  # fmt: skip
+        engine, context, tokens = self.engine, self._host.context, self.tokens()
+        messages, ids, sizes = context.said(), context.ids, context.sizes()
+        # Calls that run right now have no results yet: they wait outside, or they would get made-up ones.
+        settled = settled_until(messages)
+        running = messages[settled:], ids[settled:]
+        messages, ids, sizes = messages[:settled], ids[:settled], sizes[:settled]
+        ours = engine if isinstance(engine, ContextCompressor) else None
+        done = None
+        if type(engine) is not ContextCompressor and (cut is None or ours is None):
+            done = compressed_by(engine, messages, ids, tokens=tokens, focus=focus) if cut is None else None
+            if done is None:
+                self._note(f"the context engine {engine.name} could not compact; the built-in compressor did")
+                ours = None
+        if done is None:
+            ours = ours or built_in(self._parts.settings, self._window, **self._summarisers())
+            done = ours.compact(
+                messages, ids=ids, counts=sizes, current_tokens=tokens, focus=focus, force=force,
+                memory_context=memory_context, cut=cut,
+            )  # fmt: skip
+        return done.followed_by(*running)
 
     def _commit(self, done: Compaction, why: str, *, in_place: bool | None) -> Compacted:
         host, old = self._host, self._host.id
@@ -221,7 +232,7 @@ class Compactor:
         seen = host.announced() if prompt is not None else None
         changed = prompt if prompt != host.system_prompt else None
         new = NewContext(
-            messages=_written(done, seen),
+            messages=_written(done, seen, host.compactions + 1),
             ids=done.ids,
             archive=done.replaced,
             last_id=host.last_id,
@@ -324,12 +335,16 @@ class Compactor:
         self._host.notices.add("compaction", text)
 
 
-def _written(done: Compaction, announced: dict[str, int] | None) -> list[dict[str, Any]]:
-    """The messages of the new context; the first that is written remembers what the rebuilt prompt has told."""
+def _written(done: Compaction, announced: dict[str, int] | None, number: int) -> list[dict[str, Any]]:
+    """The messages of the new context.
+
+    The first that is written remembers how many compactions there were, and what the rebuilt prompt has told.
+    """
     messages = [dict(message) for message in done.messages]
-    first = done.ids.index(None)
+    first = messages[done.ids.index(None)]
+    first["compactions"] = number
     if announced is not None:
-        messages[first]["announced"] = announced
+        first["announced"] = announced
     return messages
 
 

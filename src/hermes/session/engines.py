@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.compression.block import prose
 from hermes.compression.compressor import ContextCompressor
-from hermes.compression.discovery import FOLDER, EngineRegistry, choose_engine
+from hermes.compression.discovery import BUILT_IN, FOLDER, EngineRegistry, choose_engine, register_plugins
+from hermes.compression.lcm.plugin import register as register_lcm
+from hermes.llm.catalogue import UNKNOWN_CONTEXT
 from hermes.session.models import answer, helper_model
 from hermes.vocabulary.errors import HermesError, ModelError
 
@@ -17,11 +19,11 @@ if TYPE_CHECKING:
     from hermes.compression.discovery import Choice
     from hermes.compression.summary import Summariser
     from hermes.llm.client import Model
-    from hermes.session.wiring import Parts
+    from hermes.settings.home import Home
     from hermes.settings.load import Settings
 
 
-def built_in(settings: Settings, window: int, **summarisers: Any) -> ContextCompressor:
+def built_in(settings: Settings, window: int = UNKNOWN_CONTEXT, **summarisers: Any) -> ContextCompressor:
     return ContextCompressor(
         window,
         enabled=settings.flag("compression.enabled"),
@@ -34,12 +36,16 @@ def built_in(settings: Settings, window: int, **summarisers: Any) -> ContextComp
     )
 
 
-def chosen_engine(parts: Parts, window: int, **summarisers: Any) -> Choice:
+def chosen_engine(home: Home, settings: Settings) -> Choice:
     """The engine of the settings; `problem` says why it is another one."""
-    name = parts.settings.text("context.engine")
+    name = settings.text("context.engine")
+    homes = dict.fromkeys((home.path, home.root))
     registry = EngineRegistry()
-    folders = (parts.home.join(FOLDER), os.path.join(parts.home.root, FOLDER))
-    return choose_engine(name, lambda: built_in(parts.settings, window, **summarisers), folders, registry)
+    if name not in ("", BUILT_IN):
+        register_plugins(registry, [os.path.join(place, "plugins") for place in homes])
+        register_lcm(registry)
+    folders = [os.path.join(place, FOLDER) for place in homes]
+    return choose_engine(name, lambda: built_in(settings), folders, registry)
 
 
 def summarisers(settings: Settings, main: Model | None, renew: Callable[[], None] = lambda: None) -> dict[str, Any]:

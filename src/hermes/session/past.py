@@ -10,13 +10,14 @@ from hermes.tools.session_search import SessionSearchTool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from typing import Any
 
     from hermes.settings.home import Home
     from hermes.storage.semantic import Embedding
     from hermes.storage.sessions import SessionDB
+    from hermes.tools.context_expand import ContextExpand
 
 LOCAL = "local"
 
@@ -64,6 +65,28 @@ def session_search_tool(
         return nullcontext(opened)
 
     return SessionSearchTool(past, current_session=current_session, mask=_mask, archived=archived, project=project)
+
+
+def context_expand_tool(
+    home: Home, current_session: Callable[[], str], database: Callable[[], SessionDB | None] = lambda: None
+) -> ContextExpand:
+    """Reads the messages of the conversation the model is in; without one, of any conversation of the owner."""
+
+    def read(ids: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+        from hermes.storage.compaction import Contexts
+
+        opened = database()
+        if opened is not None:
+            yield from Contexts(opened).read(current_session(), ids)
+            return
+        past = open_past(home)
+        if past is not None:
+            with past:
+                yield from Contexts(past).read(current_session(), ids)
+
+    from hermes.tools.context_expand import ContextExpand
+
+    return ContextExpand(read)
 
 
 def _mask(text: str) -> str:

@@ -52,3 +52,10 @@ def unanswered_calls(messages: list[dict[str, Any]]) -> list[str]:
         else:
             break
     return []
+
+
+def settled_until(messages: list[dict[str, Any]]) -> int:
+    """How many messages stand before a group of calls that still runs; all of them when none does."""
+    if not unanswered_calls(messages):
+        return len(messages)
+    return next(at for at in range(len(messages) - 1, -1, -1) if messages[at]["role"] == "assistant")

@@ -46,12 +46,13 @@ class MemorySession(Compacting):
     def __init__(self, parts: Parts, session_id: str, stored: list[StoredMessage]) -> None:
         self.id = session_id
         self._parts = parts
+        parts.compact_range = self.compact_range
         self.notices = Notices()
         details = parts.database.session_details(session_id)
         self.system_prompt: str = details["system_prompt"]
         self._tools: list[dict[str, Any]] = details["tools"]
         self.context = Context((each.id, each.message) for each in stored)
-        self.compactions = 0
+        self.compactions = max((each.message.get("compactions", 0) for each in stored), default=0)
         self._compactor = None
         self._real = last_count(stored)
         self._prefill: list[dict[str, Any]] = []

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from datetime import date
     from typing import Any
 
+    from hermes.compression.discovery import Choice
     from hermes.prompt.assembly import Prompt
     from hermes.prompt.hints import SubdirectoryHints
     from hermes.settings.home import Home
     from hermes.settings.load import Settings
     from hermes.skills.tool import SkillTools
     from hermes.storage.sessions import SessionDB
+    from hermes.tools.context_compact import CompactRange
     from hermes.tools.registry import Tool
 
 
@@ -56,11 +58,27 @@ class Parts:
         makers: dict[str, Callable[[], Tool]] = {"memory": lambda: self.memory}
         makers |= {name: partial(self._skill_tool, name) for name in ("skills_list", "skill_view", "skill_manage")}
         makers["session_search"] = self._session_search
+        makers["context_expand"] = self._context_expand
+        if settings.flag("compression.enabled"):
+            makers["context_compact"] = self._context_compact
         makers |= {tool.schema["name"]: partial(_itself, tool) for tool in extra}
         self.toolbox = Toolbox(makers, self.taint)
         self.project = project
         self._skills: SkillTools | None = None
         self._database = database
+        self._engine: Choice | None = None
+        self.compact_range: CompactRange | None = None  # set by the session that these parts belong to
+        if database is not None and settings.text("context.engine") not in ("", "compressor"):
+            self._add_engine_tools()
+
+    @property
+    def engine(self) -> Choice:
+        """The context engine of the settings, made when it is first needed."""
+        if self._engine is None:
+            from hermes.session.engines import chosen_engine
+
+            self._engine = chosen_engine(self.home, self.settings)
+        return self._engine
 
     @property
     def skills(self) -> SkillTools:
@@ -143,6 +161,23 @@ class Parts:
         from hermes.session.archive import find_archived
 
         return find_archived(self.store, query, self.memory.cause.session) if self.store else []
+
+    def _context_expand(self) -> Tool:
+        from hermes.session.past import context_expand_tool
+
+        return context_expand_tool(self.home, lambda: self.memory.cause.session, lambda: self._database)
+
+    def _context_compact(self) -> Tool:
+        from hermes.tools.context_compact import ContextCompact
+
+        return ContextCompact(lambda: self.compact_range)
+
+    def _add_engine_tools(self) -> None:
+        from hermes.tools.engine_tool import EngineTool, usable_schemas
+
+        engine = self.engine.engine
+        for schema in usable_schemas(engine):
+            self.toolbox.add(schema["name"], partial(EngineTool, schema, engine))
 
     def _skill_tool(self, name: str) -> Tool:
         from hermes.tools.skills import SkillTool

@@ -39,7 +39,12 @@ def migrate(database: Database) -> None:
 
 def add_vectors(database: Database) -> None:
     """Makes room for vectors of meaning; only stores that are searched by meaning have it."""
-    _apply(database, OPTIONAL, _applied(database))
+    _apply(database, OPTIONAL[:1], _applied(database))
+
+
+def add_summaries(database: Database) -> None:
+    """Makes room for a graph of summaries; only stores whose context engine keeps one have it."""
+    _apply(database, OPTIONAL[1:2], _applied(database))
 
 
 def _apply(database: Database, steps: Sequence[Step], applied: set[str]) -> None:
@@ -173,8 +178,31 @@ def _m003_vectors(connection: apsw.Connection) -> None:
     """)
 
 
+def _m004_summaries(connection: apsw.Connection) -> None:
+    # A summary belongs to the session in which it was made and goes with it. A leaf stands for messages, a condensed
+    # one for other summaries: its children.
+    connection.execute("""
+        CREATE TABLE summaries (
+            node INTEGER PRIMARY KEY AUTOINCREMENT,
+            session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
+            depth INTEGER NOT NULL,               -- 0 for a leaf
+            ids TEXT NOT NULL,                    -- the messages below it, as ranges
+            messages INTEGER NOT NULL,
+            text TEXT NOT NULL,
+            made_by TEXT NOT NULL,
+            made_at REAL NOT NULL
+        );
+        CREATE INDEX summaries_by_session ON summaries (session, depth, ids);
+        CREATE TABLE summary_children (
+            parent INTEGER NOT NULL REFERENCES summaries (node) ON DELETE CASCADE,
+            child INTEGER NOT NULL REFERENCES summaries (node) ON DELETE CASCADE,
+            PRIMARY KEY (parent, child)
+        ) WITHOUT ROWID;
+    """)
+
+
 MIGRATIONS: tuple[Step, ...] = (
     ("m001_sessions_and_messages", _m001_sessions_and_messages),
     ("m002_full_text_index", _m002_full_text_index),
 )
-OPTIONAL: tuple[Step, ...] = (("m003_vectors", _m003_vectors),)
+OPTIONAL: tuple[Step, ...] = (("m003_vectors", _m003_vectors), ("m004_summaries", _m004_summaries))

@@ -1,0 +1,41 @@
+"""`hermes sessions restore`: the conversation as it was said before any compaction, as a session of its own."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from hermes.cli.app import OK, REFUSED
+from hermes.cli.render import add_json_option, print_json, print_text
+from hermes.cli.sessions_report import named, open_existing
+from hermes.storage.compaction import Contexts
+
+if TYPE_CHECKING:
+    import argparse
+
+    from hermes.cli.app import Context
+
+
+def _restore(given: argparse.Namespace, context: Context) -> int:
+    with open_existing(context) as db:
+        session = db.tip(named(db, given.session).id)
+        contexts = Contexts(db)
+        if not contexts.was_compacted(session.id):
+            print(f"hermes: {session.id} was never compacted; there is nothing to restore", file=sys.stderr)
+            return REFUSED
+        restored, messages = contexts.restore(session.id)
+        title = db.get_session(restored).title
+    if given.json:
+        print_json({"session_id": restored, "restored_from": session.id, "title": title, "messages": messages})
+    else:
+        print_text(f"{restored} holds all {messages:,} messages of {session.id}, which stays as it is")
+        print_text(f"`hermes --resume {restored}` goes on from there, with a model that has room for it")
+    return OK
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="ID|TITLE", help="any session of the compacted conversation")
+    add_json_option(parser)
+
+
+COMMANDS = {"restore": (_configure, _restore)}
