@@ -113,6 +113,7 @@ COMMANDS = {
     "fence": (_configure_fence, _plain("fence", "seed", "texts")),
     "prompt": (_configure_seeded, _plain("prompt", "seed")),
     "compaction": (_configure_seeded, _plain("compaction", "seed")),
+    "holographic": (_configure_seeded, _plain("holographic", "seed")),
     "recall": (_configure_recall, _plain("recall", "path", "limit", "semantic")),
     "turn": (add_json_option, _plain("turn")),
     "search": (_configure_search, _plain("search", "messages", "peer_python")),

@@ -96,6 +96,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "fence": ("bench", "the fence and the stream scrubber, beside a bare loop"),
             "prompt": ("bench", "assembling prompts, marking cache points, estimating tokens"),
             "compaction": ("bench", "planted facts after compaction, and its own cost"),
+            "holographic": ("bench", "right answers of the local facts provider, and the cost of another fact"),
             "recall": ("bench", "whether questions find their conversation, on a public question file"),
             "turn": ("bench", "our own cost of a model call, beside encoding the whole history"),
             "search": ("bench", "search on a large made-up corpus, beside raw FTS5"),

@@ -31,7 +31,7 @@ def read_config(name: str, hermes_home: str) -> dict[str, Any]:
 
     A person's home has what the operator configured above it.
     """
-    for place in dict.fromkeys((hermes_home, _home(hermes_home).operator)):
+    for place in dict.fromkeys((hermes_home, home_of(hermes_home).operator)):
         folder = Folder.open(place)
         if folder is None:
             continue
@@ -69,7 +69,7 @@ def configured(name: str, hermes_home: str, fields: Iterable[Mapping[str, Any]])
 
 def secret_value(hermes_home: str, variable: str) -> str | None:
     """The environment variable, else the line of the home's .env file; None when neither is there."""
-    return secret(_home(hermes_home), variable) or None if variable else None
+    return secret(home_of(hermes_home), variable) or None if variable else None
 
 
 def missing_fields(fields: Iterable[Mapping[str, Any]], values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -128,7 +128,7 @@ def _kind_of(default: object) -> str:
     return next((word for kind, word in kinds if isinstance(default, kind)), "")
 
 
-def _home(path: str) -> Home:
+def home_of(path: str) -> Home:
     """The home behind a path; that of a person stands in the folder of people of the operator's."""
     parent = os.path.dirname(os.path.normpath(path))
     above = os.path.dirname(parent) if os.path.basename(parent) == PEOPLE else ""

@@ -18,6 +18,8 @@ from hermes.storage.locks import FileLock
 from hermes.vocabulary.errors import SettingsError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from hermes.settings.home import Home
 
 _LARGEST = 1 << 20
@@ -71,17 +73,32 @@ def set_value(home: Home, file: str, name: str, words: str) -> tuple[Any, str]:
         raise SettingsError(f"{name}: {problem}")
     if home.above:
         raise SettingsError(f"settings are the operator's, not one person's; leave --user out to change {name} for all")
+    real = _edit(home, file, lambda tree: _place(tree, name.split("."), given))
+    return given, real
+
+
+def set_plugin(home: Home, plugin: str, values: Mapping[str, Any], file: str = "config.yaml") -> None:
+    """Writes settings of one plug-in below `plugins`, keeping all else as it is."""
+
+    def change(tree: CommentedMap) -> None:
+        for key, given in values.items():
+            _place(tree, ["plugins", plugin, key], given)
+
+    _edit(home, file, change)
+
+
+def _edit(home: Home, file: str, change: Callable[[CommentedMap], None]) -> str:
     real = os.path.realpath(home.join(file))
     with Folder.create(os.path.dirname(real)) as folder:
         base = os.path.basename(real)
         with FileLock(folder, f"{base}.lock", timeout=_LOCK_TIMEOUT):
             data = folder.read(base, at_most=_LARGEST) or b""
             tree = parse(real, data)
-            _place(tree, name.split("."), given)
+            change(tree)
             text = io.StringIO()
             _yaml_indented_like(data).dump(tree, text)
             folder.replace(base, text.getvalue().encode())
-    return given, real
+    return real
 
 
 def _place(tree: CommentedMap, words: list[str], given: Any) -> None:

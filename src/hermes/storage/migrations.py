@@ -47,6 +47,11 @@ def add_summaries(database: Database) -> None:
     _apply(database, OPTIONAL[1:2], _applied(database))
 
 
+def apply_steps(database: Database, steps: Sequence[Step]) -> None:
+    """The same for a database of another kind than `state.db`, with steps of its own."""
+    _apply(database, steps, _applied(database))
+
+
 def _apply(database: Database, steps: Sequence[Step], applied: set[str]) -> None:
     for name, step in steps:
         if name not in applied:

@@ -1,0 +1,294 @@
+"""Questions to the facts: search, probe, related, reason, contradict.
+
+Exact joins over entities and words decide what is found; trust and age weigh it; holographic vectors break ties.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hermes.providers.facts.claims import claims_of, conflict
+from hermes.providers.facts.entities import key_of, parts_of
+from hermes.providers.facts.schema import ALIAS, PART
+from hermes.providers.facts.vectors import entity_vector, fact_vector, similarity, text_vector
+from hermes.storage.english import STOP_WORDS
+from hermes.storage.text import query_pieces
+
+if TYPE_CHECKING:
+    from hermes.providers.facts.store import Fact, FactStore
+
+CONTRADICTION = 0.3  # from this score on two facts are said to contradict
+_DAY = 86_400.0
+_MOST_WORDS = 32
+_CANDIDATES = 3
+_MOST_PER_SLOT = 40
+_MOST_SLOTS = 2_000
+_DIRECT_SHARE = 0.7
+_MOST_STEPS = 4
+_MOST_NEIGHBOURS = 200
+_TEXT_SHARE = 4 / 7  # of what the vectors leave: the full-text rank, the rest goes to common words
+
+_BY_WORDS = """
+    SELECT f.fact_id, bm25(facts_fts, 1.0, 0.5) FROM facts_fts JOIN facts f ON f.fact_id = facts_fts.rowid
+    WHERE facts_fts MATCH ? AND f.trust_score >= ? AND (? IS NULL OR f.category = ?) ORDER BY 2 LIMIT ?
+"""
+_NEIGHBOURS = """
+    SELECT DISTINCT there.fact_id FROM fact_entities here
+    JOIN fact_entities there ON there.entity_id = here.entity_id
+    WHERE here.fact_id = ? AND there.fact_id <> here.fact_id LIMIT ?
+"""
+_CROWDED_SLOTS = "SELECT slot FROM fact_claims GROUP BY slot HAVING count(*) > 1 ORDER BY max(fact_id) DESC LIMIT ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    fact: Fact
+    score: float
+    via: str = ""
+
+    def shown(self) -> dict[str, Any]:
+        via = {"via": self.via} if self.via else {}
+        return {**self.fact.shown(), "score": round(self.score, 4), **via}
+
+
+class Reasoner:
+    def __init__(self, store: FactStore, *, hrr_weight: float = 0.3, half_life_days: float = 0.0) -> None:
+        self._store = store
+        self._hrr_weight = hrr_weight
+        self._half_life = half_life_days
+
+    def search(
+        self, query: str, *, category: str | None = None, min_trust: float = 0.3, limit: int = 10
+    ) -> list[Found]:
+        """Facts that share words with the query, best first."""
+        store = self._store
+        pieces = [(written, stem) for written, stem in query_pieces(query, store.words) if written]
+        content = [piece for piece in pieces if piece[0].casefold() not in STOP_WORDS] or pieces
+        content = list(dict.fromkeys(content))[:_MOST_WORDS]
+        if not content:
+            return []
+        match = " OR ".join(_quoted(written) for written, _ in content)
+        rows = store.database.rows(_BY_WORDS, (match, min_trust, category, category, max(limit * _CANDIDATES, 20)))
+        ranks = {fact_id: -rank for fact_id, rank in rows}
+        best = max(ranks.values(), default=0.0) or 1.0
+        asked = {stem for _, stem in content}
+        vector = text_vector(sorted(asked), store.dimensions) if self._hrr_weight else b""
+        found = []
+        for fact in self._facts(ranks):
+            has = set(store.words.of(fact.content)) | set(store.words.of(fact.tags))
+            words = self._word_score(ranks[fact.fact_id] / best, len(asked & has) / len(asked | has))
+            near = (similarity(vector, self._vector(fact)) + 1) / 2 if vector else 0.0
+            score = (1 - self._hrr_weight) * words + self._hrr_weight * near
+            found.append(Found(fact, score * self._weight(fact)))
+        return sorted(found, key=lambda each: (-each.score, -each.fact.fact_id))[:limit]
+
+    def probe(self, entity: str, *, min_trust: float = 0.0, limit: int = 10) -> list[Found]:
+        """Everything known about an entity: facts that are linked to it, then facts that only hold its words."""
+        return self._ranked(self._about(entity), [entity], min_trust, limit)
+
+    def related(self, entity: str, *, min_trust: float = 0.0, limit: int = 10) -> list[Found]:
+        """The entity's facts, and behind them facts that share another entity with one of these."""
+        about = self._about(entity)
+        direct = self._ranked(about, [entity], min_trust, limit)
+        own = {entity_id for entity_id, _ in self._entities(entity)}
+        beyond: dict[int, str] = {}
+        for fact_id in list(about)[:_MOST_NEIGHBOURS]:
+            for entity_id, name in self._entities_of(fact_id):
+                if entity_id not in own:
+                    for other in self._facts_of(entity_id):
+                        if other not in about:
+                            beyond.setdefault(other, name)
+        facts = [fact for fact in self._facts(beyond) if fact.trust >= min_trust]
+        near = sorted(
+            (Found(fact, 0.5 * self._weight(fact), beyond[fact.fact_id]) for fact in facts),
+            key=lambda each: (-each.score, -each.fact.fact_id),
+        )
+        room = max(limit - len(direct), limit - int(limit * _DIRECT_SHARE) if near else 0)
+        near = near[:room]
+        return [*direct[: limit - len(near)], *near]
+
+    def reason(self, entities: list[str], *, min_trust: float = 0.0, limit: int = 10) -> list[Found]:
+        """Facts that hold all the entities; when there are none, the chain of facts that connects them."""
+        sets = [self._about(entity) for entity in entities]
+        if not sets:
+            return []
+        common = set(sets[0]).intersection(*sets[1:])
+        if common:
+            shares = {fact_id: min(each[fact_id] for each in sets) for fact_id in common}
+            return self._ranked(shares, entities, min_trust, limit)
+        return self._chain(sets, min_trust)[:limit]
+
+    def contradict(
+        self, *, entity: str = "", threshold: float = CONTRADICTION, limit: int = 10
+    ) -> list[dict[str, Any]]:
+        """Pairs of facts that cannot both hold, the clearest first; with an entity, only pairs about it."""
+        within = set(self._about(entity)) if entity else None
+        pairs: dict[tuple[int, int], tuple[float, str]] = {}
+        for (slot,) in self._store.database.rows(_CROWDED_SLOTS, (_MOST_SLOTS,)):
+            self._compare(slot, within, pairs)
+        best = sorted(pairs.items(), key=lambda each: (-each[1][0], -max(each[0])))
+        shown = (self._pair(pair, score, why) for pair, (score, why) in best if score >= threshold)
+        return [next_pair for next_pair, _ in zip(shown, range(limit), strict=False)]
+
+    def conflicts_of(self, fact_id: int, threshold: float = CONTRADICTION) -> list[int]:
+        """The facts that a new one contradicts."""
+        pairs: dict[tuple[int, int], tuple[float, str]] = {}
+        rows = self._store.database.rows("SELECT slot FROM fact_claims WHERE fact_id = ?", (fact_id,))
+        for (slot,) in rows:
+            self._compare(slot, {fact_id}, pairs)
+        return [one if other == fact_id else other for (one, other), (score, _) in pairs.items() if score >= threshold]
+
+    # --- how --------------------------------------------------------------------------------------------------------
+
+    def _word_score(self, rank: float, common: float) -> float:
+        return _TEXT_SHARE * rank + (1 - _TEXT_SHARE) * common
+
+    def _about(self, entity: str) -> dict[int, float]:
+        """Facts about an entity and how surely: linked by name 1, by a word of the name 0.9, by the words alone 0.6."""
+        found: dict[int, float] = {}
+        for entity_id, sure in self._entities(entity):
+            for fact_id in self._facts_of(entity_id):
+                found[fact_id] = max(sure, found.get(fact_id, 0.0))
+        pieces = [written for written, _ in query_pieces(key_of(entity), self._store.words)]
+        if pieces:
+            sql = "SELECT rowid FROM facts_fts WHERE facts_fts MATCH ? LIMIT ?"
+            phrase = 'words : "' + " ".join(piece.replace('"', "") for piece in pieces) + '"'
+            for (fact_id,) in self._store.database.rows(sql, (phrase, _MOST_NEIGHBOURS)):
+                found.setdefault(fact_id, 0.6)
+        return found
+
+    def _entities(self, name: str) -> list[tuple[int, float]]:
+        key = key_of(name)
+        sql = "SELECT entity_id, kind FROM entity_names WHERE key = ? ORDER BY kind"
+        found = [
+            (entity_id, 1.0 if kind <= ALIAS else 0.9) for entity_id, kind in self._store.database.rows(sql, (key,))
+        ]
+        for part in parts_of(key):  # "Alice Johnson" is also the one Alice there is
+            rows = self._store.database.rows(sql, (part,))
+            owners = [entity_id for entity_id, kind in rows if kind == PART]
+            if len(owners) == 1:
+                found += [(entity_id, 0.8) for entity_id, kind in rows if kind <= ALIAS]
+        return found
+
+    def _facts_of(self, entity_id: int) -> list[int]:
+        sql = "SELECT fact_id FROM fact_entities WHERE entity_id = ? ORDER BY fact_id DESC"
+        return [fact_id for (fact_id,) in self._store.database.rows(sql, (entity_id,))]
+
+    def _entities_of(self, fact_id: int) -> list[tuple[int, str]]:
+        sql = "SELECT e.entity_id, e.name FROM fact_entities l JOIN entities e USING (entity_id) WHERE l.fact_id = ?"
+        return [(entity_id, name) for entity_id, name in self._store.database.rows(sql, (fact_id,))]
+
+    def _ranked(self, sure: dict[int, float], entities: list[str], min_trust: float, limit: int) -> list[Found]:
+        wanted = [entity_vector(key_of(entity), self._store.dimensions) for entity in entities]
+        scored = [
+            (Found(fact, sure[fact.fact_id] * self._weight(fact)), fact)
+            for fact in self._facts(sure)
+            if fact.trust >= min_trust
+        ]
+        scored.sort(key=lambda each: -each[0].score)
+        # Only facts that can still be shown are worth a look at their vectors.
+        least = scored[limit - 1][0].score if len(scored) > limit else 0.0
+        close = [(found, self._presence(fact, wanted)) for found, fact in scored if found.score >= least]
+        close.sort(key=lambda each: (-round(each[0].score, 2), -round(each[1], 3), -each[0].fact.fact_id))
+        return [found for found, _ in close[:limit]]
+
+    def _presence(self, fact: Fact, wanted: list[bytes]) -> float:
+        if not self._hrr_weight:
+            return 0.0
+        vector = self._vector(fact)
+        return min(similarity(vector, each) for each in wanted)
+
+    def _chain(self, sets: list[dict[int, float]], min_trust: float) -> list[Found]:
+        """The shortest walk over shared entities from facts of the first to facts of each other entity."""
+        steps: dict[int, int] = {}
+        for goal in sets[1:]:
+            for at, fact_id in enumerate(self._walk(set(sets[0]), set(goal))):
+                steps.setdefault(fact_id, at)
+        names = {fact_id: ", ".join(name for _, name in self._entities_of(fact_id)) for fact_id in steps}
+        facts = {fact.fact_id: fact for fact in self._facts(steps) if fact.trust >= min_trust}
+        return [
+            Found(facts[fact_id], 0.5 * self._weight(facts[fact_id]), names[fact_id])
+            for fact_id in sorted(steps, key=steps.__getitem__)
+            if fact_id in facts
+        ]
+
+    def _walk(self, start: set[int], goal: set[int]) -> list[int]:
+        came_from: dict[int, int | None] = dict.fromkeys(sorted(start, reverse=True))
+        edge = list(came_from)
+        for _ in range(_MOST_STEPS):
+            following: list[int] = []
+            for fact_id in edge:
+                for (other,) in self._store.database.rows(_NEIGHBOURS, (fact_id, _MOST_NEIGHBOURS)):
+                    if other not in came_from:
+                        came_from[other] = fact_id
+                        following.append(other)
+                    if other in goal:
+                        return _path(came_from, other)
+            edge = following[: _MOST_NEIGHBOURS * _MOST_STEPS]
+        return []
+
+    def _compare(self, slot: str, within: set[int] | None, pairs: dict[tuple[int, int], tuple[float, str]]) -> None:
+        sql = "SELECT fact_id FROM fact_claims WHERE slot = ? ORDER BY fact_id DESC LIMIT ?"
+        ids = [fact_id for (fact_id,) in self._store.database.rows(sql, (slot, _MOST_PER_SLOT))]
+        if within is not None and within.isdisjoint(ids):
+            return
+        claims = [
+            (fact.fact_id, claim)
+            for fact in self._facts(ids)
+            for claim in claims_of(fact.content)
+            if claim.slot == slot
+        ]
+        for at, (one, claim) in enumerate(claims):
+            for other, against in claims[:at]:
+                if within is None or one in within or other in within:
+                    found = conflict(claim, against)
+                    pair = (min(one, other), max(one, other))
+                    if found is not None and found.score > pairs.get(pair, (0.0, ""))[0]:
+                        pairs[pair] = (found.score, found.why)
+
+    def _pair(self, pair: tuple[int, int], score: float, why: str) -> dict[str, Any]:
+        older, newer = (self._store.get(fact_id) for fact_id in pair)
+        here, there = (dict(self._entities_of(fact_id)) for fact_id in pair)
+        both, any_of = here.keys() & there.keys(), here.keys() | there.keys()
+        return {
+            "fact_a": older.shown(),
+            "fact_b": newer.shown(),
+            "entity_overlap": round(len(both) / len(any_of), 3) if any_of else 0.0,
+            "content_similarity": round(similarity(self._vector(older), self._vector(newer)), 3),
+            "contradiction_score": round(score, 3),
+            "shared_entities": sorted(here[entity] for entity in both),
+            "differs_in": why,
+            "newer": newer.fact_id,
+        }
+
+    def _facts(self, ids: Any) -> list[Fact]:
+        import json
+
+        return self._store.facts_where("f.fact_id IN (SELECT value FROM json_each(?))", (json.dumps(list(ids)),))
+
+    def _vector(self, fact: Fact) -> bytes:
+        if len(fact.vector) == self._store.dimensions:
+            return fact.vector
+        # The setting was changed after this fact was stored; its own words say what the vector would be.
+        names = [key_of(name) for _, name in self._entities_of(fact.fact_id)]
+        return fact_vector(self._store.words.of(fact.content), names, self._store.dimensions)
+
+    def _weight(self, fact: Fact) -> float:
+        if not self._half_life:
+            return fact.trust
+        days = max(self._store.clock() - fact.updated_at, 0.0) / _DAY
+        return float(fact.trust * 0.5 ** (days / self._half_life))
+
+
+def _path(came_from: dict[int, int | None], last: int) -> list[int]:
+    path: list[int] = []
+    at: int | None = last
+    while at is not None:
+        path.append(at)
+        at = came_from[at]
+    return path[::-1]
+
+
+def _quoted(word: str) -> str:
+    return '"' + word.replace('"', '""') + '"'

@@ -1,0 +1,316 @@
+"""`FactStore`: facts with trust, categories, tags and entities in one private SQLite file.
+
+Nothing is overwritten silently: a changed fact is a new one, and the old one points to it. Removing a fact removes its
+history too, so that what was forgotten cannot come back.
+"""
+
+# ruff: noqa: RUF001 - the punctuation of other scripts is meant as it stands
+
+from __future__ import annotations
+
+import time
+import unicodedata
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Self
+
+from hermes.providers.facts.claims import claims_of
+from hermes.providers.facts.entities import find_entities, parts_of
+from hermes.providers.facts.schema import ALIAS, NAME, PART, open_facts
+from hermes.providers.facts.vectors import DIMENSIONS, fact_vector
+from hermes.storage.database import all_rows
+from hermes.storage.text import Words, scrub, searchable
+from hermes.vocabulary.errors import NotFound, WriteRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import apsw
+
+    from hermes.providers.facts.entities import Named
+    from hermes.storage.database import Database
+
+CATEGORIES = ("user_pref", "project", "tool", "general")
+LONGEST = 4_000
+HELPFUL, UNHELPFUL = 0.05, -0.10
+COLUMNS = (
+    "f.fact_id, f.content, f.category, f.tags, f.trust_score, f.retrieval_count, f.helpful_count, f.source, "
+    "f.created_at, f.updated_at, f.hrr_vector"
+)
+_LIVE_BY_KEY = "SELECT fact_id FROM facts WHERE key = ? AND superseded_by IS NULL"
+_INSERT = """
+    INSERT INTO facts (content, key, category, tags, trust_score, source, session, created_at, updated_at, hrr_vector)
+    VALUES (:content, :key, :category, :tags, :trust, :source, :session, :now, :now, :vector) RETURNING fact_id
+"""
+_LINEAGE = """
+    WITH RECURSIVE line(id) AS (VALUES (?) UNION SELECT fact_id FROM facts, line WHERE superseded_by = line.id)
+    SELECT id FROM line
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    fact_id: int
+    content: str
+    category: str
+    tags: str
+    trust: float
+    retrievals: int
+    helpful: int
+    source: str
+    created_at: float
+    updated_at: float
+    vector: bytes
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> Self:
+        names = ("fact_id", "content", "category", "tags", "trust", "retrievals", "helpful", "source")
+        return cls(**dict(zip((*names, "created_at", "updated_at", "vector"), row, strict=True)))
+
+    def shown(self) -> dict[str, Any]:
+        return {
+            "fact_id": self.fact_id,
+            "content": self.content,
+            "category": self.category,
+            "tags": self.tags,
+            "trust_score": round(self.trust, 3),
+            "retrieval_count": self.retrievals,
+            "helpful_count": self.helpful,
+            "created_at": _iso(self.created_at),
+            "updated_at": _iso(self.updated_at),
+        }
+
+
+class FactStore:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        default_trust: float = 0.5,
+        dimensions: int = DIMENSIONS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.database = database
+        self.words = Words(database.connection)
+        self.dimensions = dimensions
+        self.clock = clock
+        self._default_trust = default_trust
+
+    @classmethod
+    def open(cls, path: str, **options: Any) -> Self:
+        return cls(open_facts(path), **options)
+
+    def close(self) -> None:
+        self.database.close()
+
+    def add(
+        self,
+        content: str,
+        *,
+        category: str = "general",
+        tags: str = "",
+        entities: Iterable[str] = (),
+        source: str = "tool",
+        session: str = "",
+        supersedes: int | None = None,
+    ) -> tuple[int, bool]:
+        """The fact's id and whether it is new; the same words again are the same fact."""
+        content = _clean(content)
+        names = find_entities(content, entities)
+        with self.database.writing() as connection:
+            old = self._required(connection, supersedes) if supersedes is not None else None
+            known = connection.execute(_LIVE_BY_KEY, (key_of_fact(content),)).fetchone()
+            if known is not None:
+                if old is not None and known[0] != old.fact_id:
+                    self._supersede(connection, old.fact_id, known[0])
+                return known[0], False
+            if old is not None:  # before the insert, because both may say the same in other letters
+                connection.execute("UPDATE facts SET superseded_by = -1 WHERE fact_id = ?", (old.fact_id,))
+            trust = old.trust if old is not None else self._default_trust
+            columns = {"category": category, "tags": tags, "source": source, "session": session}
+            fact_id = self._insert(connection, content, names, trust=trust, **columns)
+            if old is not None:
+                self._supersede(connection, old.fact_id, fact_id)
+        return fact_id, True
+
+    def update(
+        self,
+        fact_id: int,
+        *,
+        content: str | None = None,
+        category: str | None = None,
+        tags: str | None = None,
+        trust_delta: float = 0.0,
+        entities: Iterable[str] = (),
+    ) -> int:
+        """Changes a fact; other words make a new fact that takes the old one's place. Returns the id that holds now."""
+        old = self.get(fact_id)
+        if content is not None and _clean(content) != old.content:
+            chosen = {"category": category or old.category, "tags": old.tags if tags is None else tags}
+            fact_id, _ = self.add(content, entities=entities, source=old.source, supersedes=fact_id, **chosen)
+        with self.database.writing() as connection:
+            connection.execute(
+                "UPDATE facts SET category = coalesce(?, category), tags = coalesce(?, tags), updated_at = ?,"
+                " trust_score = min(1.0, max(0.0, trust_score + ?)) WHERE fact_id = ?",
+                (category, tags, self.clock(), trust_delta, fact_id),
+            )
+            self._index(connection, self._required(connection, fact_id))
+            self._link(connection, fact_id, find_entities("", entities))
+        return fact_id
+
+    def remove(self, fact_id: int) -> bool:
+        """Deletes the fact and everything it replaced; False when there is no such fact."""
+        with self.database.writing() as connection:
+            if not connection.execute("SELECT 1 FROM facts WHERE fact_id = ?", (fact_id,)).fetchall():
+                return False
+            for (each,) in all_rows(connection, _LINEAGE, (fact_id,)):
+                self._unlink(connection, each)
+                connection.execute("DELETE FROM facts WHERE fact_id = ?", (each,))
+        return True
+
+    def feedback(self, fact_id: int, *, helpful: bool) -> dict[str, Any]:
+        old = self.get(fact_id)
+        trust = min(1.0, max(0.0, old.trust + (HELPFUL if helpful else UNHELPFUL)))
+        with self.database.writing() as connection:
+            connection.execute(
+                "UPDATE facts SET trust_score = ?, helpful_count = helpful_count + ?, updated_at = ? WHERE fact_id = ?",
+                (trust, int(helpful), self.clock(), fact_id),
+            )
+        shown = {"old_trust": round(old.trust, 3), "new_trust": round(trust, 3)}
+        return {"fact_id": fact_id, **shown, "helpful_count": old.helpful + int(helpful)}
+
+    def get(self, fact_id: int) -> Fact:
+        return self._required(self.database.connection, fact_id)
+
+    def listed(self, *, category: str | None = None, min_trust: float = 0.0, limit: int = 10) -> list[Fact]:
+        return self.facts_where(
+            "f.trust_score >= ? AND (? IS NULL OR f.category = ?) ORDER BY f.trust_score DESC, f.fact_id DESC LIMIT ?",
+            (min_trust, category, category, limit),
+        )
+
+    def facts_where(self, condition: str, values: Sequence[Any]) -> list[Fact]:
+        """Facts that hold, by one of our own conditions."""
+        sql = f"SELECT {COLUMNS} FROM facts f WHERE f.superseded_by IS NULL AND {condition}"  # noqa: S608 - ours
+        return [Fact.of(row) for row in self.database.rows(sql, values)]
+
+    def history(self, fact_id: int) -> list[dict[str, Any]]:
+        """What the fact replaced, newest first."""
+        rows = self.database.rows(
+            f"SELECT {COLUMNS} FROM facts f WHERE f.fact_id IN ({_LINEAGE}) AND f.fact_id <> ?"  # noqa: S608 - ours
+            " ORDER BY f.fact_id DESC",
+            (fact_id, fact_id),
+        )
+        return [{"fact_id": fact.fact_id, "content": fact.content} for fact in map(Fact.of, rows)]
+
+    def mirrored(self, target: str, content: str) -> int | None:
+        """The fact that mirrors this entry of curated memory."""
+        row = self.database.row(
+            "SELECT fact_id FROM facts WHERE key = ? AND superseded_by IS NULL AND source = ?",
+            (key_of_fact(content), f"mirror:{target}"),
+        )
+        return row[0] if row else None
+
+    def note_retrieved(self, fact_ids: Iterable[int]) -> None:
+        with self.database.writing() as connection:
+            connection.executemany(
+                "UPDATE facts SET retrieval_count = retrieval_count + 1 WHERE fact_id = ?", [(i,) for i in fact_ids]
+            )
+
+    def count(self) -> int:
+        return int(self.database.row("SELECT count(*) FROM facts WHERE superseded_by IS NULL")[0])
+
+    def _required(self, connection: apsw.Connection, fact_id: int | None) -> Fact:
+        row = connection.execute(
+            f"SELECT {COLUMNS} FROM facts f WHERE f.fact_id = ? AND f.superseded_by IS NULL",  # noqa: S608 - ours
+            (fact_id,),
+        ).fetchone()
+        if row is None:
+            raise NotFound(f"there is no fact {fact_id}; `list` or `search` shows the ids")
+        return Fact.of(row)
+
+    def _insert(self, connection: apsw.Connection, content: str, names: list[Named], **columns: Any) -> int:
+        now = self.clock()
+        vector = fact_vector(self.words.of(content), [each.key for each in names], self.dimensions)
+        row: Any = {**columns, "content": content, "key": key_of_fact(content), "now": now, "vector": vector}
+        fact_id = int(all_rows(connection, _INSERT, row)[0][0])
+        self._index(connection, self._required(connection, fact_id))
+        self._link(connection, fact_id, names)
+        slots = [(claim.slot, fact_id) for claim in claims_of(content)]
+        connection.executemany("INSERT OR IGNORE INTO fact_claims (slot, fact_id) VALUES (?, ?)", slots)
+        return fact_id
+
+    def _index(self, connection: apsw.Connection, fact: Fact) -> None:
+        connection.execute("DELETE FROM facts_fts WHERE rowid = ?", (fact.fact_id,))
+        row = (fact.fact_id, searchable(fact.content), searchable(fact.tags))
+        connection.execute("INSERT INTO facts_fts (rowid, words, tags) VALUES (?, ?, ?)", row)
+
+    def _link(self, connection: apsw.Connection, fact_id: int, names: list[Named]) -> None:
+        for named in names:
+            entity = self._entity(connection, named)
+            connection.execute("INSERT OR IGNORE INTO fact_entities VALUES (?, ?)", (entity, fact_id))
+
+    def _entity(self, connection: apsw.Connection, named: Named) -> int:
+        known = connection.execute(
+            "SELECT entity_id FROM entity_names WHERE key = ? AND kind <= ? ORDER BY kind LIMIT 1", (named.key, ALIAS)
+        ).fetchone()
+        if known is not None:
+            entity = int(known[0])
+        else:
+            row = (named.name, named.key, self.clock())
+            sql = "INSERT INTO entities (name, key, created_at) VALUES (?, ?, ?) RETURNING entity_id"
+            entity = int(all_rows(connection, sql, row)[0][0])
+        names = [(named.key, entity, NAME), *((part, entity, PART) for part in parts_of(named.key))]
+        connection.executemany("INSERT OR IGNORE INTO entity_names (key, entity_id, kind) VALUES (?, ?, ?)", names)
+        for alias in named.aliases:
+            self._same(connection, entity, find_entities("", [alias]))
+        return entity
+
+    def _same(self, connection: apsw.Connection, entity: int, aliases: list[Named]) -> None:
+        """From now on the alias means this entity, also in facts that are already there."""
+        for alias in aliases:
+            for (other,) in connection.execute(
+                "SELECT entity_id FROM entity_names WHERE key = ? AND kind <= ? AND entity_id <> ?",
+                (alias.key, ALIAS, entity),
+            ).fetchall():
+                connection.execute(
+                    "UPDATE OR IGNORE fact_entities SET entity_id = ? WHERE entity_id = ?", (entity, other)
+                )
+                connection.execute("DELETE FROM fact_entities WHERE entity_id = ?", (other,))
+                connection.execute("DELETE FROM entity_names WHERE entity_id = ?", (other,))
+                connection.execute("DELETE FROM entities WHERE entity_id = ?", (other,))
+            row = (alias.key, entity, ALIAS)
+            connection.execute("INSERT OR REPLACE INTO entity_names (key, entity_id, kind) VALUES (?, ?, ?)", row)
+
+    def _supersede(self, connection: apsw.Connection, old: int, new: int) -> None:
+        connection.execute(
+            "UPDATE facts SET superseded_by = ?, updated_at = ? WHERE fact_id = ?", (new, self.clock(), old)
+        )
+        self._unlink(connection, old)
+
+    def _unlink(self, connection: apsw.Connection, fact_id: int) -> None:
+        connection.execute("DELETE FROM facts_fts WHERE rowid = ?", (fact_id,))
+        connection.execute("DELETE FROM fact_claims WHERE fact_id = ?", (fact_id,))
+        sql = "DELETE FROM fact_entities WHERE fact_id = ? RETURNING entity_id"
+        for (entity,) in connection.execute(sql, (fact_id,)).fetchall():  # a name nobody mentions any more goes too
+            if not connection.execute("SELECT 1 FROM fact_entities WHERE entity_id = ? LIMIT 1", (entity,)).fetchall():
+                connection.execute("DELETE FROM entity_names WHERE entity_id = ?", (entity,))
+                connection.execute("DELETE FROM entities WHERE entity_id = ?", (entity,))
+
+
+def key_of_fact(content: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", content).casefold().split()).rstrip(".。!！ ")
+
+
+def _clean(content: str) -> str:
+    content = scrub(content).replace("\x00", " ").strip()
+    if not key_of_fact(content):
+        raise WriteRefused("a fact needs some content; say it in one sentence", kind="empty")
+    if len(content) > LONGEST:
+        raise WriteRefused(
+            f"a fact has at most {LONGEST:,} characters, this one has {len(content):,}; split it", kind="too_long"
+        )
+    return content
+
+
+def _iso(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
