@@ -19,15 +19,15 @@ from hermes.safety.fence import build_memory_context_block
 from hermes.session.announcements import Announcements
 from hermes.session.compacting import Compacting, last_count, seen_changes
 from hermes.session.context import Context
-from hermes.session.notices import Notices
 from hermes.session.requests import Request, reply_message, unanswered_calls
 from hermes.session.usage import what_broke_the_cache
 from hermes.session.wiring import open_parts
+from hermes.storage.conversations import new_id
 from hermes.vocabulary.errors import NotFound
 from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import date
     from types import TracebackType
 
@@ -47,7 +47,8 @@ class MemorySession(Compacting):
         self.id = session_id
         self._parts = parts
         parts.compact_range = self.compact_range
-        self.notices = Notices()
+        self.notices = parts.notices
+        self.external = parts.external
         details = parts.database.session_details(session_id)
         self.system_prompt: str = details["system_prompt"]
         self._tools: list[dict[str, Any]] = details["tools"]
@@ -80,19 +81,35 @@ class MemorySession(Compacting):
         skip_memory: bool = False,
         skip_context_files: bool = False,
         today: date | None = None,
+        toolsets: Collection[str] | None = None,
+        identity: Mapping[str, Any] | None = None,
     ) -> Self:
         """A new session, or with `resume` (an id or a title) one that goes on where it stopped.
 
         `project` scopes memory and search: a name, a path inside a repository, "" for none; left out, the repository
         around `cwd` counts. `prefill` are messages that every request begins with and that are never stored: hand the
-        same in on resume.
+        same in on resume. `toolsets` replaces what the settings enable for this platform (`source`). `identity` is what
+        a gateway knows about the chat, for memory providers: user_id, user_name, chat_id, thread_id and the like.
         """
         parts = open_parts(
-            home, owner=owner, extra=tools, with_memory=not skip_memory, project=project, cwd=cwd, resume=resume
+            home,
+            owner=owner,
+            extra=tools,
+            with_memory=not skip_memory,
+            project=project,
+            cwd=cwd,
+            resume=resume,
+            toolsets=toolsets,
+            platform=source,
         )
+        known = {"platform": source, "session_title": title, "agent_context": "primary", **(identity or {})}
         try:
+            found = cls._tip(parts, resume) if resume is not None else ""
+            session_id = found or new_id(time.time())
+            if not skip_memory:
+                parts.start_external(session_id, owner=owner, identity=known)
             if resume is not None:
-                return cls._resumed(parts, resume, prefill)
+                return cls._resumed(parts, found, prefill)
             prompt = parts.build_prompt(
                 model=model,
                 cwd=cwd,
@@ -102,8 +119,9 @@ class MemorySession(Compacting):
                 skip_context_files=skip_context_files,
                 today=today,
             )
-            session_id = parts.database.create_session(
+            parts.database.create_session(
                 source=source,
+                session_id=session_id,
                 title=title,
                 model=model or None,
                 cwd=cwd,
@@ -132,6 +150,7 @@ class MemorySession(Compacting):
         self._close_open_calls()
         self.preflight()
         self._parts.toolbox.start_turn()
+        recalled = "\n\n".join(filter(None, [recalled, self.external.recall(text)]))
         announced = self._announcements.take()
         additions = [part for part in (build_memory_context_block(recalled), announced, overlay) if part]
         message: dict[str, Any] = {"role": "user", "content": text}
@@ -211,8 +230,10 @@ class MemorySession(Compacting):
             self._parts.database.update_session(self.id, api_call_count=1, **counted.as_dict())
             self._answered, self.model = time.time(), model or self.model
         self._parts.database.sync()
+        self.external.finish(reply, self.context.said(), interrupted=interrupted)
 
     def close(self) -> None:
+        self.external.close(self.context.said())
         self._parts.close()
 
     def __enter__(self) -> Self:
@@ -224,14 +245,17 @@ class MemorySession(Compacting):
         self.close()
 
     @classmethod
-    def _resumed(cls, parts: Parts, name: str, prefill: Sequence[Mapping[str, Any]]) -> Self:
+    def _tip(cls, parts: Parts, name: str) -> str:
         found = parts.database.resolve(name)
         if found is None:
             raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows them")
-        tip = parts.database.tip(found.id)
+        return parts.database.tip(found.id).id
+
+    @classmethod
+    def _resumed(cls, parts: Parts, session_id: str, prefill: Sequence[Mapping[str, Any]]) -> Self:
         from hermes.storage.compaction import Contexts
 
-        return cls._ready(parts, tip.id, Contexts(parts.database).live(tip.id), prefill)
+        return cls._ready(parts, session_id, Contexts(parts.database).live(session_id), prefill)
 
     @classmethod
     def _ready(

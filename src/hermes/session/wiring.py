@@ -8,6 +8,9 @@ from functools import partial
 from hermes.curated.approval import Approvals
 from hermes.curated.history import Cause
 from hermes.curated.store import SWITCHES, MemoryStore
+from hermes.session.external import External, ProviderTool
+from hermes.session.notices import Notices
+from hermes.session.toolsets import MEMORY, enabled_toolsets, is_enabled
 from hermes.settings.home import DATABASE, SHARED, find_home
 from hermes.settings.load import load_settings
 from hermes.tools.memory import MemoryTool
@@ -16,7 +19,7 @@ from hermes.tools.taint import Taint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import date
     from typing import Any
 
@@ -43,10 +46,15 @@ class Parts:
         *,
         project: str = "",
         database: SessionDB | None = None,
+        toolsets: Collection[str] | None = None,
     ) -> None:
         self.home = home
         self.settings = settings
         self.store = store
+        self.notices = Notices()
+        self.external = External()
+        self.provider_block = ""
+        self.toolsets = toolsets
         self.taint = Taint()
         self.memory = MemoryTool(
             store,
@@ -54,6 +62,7 @@ class Parts:
             taint=self.taint,
             approve_all=settings.flag("memory.write_approval"),
             untrusted=settings.text("memory.untrusted_writes"),
+            written=self.external.mirror,
         )
         makers: dict[str, Callable[[], Tool]] = {"memory": lambda: self.memory}
         makers |= {name: partial(self._skill_tool, name) for name in ("skills_list", "skill_view", "skill_manage")}
@@ -61,7 +70,10 @@ class Parts:
         makers["context_expand"] = self._context_expand
         if settings.flag("compression.enabled"):
             makers["context_compact"] = self._context_compact
-        makers |= {tool.schema["name"]: partial(_itself, tool) for tool in extra}
+        makers = {name: make for name, make in makers.items() if is_enabled(name, toolsets)}
+        for tool in extra:
+            if is_enabled(tool.schema["name"], toolsets, getattr(tool, "toolset", None)):
+                makers[tool.schema["name"]] = partial(_itself, tool)
         self.toolbox = Toolbox(makers, self.taint)
         self.project = project
         self._skills: SkillTools | None = None
@@ -98,6 +110,26 @@ class Parts:
     def open_database(self, owner: str) -> None:
         self._database = _open_database(self.home, owner)
 
+    def start_external(self, session_id: str, *, owner: str, identity: Mapping[str, Any]) -> None:
+        """Starts the memory providers of the settings, unless this platform has no memory tools."""
+        if self.toolsets is not None and MEMORY not in self.toolsets:
+            return
+        self.external.start(
+            self.home,
+            self.settings,
+            self.notices,
+            self.store,
+            session_id=session_id,
+            owner=owner,
+            identity=identity,
+            reserved=self.toolbox.names(),
+        )
+        manager = self.external.manager
+        if manager is not None:
+            for schema in manager.get_all_tool_schemas():
+                self.toolbox.add(ProviderTool(manager, schema))
+            self.provider_block = _harmless(manager.build_system_prompt())
+
     def bind(self, session_id: str) -> None:
         """From now on memory writes are stamped with this session."""
         self.memory.cause = Cause(origin="agent", session=session_id)
@@ -128,6 +160,7 @@ class Parts:
                 home=self.home.operator,
                 tools=frozenset(self.toolbox.names()),
                 model=model,
+                provider_block=self.provider_block,
                 system_message=system_message,
                 memory_block=store.snapshot("memory") if store else "",
                 user_block=store.snapshot("user") if store else "",
@@ -200,6 +233,8 @@ def open_parts(
     project: str | None = None,
     cwd: str | None = None,
     resume: str | None = None,
+    toolsets: Collection[str] | None = None,
+    platform: str = "",
 ) -> Parts:
     """Opens curated memory and, when an owner is named, the database of conversations.
 
@@ -216,7 +251,8 @@ def open_parts(
             project = (resumed.project or "") if resumed is not None else ""
         scope = _project(chosen, project, cwd)
         store = MemoryStore.open(place, settings=chosen, project=scope) if switched_on else None
-        return Parts(place, chosen, store, extra, project=scope, database=database)
+        allowed = enabled_toolsets(chosen, platform) if toolsets is None else toolsets
+        return Parts(place, chosen, store, extra, project=scope, database=database, toolsets=allowed)
     except BaseException:
         if database is not None:
             database.close()
@@ -238,6 +274,13 @@ def _project(settings: Settings, project: str | None, cwd: str | None) -> str:
     from hermes.settings.projects import named_project, project_of
 
     return project_of(cwd or "") if project is None else named_project(project, cwd)
+
+
+def _harmless(block: str) -> str:
+    """A provider's lines for the prompt, unless the scanner sees an attack in them."""
+    from hermes.safety.threats import scan
+
+    return "" if block and scan(block, "context").level == "refuse" else block
 
 
 def _itself(tool: Tool) -> Tool:

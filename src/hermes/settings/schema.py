@@ -101,6 +101,18 @@ KEYS = (
     _number("memory.lock_timeout", 5, "Seconds to wait for another program that is writing a memory file.", high=600),
     _texts("memory.linked_folders", "Folders outside the home that MEMORY.md and USER.md may link into."),
     _text("memory.provider", "", "External memory provider; empty for built-in memory only."),
+    _texts("memory.providers", "Several external memory providers at once, instead of the one of memory.provider."),
+    _choice(
+        "memory.provider_mode",
+        "hybrid",
+        ("hybrid", "context", "tools"),
+        "Whether external memory recalls by itself (context), offers tools (tools) or both (hybrid).",
+    ),
+    _integer("memory.recall_tokens", 2000, "Tokens that recall may add to a turn, for all providers together.", low=50),
+    _number("memory.recall_timeout", 3, "Seconds a turn waits for external memory.", low=0.01, high=60),
+    _number("memory.provider_tool_timeout", 30, "Seconds a tool of a provider may take.", low=0.1, high=600),
+    _number("memory.provider_drain_timeout", 5, "Seconds to wait at the end until providers have everything.", high=60),
+    _mapping("enabled_toolsets", "Toolsets by platform, such as `telegram: [memory, session_search]`; all by default."),
     _integer("memory.nudge_interval", 10, "User turns between two reviews of what is worth remembering; 0 for never."),
     _flag("compression.enabled", True, "Compact the conversation before it outgrows the context window."),
     _number(

@@ -102,7 +102,7 @@ class Conversations:
     ) -> str:
         now = time.time()
         started = now if started_at is None else float(started_at)
-        name = session_id or _new_id(now)
+        name = session_id or new_id(now)
         if self._exists(connection, name):
             raise StorageError(f"there is already a session {name!r}; leave session_id out to get a new one")
         if parent is not None:
@@ -275,5 +275,5 @@ def _session(row: tuple[Any, ...]) -> Session:
     return Session(*row)
 
 
-def _new_id(now: float) -> str:
+def new_id(now: float) -> str:
     return f"{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}_{os.urandom(4).hex()}"

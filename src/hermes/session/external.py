@@ -1,0 +1,215 @@
+"""External memory in a session: asked before a turn, told after it, and never in its way.
+
+Without a provider in the settings every method does nothing and nothing is loaded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hermes.vocabulary.errors import HermesError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hermes.curated.history import Cause
+    from hermes.curated.store import MemoryStore, Written
+    from hermes.providers.manager import MemoryManager
+    from hermes.session.notices import Notices
+    from hermes.settings.home import Home
+    from hermes.settings.load import Settings
+
+    Messages = Sequence[Mapping[str, Any]]
+
+
+class External:
+    """The providers of one session; compaction, the agent and delegated work tell them through this object."""
+
+    def __init__(self) -> None:
+        self.manager: MemoryManager | None = None
+        self._session_id = ""
+        self._platform = ""
+        self._turns = 0
+        self._asked = ""
+        self._untold = False  # whether something was said since a provider last heard of an end
+
+    def start(
+        self,
+        home: Home,
+        settings: Settings,
+        notices: Notices,
+        store: MemoryStore | None,
+        *,
+        session_id: str,
+        owner: str,
+        identity: Mapping[str, Any],
+        reserved: Sequence[str],
+    ) -> None:
+        """Loads and starts what the settings name; what does not work is a notice, never an error."""
+        names = chosen_providers(settings)
+        if not names:
+            return
+        self._session_id, self._platform = session_id, str(identity.get("platform", ""))
+        self.manager = build_manager(
+            home,
+            settings,
+            names,
+            notices=notices,
+            store=store,
+            reserved=reserved,
+            user="" if owner == "local" else owner,
+        )
+        given = {key: each for key, each in identity.items() if each}
+        if person := home.person or ("" if owner == "local" else owner):
+            given.setdefault("user_id", person)
+        self.manager.initialize_all(session_id, agent_identity=home.profile or "default", **given)
+        for problem in self.manager.problems:
+            notices.add("provider", problem)
+
+    # -- a turn -----------------------------------------------------------------------------------------------------
+
+    def recall(self, text: str) -> str:
+        """What external memory knows about a person's words, within its deadline and budget."""
+        self._asked, self._turns = text, self._turns + 1
+        if self.manager is None:
+            return ""
+        self.manager.on_turn_start(self._turns, text, platform=self._platform, session_id=self._session_id)
+        return self.manager.prefetch_all(text, session_id=self._session_id)
+
+    def finish(self, reply: str, messages: Messages, *, interrupted: bool) -> None:
+        """Stores the exchange and prepares the next recall, in the background; interrupted turns leave no trace."""
+        asked, self._asked = self._asked, ""
+        if self.manager is None or interrupted or not asked.strip() or not reply.strip():
+            return
+        from hermes.safety.fence import sanitize_context
+
+        said = sanitize_context(reply)
+        self.manager.sync_all(asked, said, session_id=self._session_id, messages=_turn(messages))
+        self.manager.queue_prefetch_all(asked, session_id=self._session_id)
+        self._untold = True
+
+    def mirror(self, written: Written, cause: Cause) -> None:
+        """A write to curated memory took effect: each entry that changed is told, with what it was before."""
+        if self.manager is None or written.change is None:
+            return
+        for edit in written.change.edits:
+            action = "add" if edit.before is None else "remove" if edit.after is None else "replace"
+            metadata = {
+                "write_origin": cause.origin,
+                "execution_context": "foreground",
+                "session_id": self._session_id,
+                "platform": self._platform,
+                "tool_name": "memory",
+            }
+            if edit.before is not None:
+                metadata["old_text"] = edit.before
+            self.manager.on_memory_write(action, written.target, edit.after or "", metadata)
+
+    # -- the life of a session ----------------------------------------------------------------------------------------
+
+    def on_pre_compress(self, messages: Messages) -> str:
+        return self.manager.on_pre_compress(messages) if self.manager is not None else ""
+
+    def on_session_end(self, messages: Messages) -> None:
+        """A boundary of the conversation, such as a compaction or /new; the providers keep running."""
+        if self.manager is not None and self._untold:
+            self.manager.on_session_end(messages, session_id=self._session_id)
+            self._untold = False
+
+    def on_session_switch(
+        self, new_session_id: str, *, parent_session_id: str = "", reset: bool = False, reason: str = "", **more: Any
+    ) -> None:
+        """The conversation goes on as another session: resume, branch, reset, new or compression."""
+        self._session_id = new_session_id
+        if self.manager is not None:
+            self.manager.on_session_switch(
+                new_session_id, parent_session_id=parent_session_id, reset=reset, reason=reason, **more
+            )
+
+    def on_delegation(self, task: str, result: str, *, child_session_id: str = "", **more: Any) -> None:
+        if self.manager is not None:
+            self.manager.on_delegation(task, result, child_session_id=child_session_id, **more)
+
+    def status(self) -> list[dict[str, Any]]:
+        return self.manager.status() if self.manager is not None else []
+
+    def close(self, messages: Messages) -> None:
+        """Tells the end and waits, for a bounded time, until everything is handed over."""
+        if self.manager is not None:
+            self.on_session_end(messages)
+            self.manager.shutdown_all()
+            self.manager = None
+
+
+class ProviderTool:
+    """A provider's tool in the toolbox's form; what it brings is text from outside."""
+
+    brings = "provider"
+    toolset = "memory"
+
+    def __init__(self, manager: MemoryManager, schema: dict[str, Any]) -> None:
+        self._manager = manager
+        self.schema = schema
+
+    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        import json
+
+        found = json.loads(self._manager.handle_tool_call(self.schema["name"], arguments))
+        return found if isinstance(found, dict) else {"result": found}
+
+
+def chosen_providers(settings: Settings) -> list[str]:
+    """`memory.providers` when it names any, else the one of `memory.provider`; each once."""
+    named = settings.texts("memory.providers") or (settings.text("memory.provider"),)
+    return list(dict.fromkeys(name.strip() for name in named if name.strip() and name.strip() != "builtin"))
+
+
+def build_manager(
+    home: Home,
+    settings: Settings,
+    names: Sequence[str],
+    *,
+    notices: Notices,
+    store: MemoryStore | None = None,
+    reserved: Sequence[str] = (),
+    user: str = "",
+) -> MemoryManager:
+    """A manager with these providers, loaded and not yet started."""
+    from hermes.providers.discovery import load_provider
+    from hermes.providers.manager import Limits, MemoryManager
+
+    manager = MemoryManager(
+        home.path,
+        mode=settings.text("memory.provider_mode"),
+        limits=Limits(
+            recall_tokens=settings.integer("memory.recall_tokens"),
+            recall_seconds=settings.number("memory.recall_timeout"),
+            tool_seconds=settings.number("memory.provider_tool_timeout"),
+            drain_seconds=settings.number("memory.provider_drain_timeout"),
+        ),
+        several=bool(settings.texts("memory.providers")),
+        reserved=reserved,
+        known=lambda: _in_the_prompt(store),
+        tell=lambda text: notices.add("provider", text),
+        user=user,
+    )
+    for name in names:
+        try:
+            manager.add_provider(load_provider(name, home.operator))
+        except HermesError as error:
+            notices.add("provider", str(error))
+    return manager
+
+
+def _in_the_prompt(store: MemoryStore | None) -> list[str]:
+    """Entries the model reads in its prompt anyway; recalling them again would only cost."""
+    try:
+        return [entry for target in store.targets for entry in store.entries(target)] if store else []
+    except HermesError:
+        return []
+
+
+def _turn(messages: Messages) -> list[Mapping[str, Any]]:
+    """The messages of the newest turn, from the person's words on."""
+    starts = [at for at, message in enumerate(messages) if message.get("role") == "user"]
+    return list(messages[starts[-1] :]) if starts else []

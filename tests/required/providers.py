@@ -1,0 +1,31 @@
+"""External memory: the contract, the manager, and what a session does with it."""
+
+_MODES = "003 Failure Modes"
+REQUIREMENTS: dict[str, tuple[str, str]] = {
+    "providers.contract": ("a provider has the documents' members and hooks", "003 External Provider Architecture"),
+    "providers.recall": ("recall is asked once per turn, fenced on a copy and never stored", "003 Per-Turn Recall"),
+    "providers.sync": ("a finished turn is stored in order, in the background, then recall is warmed", "003 Post-Turn"),
+    "providers.interrupted": ("nothing of an interrupted or empty turn reaches a provider", _MODES),
+    "providers.mirror": ("add, replace and remove are mirrored with metadata; staged writes are not", "003 + product"),
+    "providers.switch": ("resume, branch, reset, new and compression reach the provider", "003 Session Lifecycle"),
+    "providers.shutdown": ("the end is told, everything is handed over, providers close last to first", "003 Manager"),
+    "providers.one": ("one external provider is the rule; a second one is left out with a warning", _MODES),
+    "providers.several": ("several share a budget, recall nothing twice and keep their own tools", "product"),
+    "providers.modes": ("hybrid, context and tools hold for every provider", "003 Provider Modes and Budgets"),
+    "providers.budget": ("recall keeps to its budget and says when it was cut", _MODES),
+    "providers.tools": ("tools are routed; reserved and duplicate names are left out", "003 Tool Routing"),
+    "providers.tools.fail": ("a tool that throws gives the model a JSON error", _MODES),
+    "providers.toolsets": ("a disabled toolset costs neither schema nor latency", "003 Toolset Gating"),
+    "providers.none": ("without a provider there is no manager and nothing is loaded", _MODES),
+    "providers.unavailable": ("a provider that is not available is not activated", _MODES),
+    "providers.init-fails": ("a provider that does not start leaves the session running", _MODES),
+    "providers.prefetch-fails": ("recall that fails leaves the turn as it is", _MODES),
+    "providers.sync-fails": ("storing that fails never blocks, and nothing is lost", _MODES),
+    "providers.first-turn": ("recall that was warmed in the background may be empty on the first turn", _MODES),
+    "providers.deadline": ("whatever a provider does, the turn goes on at its deadline", "product"),
+    "providers.notices": ("the person is told once when it degrades and once when it recovers", "product"),
+    "providers.outbox": ("what could not be delivered waits on disk and is delivered once, in order", "product"),
+    "providers.not-recaptured": ("what was recalled is not stored a second time", "003 Context Scrubbing"),
+    "providers.compress": ("providers may add to a summary and hear of the split in order", "003 Compression"),
+    "providers.delegation": ("providers hear of delegated work", "003 External Provider Architecture"),
+}
