@@ -43,6 +43,7 @@ _SPACED = (
     ("rm -rf --no-preserve-root", "root_path"),
 )
 _literals: list[tuple[str, str]] = []
+_groups: dict[str, list[tuple[str, str]]] = {}
 # Endings of host names that are hardly ever endings of file names or of identifiers.
 _TOP_LEVELS = (
     "com|net|org|io|xyz|top|site|click|online|biz|info|news|club|shop|store|link|live|cloud|space|website|host|cc|tk|pw|lol"
@@ -86,7 +87,7 @@ _LOCAL = (
     "//localhost", "//127.", "//10.", "//192.168.", "//0.0.0.0", "//[::1]",
     ".internal", ".local", ".svc", ".lan", ".test", ".corp",
 )  # fmt: skip
-_LITERAL_SIGNS = (".", "/", ">", "_", "ssh", "cron", "rm -", "schtasks", "authorization")
+_LITERAL_SIGNS = (".", "/", ">", "_", "\\", "ssh-", "rm -")
 _PRIVATE = ("127.", "10.", "192.168.", "172.16.", "172.17.", "172.18.", "0.0.", "169.254.", "255.")
 _FEWEST_IBAN_DIGITS = 12
 _FIRST_PUBLIC_OCTET = 4  # below, four numbers with dots are more often a version than an address
@@ -104,19 +105,11 @@ def mark(text: str) -> str:
             if source not in _compiled:
                 _compiled[source] = re.compile(source)
             text = _compiled[source].sub(_REPLACERS.get(kind) or _padded(kind), text)
-    if (
-        "." in text
-        or "/" in text
-        or ">" in text
-        or "_" in text
-        or "ssh" in text
-        or "cron" in text
-        or "rm -" in text
-        or "schtasks" in text
-    ):
-        for literal, kind in _load():
-            if literal in text:
-                text = _replace_literal(text, literal, kind)
+    for sign, group in _grouped().items():
+        if sign in text:
+            for literal, kind in group:
+                if literal in text:
+                    text = _replace_literal(text, literal, kind)
     return text
 
 
@@ -135,6 +128,15 @@ def _load() -> list[tuple[str, str]]:
             _literals.extend((word, kind) for word in words.split())
         _literals.extend(_SPACED)
     return _literals
+
+
+def _grouped() -> dict[str, list[tuple[str, str]]]:
+    """The literals under a sign that each of a group holds: a text without the sign is not searched for any of them."""
+    if not _groups:
+        for literal, kind in _load():
+            sign = next((sign for sign in _LITERAL_SIGNS if sign in literal), literal)
+            _groups.setdefault(sign, []).append((literal, kind))
+    return _groups
 
 
 def _replace_literal(text: str, literal: str, kind: str) -> str:
@@ -196,11 +198,11 @@ def _has_three_dots(text: str) -> bool:
 
 
 def _has_long_word(text: str) -> bool:
-    return max(map(len, text.split()), default=0) >= 15  # noqa: PLR2004 - the shortest account number
+    return text.islower() and max(map(len, text.split()), default=0) >= 15  # noqa: PLR2004 - the shortest account number
 
 
 def _has_groups_of_four(text: str) -> bool:
-    return _DIGIT_GROUPS.search(text) is not None
+    return text.islower() and _DIGIT_GROUPS.search(text) is not None
 
 
 # Expressions about numbers, tried only where one can stand.

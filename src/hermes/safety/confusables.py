@@ -22,8 +22,8 @@ IGNORABLE_RANGES = (
     (0xFFA0, 0xFFA0), (0xFFF0, 0xFFFB), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
 )  # fmt: skip
 _FIRST_HANGUL, _LAST_HANGUL = 0xAC00, 0xD7A3
-_PLAIN = frozenset({"Lo", "Ll", "Cn", "Co", "Cs", "So", "Nd", "Mc"})
-_DROPPED = frozenset({"Mn", "Me", "Cc", "Cf"})
+_PLAIN = frozenset({"Lo", "Ll", "Cs", "So", "Nd", "Mc"})
+_DROPPED = frozenset({"Mn", "Me", "Cc", "Cf", "Cn", "Co"})  # marks, controls, and what nobody has given a meaning
 _LONGEST_EXPANSION = 4  # one ligature may decompose into 18 letters; a text full of them must not grow
 
 

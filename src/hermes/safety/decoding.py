@@ -17,6 +17,7 @@ _MORSE = dict(zip(_MORSE_LETTERS.split(), "abcdefghijklmnopqrstuvwxyz0123456789"
 _DOTS = ".\u00b7\u2022"
 _DASHES = "\u2013\u2014\u2212_-"
 _MORSE_SIGNS = str.maketrans(_DOTS + _DASHES, "..." + "-----")
+_BETWEEN_BYTES = dict.fromkeys(map(ord, " \t\n\r\v\f,:;-"))
 _SHORTEST_CODE = 8
 _LETTER_SIGNS = " .-*_|/,~+"
 _FEWEST_LETTER_SIGNS = 8
@@ -120,7 +121,7 @@ def _ascii85(found: re.Match[str]) -> str:
 
 
 def _hex(found: re.Match[str]) -> str:
-    digits = re.sub(r"0x|\\x|[^0-9a-fA-F]", "", found[0])
+    digits = found[0].replace("0x", "").replace("\\x", "").translate(_BETWEEN_BYTES)
     text = _readable(bytes.fromhex(digits[: len(digits) // 2 * 2]))
     return f" {text} " if _has_letters(text) else found[0]
 

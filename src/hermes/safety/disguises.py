@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _STRONG_LENGTH = 5
 _LEET = str.maketrans("034578@$69+2€|!", "oeastbasggtze11")
+_LEET_SIGNS = re.compile("[034578@$69+2€|!]+")
 _LEET_SIGN = re.compile(r"[a-z][0-9@$!|+]|[0-9@$|+][a-z]|\s![a-z]")
 _ROT13 = str.maketrans("abcdefghijklmnopqrstuvwxyz", "nopqrstuvwxyzabcdefghijklm")
 _ATBASH = str.maketrans("abcdefghijklmnopqrstuvwxyz", "zyxwvutsrqponmlkjihgfedcba")
@@ -141,7 +142,10 @@ def disguises(
 
 
 def _leet(folded: str, known: set[str], cut: Callable[[str], list[str]], words: Vocabulary) -> list[str] | None:
-    tokens = cut(re.sub(r"(?<=\w)!(?=\w)|(?<=\s)!(?=\w)|^!(?=\w)", "1", folded).translate(_LEET))
+    text = re.sub(r"(?<=\w)!(?=\w)|(?<=\s)!(?=\w)|^!(?=\w)", "1", folded) if "!" in folded else folded
+    # Outside ASCII, translating looks every character up; then it is quicker to look for the signs alone.
+    text = text.translate(_LEET) if text.isascii() else _LEET_SIGNS.sub(_spelled_out, text)
+    tokens = cut(text)
     spelled = {}
     for token in set(tokens) - known:
         if "1" in token:
@@ -151,6 +155,10 @@ def _leet(folded: str, known: set[str], cut: Callable[[str], list[str]], words: 
     tokens = [spelled.get(token, token) for token in tokens] if spelled else tokens
     new = set(tokens) - known
     return tokens if any(token in words.short or not token.isalnum() for token in new) else None
+
+
+def _spelled_out(found: re.Match[str]) -> str:
+    return found[0].translate(_LEET)
 
 
 def _ciphers(

@@ -167,6 +167,7 @@ class ScriptLexicon(Lexicon):
         words, lengths, code_of = self.words, self.lengths, self._codes
         codes: list[str] = []
         places: list[tuple[int, int, int]] = []
+        gaps: dict[str, int] = {}
         size = end = present = 0
         for found in (self.at_word_start if word_start else self.anywhere).finditer(text):
             at = found.start()
@@ -181,9 +182,12 @@ class ScriptLexicon(Lexicon):
             if mask is None:
                 continue
             if at > end:
-                between = text[end:at].split()
-                ending = end > 0 and not text[end].isspace()  # the rest of an inflected word is no word
-                gap = min(_WIDEST_GAP, len(between) - ending if spaced else sum(map(len, between)) // 2)
+                between = text[end:at]
+                gap = gaps.get(between)
+                if gap is None:
+                    gap = gaps[between] = _gap(between, spaced=spaced)
+                if spaced and not end and gap < _WIDEST_GAP and not between[0].isspace():
+                    gap += 1  # what stands before the first word is whole words
                 codes.append(UNKNOWN * gap)
                 size += gap
             codes.append(code_of[mask])
@@ -192,6 +196,14 @@ class ScriptLexicon(Lexicon):
             size += 1
             present |= mask
         return Reading(self, "".join(codes), range(size), present, places) if present else None
+
+
+def _gap(between: str, *, spaced: bool) -> int:
+    """How many unknown words stand between two known ones; the rest of an inflected word is no word."""
+    words = between.split()
+    if not spaced:
+        return min(_WIDEST_GAP, sum(map(len, words)) // 2)
+    return min(_WIDEST_GAP, len(words) - (not between[0].isspace()))
 
 
 class ScriptLanguage(Language):
