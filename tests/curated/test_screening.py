@@ -124,6 +124,7 @@ def test_tricks_that_hide_a_threat_in_the_file_reach_the_prompt_only_marked(
     home: Path, entries: tuple[str, ...]
 ) -> None:
     write(home, *entries)
+    (home / "config.yaml").write_text("memory:\n  memory_char_limit: 100000\n")
     assert "[BLOCKED:" in MemoryStore.open(home).snapshot("memory").replace(entries[0], "")
 
 
