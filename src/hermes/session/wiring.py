@@ -210,7 +210,7 @@ class Parts:
 
         engine = self.engine.engine
         for schema in usable_schemas(engine):
-            self.toolbox.add(schema["name"], partial(EngineTool, schema, engine))
+            self.toolbox.add(EngineTool(schema, engine))
 
     def _skill_tool(self, name: str) -> Tool:
         from hermes.tools.skills import SkillTool

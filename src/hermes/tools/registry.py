@@ -42,10 +42,6 @@ class Toolbox:
     def names(self) -> list[str]:
         return list(self._makers)
 
-    def add(self, name: str, maker: Callable[[], Tool]) -> None:
-        """Offers one more tool; a name that is taken stays with whoever had it first."""
-        self._makers.setdefault(name, maker)
-
     def get(self, name: str) -> Tool | None:
         if name not in self._made and name in self._makers:
             self._made[name] = self._makers[name]()
