@@ -213,9 +213,16 @@ class Parts:
             self.toolbox.add(EngineTool(schema, engine))
 
     def _skill_tool(self, name: str) -> Tool:
-        from hermes.tools.skills import SkillTool
+        from hermes.skills.pending import PendingSkills
+        from hermes.tools.skills import Gate, SkillTool
 
-        return SkillTool(name, self.skills)
+        must_ask = self.settings.flag("skills.write_approval")
+        gate = Gate(
+            PendingSkills(self.home.join("pending", "skills")),
+            lambda: "skills.write_approval is on" if must_ask else "",
+            lambda: (self.taint.origin or self.memory.cause.origin, self.memory.cause.session),
+        )
+        return SkillTool(name, self.skills, gate)
 
     def close(self) -> None:
         if self._database is not None:

@@ -172,7 +172,7 @@ def _check_skill(name: str, content: str, scan: Scan) -> None:
         problem = "there is no text below its frontmatter"
     if problem:
         raise WriteRefused(f"this is not a valid {MAIN_FILE}: {problem}", kind="invalid", details={"example": EXAMPLE})
-    _check_safe(content, scan)
+    check_safe(content, scan)
 
 
 def _check_file(content: str, scan: Scan) -> None:
@@ -182,10 +182,10 @@ def _check_file(content: str, scan: Scan) -> None:
             f"the file would have {len(content):,} characters ({size:,} bytes); at most {LONGEST_FILE:,} fit",
             kind="too_long",
         )
-    _check_safe(content, scan)
+    check_safe(content, scan)
 
 
-def _check_safe(content: str, scan: Scan) -> None:
+def check_safe(content: str, scan: Scan) -> None:
     verdict = scan(content)
     if verdict.level == "refuse":
         raise WriteRefused(

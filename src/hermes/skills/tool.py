@@ -64,6 +64,17 @@ class SkillTools:
         except OSError as error:
             return {"success": False, "error": f"the skills directory could not be used: {error.strerror or error}"}
 
+    def refusal(self, args: object) -> Result | None:
+        """What would be wrong with a `skill_manage` call whatever the skills are like now; None when nothing is."""
+        try:
+            checked = _checked("skill_manage", args)
+            _needed(checked)
+            for field in ("content", "new_string", "file_content"):
+                changes.check_safe(checked.get(field, ""), self._scan)
+        except WriteRefused as refusal:
+            return {"success": False, "error": str(refusal), **refusal.details}
+        return None
+
     def _list(self, args: dict[str, Any]) -> Result:
         entries = self.index.entries()
         categories = sorted({entry.category for entry in entries})
@@ -172,9 +183,7 @@ class SkillTools:
 
     def _manage(self, args: dict[str, Any]) -> Result:
         action = args["action"]
-        for field in NEEDED[action]:
-            if args.get(field) is None:
-                raise WriteRefused(f"{action} needs {field}", kind="bad_argument")
+        _needed(args)
         with changes.locked(self._root):
             place, message = self._change(action, args)
         usage.count(self._root, place.full_name, "changes", self._now())
@@ -252,6 +261,12 @@ def _checked(tool: str, args: object) -> dict[str, Any]:
     if "action" in checked and checked["action"] not in ACTIONS:
         raise WriteRefused(f"action must be one of {', '.join(ACTIONS)}", kind="bad_argument")
     return checked
+
+
+def _needed(args: dict[str, Any]) -> None:
+    for field in NEEDED[args["action"]]:
+        if args.get(field) is None:
+            raise WriteRefused(f"{args['action']} needs {field}", kind="bad_argument")
 
 
 def _is_unicode(text: str) -> bool:

@@ -23,6 +23,13 @@ def count(root: str, full_name: str, kind: str, now: float) -> None:
         write_private(root, os.path.join(root, FILE), json.dumps(counts, indent=1, sort_keys=True) + "\n")
 
 
+def pin(root: str, full_name: str, *, pinned: bool) -> None:
+    with locked(root):
+        counts = read(root)
+        counts.setdefault(full_name, {})["pinned"] = int(pinned)
+        write_private(root, os.path.join(root, FILE), json.dumps(counts, indent=1, sort_keys=True) + "\n")
+
+
 def read(root: str) -> dict[str, dict[str, float]]:
     """The counts by full name. A damaged file is moved aside, not overwritten."""
     path = os.path.join(root, FILE)

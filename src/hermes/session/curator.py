@@ -1,0 +1,244 @@
+"""The curator of a home: tidies memory and skills by schedule, when nobody is using it, and takes any run back.
+
+What to do is worked out by `hermes.curation`; here it is looked up, carried out through the same stores, locks and
+checks as any other write, recorded, and undone.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from hermes.curated.history import CURATE, Cause, Edit, Leaving
+from hermes.curated.marks import CATEGORY
+from hermes.curated.memory_file import Plan
+from hermes.curation.categories import category_of
+from hermes.curation.consolidate import consolidate
+from hermes.curation.facts import Fact
+from hermes.curation.proposals import Proposals, checked, question
+from hermes.session import backups
+from hermes.session.curation_log import CurationLog
+from hermes.vocabulary.errors import HermesError, ModelError, WriteRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hermes.curated.store import MemoryStore
+    from hermes.curation.consolidate import Contradiction, Operation
+    from hermes.session.curation_log import Run
+    from hermes.settings.home import Home
+    from hermes.settings.load import Settings
+
+    Ask = Callable[[str, str], str]
+
+HOUR = 3600.0
+
+
+class Curator:
+    """`ask` is a helper model as a function; without one, or with `curator.consolidate` off, none is asked."""
+
+    def __init__(
+        self,
+        home: Home,
+        settings: Settings,
+        store: MemoryStore | None,
+        *,
+        ask: Ask | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.log = CurationLog(home)
+        self._home = home
+        self._settings = settings
+        self._store = store
+        self._ask = ask if settings.flag("curator.consolidate") else None
+        self._now = now
+
+    def why_not_now(self, last_active: float) -> str:
+        """Why a scheduled run does not begin now; "" when it is due. The first run waits for one interval."""
+        now, state = self._now(), self.log.state()
+        if not self._settings.flag("curator.enabled"):
+            return "switched off (curator.enabled is false)"
+        if state.get("paused"):
+            return "paused (`hermes curator resume`)"
+        if not state.get("first_seen"):
+            self.log.set(first_seen=now)
+            return "first seen just now; the first run comes after one interval"
+        last = self.log.last()
+        since = max(float(state["first_seen"]), float(last["at"]) if last else 0.0)
+        wait = self._settings.integer("curator.interval_hours") * HOUR - (now - since)
+        if wait > 0:
+            return f"the next run is due in {wait / HOUR:.1f} hours"
+        if now - last_active < self._settings.integer("curator.min_idle_hours") * HOUR:
+            return "not idle for long enough"
+        return ""
+
+    def run(self, *, trigger: str = "by hand", dry_run: bool = False) -> Run:
+        """One run over memory and skills; what it did is recorded before it is reported."""
+        with self.log.alone():
+            report: Run = {"at": self._now(), "trigger": trigger, "changes": [], "operations": [], "contradictions": []}
+            report |= {"refused": [], "categories": {}, "skills": [], "put_off": 0, "backup": ""}
+            planned = {target: self._plan(target, report) for target in (self._store.targets if self._store else ())}
+            retiring = self._retiring()
+            report["skills"] = [{"name": name, "to": "archive"} for name in retiring]
+            if dry_run:
+                return {**report, "dry_run": True}
+            if (any(planned.values()) or retiring) and self._settings.flag("curator.backup.enabled"):
+                report["backup"] = backups.make(self._home, keep=self._settings.integer("curator.backup.keep"))
+            for target, operations in planned.items():
+                self._carry_out(target, operations, report)
+            report["skills"] = self._retire(retiring)
+            return self.log.add(report)
+
+    def undo(self, run_id: str = "") -> Run:
+        """Takes back what a run changed: the memory files byte for byte, the skills out of the archive."""
+        with self.log.alone():
+            run = self.log.find(run_id)
+            if run["undone_by"] or run.get("undoes"):
+                raise WriteRefused(f"run {run['id']} was taken back already, or is no run of its own", kind="undo")
+            cause = Cause(origin="user", note=f"undo of run {run['id']}")
+            written = [self._memory.undo(change_id, cause=cause) for change_id in reversed(run["changes"])]
+            undone = [each.change.id for each in written if each.change]
+            for skill in run["skills"]:
+                self._restore_skill(skill["name"])
+            return self.log.add({"at": self._now(), "trigger": "undo", "undoes": run["id"], "changes": undone})
+
+    def contradictions(self) -> list[dict[str, str]]:
+        """What contradicts itself right now."""
+        found = []
+        for target in self._store.targets if self._store else ():
+            found += [_shown(target, each) for each in consolidate(self._facts(target)).contradictions]
+        return found
+
+    @property
+    def _memory(self) -> MemoryStore:
+        if self._store is None:
+            raise RuntimeError("curated memory is switched off")
+        return self._store
+
+    def _plan(self, target: str, report: Run) -> list[Operation]:
+        facts = self._facts(target)
+        tidied = consolidate(facts)
+        dropped = {operation.drop for operation in tidied.operations}
+        rest = [fact for fact in facts if fact.entry not in dropped]
+        proposals = self._proposals(rest, allowed=len(facts) // 4 - len(tidied.operations))
+        operations = [*tidied.operations, *proposals.operations]
+        report["put_off"] += tidied.put_off
+        report["refused"] += proposals.refused
+        report["contradictions"] += [
+            _shown(target, each) for each in (*tidied.contradictions, *proposals.contradictions)
+        ]
+        report["operations"] += [
+            {"target": target, "kind": o.kind, "keep": o.text or o.keep, "drop": o.drop, "reason": o.reason}
+            | ({"was": o.keep} if o.text else {})
+            for o in operations
+        ]
+        report["categories"][target] = self._categories(target, rest, dict(proposals.categories))
+        return operations
+
+    def _facts(self, target: str) -> list[Fact]:
+        store, marks = self._memory, self._memory.marks(target)
+        found = []
+        for entry, origin in store.provenance(target).items():
+            known = origin.change is not None and origin.origin not in ("external", "unknown")
+            at = origin.change.at if known and origin.change is not None else 0.0
+            found.append(Fact(entry=entry, at=at, trusted=origin.trusted, pinned=marks[entry].pinned))
+        return found
+
+    def _proposals(self, facts: Sequence[Fact], *, allowed: int) -> Proposals:
+        if self._ask is None or allowed <= 0:
+            return Proposals()
+        try:
+            answer = self._ask(*question(facts))
+        except ModelError as error:
+            return Proposals(refused=(f"the helper model gave no answer: {error}",))
+        return checked(answer, facts, allowed)
+
+    def _categories(self, target: str, facts: Sequence[Fact], proposed: dict[str, str]) -> dict[str, str]:
+        """Categories of the entries that have none yet, or for which the helper proposed another."""
+        marks = self._memory.marks(target)
+        wanted = {fact.entry: proposed.get(fact.entry, "") for fact in facts}
+        found = {}
+        for entry, category in wanted.items():
+            now = marks[entry].category
+            if (category and category != now) or not now:
+                found[entry] = category or category_of(entry, target)
+        return found
+
+    def _carry_out(self, target: str, operations: Sequence[Operation], report: Run) -> None:
+        if operations:
+            cause = Cause(origin="curator", note="tidied by the curator")
+            try:
+                written = self._memory.curate(target, lambda entries: _plan_of(entries, operations), cause=cause)
+            except HermesError as error:
+                report["refused"].append(f"{target} was left as it is: {error}")
+            else:
+                report["changes"] += [written.change.id] if written.change else []
+        live = set(self._memory.entries(target))
+        by_category: dict[str, list[str]] = {}
+        for entry, category in report["categories"][target].items():
+            if entry in live:
+                by_category.setdefault(category, []).append(entry)
+        for category, entries in by_category.items():
+            self._memory.marks_file(target).add(CATEGORY, entries, what=category)
+        report["categories"][target] = {category: len(entries) for category, entries in by_category.items()}
+
+    def _retiring(self) -> list[str]:
+        from hermes.skills.lifecycle import DUE, standings
+
+        found = standings(self._home.join("skills"), self._now(), *self._ages())
+        return [each.name for each in found if each.state == DUE and not each.pinned]
+
+    def _retire(self, names: Sequence[str]) -> list[dict[str, str]]:
+        from hermes.skills.lifecycle import archive
+
+        root = self._home.join("skills")
+        moved = []
+        for name in names:
+            try:
+                full, path = archive(root, name, self._now())
+                moved.append({"name": full, "to": path})
+            except (HermesError, OSError) as error:
+                moved.append({"name": name, "to": "", "problem": str(error)})
+        return [each for each in moved if each["to"]]
+
+    def _restore_skill(self, name: str) -> None:
+        from hermes.skills.lifecycle import restore
+
+        restore(self._home.join("skills"), name)
+
+    def _ages(self) -> tuple[int, int]:
+        return self._settings.integer("curator.stale_after_days"), self._settings.integer("curator.archive_after_days")
+
+
+def _plan_of(entries: tuple[str, ...], operations: Sequence[Operation]) -> Plan:
+    """The operations on whatever is live now; one whose entries were changed meanwhile is left out."""
+    live, edits, archived = list(entries), [], []
+    worded: dict[str, str] = {}
+    for operation in operations:
+        keep = worded.get(operation.keep, operation.keep)
+        if keep not in live or (operation.drop and operation.drop not in live):
+            continue
+        if operation.text and operation.text != keep and operation.text not in live:
+            index = live.index(keep)
+            edits.append(Edit(index=index, before=keep, after=operation.text))
+            live[index] = worded[operation.keep] = operation.text
+            keep = operation.text
+        if operation.drop:
+            index = live.index(operation.drop)
+            edits.append(Edit(index=index, before=live.pop(index), after=None))
+            archived.append(Leaving(entry=operation.drop, reason=operation.reason, into=keep))
+    final = tuple(Leaving(entry=a.entry, reason=a.reason, into=worded.get(a.into, a.into)) for a in archived)
+    return Plan(action=CURATE, edits=tuple(edits), entries=tuple(live), archived=final)
+
+
+def _shown(target: str, found: Contradiction) -> dict[str, str]:
+    return {"target": target, "one": found.one, "other": found.other, "why": found.why}
+
+
+def helper_for(settings: Settings) -> Ask | None:
+    """The helper model the settings name for curation, when they want one to be asked."""
+    if not settings.flag("curator.consolidate"):
+        return None
+    from hermes.session.models import helper
+
+    return helper(settings, "curator")

@@ -1,0 +1,41 @@
+"""A home whose entries were written on days of the past, as the curator finds them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from hermes.curated.history import Cause
+from hermes.curated.store import MemoryStore
+from hermes.session.curator import Curator
+from hermes.settings.home import find_home
+from hermes.settings.load import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+AGENT = Cause(origin="agent")
+WEB = Cause(origin="web", approved=True)
+
+
+def store_with(home: Path, *entries: str, cause: Cause = AGENT, target: str = "memory") -> MemoryStore:
+    store = MemoryStore.open(home)
+    for entry in entries:
+        store.add(target, entry, cause=cause)
+    return store
+
+
+def curator(home: Path, *, ask: Callable[[str, str], str] | None = None, hours: float = 0) -> Curator:
+    """The curator so many hours from now."""
+    place = find_home(home)
+    settings = load_settings(place)
+    return Curator(
+        place, settings, MemoryStore.open(place, settings=settings), ask=ask, now=lambda: time.time() + hours * 3600
+    )
+
+
+FILLER = (
+    *("Uses vim.", "Runs the tests with xdist.", "Speaks French.", "Has a dog.", "Reads the news at noon."),
+    *("Drinks tea.", "Owns a bike.", "Writes Go at work.", "Plays chess.", "Collects stamps.", "Bakes bread."),
+)
