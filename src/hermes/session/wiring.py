@@ -127,7 +127,7 @@ class Parts:
         manager = self.external.manager
         if manager is not None:
             for schema in manager.get_all_tool_schemas():
-                self.toolbox.add(schema["name"], partial(ProviderTool, manager, schema))
+                self.toolbox.add(ProviderTool(manager, schema))
             self.provider_block = _harmless(manager.build_system_prompt())
 
     def bind(self, session_id: str) -> None:

@@ -35,6 +35,10 @@ class Toolbox:
         self._made: dict[str, Tool] = {}
         self._taint = taint
 
+    def add(self, tool: Tool) -> None:
+        """Puts one more tool at the end; a name that is taken stays whose it is."""
+        self._makers.setdefault(tool.schema["name"], lambda: tool)
+
     def names(self) -> list[str]:
         return list(self._makers)
 
