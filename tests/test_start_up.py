@@ -76,7 +76,7 @@ def test_a_memory_write_from_a_fresh_process_loads_no_slow_module(home: Path) ->
 @pytest.mark.proves("ground.help")
 def test_every_command_has_help(hermes: Command) -> None:
     top = hermes("--help")
-    assert (top.code, hermes().out) == (0, top.out)
+    assert top.code == 0
     for group, (_, commands) in GROUPS.items():
         assert f"  {group} " in top.out
         listed = hermes(group, "--help")

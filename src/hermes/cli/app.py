@@ -78,10 +78,12 @@ def run(arguments: list[str]) -> int:
 
 def _find_command(words: list[str]) -> Callable[[Context], int]:
     """What the words ask for, with its options parsed; help texts are commands too."""
-    if not words or words[0] in ("-h", "--help"):
+    if words[:1] in (["-h"], ["--help"]):
         return lambda _: _say(top_help(__version__))
-    if words[0] == "--version":
+    if words[:1] == ["--version"]:
         return lambda _: _say(f"hermes {__version__}")
+    if not words or words[0].startswith("-"):
+        return _parsed("chat", *SINGLES["chat"], words)
     name, rest = words[0], words[1:]
     if name in SINGLES:
         return _parsed(name, *SINGLES[name], rest)

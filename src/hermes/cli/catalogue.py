@@ -124,6 +124,8 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     ),
 }
 SINGLES: dict[str, tuple[str, str]] = {
+    "chat": ("chat", "talk to a model (what `hermes` alone does)"),
+    "setup": ("setup", "choose the model to talk to, in a few questions"),
     "status": ("status", "what is there and how it fares, in one screen"),
     "tool": ("tool", "call a tool exactly as a model would"),
     "prompt": ("prompt", "the system prompt a new session would get, and the size of each part"),

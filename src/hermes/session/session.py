@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from hermes.safety.fence import build_memory_context_block
 from hermes.session.announcements import Announcements
+from hermes.session.branching import branch_off, take_back
 from hermes.session.compacting import Compacting, last_count, seen_changes
 from hermes.session.context import Context
 from hermes.session.requests import Request, reply_message, unanswered_calls
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from hermes.session.wiring import Parts
     from hermes.settings.home import Home
+    from hermes.storage.conversations import Session
     from hermes.storage.transcripts import StoredMessage
     from hermes.tools.registry import Tool
 
@@ -231,6 +233,26 @@ class MemorySession(Compacting):
             self._answered, self.model = time.time(), model or self.model
         self._parts.database.sync()
         self.external.finish(reply, self.context.said(), interrupted=interrupted)
+
+    def undo(self) -> str:
+        """Takes the last exchange out of the context and returns what the person had said in it."""
+        said, kept = take_back(self._parts.database, self.id)
+        self.reload()
+        began = self._parts.database.session_details(self.id)["announced"]
+        self._announcements = Announcements(self._parts.store, self.id, seen_changes(kept, began))
+        return said
+
+    def branch(self, title: str | None = None) -> str:
+        """The id of a new conversation that begins with this one; open it with `resume`."""
+        return branch_off(self._parts.database, self.id, title)
+
+    def rename(self, title: str | None) -> str | None:
+        """Gives the conversation a title and returns it, with ` #N` when another has it."""
+        return self._parts.database.rename(self.id, title)
+
+    def about(self) -> Session:
+        """The stored facts about this session: title, source, tokens, times."""
+        return self._parts.database.get_session(self.id)
 
     def close(self) -> None:
         self.external.close(self.context.said())

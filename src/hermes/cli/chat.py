@@ -1,0 +1,113 @@
+"""`hermes`: a conversation at a terminal, or one answer for a script."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hermes.vocabulary.errors import NotFound, SettingsError, WrongKey
+
+if TYPE_CHECKING:
+    import argparse
+
+    from hermes.agent import Agent
+    from hermes.cli.app import Context
+    from hermes.llm.client import Model
+
+_SOURCE = "cli"
+_NO_MODEL = (
+    "there is no model to talk to: run `hermes setup` at a terminal, or name one with --model (`hermes model list`"
+    " shows what there is), or try `hermes demo`, which needs none"
+)
+
+
+def _chat(given: argparse.Namespace, context: Context) -> int:
+    question = _question(given)
+    model = _model(given, context, interactive=question is None)
+    resume = _newest(context) if given.newest else given.resume
+    opener = partial(_open, context, model)
+    if question is not None:
+        from hermes.cli.chat_once import answer_once
+
+        return answer_once(opener, question, resume=resume, as_json=given.json)
+    from hermes.cli.chat_commands import COMMANDS as SLASH
+    from hermes.cli.chat_commands import run_command
+    from hermes.cli.chat_loop import Chat
+    from hermes.cli.chat_screen import Screen
+
+    chat = Chat(context, Screen(), opener)
+    try:
+        chat.reopen(resume=resume)
+        chat.greet()
+        if resume:
+            chat.show_last_exchange()
+        return chat.run({name: told for name, (told, _) in SLASH.items()}, run_command)
+    finally:
+        chat.close()
+
+
+def _question(given: argparse.Namespace) -> str | None:
+    """What to ask when nobody is there to type: `-q`, or what was piped in; None for a conversation."""
+    piped = "" if sys.stdin is None or sys.stdin.isatty() or (given.question and not given.stdin) else sys.stdin.read()
+    parts = [part for part in (given.question, piped.strip()) if part]
+    if parts:
+        return "\n\n".join(parts)
+    if given.question is not None or sys.stdin is None or not sys.stdin.isatty():
+        raise SettingsError("there is nothing to ask: give a text with -q, or pipe one in")
+    if given.json:
+        raise SettingsError("--json is for one answer: add -q TEXT")
+    return None
+
+
+def _model(given: argparse.Namespace, context: Context, *, interactive: bool) -> Model:
+    """The model of the settings; without one, a person is led through choosing it and a script is told how."""
+    from hermes.session.models import main_model
+
+    try:
+        return main_model(context.settings, given.model or "")
+    except (NotFound, WrongKey) as error:
+        if given.model or (context.settings.text("model.default") and not isinstance(error, WrongKey)):
+            raise
+        if not interactive or not sys.stdout.isatty():
+            raise SettingsError(f"{error}\n{_NO_MODEL}" if isinstance(error, WrongKey) else _NO_MODEL) from error
+        from hermes.cli.setup import set_up
+
+        return set_up(context.home, reason=str(error) if isinstance(error, WrongKey) else "")
+
+
+def _newest(context: Context) -> str | None:
+    """The conversation that `--continue` goes on with."""
+    from hermes.session.past import open_past
+
+    past = open_past(context.home)
+    if past is None:
+        raise NotFound("there is no conversation to continue yet; `hermes` starts one")
+    with past:
+        found = next((each for each in past.list_sessions(source=_SOURCE) if each.message_count), None)
+    if found is None:
+        raise NotFound("there is no conversation to continue yet; `hermes` starts one")
+    return found.id
+
+
+def _open(context: Context, chosen: Model, *, model: Model | None = None, **given: Any) -> Agent:
+    from hermes.agent import Agent
+
+    return Agent.open(context.home, _SOURCE, model=model or chosen, cwd=os.getcwd(), **given)
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-q", "--query", dest="question", metavar="TEXT", help="ask this one question, print the answer"
+    )
+    parser.add_argument("--stdin", action="store_true", help="with -q: add what is piped in below the question")
+    parser.add_argument("--json", action="store_true", help="with -q: the answer, its usage and tool calls as JSON")
+    parser.add_argument(
+        "--continue", "-c", dest="newest", action="store_true", help="go on with the newest conversation"
+    )
+    parser.add_argument("--resume", "-r", metavar="ID|TITLE", help="go on with this conversation")
+    parser.add_argument("--model", "-m", metavar="NAME", help="talk to this model instead of the one in the settings")
+
+
+COMMANDS = {"chat": (_configure, _chat)}

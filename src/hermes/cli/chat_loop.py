@@ -1,0 +1,190 @@
+"""A conversation at a terminal: read a line, show the turn, until the person has had enough."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hermes.cli.app import OK, run
+from hermes.cli.chat_editor import Editor
+from hermes.cli.chat_turn import TurnView, compacted_in_words
+from hermes.curated.operations import usage
+from hermes.llm.local import MODELS
+from hermes.session.past import open_past
+from hermes.session.wiring import open_parts
+from hermes.vocabulary.errors import HermesError, ModelError
+from hermes.vocabulary.events import Notice
+from hermes.vocabulary.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from hermes.agent import Agent
+    from hermes.cli.app import Context
+    from hermes.cli.chat_screen import Screen
+    from hermes.storage.conversations import Session
+
+_RECENT = 20
+_SHOWN = 600  # characters of each side of the last exchange
+
+
+class Chat:
+    """`opener` opens an agent: a new conversation, or with `resume` an earlier one; `ask` is for its tools."""
+
+    def __init__(self, context: Context, screen: Screen, opener: Callable[..., Agent]) -> None:
+        self.context = context
+        self.screen = screen
+        self.view = TurnView(screen)
+        self._opener = opener
+        self._model: Any = None
+        self._agent: Agent | None = None
+
+    @property
+    def agent(self) -> Agent:
+        if self._agent is None:
+            self.reopen()
+        assert self._agent is not None  # noqa: S101 - reopen sets it or raises
+        return self._agent
+
+    def reopen(self, resume: str | None = None, title: str | None = None) -> None:
+        """Goes over to another conversation; when it cannot be opened, the present one stays."""
+        opened = self._opener(resume=resume, title=title, model=self._model, ask=self.view.ask)
+        if self._agent is not None:
+            self._agent.close()
+        self._agent, self._model = opened, opened.model
+
+    def close(self) -> None:
+        if self._agent is not None:
+            self._agent.close()
+
+    def run(self, commands: Mapping[str, str], run_command: Callable[[Chat, str], bool]) -> int:
+        """Until the person leaves. `run_command` carries out a line that begins with a slash; False ends the chat."""
+        editor = Editor(
+            self.context.home,
+            commands,
+            words_for=self._words_for,
+            status=self.status_line,
+            expand=self.view.expand,
+        )
+        warned = False
+        while True:
+            self._show_notices()
+            try:
+                line = editor.read()
+            except EOFError:
+                return OK
+            except KeyboardInterrupt:
+                if warned:
+                    return OK
+                warned = True
+                self.screen.line("(Ctrl-C again, Ctrl-D or /quit ends the chat)", "dim")
+                continue
+            warned = False
+            if line.startswith("/"):
+                if not run_command(self, line):
+                    return OK
+            elif line:
+                self.take_turn(line)
+
+    def take_turn(self, text: str) -> None:
+        try:
+            self.view.run(self.agent, text)
+            self.screen.line()
+        except ModelError as error:
+            self.screen.line(f"{error}", "yellow")
+            self.screen.line("your message is kept; /retry asks again, /undo takes it back", "dim")
+        except HermesError as error:
+            self.screen.line(f"{error}", "yellow")
+
+    def greet(self) -> None:
+        """What a person should know before the first line."""
+        model = self.agent.model
+        ttl = self.context.settings.text("prompt_caching.cache_ttl")
+        self.screen.fitted(f"Hermes {__version__} · {model.name} · /help", "bold")
+        endpoint = getattr(model, "endpoint", None)
+        points = f"cache points kept {ttl}" if getattr(endpoint, "cache_points", "") else "cached by its server"
+        self.screen.fitted(" · ".join(filter(None, [f"prompt frozen, {points}", self.memory_use()])), "dim")
+        if model.name in MODELS:
+            self.screen.line(f"This is {MODELS[model.name].limits}.", "dim")
+
+    def show_last_exchange(self) -> None:
+        """The end of a conversation that is being resumed."""
+        said = [each for each in self.agent.session.request().messages if each.get("content")]
+        person = next((place for place in reversed(range(len(said))) if said[place]["role"] == "user"), None)
+        if person is None:
+            return
+        about = self.agent.session.about()
+        self.screen.fitted(f"going on with {about.title or about.id}, {about.message_count:,} messages", "dim")
+        self.screen.line(f"> {_shortened(said[person]['content'])}", "dim")
+        if said[-1]["role"] == "assistant":
+            self.screen.answer(_shortened(said[-1]["content"]))
+            self.screen.end_answer()
+
+    def switch_model(self, name: str) -> None:
+        self._model = self.agent.switch_model(name)
+
+    def compress(self, focus: str) -> str:
+        done = self.agent.session.compact(focus)
+        why = [event.text for event in self.agent.session.take_events() if isinstance(event, Notice)]
+        return compacted_in_words(done) if done is not None else "; ".join(why) or "there is nothing to compact yet"
+
+    def recent(self, limit: int) -> list[Session]:
+        past = open_past(self.context.home)
+        if past is None:
+            return []
+        with past:
+            return [each for each in past.list_sessions(limit=limit + 1) if each.message_count][:limit]
+
+    def run_program(self, words: list[str]) -> None:
+        """One of the program's own commands, on this home."""
+        home = self.context.home
+        self.screen.end_answer()
+        try:
+            run(["--home", home.root, "--profile", home.profile or "default", *words])
+        except SystemExit:
+            return  # argparse has said what is wrong
+
+    def status_line(self) -> str:
+        """Model, tokens, share cached and memory use; as many of them as the terminal has room for."""
+        about = self.agent.session.about()
+        parts = [self.agent.model.name, f"{about.input_tokens + about.output_tokens:,} tokens"]
+        if about.input_tokens:
+            parts.append(f"{about.cache_read_tokens / about.input_tokens:.0%} cached")
+        parts.append(self.memory_use())
+        while len(parts) > 1 and len(" · ".join(parts)) > self.screen.width - 1:
+            parts.pop()
+        return " · ".join(filter(None, parts))[: self.screen.width - 1]
+
+    def memory_use(self) -> str:
+        parts = open_parts(self.context.home, settings=self.context.settings)
+        try:
+            store = parts.store
+            if store is None:
+                return ""
+            used = (
+                f"{target} {usage(store.entries(target), store.limit(target)).split()[0]}" for target in store.targets
+            )
+            return ", ".join(used)
+        except HermesError:
+            return "memory unreadable (/memory status)"
+        finally:
+            parts.close()
+
+    def _show_notices(self) -> None:
+        for event in self.agent.session.take_events():
+            self.view.show(event)
+
+    def _words_for(self, command: str) -> Iterable[str]:
+        if command == "/resume":
+            return [each.title for each in self.recent(_RECENT) if each.title]
+        if command == "/model":
+            return [*MODELS, self.agent.model.name]
+        if command == "/memory":
+            from hermes.cli.catalogue import GROUPS
+
+            return list(GROUPS["memory"][1])
+        return ()
+
+
+def _shortened(content: Any) -> str:
+    text = content if isinstance(content, str) else " ".join(str(part.get("text", "")) for part in content)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"

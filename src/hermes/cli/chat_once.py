@@ -1,0 +1,72 @@
+"""One question, one answer: for scripts and pipes. Only the answer goes to standard output."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hermes.cli.app import OK, REFUSED
+from hermes.cli.chat_screen import Screen
+from hermes.cli.chat_turn import TurnView
+from hermes.cli.render import print_json
+from hermes.vocabulary.events import Notice, TextDelta, ToolReturned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermes.agent import Agent
+    from hermes.vocabulary.events import TurnEvent, TurnFinished
+
+_INTERRUPTED = 130
+
+
+def answer_once(opener: Callable[..., Agent], question: str, *, resume: str | None, as_json: bool) -> int:
+    view = _Apart(as_json=as_json)
+    watched = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    with opener(resume=resume, ask=view.ask if watched else None) as agent:
+        end = view.run(agent, question)
+        notices = [notice.text for notice in [*view.notices, *agent.session.notices.take()]]
+        if as_json and end is not None:
+            print_json(_document(agent, end, view, notices))
+    if end is None or end.reason == "interrupted":
+        return _INTERRUPTED
+    return OK if end.reply else REFUSED
+
+
+class _Apart(TurnView):
+    """The answer on standard output, all else on standard error, and only when a person looks at it."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__(Screen(sys.stderr))
+        self.notices: list[Notice] = []
+        self._as_json = as_json
+        self._answer = Screen(sys.stdout)
+
+    def show(self, event: TurnEvent) -> None:
+        if isinstance(event, Notice):
+            self.notices.append(event)
+        if isinstance(event, TextDelta):
+            self.screen.erase()
+            self._answer.answer("" if self._as_json else event.text)
+            return
+        self._answer.end_answer()
+        if self.screen.is_terminal:
+            super().show(event)
+        elif isinstance(event, ToolReturned):
+            self.calls.append(event)
+
+
+def _document(agent: Agent, end: TurnFinished, view: _Apart, notices: list[str]) -> dict[str, Any]:
+    return {
+        "reply": end.reply,
+        "session": agent.session.id,
+        "model": end.model,
+        "reason": end.reason,
+        "model_calls": end.model_calls,
+        "usage": end.usage.as_dict(),
+        "cached_share": round(end.usage.cached_share, 3),
+        "tool_calls": [
+            {"name": each.call.name, "arguments": each.call.arguments, "result": each.result} for each in view.calls
+        ],
+        "notices": notices,
+    }

@@ -1,0 +1,143 @@
+"""Shows one turn while it happens; Ctrl-C ends it and leaves a conversation that goes on."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from hermes.cli import chat_tools
+from hermes.cli.render import counted
+from hermes.vocabulary.events import (
+    Compacted,
+    Notice,
+    ReasoningDelta,
+    Retrying,
+    TextDelta,
+    ToolCallStarted,
+    ToolReturned,
+    TurnFinished,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hermes.agent import Agent
+    from hermes.cli.chat_screen import Screen
+    from hermes.vocabulary.events import TurnEvent
+
+_ASK = "[y]es, [n]o, [a]lways for this: "
+
+
+class TurnView:
+    """Remembers the tool calls it has shown, by number, so that one can be looked at as a whole."""
+
+    def __init__(self, screen: Screen) -> None:
+        self.screen = screen
+        self.calls: list[ToolReturned] = []
+        self._allowed: set[str] = set()
+        self._agent: Agent | None = None
+
+    def run(self, agent: Agent, text: str) -> TurnFinished | None:
+        """The end of the turn, or None when Ctrl-C, pressed twice, did not leave it time for one."""
+        self._agent = agent
+        self.screen.wait(f"waiting for {agent.model.name} … (Ctrl-C stops)")
+        try:
+            with _interrupting(agent), closing(agent.turn(text)) as events:  # type: ignore[type-var]
+                for event in events:
+                    self.show(event)
+                    if isinstance(event, TurnFinished):
+                        return event
+        except KeyboardInterrupt:
+            self.screen.line("(stopped)", "dim")
+        finally:
+            self.screen.end_answer()
+        return None
+
+    def show(self, event: TurnEvent) -> None:
+        match event:
+            case TextDelta(text=text):
+                self.screen.answer(text)
+            case ReasoningDelta():
+                self.screen.wait("thinking …")
+            case ToolCallStarted(name=name):
+                self.screen.wait(f"{name} …")
+            case ToolReturned():
+                self._show_call(event)
+            case Retrying(error=error, seconds=seconds):
+                again = f"again in {seconds:.0f} s" if seconds else "trying again"
+                self.screen.line(f"({error}; {again})", "dim")
+            case Compacted():
+                self.screen.fitted(f"({compacted_in_words(event)})", "dim")
+            case Notice(text=text):
+                self.screen.fitted(f"({text})", "dim")
+            case TurnFinished(reason="interrupted"):
+                self.screen.line("(stopped; the conversation goes on from here)", "dim")
+            case TurnFinished(reason="length"):
+                self.screen.line("(the answer was cut off: it reached its longest length)", "dim")
+            case _:
+                pass
+
+    def _show_call(self, returned: ToolReturned) -> None:
+        self.calls.append(returned)
+        worked, end = chat_tools.outcome(returned)
+        mark = "ok" if worked else "failed"
+        line = f"  [{len(self.calls)}] {chat_tools.summary(returned)} · {mark}: {end}"
+        self.screen.fitted(line, "dim" if worked else "yellow")
+
+    def expand(self, number: int = 0) -> None:
+        """The whole of a tool call; the newest without a number."""
+        if not self.calls:
+            self.screen.line("no tool has been called yet", "dim")
+        elif not 0 <= number <= len(self.calls):
+            self.screen.line(f"there are calls 1 to {len(self.calls)}", "dim")
+        else:
+            self.screen.line(f"[{number or len(self.calls)}] {chat_tools.whole(self.calls[number - 1])}")
+
+    def ask(self, question: str) -> bool:
+        """Asks the person whether a tool may do something; Ctrl-C means no, and ends the turn."""
+        if question in self._allowed:
+            return True
+        self.screen.line(question, "bold")
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            said = input(_ASK).strip().lower()
+        except (KeyboardInterrupt, EOFError):
+            if self._agent is not None:
+                self._agent.interrupt()
+            return False
+        finally:
+            signal.signal(signal.SIGINT, before)
+        if said in ("a", "always"):
+            self._allowed.add(question)
+        return said in ("y", "yes", "a", "always")
+
+
+def compacted_in_words(done: Compacted) -> str:
+    return (
+        f"compacted: {counted(done.messages, 'message')} became a summary by {done.how}, {done.tokens_before:,} tokens"
+        f" became {done.tokens_after:,}; nothing is lost, the originals can be searched"
+    )
+
+
+@contextmanager
+def _interrupting(agent: Agent) -> Iterator[None]:
+    """The first Ctrl-C asks the turn to end at a sound place; a second one does not wait for that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+
+    def on_press(*_: object) -> None:
+        pressed.append(1)
+        if len(pressed) > 1:
+            raise KeyboardInterrupt
+        agent.interrupt()
+
+    before = signal.signal(signal.SIGINT, on_press)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

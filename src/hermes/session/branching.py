@@ -1,0 +1,57 @@
+"""Going back in a conversation: the last exchange taken out of the context, or another conversation begun beside it.
+
+Nothing is deleted. What was taken back stays in the database, marked, and no search and no resume shows it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hermes.storage.compaction import COPY, ORDER, WRITTEN, Contexts
+from hermes.vocabulary.errors import NotFound
+
+if TYPE_CHECKING:
+    from hermes.storage.sessions import SessionDB
+    from hermes.storage.transcripts import StoredMessage
+
+
+def take_back(database: SessionDB, session_id: str) -> tuple[str, list[StoredMessage]]:
+    """Marks the person's newest message and everything after it as taken back; returns its text and what is left."""
+    context = Contexts(database).live(session_id)
+    place = next((place for place in reversed(range(len(context))) if _by_a_person(context[place])), None)
+    if place is None:
+        raise NotFound("there is nothing to undo in this conversation")
+    database.set_rewound(session_id, [each.id for each in context[place:]])
+    database.sync()
+    return context[place].text, context[:place]
+
+
+def branch_off(database: SessionDB, session_id: str, title: str | None = None) -> str:
+    """A conversation of its own that begins with everything said so far; returns its id.
+
+    It gets the same prompt and tools, so the provider's cache serves it, too.
+    """
+    parent = database.get_session(session_id)
+    name = title or (f"{parent.title} (branch)" if parent.title else None)
+    details: dict[str, Any] = database.session_details(session_id)
+    said = [_copied(each) for each in Contexts(database).live(session_id)]
+    branch = database.create_session(
+        source=parent.source,
+        title=name,
+        parent_session_id=session_id,
+        kind="branch",
+        **details | {"model": parent.model, "cwd": parent.cwd, "project": parent.project},
+    )
+    database.append_many(branch, said)
+    database.sync()
+    return branch
+
+
+def _copied(original: StoredMessage) -> dict[str, Any]:
+    """The message for another session, in the order of the context; where it comes from is noted."""
+    kept = {key: part for key, part in original.message.items() if key != ORDER}
+    return kept if WRITTEN in kept else {**kept, COPY: original.id}
+
+
+def _by_a_person(message: StoredMessage) -> bool:
+    return message.role == "user" and WRITTEN not in message.message

@@ -1,0 +1,251 @@
+"""The chat at a terminal."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hermes import MemorySession, SessionDB
+from snapshots import assert_same_as_stored
+from terminal_program import ALT_ENTER, CTRL_C, CTRL_D, CTRL_O, ENTER, TAB, Terminal, script
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HELLO = {
+    "when": "hello",
+    "text": "Hello! These words are many, so that one can see where the lines of an answer end in a terminal.",
+}
+REMEMBER = {
+    "when": "remember",
+    "calls": [
+        {"name": "memory", "arguments": {"action": "add", "target": "user", "content": "Likes tea in the morning."}}
+    ],
+}
+NOTED = {"when": "Entry added", "text": "Noted."}
+
+
+def stored(home: Path) -> list[tuple[str, str, bool]]:
+    """Role, text and interruption mark of every message of the newest conversation."""
+    with SessionDB.open(os.fspath(home / "state.db")) as db:
+        newest = db.list_sessions(limit=1)[0]
+        messages = db.messages(newest.id)
+        return [(each.role, each.text, bool(each.message.get("interrupted"))) for each in messages]
+
+
+@pytest.mark.proves("terminal.stream", "terminal.tools", "terminal.status", "terminal.leave")
+def test_a_conversation_with_a_tool_call_looks_like_this(home: Path) -> None:
+    script(home, HELLO, REMEMBER, NOTED)
+    with Terminal(home) as terminal:
+        terminal.say("hello there")
+        terminal.say("please remember that I like tea")
+        terminal.wait_for("Noted.")
+        terminal.wait_for("user 1%")
+        assert_same_as_stored("terminal/conversation.txt", terminal.wait_for_prompt())
+        terminal.wait_for_prompt()
+        terminal.send(CTRL_D)
+        assert terminal.wait_for_end() == 0
+    assert [role for role, _, _ in stored(home)] == ["user", "assistant", "user", "assistant", "tool", "assistant"]
+
+
+@pytest.mark.proves("terminal.tools")
+def test_the_whole_of_a_tool_call_is_shown_by_a_key_or_a_command(home: Path) -> None:
+    script(home, REMEMBER, NOTED)
+    with Terminal(home, lines=50) as terminal:
+        terminal.say("remember: I like tea")
+        terminal.wait_for("Noted.")
+        terminal.wait_for_prompt()
+        terminal.send(CTRL_O)
+        terminal.wait_for('"content": "Likes tea in the morning."')
+        terminal.say("/expand 2")
+        terminal.wait_for("there are calls 1 to 1")
+        terminal.say("/expand x")
+        terminal.wait_for("/expand takes the number")
+
+
+@pytest.mark.proves("terminal.interrupt")
+def test_ctrl_c_stops_an_answer_and_the_conversation_goes_on(home: Path) -> None:
+    script(home, {"when": "story", "text": "Once upon a time there was " + "more " * 400, "pause": 0.02}, HELLO)
+    with Terminal(home) as terminal:
+        terminal.say("tell me a story")
+        terminal.wait_for("Once upon a time")
+        terminal.send(CTRL_C)
+        terminal.wait_for("(stopped; the conversation goes on from here)")
+        terminal.say("hello again")
+        terminal.wait_for("terminal.\n")
+        terminal.wait_for_prompt()
+        terminal.send(CTRL_D)
+        assert terminal.wait_for_end() == 0
+    (_, _, _), (role, said, marked), *rest = stored(home)
+    assert (role, marked) == ("assistant", True)
+    assert said.startswith("Once upon a time")
+    assert [each[0] for each in rest] == ["user", "assistant"]
+
+
+@pytest.mark.proves("terminal.leave")
+def test_ctrl_c_clears_the_line_then_warns_then_leaves(home: Path) -> None:
+    script(home)
+    with Terminal(home) as terminal:
+        terminal.wait_for_prompt()
+        terminal.send("half a line" + CTRL_C)
+        terminal.wait_for("half a line", gone=True)
+        terminal.send(CTRL_C)
+        terminal.wait_for("Ctrl-C again, Ctrl-D or /quit ends the chat")
+        terminal.wait_for_prompt()
+        terminal.send(CTRL_C)
+        assert terminal.wait_for_end() == 0
+
+
+@pytest.mark.proves("terminal.commands")
+def test_an_exchange_that_is_undone_leaves_the_context_and_stays_in_the_database(home: Path) -> None:
+    with MemorySession.open() as session:
+        for said, reply in (("first", "one"), ("second", "two")):
+            session.prepare_turn(said)
+            session.finish_turn(reply)
+        assert session.undo() == "second"
+        again = session.prepare_turn("third")
+        assert [message["content"] for message in again.messages] == ["first", "one", "third"]
+        session.finish_turn("three")
+    with MemorySession.open(resume=session.id) as resumed:
+        assert [message["content"] for message in resumed.request().messages] == ["first", "one", "third", "three"]
+    with SessionDB.open(os.fspath(home / "state.db")) as db:
+        kept = db.messages(session.id, rewound=True)
+        assert [each.text for each in kept if each.rewound] == ["second", "two"]
+
+
+@pytest.mark.proves("terminal.commands")
+def test_a_branch_goes_on_from_the_same_bytes_and_leaves_the_first_conversation_alone(home: Path) -> None:
+    with MemorySession.open(title="plan") as session:
+        session.prepare_turn("first", overlay="(only now)")
+        session.finish_turn("one")
+        before = session.request()
+        branch = session.branch()
+    with MemorySession.open(resume=branch) as other:
+        assert (other.request().system, other.request().messages) == (before.system, before.messages)
+        assert other.about().title == "plan (branch)"
+        other.prepare_turn("elsewhere")
+        other.finish_turn("two")
+    with MemorySession.open(resume="plan") as first:
+        assert (first.id, len(first.request().messages)) == (session.id, 2)
+
+
+@pytest.mark.proves("terminal.commands", "terminal.nearest")
+def test_slash_commands_move_between_conversations(home: Path) -> None:
+    script(home, HELLO, REMEMBER, NOTED)
+    with Terminal(home, lines=60) as terminal:
+        terminal.say("hello one")
+        terminal.wait_for("terminal.\n")
+        terminal.say("/title The first")
+        terminal.wait_for("title: The first")
+        terminal.say("/branch")
+        terminal.wait_for("a branch of The first")
+        terminal.say("/undo")
+        terminal.wait_for("taken back: hello one")
+        terminal.say("/new Other things")
+        terminal.wait_for("a new conversation")
+        terminal.say("please remember that I like tea")
+        terminal.wait_for("Noted.")
+        terminal.say("/memory")
+        terminal.wait_for("1  Likes tea in the morning.")
+        terminal.say("/search what did I say about tea?")
+        terminal.wait_for("Other things")
+        terminal.say("/status")
+        terminal.wait_for("4 messages, 1 tool call")
+        terminal.say("/resume The first")
+        terminal.wait_for("going on with The first, 2 messages")
+        terminal.say("/hlp")
+        terminal.wait_for("there is no command /hlp; did you mean /help?")
+        terminal.say("/quit")
+        assert terminal.wait_for_end() == 0
+
+
+@pytest.mark.proves("terminal.commands")
+def test_help_looks_like_this(home: Path) -> None:
+    script(home)
+    with Terminal(home, lines=40) as terminal:
+        terminal.say("/help")
+        terminal.wait_for("Ctrl-D quits.")
+        terminal.wait_for_prompt()
+        assert_same_as_stored("terminal/help.txt", terminal.wait_for("tokens · memory"))
+
+
+@pytest.mark.proves("terminal.completion")
+def test_a_command_is_completed_with_what_it_does(home: Path) -> None:
+    script(home)
+    with Terminal(home) as terminal:
+        terminal.wait_for_prompt()
+        terminal.send("/bra")
+        terminal.wait_for("go on in a copy")
+        terminal.send(TAB)
+        terminal.wait_for("> /branch")
+
+
+@pytest.mark.proves("terminal.lines", "terminal.history")
+def test_several_lines_are_one_message_and_can_be_called_back(home: Path) -> None:
+    script(home, HELLO)
+    with Terminal(home) as terminal:
+        terminal.wait_for_prompt()
+        terminal.send("hello" + ALT_ENTER + "two\\" + ENTER + "three" + ENTER)
+        terminal.wait_for("terminal.\n")
+        terminal.send("\x1b[200~hello pasted\nlines\x1b[201~" + ENTER)
+        terminal.wait_for("lines\nHello!")
+        terminal.wait_for_prompt()
+        terminal.send(CTRL_D)
+        assert terminal.wait_for_end() == 0
+    assert [text for role, text, _ in stored(home) if role == "user"] == ["hello\ntwo\nthree", "hello pasted\nlines"]
+    assert (home / "chat_history").stat().st_mode & 0o777 == 0o600
+    with Terminal(home) as terminal:
+        terminal.wait_for_prompt()
+        terminal.send("\x1b[A")
+        terminal.wait_for("> hello pasted\n… lines")
+
+
+@pytest.mark.proves("terminal.narrow")
+def test_a_narrow_terminal_without_colour_gets_whole_words_and_no_colours(home: Path) -> None:
+    script(home, HELLO, REMEMBER, NOTED)
+    with Terminal(home, columns=32, lines=30, NO_COLOR="1") as terminal:
+        terminal.say("hello")
+        terminal.wait_for("terminal.\n")
+        terminal.say("remember it")
+        terminal.wait_for("Noted.")
+        terminal.wait_for_prompt()
+        assert_same_as_stored("terminal/narrow.txt", terminal.wait_for("\nscripted (script.json)\n"))
+    assert b"\x1b[3" not in terminal.raw.replace(b"\x1b[39", b"")
+    assert b"\x1b[2m" not in terminal.raw
+
+
+@pytest.mark.proves("terminal.safe")
+def test_escapes_in_an_answer_are_not_obeyed(home: Path) -> None:
+    script(home, {"text": "before \x1b[2J\x1b]0;owned\x07 after"})
+    with Terminal(home) as terminal:
+        terminal.say("hello")
+        assert "Hermes" in terminal.wait_for("after")
+    assert b"\x1b]0;owned" not in terminal.raw
+
+
+@pytest.mark.proves("terminal.error")
+def test_a_model_that_fails_leaves_the_chat_open(home: Path) -> None:
+    script(home, {"error": "the key was refused"}, HELLO)
+    with Terminal(home) as terminal:
+        terminal.say("first try")
+        terminal.wait_for("/retry asks again")
+        terminal.say("hello")
+        terminal.wait_for("terminal.\n")
+
+
+@pytest.mark.proves("terminal.resume")
+def test_continuing_shows_how_the_conversation_ended(home: Path) -> None:
+    script(home, HELLO)
+    with Terminal(home, "--model", "scripted:script.json") as terminal:
+        terminal.say("hello one")
+        terminal.wait_for("terminal.\n")
+        terminal.wait_for_prompt()
+        terminal.send(CTRL_D)
+        terminal.wait_for_end()
+    with Terminal(home, "--continue") as terminal:
+        terminal.wait_for("2 messages\n> hello one\nHello! These words are many")
+        terminal.say("hello two")
+        terminal.wait_for("> hello two\nHello!")
+    assert [text for role, text, _ in stored(home) if role == "user"] == ["hello one", "hello two"]

@@ -1,0 +1,134 @@
+"""One question and one answer: `-q`, pipes, exit codes; and what a script gets when there is no model."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from terminal_program import CTRL_C, Terminal, script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Ran
+
+HELLO = {"when": "hello", "text": "Hello, whoever you are."}
+REMEMBER = {
+    "when": "remember",
+    "calls": [{"name": "memory", "arguments": {"action": "add", "target": "user", "content": "Likes tea."}}],
+}
+
+
+def piped(home: Path, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {name: text for name, text in os.environ.items() if not name.endswith("_API_KEY")}
+    return subprocess.run(
+        [sys.executable, "-m", "hermes", *arguments],
+        input=given,
+        capture_output=True,
+        text=True,
+        env={**environment, "HERMES_HOME": os.fspath(home), "TERM": "xterm-256color"},
+        check=False,
+    )
+
+
+@pytest.mark.proves("terminal.piped")
+def test_what_is_piped_in_is_the_question_and_only_the_answer_comes_out(home: Path) -> None:
+    script(home, REMEMBER, {"when": "Entry added", "text": "Noted."})
+    ran = piped(home, given="please remember\nthat I like tea\n")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "Noted.\n", "")
+
+
+@pytest.mark.proves("terminal.piped")
+def test_what_is_piped_in_can_stand_below_a_question(home: Path) -> None:
+    script(home, {"when": "what is wrong?\n\nerror 7 in line 3", "text": "Line 3."})
+    assert piped(home, "-q", "what is wrong?", "--stdin", given="error 7 in line 3\n").stdout == "Line 3.\n"
+
+
+@pytest.mark.proves("terminal.piped")
+def test_an_empty_pipe_is_a_usage_error(home: Path) -> None:
+    script(home, HELLO)
+    ran = piped(home)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "give a text with -q, or pipe one in" in ran.stderr
+
+
+@pytest.mark.proves("terminal.once")
+def test_one_answer_as_json_tells_usage_session_and_tool_calls(hermes: Callable[..., Ran], home: Path) -> None:
+    script(home, REMEMBER, {"when": "Entry added", "text": "Noted."})
+    told = hermes("-q", "remember that I like tea", "--json").json
+    (call,) = told["tool_calls"]
+    assert (told["reply"], told["reason"], told["model_calls"], told["notices"]) == ("Noted.", "stop", 2, [])
+    assert (call["name"], json.loads(call["result"])["message"]) == ("memory", "Entry added.")
+    assert told["usage"]["input_tokens"] > 100
+    assert hermes("sessions", "show", told["session"]).code == 0
+
+
+@pytest.mark.proves("terminal.once", "terminal.resume")
+def test_one_answer_can_go_on_with_an_earlier_conversation(hermes: Callable[..., Ran], home: Path) -> None:
+    script(home, HELLO)
+    first = hermes("-q", "hello one", "--json").json
+    second = hermes("-q", "hello two", "--continue", "--json").json
+    assert second["session"] == first["session"]
+    assert hermes("sessions", "rename", first["session"], "greetings").code == 0
+    assert hermes("--resume", "greetings", "-q", "hello three", "--json").json["session"] == first["session"]
+    missing = hermes("--resume", "no such thing", "-q", "hello")
+    assert (missing.code, "hermes sessions list" in missing.err) == (1, True)
+
+
+@pytest.mark.proves("terminal.resume")
+def test_there_is_nothing_to_continue_at_first(hermes: Callable[..., Ran], home: Path) -> None:
+    script(home, HELLO)
+    ran = hermes("--continue", "-q", "hello")
+    assert (ran.code, ran.out) == (1, "")
+    assert "no conversation to continue yet" in ran.err
+
+
+@pytest.mark.proves("terminal.once")
+def test_a_model_that_fails_is_exit_code_1_with_its_reason(hermes: Callable[..., Ran], home: Path) -> None:
+    script(home, {"error": "the key was refused"})
+    ran = hermes("-q", "hello")
+    assert (ran.code, ran.out, ran.err) == (1, "", "hermes: the key was refused\n")
+
+
+@pytest.mark.proves("terminal.once", "terminal.interrupt")
+def test_ctrl_c_ends_one_answer_with_code_130(home: Path) -> None:
+    script(home, {"text": "Once upon a time " + "and on " * 400, "pause": 0.02})
+    with Terminal(home, "-q", "tell me a story") as terminal:
+        terminal.wait_for("Once upon")
+        terminal.send(CTRL_C)
+        assert terminal.wait_for_end() == 130
+
+
+@pytest.mark.proves("terminal.no-model")
+def test_a_script_without_a_model_is_told_what_to_do(home: Path) -> None:
+    ran = piped(home, "-q", "hello")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "run `hermes setup` at a terminal, or name one with --model" in ran.stderr
+    assert piped(home, given="hello").returncode == 2
+    assert "config set model.default" in piped(home, "setup").stderr
+    assert not home.exists()
+
+
+@pytest.mark.proves("terminal.no-model")
+def test_a_model_without_its_key_names_the_key(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("model:\n  default: claude-opus-5\n")
+    ran = piped(home, "-q", "hello")
+    assert ran.returncode == 2
+    assert "put ANTHROPIC_API_KEY=… into .env" in ran.stderr
+
+
+@pytest.mark.proves("terminal.light")
+def test_other_commands_do_not_load_the_chat(home: Path) -> None:
+    code = (
+        "import sys; from hermes.cli.app import run; run(['memory', 'add', 'x']); run(['sessions', 'list']);"
+        "print([m for m in sys.modules if m.startswith(('prompt_toolkit', 'rich', 'httpx', 'hermes.cli.chat'))])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,75 @@
+"""The first run: no model is set up yet."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from model_server import Answer, ModelServer, chat
+from terminal_program import CTRL_D, Terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LIST = Answer(
+    content_type="application/json", pieces=[json.dumps({"data": [{"id": "tiny-1"}, {"id": "m-2"}]}).encode()]
+)
+
+
+@pytest.mark.proves("terminal.setup")
+def test_the_first_run_leads_to_a_server_of_ones_own_and_into_the_chat(home: Path) -> None:
+    answers = [LIST, Answer(pieces=[chat({"content": "Yes"})]), Answer(pieces=[chat({"content": "Hello!"})])]
+    with ModelServer(*answers) as server, Terminal(home, lines=30) as terminal:
+        terminal.wait_for("Which one?")
+        assert "1  Anthropic (needs a key)" in terminal.screen
+        terminal.send("9\r")
+        terminal.wait_for("a number from 1 to 5, please")
+        terminal.send("4\r")
+        terminal.wait_for("Address [")
+        terminal.send(f"{server.url}/v1\r")
+        terminal.wait_for("it has tiny-1, m-2")
+        terminal.wait_for("Model [tiny-1]:")
+        terminal.send("\r")
+        terminal.wait_for("tiny-1 answers; saved.")
+        terminal.say("good day")
+        terminal.wait_for("Hello!")
+        terminal.wait_for_prompt()
+        terminal.send(CTRL_D)
+        assert terminal.wait_for_end() == 0
+        assert [each.path for each in server.received] == ["/v1/models", "/v1/chat/completions", "/v1/chat/completions"]
+    settings = (home / "config.yaml").read_text()
+    assert "default: tiny-1" in settings
+    assert f"base_url: {server.url}/v1" in settings
+
+
+@pytest.mark.proves("terminal.setup")
+def test_a_key_is_never_shown_and_is_saved_for_its_owner_only(home: Path) -> None:
+    closed = "http://127.0.0.1:9"  # nothing listens there, and nothing leaves this machine
+    with Terminal(home, "setup", HTTPS_PROXY=closed, https_proxy=closed) as terminal:
+        terminal.wait_for("Which one?")
+        terminal.send("1\r")
+        terminal.wait_for("Anthropic key (it is not shown):")
+        terminal.send("sk-ant-secret-1234\r")
+        terminal.wait_for("saved as ANTHROPIC_API_KEY")
+        terminal.wait_for("Model [claude-sonnet-5]:")
+        terminal.send("\r")
+        terminal.wait_for("Keep it all the same? (y/n)")
+        terminal.send("y\r")
+        assert terminal.wait_for_end() == 0
+    assert b"secret-1234" not in terminal.raw
+    assert (home / ".env").read_text() == "ANTHROPIC_API_KEY=sk-ant-secret-1234\n"
+    assert (home / ".env").stat().st_mode & 0o777 == 0o600
+    assert "default: claude-sonnet-5" in (home / "config.yaml").read_text()
+
+
+@pytest.mark.proves("terminal.setup")
+def test_leaving_the_set_up_changes_nothing(home: Path) -> None:
+    with Terminal(home) as terminal:
+        terminal.wait_for("Which one?")
+        terminal.send(CTRL_D)
+        terminal.wait_for("left without a model")
+        assert terminal.wait_for_end() == 1
+    assert not os.path.exists(home / "config.yaml")
