@@ -7,7 +7,7 @@ import os
 import sys
 
 from hermes.cli.arguments import parse
-from hermes.cli.catalogue import GROUPS, SINGLES, group_help, top_help
+from hermes.cli.catalogue import DEFAULTS, GROUPS, SINGLES, group_help, top_help
 from hermes.vocabulary.errors import HermesError, SettingsError
 from hermes.vocabulary.version import __version__
 
@@ -91,6 +91,8 @@ def _find_command(words: list[str]) -> Callable[[Context], int]:
         hint = _nearest(name, [*GROUPS, *SINGLES])
         raise SettingsError(f"there is no command {name!r}{hint} (`hermes --help`)")
     commands = GROUPS[name][1]
+    if name in DEFAULTS and (not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))):
+        rest = [DEFAULTS[name], *rest]
     if not rest or rest[0] in ("-h", "--help"):
         return lambda _: _say(group_help(name), OK if rest else USAGE)
     if rest[0] not in commands:

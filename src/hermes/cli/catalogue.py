@@ -106,6 +106,14 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "forget": ("users", "remove somebody with everything of theirs, and prove it; a dry run first"),
         },
     ),
+    "mcp": (
+        "give this memory to other agents (Claude Code, Codex, Cursor, …)",
+        {
+            "serve": ("mcp", "speak MCP on standard input; what `hermes mcp` alone does"),
+            "install": ("mcp_install", "put it into a host's configuration; shows the changes first"),
+            "record": ("mcp_install", "store a conversation a host's hook tells of"),
+        },
+    ),
     "bench": (
         "measure, beside a floor or a peer in the same run",
         {
@@ -123,6 +131,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         },
     ),
 }
+DEFAULTS = {"mcp": "serve"}  # what a group does when no command is named
 SINGLES: dict[str, tuple[str, str]] = {
     "chat": ("chat", "talk to a model (what `hermes` alone does)"),
     "setup": ("setup", "choose the model to talk to, in a few questions"),

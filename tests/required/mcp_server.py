@@ -1,0 +1,13 @@
+"""Memory for other agents, over MCP."""
+
+REQUIREMENTS: dict[str, tuple[str, str]] = {
+    "mcp.tools": (
+        "at most 8 tools under 1,500 tokens: memory, search, skills, record, status",
+        "product",
+    ),
+    "mcp.resources": ("MEMORY.md and USER.md are resources, the guidance is offered as prompts", "product"),
+    "mcp.greeting": ("a host is told at the beginning what is known about the person", "product"),
+    "mcp.record": ("a host's conversation is stored once and found later", "product"),
+    "mcp.install": ("a host's configuration is written after a preview, with a backup, and taken out again", "product"),
+    "mcp.hooks": ("hooks of the hosts that have them record every conversation", "product"),
+}

@@ -1,0 +1,177 @@
+"""`hermes mcp` as a host sees it: another package's client talks to the real process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
+
+from hermes.curated.store import MemoryStore
+from hermes.server.mcp_tools import call, schema_json, tool_definitions
+from hermes.server.workspace import Workspace
+from hermes.session.session import MemorySession
+from hermes.settings.home import find_home
+from hermes.vocabulary.tokens import estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
+
+SKILL = "---\nname: deploy\ndescription: How to deploy the service.\n---\n\n# Steps\n1. Run make deploy.\n"
+
+
+def talk(home: Path, script: Callable[[Client[Any]], Awaitable[None]], *options: str, mode: str = "auto") -> None:
+    """Runs a script against a fresh `hermes mcp` process."""
+
+    async def run() -> None:
+        words = ["-m", "hermes", "--home", str(home), "mcp", *options]
+        transport = StdioTransport(sys.executable, words, env=dict(os.environ), cwd=str(home.parent))
+        async with Client(transport, mode=mode) as client:
+            await script(client)
+
+    asyncio.run(run())
+
+
+def text_of(content: Any) -> str:
+    return str(content.text)
+
+
+async def asked(client: Client[Any], tool: str, **arguments: Any) -> Any:
+    result = await client.call_tool(tool, arguments, raise_on_error=False)
+    return json.loads(text_of(result.content[0]))
+
+
+@pytest.fixture
+def workspace(home: Path) -> Iterator[Workspace]:
+    opened = Workspace(find_home(home), source="test")
+    yield opened
+    opened.close()
+
+
+@pytest.mark.proves("mcp.tools", "mcp.resources", "mcp.greeting", "mcp.record")
+def test_a_host_remembers_finds_and_records_through_the_real_process(home: Path) -> None:
+    MemoryStore.open(home).add("user", "Prefers metric units.")
+    with MemorySession.open(home) as session:
+        session.prepare_turn("Which port does the staging server use?")
+        session.finish_turn("Staging listens on 8443.")
+
+    async def script(client: Client[Any]) -> None:
+        greeting = client.instructions or ""
+        assert "Prefers metric units." in greeting
+        names = [tool.name for tool in await client.list_tools()]
+        assert names == ["memory", "session_search", "skills", "record_conversation", "status"]
+        saved = await asked(client, "memory", action="add", target="memory", content="Uses Debian.")
+        assert saved["success"] is True
+        listed = await asked(client, "memory", action="list")
+        assert (listed["memory"]["entries"], listed["user"]["entries"]) == (
+            ["Uses Debian."],
+            ["Prefers metric units."],
+        )
+        found = await asked(client, "session_search", query="port of the staging server")
+        assert "8443" in json.dumps(found)
+        said = [{"role": "user", "content": "Where is the zeppelin?"}, {"role": "assistant", "content": "In Hangar 9."}]
+        for expected in (2, 0):
+            done = await asked(client, "record_conversation", conversation="c1", title="Airship", messages=said)
+            assert done["added"] == expected
+        assert "Hangar 9" in json.dumps(await asked(client, "session_search", query="where is the zeppelin"))
+        made = await asked(client, "skills", action="create", name="deploy", content=SKILL)
+        assert made["success"] is True, made
+        assert (await asked(client, "skills", action="list"))["skills"][0]["name"] == "deploy"
+        assert "make deploy" in json.dumps(await asked(client, "skills", action="view", name="deploy"))
+        assert (await asked(client, "status"))["memory"]["memory"].endswith("12/2,200 chars")
+        resources = {str(each.uri) for each in await client.list_resources()}
+        assert resources == {"hermes://memory/MEMORY.md", "hermes://memory/USER.md"}
+        assert "Uses Debian." in text_of((await client.read_resource("hermes://memory/MEMORY.md"))[0])
+        assert {prompt.name for prompt in await client.list_prompts()} == {"memory", "past_conversations", "skills"}
+        assert "# Memory" in text_of((await client.get_prompt("memory")).messages[0].content)
+
+    talk(home, script, "--source", "my-host")
+    log = MemoryStore.open(home).history("memory")[0]
+    assert log[0].cause.origin == "agent"
+    assert log[0].cause.note.startswith("over MCP")
+    with MemorySession.open(home) as session:
+        sources = {each.source for each in session._parts.database.list_sessions()}
+    assert "my-host" in sources
+
+
+@pytest.mark.proves("mcp.greeting")
+def test_hosts_that_speak_the_older_protocol_are_greeted_too(home: Path) -> None:
+    MemoryStore.open(home).add("user", "Prefers metric units.")
+
+    async def script(client: Client[Any]) -> None:
+        assert "Prefers metric units." in (client.instructions or "")
+        assert "record_conversation" not in (client.instructions or "")
+        assert (await asked(client, "status"))["success"] is True
+
+    talk(home, script, "--recorded", mode="legacy")
+
+
+@pytest.mark.proves("mcp.tools")
+def test_the_tools_cost_less_than_1500_tokens(workspace: Workspace) -> None:
+    assert len(tool_definitions(workspace)) <= 8
+    assert estimate(schema_json(workspace)) < 1500
+
+
+@pytest.mark.proves("mcp.tools")
+@pytest.mark.parametrize(
+    ("name", "arguments", "complaint"),
+    [
+        ("nothing", {}, "there is no tool"),
+        ("memory", {"action": "add", "target": "memory"}, "content"),
+        ("memory", {"target": 3}, "target"),
+        ("skills", {"action": "view", "name": "absent"}, "absent"),
+        ("skills", {}, "action"),
+        ("record_conversation", {"conversation": "c"}, "messages"),
+        ("record_conversation", {"conversation": "c", "messages": [{"role": "king", "content": "x"}]}, "role"),
+        ("session_search", {"session_id": "nope"}, "nope"),
+    ],
+)
+def test_a_wrong_call_says_what_is_wrong_with_it(
+    workspace: Workspace, name: str, arguments: dict[str, Any], complaint: str
+) -> None:
+    result = json.loads(call(workspace, name, arguments, "test"))
+    assert result["success"] is False
+    assert complaint in result["error"]
+
+
+@pytest.mark.proves("mcp.record")
+def test_a_recorded_conversation_grows_by_what_is_new(workspace: Workspace) -> None:
+    first = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+    assert workspace.record("k", first)["added"] == 2
+    whole = [*first, {"role": "user", "content": "three"}]
+    assert workspace.record("k", whole)["added"] == 1
+    assert workspace.record("k", [{"role": "assistant", "content": "four"}]) == {
+        "success": True,
+        "session_id": workspace.record("k", [])["session_id"],
+        "added": 1,
+        "messages": 4,
+    }
+
+
+@pytest.mark.proves("mcp.tools")
+def test_what_a_search_brought_in_taints_a_write_for_a_minute_and_not_for_ever(home: Path) -> None:
+    now = [1000.0]
+    workspace = Workspace(find_home(home), clock=lambda: now[0])
+    workspace.record("k", [{"role": "user", "content": "remember the falcon"}])
+    write = {"action": "add", "target": "memory", "content": "Owns a falcon."}
+    workspace.call_tool("session_search", {"query": "falcon"})
+    assert json.loads(workspace.call_tool("memory", write)).get("staged") is True
+    now[0] += 61
+    assert json.loads(workspace.call_tool("memory", write)).get("staged") is None
+    workspace.close()
+
+
+@pytest.mark.proves("mcp.tools")
+def test_memory_that_is_switched_off_leaves_the_rest_working(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("memory:\n  memory_enabled: false\n  user_profile_enabled: false\n")
+    workspace = Workspace(find_home(home))
+    assert json.loads(call(workspace, "memory", {"action": "list"}, "x"))["success"] is True
+    assert json.loads(call(workspace, "status", {}, "x"))["memory"] == {}
+    workspace.close()
