@@ -28,7 +28,7 @@ def talk(session: MemorySession, turns: int, start: int = 0, words: int = 60) ->
             f"Please repair src/module_{number}.py for ticket ABC-{number:04}. {'more words ' * words}"
         )
         if number % 3 == 0:
-            session.call_tool("session_search", {"query": f"module_{number}"})
+            session.call_tool("skills_list", {})
         session.finish_turn(f"Repaired module_{number}. {'it works now ' * words}")
 
 

@@ -14,5 +14,25 @@ REQUIREMENTS = {
     "compaction.restore": ("`hermes sessions restore` rebuilds the uncompacted conversation", "product"),
     "compaction.range": ("The model may put away a range, with the same guarantees", "product"),
     "compaction.thrift": ("What would not become smaller is not compacted, whoever asks", "product"),
+    "compaction.threshold": ("In the loop, what the provider counted decides", "001 Agent ContextCompressor"),
+    "compaction.no-pressure": ("The model is never warned about a filling window", "001 Context pressure warnings"),
+    "compaction.ladder": ("Helper, main model, then an extract; a failure is never a silent drop", "product"),
+    "compaction.cooldown": ("A model that failed rests, also after a restart", "product"),
+    "compaction.too-long": ("A request a model refuses as too long is sent again shorter", "product"),
+    "compaction.hygiene": (
+        "Before a message is handled: 85 % of the window or a limit of messages, four messages, compaction enabled",
+        "001 Gateway session hygiene",
+    ),
+    "compaction.hooks": (
+        "on_pre_compress, on_session_end for the old session, on_session_switch with reason compression, in this order",
+        "003 Session Lifecycle and Compression",
+    ),
+    "compaction.reinjected": ("Curated memory and instructions come from their source after a compaction", "product"),
+    "compaction.prefix": ("A compaction moves the prefix once, marked; then it is stable again", "product"),
+    "compaction.recall": ("What was recalled for a turn is not taken into a summary", "product"),
+    "compaction.breaker": (
+        "Compaction that does not help stops, also after a restart; a person may still ask",
+        "product",
+    ),
     "compaction.notice": ("One notice per compaction tells the person what was kept", "product"),
 }

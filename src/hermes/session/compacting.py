@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hermes.llm.client import Model
-    from hermes.session.compaction import Compactor
+    from hermes.session.compaction import Boundary, Compactor
     from hermes.session.notices import Notices
     from hermes.session.requests import Request
     from hermes.session.wiring import Parts
@@ -33,6 +33,7 @@ class Compacting:
     context: Context
     last_id: int
     compactions: int
+    boundary: Boundary | None = None  # external memory: told before, at the end of and after each compaction
     _parts: Parts
     _announcements: Announcements
     _real: tuple[int, int] | None

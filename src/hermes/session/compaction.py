@@ -17,6 +17,7 @@ from hermes.compression.breaker import Breaker
 from hermes.compression.compressor import HYGIENE_MESSAGES, HYGIENE_THRESHOLD, ContextCompressor
 from hermes.session.engines import built_in, summarisers
 from hermes.session.foreign_engine import compressed_by
+from hermes.session.ranges import newest
 from hermes.session.requests import settled_until
 from hermes.storage.compaction import Contexts, NewContext, holder_name, refuse_held
 from hermes.vocabulary.errors import StorageError
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         context: Context
         last_id: int
         compactions: int
+        boundary: Boundary | None
         notices: Notices
         model: str
 
@@ -82,7 +84,6 @@ _STEPS = (256_000, 128_000, 64_000, 32_000, 16_000, 8_000)  # windows to assume 
 class Compactor:
     def __init__(self, host: Host, parts: Parts, window: int, real: tuple[int, int] | None = None) -> None:
         """`real` is what a provider last counted, and for how many messages."""
-        self.boundary: Boundary | None = None
         self.happened: list[Compacted] = []
         self._host = host
         self._parts = parts
@@ -140,18 +141,18 @@ class Compactor:
 
     def preflight(self) -> None:
         """The safety net before a message is handled."""
-        messages, limit = (
-            self._host.context.messages,
-            self._parts.settings.integer("compression.hygiene_hard_message_limit"),
-        )
-        if len(messages) < HYGIENE_MESSAGES or not self._parts.settings.flag("compression.enabled"):
+        settings, messages = self._parts.settings, len(self._host.context.messages)
+        if messages < HYGIENE_MESSAGES or not settings.flag("compression.enabled"):
             return
-        if len(messages) >= limit or self.tokens() >= self._window * HYGIENE_THRESHOLD:
-            blocked = isinstance(self.engine, ContextCompressor) and self.engine.breaker.blocks(
-                self.tokens(), self._window
-            )
-            if not blocked:
-                self._try("hygiene", in_place=True)
+        most = settings.integer("compression.hygiene_hard_message_limit")
+        full = self.tokens() >= self._window * HYGIENE_THRESHOLD
+        if not full and messages < most:
+            return
+        engine = self.engine
+        if not isinstance(engine, ContextCompressor) or not engine.breaker.blocks(self.tokens(), self._window):
+            # Too many messages may be few tokens: then it is their number that decides what stays.
+            cut = None if full else newest(self._host.context.said(), engine.protect_first_n, most // 2)
+            self._try("hygiene", in_place=True, cut=cut)
 
     # --- one compaction ----------------------------------------------------------------------------------------------
 
@@ -173,7 +174,7 @@ class Compactor:
             if self._went_on_elsewhere():
                 self._note("the session went on in another process; its newest state was loaded")
                 return None
-            recalled = self.boundary.on_pre_compress(host.context.said()) if self.boundary else ""
+            recalled = host.boundary.on_pre_compress(host.context.said()) if host.boundary else ""
             done = self._compress(focus=focus, force=force, memory_context=recalled, cut=cut)
             if done.changed:
                 return self._commit(done, why, in_place=in_place)
@@ -223,8 +224,8 @@ class Compactor:
 
     def _commit(self, done: Compaction, why: str, *, in_place: bool | None) -> Compacted:
         host, old = self._host, self._host.id
-        if self.boundary:
-            self.boundary.on_session_end(host.context.said())
+        if host.boundary:
+            host.boundary.on_session_end(host.context.said())
         self._told(self.engine.on_session_end, old, host.context.said())
         prompt = host.rebuilt_prompt()
         if prompt is not None and SYSTEM_NOTE not in prompt:
@@ -249,8 +250,8 @@ class Compactor:
         self._stored, self._real = self._breaker(), None
         host.go_on(session_id, kept, max(ids), system_prompt=changed, seen=seen)
         self._start_engine(boundary_reason="compression", old_session_id=old)
-        if self.boundary:
-            self.boundary.on_session_switch(session_id, parent_session_id=old, reset=False, reason="compression")
+        if host.boundary:
+            host.boundary.on_session_switch(session_id, parent_session_id=old, reset=False, reason="compression")
         return self._tell(done, why, old)
 
     def _tell(self, done: Compaction, why: str, old: str) -> Compacted:
