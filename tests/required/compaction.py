@@ -34,5 +34,16 @@ REQUIREMENTS = {
         "Compaction that does not help stops, also after a restart; a person may still ask",
         "product",
     ),
+    "compaction.lease": ("Two processes cannot compact one session at once; a dead one holds nothing", "product"),
+    "compaction.elsewhere": ("What another process made of the session is taken over, not overwritten", "product"),
+    "compaction.engine": (
+        "The engine that context.engine names compacts, tracks tokens and offers tools in a session",
+        "001 Pluggable context engine",
+    ),
+    "compaction.engine.fallback": (
+        "An engine that is missing, fails or returns no history leaves the built-in one, with a notice",
+        "001 Pluggable context engine",
+    ),
+    "compaction.lcm": ("lcm keeps a graph of summaries and leads from it to every message", "product"),
     "compaction.notice": ("One notice per compaction tells the person what was kept", "product"),
 }

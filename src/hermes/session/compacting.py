@@ -45,6 +45,11 @@ class Compacting:
     def overhead(self) -> int:
         raise NotImplementedError
 
+    def start_engine(self) -> None:
+        """An engine of somebody else is told at once that a session begins: its tools may be called at any time."""
+        if self._parts.settings.text("context.engine") not in ("", "compressor"):
+            _ = self.compactor.engine
+
     def use_model(self, model: Model) -> None:
         """Says which model answers: its window counts, and it may be asked for a summary."""
         self.compactor.use_model(model)

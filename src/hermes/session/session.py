@@ -286,6 +286,7 @@ class MemorySession(Compacting):
         parts.bind(session_id)
         session = cls(parts, session_id, stored)
         session._prefill = [dict(message) for message in prefill]
+        session.start_engine()
         session._close_open_calls()
         return session
 

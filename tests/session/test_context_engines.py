@@ -1,0 +1,189 @@
+"""Context engines that others wrote, and the bundled lossless one, in a session."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from compacted import configure, talk, texts
+from hermes.compression.block import is_block
+from hermes.llm.scripted import Scripted
+from hermes.session.session import MemorySession
+from hermes.storage.sessions import SessionDB
+from hermes.vocabulary.events import Compacted, Notice
+from hermes.vocabulary.usage import Usage
+from histories import openai_faults
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ENGINE = """
+    from agent.context_engine import ContextEngine
+
+    class Short(ContextEngine):
+        told = []
+        name = "short"
+
+        def update_from_response(self, usage):
+            self.last_prompt_tokens = usage["prompt_tokens"]
+
+        def should_compress(self, prompt_tokens=None):
+            return (prompt_tokens or self.last_prompt_tokens) > 1000
+
+        def compress(self, messages, current_tokens=None, focus_topic=None):
+            BODY
+
+        def on_session_start(self, session_id, **kwargs):
+            self.told.append((session_id, kwargs.get("boundary_reason")))
+
+        def get_tool_schemas(self):
+            return [{"name": "short_count", "description": "Counts.", "parameters": {"type": "object"}}]
+
+        def handle_tool_call(self, name, args, **kwargs):
+            return '{"prompt_tokens": %d}' % self.last_prompt_tokens
+
+    def register(ctx):
+        ctx.register_context_engine(Short())
+"""
+KEEPS_THE_END = 'return [{"role": "user", "content": "[CONTEXT COMPACTION] earlier"}, *messages[-3:]]'
+
+
+def install(home: Path, body: str, folder: str = "plugins/context_engine/short") -> None:
+    place = home / folder
+    place.mkdir(parents=True)
+    (place / "__init__.py").write_text(textwrap.dedent(ENGINE).replace("BODY", body), encoding="utf-8")
+
+
+@pytest.mark.proves("compaction.engine")
+@pytest.mark.parametrize("folder", ["plugins/context_engine/short", "plugins/anything"])
+def test_an_engine_from_a_plugin_compacts_counts_and_offers_its_tools(home: Path, folder: str) -> None:
+    configure(home, "context:\n  engine: short\n", in_place=False)
+    install(home, KEEPS_THE_END, folder)
+    with MemorySession.open(home) as session:
+        first = session.id
+        assert "short_count" in [tool["function"]["name"] for tool in session.request().tools]
+        talk(session, 10)
+        session.prepare_turn("the last request")
+        session.counted(Usage(input_tokens=5_000))
+        before = session.request().messages
+        assert json.loads(session.call_tool("short_count", {})) == {"success": True, "prompt_tokens": 5000}
+        after = session.fit(session.request()).messages
+        assert openai_faults(after) == []
+        assert after[1:3] == before[-1:] + after[2:3]
+        done, notice = session.take_events()
+        assert isinstance(done, Compacted)
+        assert (done.how, type(notice)) == ("short", Notice)
+        told = vars(type(session.compactor.engine))["told"]
+        assert told[-2:] == [(first, None), (session.id, "compression")]
+    with SessionDB.open(home / "state.db") as db:
+        assert list(db.search("ABC-0003"))
+
+
+@pytest.mark.proves("compaction.engine.fallback")
+@pytest.mark.parametrize(
+    "body",
+    [
+        'raise RuntimeError("broken")',
+        "return None",
+        "return messages[:2]",
+        'return [{"role": "user", "content": "all gone"}]',
+        'return [{"no": "role"}]',
+    ],
+)
+def test_an_engine_that_fails_or_loses_the_last_request_is_not_believed(home: Path, body: str) -> None:
+    configure(home, "context:\n  engine: short\n")
+    install(home, body)
+    with MemorySession.open(home) as session:
+        talk(session, 20)
+        session.prepare_turn("the last request")
+        done = session.compact()
+        assert done is not None
+        assert done.how == "extract"
+        assert "the last request" in texts(session.request().messages)
+        assert any("built-in compressor did" in notice.text for notice in session.notices.take())
+
+
+@pytest.mark.proves("compaction.engine.fallback")
+def test_an_engine_that_is_not_there_leaves_the_built_in_with_a_notice(home: Path) -> None:
+    configure(home, "context:\n  engine: nowhere\n")
+    install(home, KEEPS_THE_END)  # there, but not chosen: never active by itself
+    with MemorySession.open(home) as session:
+        talk(session, 20)
+        assert session.compact() is not None
+        assert "no engine 'nowhere'" in session.notices.take()[0].text
+
+
+def lcm(home: Path, **more: Any) -> MemorySession:
+    configure(home, "context:\n  engine: lcm\n")
+    return MemorySession.open(home, **more)
+
+
+def ask(session: MemorySession, name: str, **arguments: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(session.call_tool(name, arguments))
+    return answer
+
+
+@pytest.mark.proves("compaction.lcm")
+def test_lcm_leads_from_a_summary_down_to_every_message(home: Path) -> None:
+    with lcm(home) as session:
+        talk(session, 60, words=100)
+        assert session.compact() is not None
+        talk(session, 20, start=60, words=100)
+        assert session.compact() is not None
+        block = next(message["content"] for message in session.request().messages if is_block(message))
+        overview = ask(session, "lcm_describe")
+        assert overview["count"] == len(overview["summaries"]) >= 2
+        grepped = ask(session, "lcm_grep", query="abc-0005")
+        assert "ABC-0005" in grepped["messages"][-1]["snippet"]
+        everything = "".join(_below(session, node["node"]) for node in overview["summaries"] if not node["depth"])
+        missing = [number for number in range(2, 50) if f"ABC-{number:04}" not in everything]
+        assert missing == []
+        assert all(f"lcm:{number}" in block for number in (1, overview["count"]))
+        assert not ask(session, "lcm_expand", node=99)["success"]
+        described = ask(session, "lcm_describe", node=1)
+        assert described["ids"] in block
+    with MemorySession.open(home, resume=session.id) as again:
+        assert again.request().messages[:3] == session.request().messages[:3]
+        assert ask(again, "lcm_describe")["count"] == overview["count"]
+
+
+def _below(session: MemorySession, node: int) -> str:
+    answer = ask(session, "lcm_expand", node=node)
+    shown = json.dumps(answer["messages"])
+    while answer.get("more"):
+        answer = ask(session, "lcm_expand", ids=answer["more"]["ids"])
+        shown += json.dumps(answer["messages"])
+    return shown
+
+
+@pytest.mark.proves("compaction.lcm")
+def test_lcm_condenses_its_oldest_summaries_when_there_are_many(home: Path) -> None:
+    summary = "## Goal\nRepair all modules.\n\n## Progress\n### Done\n- Some more modules were repaired."
+    model = Scripted([summary] * 60, context_length=16_000)
+    with lcm(home) as session:
+        session.use_model(model)
+        for start in range(0, 200, 20):
+            talk(session, 20, start=start)
+            session.compact()
+        nodes = ask(session, "lcm_describe")["summaries"]
+        condensed = [node for node in nodes if node["depth"]]
+        assert condensed
+        parts = ask(session, "lcm_expand", node=condensed[0]["node"])["parts"]
+        assert len(parts) > 1
+        assert sum(part["messages"] for part in parts) == condensed[0]["messages"]
+        block = next(message["content"] for message in session.request().messages if is_block(message))
+        assert f"lcm:{condensed[0]['node']}" in block
+        assert f"### lcm:{parts[0]['node']} " not in block
+
+
+@pytest.mark.proves("compaction.lcm")
+def test_deleting_the_conversation_deletes_its_summaries(home: Path) -> None:
+    with lcm(home) as session:
+        talk(session, 30)
+        session.compact()
+    with SessionDB.open(home / "state.db") as db:
+        db.delete(session.id)
+        assert db._database.rows("SELECT count(*) FROM summaries") == [(0,)]
