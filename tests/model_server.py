@@ -80,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True  # the client went away, as some tests want
 
-    do_GET = do_POST  # noqa: N815 - the name http.server calls
+    do_GET = do_PUT = do_DELETE = do_PATCH = do_POST  # noqa: N815 - the names http.server calls
 
     def _write(self, answer: Answer) -> None:
         self.send_response(answer.status)

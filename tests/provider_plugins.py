@@ -123,7 +123,7 @@ class Gate:
 
 
 def install(home: Path, name: str, code: str, **files: str) -> Path:
-    """A plug-in folder in a home; `plugin_yaml` and `cli_py` become the files of that name."""
+    """A plug-in folder in a home; `plugin_yaml` and `cli_py` become files of that name."""
     folder = home / "plugins" / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "__init__.py").write_text(code, encoding="utf-8")

@@ -127,15 +127,14 @@ class Attached:
         """Tries to hand over everything now, whatever the pauses say."""
         return self.deliveries.begin(lambda: self._work(forced=True))
 
-    def close(self) -> Job[None]:
-        """Hands over what it can, then lets the provider close its connections."""
+    def drain(self) -> Job[None]:
+        """The last attempt to hand over what waits; nothing is tried again after it."""
         self._closing = True
+        return self.flush()
 
-        def last() -> None:
-            self._work(forced=True)
-            self._quietly(self.provider.shutdown)
-
-        return self.deliveries.begin(last)
+    def close(self) -> Job[None]:
+        """Lets the provider close its connections."""
+        return self.deliveries.begin(lambda: self._quietly(self.provider.shutdown))
 
     def stop(self) -> None:
         self.calls.close()

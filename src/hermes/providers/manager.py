@@ -114,9 +114,10 @@ class MemoryManager:
     def shutdown_all(self) -> None:
         """Lets providers take what waits, last one first, within the time to drain; the rest is kept on disk."""
         end = time.monotonic() + self.limits.drain_seconds
-        closing = [(each, each.close()) for each in reversed(self._attached)]
-        for attached, job in closing:
+        for attached, job in [(each, each.drain()) for each in self._attached]:
             self._settled(attached, job, end)
+        for attached in reversed(self._attached):
+            self._settled(attached, attached.close(), end)
             attached.stop()
 
     def flush(self, timeout: float | None = None) -> bool:

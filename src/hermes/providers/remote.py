@@ -10,6 +10,7 @@ deadline, however slowly the bytes come.
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ _LONGEST_WAIT = 2.0  # a service that wants us to wait longer is asked again lat
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 _NOT_DONE = frozenset({425, 429, 503})  # the service says that it did nothing
 _PAUSES = (0.2, 0.8)
+_MARKUP = re.compile(r"<[^>]{0,500}>")
 
 
 class Remote:
@@ -233,7 +235,7 @@ def _message_in(data: bytes) -> str:
     try:
         found = json.loads(data[:100_000])
     except (ValueError, RecursionError):
-        return data[:2_000].decode("utf-8", "replace") or "no reason given"
+        return _MARKUP.sub(" ", data[:5_000].decode("utf-8", "replace")).strip() or "no reason given"
     for key in ("error", "detail", "message", "msg"):
         if isinstance(found, dict) and found.get(key):
             found = found[key]
