@@ -19,6 +19,7 @@ from hermes.session.session import MemorySession
 from hermes.settings.home import find_home
 from hermes.settings.load import load_settings
 from hermes.tools.loop import run_turn
+from hermes.tools.outside import OutsideFunctions
 from hermes.vocabulary.events import Retrying, TextDelta, ToolReturned, TurnFinished
 
 if TYPE_CHECKING:
@@ -113,20 +114,41 @@ class Agent:
         self._stop.clear()
         self.session.use_model(self.model)
         self.session.prepare_turn(text, overlay=overlay)
-        said = ""
-        with closing(self._run(lambda: self._stop.is_set() or cancelled())) as events:
-            try:
-                for event in events:
-                    said = _said(said, event)
-                    if isinstance(event, TurnFinished):
-                        self._finish(event)
-                    yield from self.session.take_events()
-                    yield event
-            except GeneratorExit:  # whoever read the events has gone; what was said so far is kept, and marked
-                events.close()
-                if not isinstance(event, TurnFinished):
-                    self.session.finish_turn(said or _STOPPED, interrupted=True, model=self.model.name)
-                raise
+        yield from self._events(self._run(lambda: self._stop.is_set() or cancelled()))
+
+    def turn_with(
+        self,
+        functions: Sequence[Mapping[str, Any]],
+        text: str | None,
+        results: Sequence[Mapping[str, Any]] = (),
+        *,
+        overlay: str = "",
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Iterator[TurnEvent]:
+        """A turn for somebody who has functions of their own, in OpenAI's format.
+
+        When the model calls one, the turn ends with reason tool_calls; it goes on with `results` (tool messages) and
+        without a text. What was said before such a call is stored with it.
+        """
+        outside = OutsideFunctions(self.session, functions, self.session.fit)
+        self._stop.clear()
+        self.session.use_model(self.model)
+        if text is None:
+            for result in results:
+                self.session.record(result)
+        else:
+            self.session.prepare_turn(text, overlay=overlay)
+        yield from self._events(
+            run_turn(
+                self.model,
+                outside,
+                fit=outside.fit,
+                counted=self.session.counted,
+                limit=self._limit,
+                cancelled=lambda: self._stop.is_set() or cancelled(),
+                outside=outside.names,
+            )
+        )
 
     def interrupt(self) -> None:
         """Ends the running turn at the next moment it can end; safe from any thread and from a signal handler."""
@@ -157,7 +179,25 @@ class Agent:
             self.model, session, fit=session.fit, counted=session.counted, limit=self._limit, cancelled=stopped
         )
 
+    def _events(self, running: Any) -> Iterator[TurnEvent]:
+        said = ""
+        with closing(running) as events:
+            try:
+                for event in events:
+                    said = _said(said, event)
+                    if isinstance(event, TurnFinished):
+                        self._finish(event)
+                    yield from self.session.take_events()
+                    yield event
+            except GeneratorExit:  # whoever read the events has gone; what was said so far is kept, and marked
+                events.close()
+                if not isinstance(event, TurnFinished):
+                    self.session.finish_turn(said or _STOPPED, interrupted=True, model=self.model.name)
+                raise
+
     def _finish(self, end: TurnFinished) -> None:
+        if end.reason == "tool_calls":  # it is stored with its calls, and the turn goes on when their results are there
+            return
         interrupted = end.reason == "interrupted"
         reply = end.reply or (_STOPPED if interrupted else "")
         self.session.finish_turn(reply, interrupted=interrupted, usage=end.usage, model=end.model, message=end.message)

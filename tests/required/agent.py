@@ -7,6 +7,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "003 Interrupted Turns",
     ),
     "agent.reasoning": ("the reasoning of every message is stored and goes back as the wire wants it", "product"),
+    "agent.outside": ("a call of a client's own function ends the turn, which goes on with its result", "product"),
     "agent.models": ("main model, fallback and helper models come from the settings with their keys", "product"),
     "agent.scripted": (
         "a scripted model can be chosen in the settings, so whole processes can be tested",

@@ -15,7 +15,7 @@ from hermes.vocabulary.events import Finished, Retrying, TextDelta, ToolCall, To
 from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from hermes.llm.client import Model
     from hermes.vocabulary.events import ModelEvent, TurnEvent
@@ -42,10 +42,12 @@ def run_turn(
     counted: Callable[[Usage], None] = lambda _usage: None,
     limit: int = 90,
     cancelled: Callable[[], bool] = lambda: False,
+    outside: Collection[str] = (),
 ) -> Iterator[TurnEvent]:
     """Runs one prepared turn. The last event is `TurnFinished`; its reply is for the caller to save.
 
-    `counted` is told what the provider counted for each call, before the answer is recorded.
+    `counted` is told what the provider counted for each call, before the answer is recorded. A call of a function in
+    `outside` is for somebody else to run: the turn ends with reason tool_calls and goes on when the results are there.
     Stopping, by `cancelled`, by Ctrl-C or by closing the iterator, leaves a history that every model accepts.
     """
     usage, calls, text = Usage(), 0, ""
@@ -76,13 +78,27 @@ def run_turn(
                 )
                 return
             conversation.record(_with_text(answer.message, text))
-            text = ""  # it is saved
-            yield from _run_calls(conversation, answer.message["tool_calls"], cancelled)
+            said, text = text, ""  # it is saved
+            yield from _run_calls(conversation, _calls(answer, outside, run_here=True), cancelled)
+            if theirs := _calls(answer, outside, run_here=False):
+                yield TurnFinished(
+                    reply=said,
+                    usage=usage,
+                    model_calls=calls,
+                    model=answer.model,
+                    reason="tool_calls",
+                    message={**answer.message, "tool_calls": theirs},
+                )
+                return
     except (Interrupted, KeyboardInterrupt):
         yield TurnFinished(reply=text, usage=usage, model_calls=calls, model=model.name, reason="interrupted")
         return
     reply = _AT_LIMIT.format(calls=calls)
     yield TurnFinished(reply=reply, usage=usage, model_calls=calls, model=model.name, reason="limit")
+
+
+def _calls(answer: Finished, outside: Collection[str], *, run_here: bool) -> list[dict[str, Any]]:
+    return [call for call in answer.message["tool_calls"] if (call["function"]["name"] not in outside) == run_here]
 
 
 def _ask(model: Model, conversation: Conversation, fit: Fit, cancelled: Callable[[], bool]) -> Iterator[ModelEvent]:
