@@ -28,5 +28,6 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "product",
     ),
     "terminal.no-model": ("a script without a model gets exit code 2 and is told what to do", "product"),
+    "terminal.demo": ("the demo shows the life cycle offline, says what is scripted, leaves nothing", "product"),
     "terminal.light": ("other commands do not load the chat", "product"),
 }

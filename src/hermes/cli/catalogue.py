@@ -134,6 +134,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
 DEFAULTS = {"mcp": "serve"}  # what a group does when no command is named
 SINGLES: dict[str, tuple[str, str]] = {
     "chat": ("chat", "talk to a model (what `hermes` alone does)"),
+    "demo": ("demo", "the life of a memory in a minute: offline, with real files, leaving nothing behind"),
     "setup": ("setup", "choose the model to talk to, in a few questions"),
     "status": ("status", "what is there and how it fares, in one screen"),
     "tool": ("tool", "call a tool exactly as a model would"),
