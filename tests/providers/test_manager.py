@@ -248,7 +248,7 @@ def test_older_and_newer_signatures_get_what_they_take(tmp_path: Path) -> None:
 @pytest.mark.proves("providers.tools")
 def test_reserved_duplicate_and_unusable_tools_are_left_out_with_a_reason(tmp_path: Path) -> None:
     book, other = Notebook(), Notebook("other")
-    offered = [
+    offered: list[Any] = [
         {"name": "memory"},
         {"name": "mine"},
         {"type": "function", "function": {"name": "notebook_find"}},
@@ -258,7 +258,7 @@ def test_reserved_duplicate_and_unusable_tools_are_left_out_with_a_reason(tmp_pa
         {"name": "huge", "description": "x" * 30_000},
         {"name": "odd", "parameters": {"type": "object", "properties": {"x": object()}}},
     ]
-    other.get_tool_schemas = lambda: offered  # type: ignore[method-assign, return-value]
+    other.get_tool_schemas = lambda: offered  # type: ignore[method-assign]
     manager = managed(tmp_path, book, other, reserved=["mine"])
     assert [schema["name"] for schema in manager.get_all_tool_schemas()] == ["notebook_find"]
     assert len(manager.problems) == 8

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -104,7 +104,7 @@ def test_delivery_can_be_stopped_between_two_parcels(tmp_path: Path) -> None:
     assert outbox.deliver(done.append, stop=lambda: len(done) == 1).waiting == 1
 
 
-FIELDS = [
+FIELDS: list[dict[str, Any]] = [
     {"key": "api_key", "secret": True, "required": True, "env_var": "MEM_KEY"},
     {"key": "mode", "choices": ["cloud", "local"], "default": "cloud"},
     {"key": "url", "default_from": {"field": "mode", "map": {"local": "http://127.0.0.1:1", "cloud": "https://x"}}},

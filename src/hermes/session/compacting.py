@@ -102,7 +102,6 @@ class Compacting:
             told = self._parts.settings.get("model.context_length")
             window = told or known_context(self.model) or UNKNOWN_CONTEXT
             self._compactor = Compactor(self, self._parts, window, self._real)
-            self._compactor.boundary = self._parts.external
         return self._compactor
 
     # --- what compaction does to the session -------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class MemorySession(Compacting):
         self._parts = parts
         parts.compact_range = self.compact_range
         self.notices = parts.notices
-        self.external = parts.external
+        self.boundary = self.external = parts.external
         details = parts.database.session_details(session_id)
         self.system_prompt: str = details["system_prompt"]
         self._tools: list[dict[str, Any]] = details["tools"]
