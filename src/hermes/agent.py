@@ -14,12 +14,15 @@ import threading
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Self
 
-from hermes.session.models import main_model
+from hermes.session.models import helper, main_model
+from hermes.session.opening import Opening
 from hermes.session.session import MemorySession
+from hermes.session.titles import Titles
 from hermes.settings.home import find_home
-from hermes.settings.load import load_settings
+from hermes.tools.delegate import Outcome
 from hermes.tools.loop import run_turn
 from hermes.tools.outside import OutsideFunctions
+from hermes.vocabulary.errors import HermesError
 from hermes.vocabulary.events import Retrying, TextDelta, ToolReturned, TurnFinished
 
 if TYPE_CHECKING:
@@ -31,11 +34,14 @@ if TYPE_CHECKING:
     from hermes.llm.client import Model
     from hermes.settings.home import Home
     from hermes.settings.load import Settings
+    from hermes.tools.delegate import Task
+    from hermes.tools.mcp_servers import McpServers
     from hermes.tools.registry import Tool
     from hermes.vocabulary.events import TurnEvent
 
 _STOPPED = "[Stopped before there was an answer.]"
 _MODEL_CALLS = 90
+_TITLE_SECONDS = 2  # a program that ends waits so long for the name of its conversation
 
 
 class Agent:
@@ -47,17 +53,21 @@ class Agent:
         settings: Settings | None = None,
         limit: int = _MODEL_CALLS,
         stop: threading.Event | None = None,
+        servers: McpServers | None = None,
     ) -> None:
         """An agent around parts that are handed in; `open` makes them from the settings of a home.
 
-        Without `settings` the model cannot be switched by name. `stop` is set to end the turn, by `interrupt` or by
-        whoever shares it, such as a running tool.
+        Setting `stop` ends the turn, as `interrupt` does; a running tool may look at it, too. `servers` are closed with
+        the agent.
         """
         self.session = session
         self.model = model
-        self._settings = settings
+        self._settings = settings or session.settings
         self._limit = limit
         self._stop = stop or threading.Event()
+        self._servers = servers
+        self._titles: Titles | None = None
+        self._asked = ""  # what the person said first
 
     @classmethod
     def open(
@@ -83,21 +93,23 @@ class Agent:
         """An agent as the settings of a home describe it.
 
         `ask` is called with a question when a tool needs a person's consent; without it such a tool is refused.
-        `toolsets` replaces what the settings enable for this platform (`source`).
+        `toolsets` replaces what the settings switch on for this platform (`source`). `cwd` is the folder that tools
+        work in; without it that is the folder of the process, and the prompt holds no project files.
         """
-        del ask, toolsets
-        place = find_home(home)
-        settings = load_settings(place)
-        chosen = main_model(settings, model) if isinstance(model, str) else model
-        session = MemorySession.open(
-            place,
-            source,
+        return cls.opened_from(
+            Opening(
+                find_home(home),
+                source,
+                owner=owner,
+                cwd=cwd,
+                model=model,
+                ask=ask,
+                toolsets=toolsets,
+                run_task=_run_task,
+            ),
             resume=resume,
             title=title,
-            model=chosen.name,
-            cwd=cwd,
             project=project,
-            owner=owner,
             tools=tools,
             system_message=system_message,
             prefill=prefill,
@@ -105,14 +117,41 @@ class Agent:
             skip_context_files=skip_context_files,
             today=today,
         )
-        return cls(session, chosen, settings=settings, limit=settings.integer("agent.max_turns"))
+
+    @classmethod
+    def opened_from(cls, opening: Opening, *, limit: int | None = None, **given: Any) -> Self:
+        """An agent from prepared parts; `given` are further options of `MemorySession.open`."""
+        try:
+            session = MemorySession.open(
+                opening.home,
+                opening.source,
+                model=opening.model.name,
+                cwd=opening.cwd,
+                owner=opening.owner,
+                makers=opening.makers(),
+                toolsets=opening.toolsets,
+                **given,
+            )
+        except BaseException:
+            opening.close()
+            raise
+        opening.session.append(session)
+        for problem in opening.problems:
+            session.notices.add("tools", problem)
+        return cls(
+            session,
+            opening.model,
+            settings=opening.settings,
+            limit=limit or opening.settings.integer("agent.max_turns"),
+            stop=opening.stop,
+            servers=opening.servers,
+        )
 
     def turn(
         self, text: str, *, overlay: str = "", cancelled: Callable[[], bool] = lambda: False
     ) -> Iterator[TurnEvent]:
         """Answers one line of a person. The reply is stored when `TurnFinished`, the last event, is given out."""
-        self._stop.clear()
-        self.session.use_model(self.model)
+        self._begin(text)
         self.session.prepare_turn(text, overlay=overlay)
         yield from self._events(self._run(lambda: self._stop.is_set() or cancelled()))
 
@@ -131,8 +170,7 @@ class Agent:
         without a text. What was said before such a call is stored with it.
         """
         outside = OutsideFunctions(self.session, functions, self.session.fit)
-        self._stop.clear()
-        self.session.use_model(self.model)
+        self._begin(text)
         if text is None:
             for result in results:
                 self.session.record(result)
@@ -156,13 +194,14 @@ class Agent:
 
     def switch_model(self, name: str) -> Model:
         """Talks to another model from the next turn on; a name nobody serves leaves everything as it was."""
-        if self._settings is None:
-            self._settings = load_settings(find_home(None))
         self.model = main_model(self._settings, name)
         return self.model
 
     def close(self) -> None:
+        self._settle_title(_TITLE_SECONDS)
         self.session.close()
+        if self._servers is not None:
+            self._servers.close()
 
     def __enter__(self) -> Self:
         return self
@@ -171,6 +210,12 @@ class Agent:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _begin(self, text: str | None) -> None:
+        self._stop.clear()
+        self._settle_title()
+        self._asked = self._asked or text or ""
+        self.session.use_model(self.model)
 
     def _run(self, stopped: Callable[[], bool]) -> Any:
         """The one loop; the session compacts in it."""
@@ -201,6 +246,48 @@ class Agent:
         interrupted = end.reason == "interrupted"
         reply = end.reply or (_STOPPED if interrupted else "")
         self.session.finish_turn(reply, interrupted=interrupted, usage=end.usage, model=end.model, message=end.message)
+        if self._titles is None and not interrupted and self.session.about().title is None:
+            ask = helper(self._settings, "title_generation", own_only=True)
+            self._titles = Titles(self.session.rename, ask)
+            self._titles.start(self._asked, reply)
+
+    def _settle_title(self, seconds: float = 0) -> None:
+        if self._titles is not None:
+            self._titles.settle(seconds)
+
+
+def _run_task(parent: Opening, task: Task) -> Outcome:
+    """Runs one delegated task to its end; what goes wrong in it is its outcome."""
+    try:
+        with Agent.opened_from(parent.child(task), **parent.child_options()) as agent:
+            outcome = _follow(agent, task, parent.stopped())
+    except HermesError as error:
+        return Outcome(status="failed", summary=str(error))
+    if outcome.status == "completed":
+        external = parent.session[0].external
+        external.on_delegation(task.goal, outcome.summary, child_session_id=outcome.session_id)
+    return outcome
+
+
+def _follow(agent: Agent, task: Task, stopped: Callable[[], bool]) -> Outcome:
+    text = f"{task.goal}\n\n{task.context}" if task.context.strip() else task.goal
+    tools: list[str] = []
+    for event in agent.turn(text, cancelled=stopped):
+        if isinstance(event, ToolReturned):
+            tools.append(event.call.name)
+        elif isinstance(event, TurnFinished):
+            end = event
+    status = {"interrupted": "interrupted", "limit": "limit"}.get(end.reason, "completed")
+    return Outcome(
+        status=status,
+        summary=end.reply or ("stopped before there was an answer" if status != "completed" else ""),
+        session_id=agent.session.id,
+        model=end.model,
+        model_calls=end.model_calls,
+        input_tokens=end.usage.input_tokens,
+        output_tokens=end.usage.output_tokens,
+        tools=tuple(tools),
+    )
 
 
 def _said(before: str, event: TurnEvent) -> str:

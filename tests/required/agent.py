@@ -13,4 +13,18 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "a scripted model can be chosen in the settings, so whole processes can be tested",
         "product",
     ),
+    "agent.files": ("read, write, patch, list and search files", "product"),
+    "agent.files-border": ("file tools stay in their folder, ask outside it, never touch keys or stores", "product"),
+    "agent.bounded": ("results stay within tool_output.* and file_read_max_chars", "003 Configuration Map"),
+    "agent.terminal": ("a command has a time limit, bounded output, and ends with all it started", "product"),
+    "agent.terminal-policy": ("commands run when a person, the policy or the allow-list agrees", "product"),
+    "agent.web": ("pages are fetched as text within limits, never from private addresses unasked", "product"),
+    "agent.outside-text": ("text from files, pages and commands taints the turn", "003 Security and Safety"),
+    "agent.todo": ("the list of steps is part of the conversation and found again on resume", "003 Tool Routing"),
+    "agent.delegation": (
+        "delegated tasks have a session of their own, fewer tools, limits",
+        "003 Tool Routing",
+    ),
+    "agent.mcp": ("tools of MCP servers are offered and called; a server that fails is a notice", "product"),
+    "agent.toolsets": ("toolsets are switched by platform; one that is off costs nothing", "003 Toolset Gating"),
 }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any
 
 # What goes over the wire; everything else in a stored message is for us.
 _WIRE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning_details")
@@ -39,6 +38,15 @@ def reply_message(reply: str, answered: Mapping[str, Any]) -> dict[str, Any]:
     whole = "".join(part.get("text", "") for part in content) if isinstance(content, list) else content
     kept = {key: part for key, part in answered.items() if key.startswith("reasoning")}
     return {"role": "assistant", "content": content if content and whole == reply else reply, **kept}
+
+
+def parsed(arguments: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    """The arguments of a call as an object; empty when they are none."""
+    try:
+        given = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError):
+        return {}
+    return dict(given) if isinstance(given, Mapping) else {}
 
 
 def unanswered_calls(messages: list[dict[str, Any]]) -> list[str]:

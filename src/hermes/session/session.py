@@ -20,7 +20,7 @@ from hermes.session.announcements import Announcements
 from hermes.session.branching import branch_off, take_back
 from hermes.session.compacting import Compacting, last_count, seen_changes
 from hermes.session.context import Context
-from hermes.session.requests import Request, reply_message, unanswered_calls
+from hermes.session.requests import Request, parsed, reply_message, unanswered_calls
 from hermes.session.usage import what_broke_the_cache
 from hermes.session.wiring import open_parts
 from hermes.storage.conversations import new_id
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from hermes.session.wiring import Parts
     from hermes.settings.home import Home
+    from hermes.settings.load import Settings
     from hermes.storage.conversations import Session
     from hermes.storage.transcripts import StoredMessage
     from hermes.tools.registry import Tool
@@ -85,6 +86,8 @@ class MemorySession(Compacting):
         today: date | None = None,
         toolsets: Collection[str] | None = None,
         identity: Mapping[str, Any] | None = None,
+        makers: Mapping[str, Callable[[], Tool]] | None = None,
+        parent: str | None = None,
     ) -> Self:
         """A new session, or with `resume` (an id or a title) one that goes on where it stopped.
 
@@ -92,11 +95,14 @@ class MemorySession(Compacting):
         around `cwd` counts. `prefill` are messages that every request begins with and that are never stored: hand the
         same in on resume. `toolsets` replaces what the settings enable for this platform (`source`). `identity` is what
         a gateway knows about the chat, for memory providers: user_id, user_name, chat_id, thread_id and the like.
+        `tools` are the host's own, `makers` how to make more of them by name when they are needed. `parent` is the
+        session that delegates to this one.
         """
         parts = open_parts(
             home,
             owner=owner,
             extra=tools,
+            makers=makers,
             with_memory=not skip_memory,
             project=project,
             cwd=cwd,
@@ -137,6 +143,8 @@ class MemorySession(Compacting):
                     "skip_context_files": skip_context_files,
                     "today": today.isoformat() if today else None,
                 },
+                parent_session_id=parent,
+                kind="delegate" if parent else None,
             )
             return cls._ready(parts, session_id, [], prefill)
         except BaseException:
@@ -198,7 +206,7 @@ class MemorySession(Compacting):
             text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments or {}), ensure_ascii=False)
             call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
             self._save({"role": "assistant", "content": None, "tool_calls": [call]})
-        result = self._parts.toolbox.call(name, arguments)
+        result = self._parts.toolbox.call(name, arguments) + self._notes_for(name, arguments)
         self._save({"role": "tool", "tool_call_id": call_id, "name": name, "content": result})
         return result
 
@@ -253,6 +261,10 @@ class MemorySession(Compacting):
     def about(self) -> Session:
         """The stored facts about this session: title, source, tokens, times."""
         return self._parts.database.get_session(self.id)
+
+    @property
+    def settings(self) -> Settings:
+        return self._parts.settings
 
     def close(self) -> None:
         self.external.close(self.context.said())
@@ -312,6 +324,13 @@ class MemorySession(Compacting):
             ttl=self._parts.settings.text("prompt_caching.cache_ttl"),
             same_model=model in ("", self.model),
         )
+
+    def _notes_for(self, name: str, arguments: str | Mapping[str, Any] | None) -> str:
+        """Notes for agents in a folder that one of our file tools entered for the first time."""
+        if self._hints is None or not getattr(self._parts.toolbox.get(name), "works_in_folders", False):
+            return ""
+        given = parsed(arguments)
+        return self._hints.for_call(given) if given else ""
 
     def _close_open_calls(self) -> None:
         """A call without a result would make the history invalid for every model; it gets one that says why."""

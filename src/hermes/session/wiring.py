@@ -10,7 +10,7 @@ from hermes.curated.history import Cause
 from hermes.curated.store import SWITCHES, MemoryStore
 from hermes.session.external import External, ProviderTool
 from hermes.session.notices import Notices
-from hermes.session.toolsets import MEMORY, enabled_toolsets, is_enabled
+from hermes.session.toolsets import MEMORY, is_enabled, toolsets_of
 from hermes.settings.home import DATABASE, SHARED, find_home
 from hermes.settings.load import load_settings
 from hermes.tools.memory import MemoryTool
@@ -44,10 +44,12 @@ class Parts:
         store: MemoryStore | None,
         extra: Sequence[Tool] = (),
         *,
+        makers: Mapping[str, Callable[[], Tool]] | None = None,
+        toolsets: Collection[str] | None = None,
         project: str = "",
         database: SessionDB | None = None,
-        toolsets: Collection[str] | None = None,
     ) -> None:
+        """`extra` are a host's tools, `makers` how to make more; `toolsets` switches ours on, without it all are."""
         self.home = home
         self.settings = settings
         self.store = store
@@ -64,17 +66,17 @@ class Parts:
             untrusted=settings.text("memory.untrusted_writes"),
             written=self.external.mirror,
         )
-        makers: dict[str, Callable[[], Tool]] = {"memory": lambda: self.memory}
-        makers |= {name: partial(self._skill_tool, name) for name in ("skills_list", "skill_view", "skill_manage")}
-        makers["session_search"] = self._session_search
-        makers["context_expand"] = self._context_expand
+        ours: dict[str, Callable[[], Tool]] = {"memory": lambda: self.memory}
+        ours |= {name: partial(self._skill_tool, name) for name in ("skills_list", "skill_view", "skill_manage")}
+        ours["session_search"] = self._session_search
+        ours["context_expand"] = self._context_expand
         if settings.flag("compression.enabled"):
-            makers["context_compact"] = self._context_compact
-        makers = {name: make for name, make in makers.items() if is_enabled(name, toolsets)}
+            ours["context_compact"] = self._context_compact
+        made = {name: make for name, make in ours.items() if is_enabled(name, toolsets)} | dict(makers or {})
         for tool in extra:
             if is_enabled(tool.schema["name"], toolsets, getattr(tool, "toolset", None)):
-                makers[tool.schema["name"]] = partial(_itself, tool)
-        self.toolbox = Toolbox(makers, self.taint)
+                made[tool.schema["name"]] = partial(_itself, tool)
+        self.toolbox = Toolbox(made, self.taint)
         self.project = project
         self._skills: SkillTools | None = None
         self._database = database
@@ -236,30 +238,33 @@ def open_parts(
     settings: Settings | None = None,
     owner: str | None = None,
     extra: Sequence[Tool] = (),
+    makers: Mapping[str, Callable[[], Tool]] | None = None,
     with_memory: bool = True,
+    platform: str | None = None,
+    toolsets: Collection[str] | None = None,
     project: str | None = None,
     cwd: str | None = None,
     resume: str | None = None,
-    toolsets: Collection[str] | None = None,
-    platform: str = "",
 ) -> Parts:
     """Opens curated memory and, when an owner is named, the database of conversations.
 
     Without a `project`, that of the session to `resume` is taken, or that of the repository around `cwd` if the
-    settings say so; "" stands for none.
+    settings say so; "" stands for none. `toolsets`, else what the settings say about the platform, decides which tools
+    there are; without both all are.
     """
     place = find_home(home)
     chosen = settings or load_settings(place)
-    switched_on = with_memory and any(chosen.flag(switch) for switch in SWITCHES.values())
+    remembers = with_memory and any(chosen.flag(switch) for switch in SWITCHES.values())
+    if toolsets is None and platform is not None:
+        toolsets = toolsets_of(chosen, platform)
     database = _open_database(place, owner) if owner is not None else None
     try:
         if resume is not None and database is not None and project is None:
             resumed = database.resolve(resume)
             project = (resumed.project or "") if resumed is not None else ""
         scope = _project(chosen, project, cwd)
-        store = MemoryStore.open(place, settings=chosen, project=scope) if switched_on else None
-        allowed = enabled_toolsets(chosen, platform) if toolsets is None else toolsets
-        return Parts(place, chosen, store, extra, project=scope, database=database, toolsets=allowed)
+        store = MemoryStore.open(place, settings=chosen, project=scope) if remembers else None
+        return Parts(place, chosen, store, extra, makers=makers, toolsets=toolsets, project=scope, database=database)
     except BaseException:
         if database is not None:
             database.close()

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
         """One callable: `schema` is what the model sees, `call` gets arguments that fit it.
 
         A tool whose results hold text from outside has an attribute `brings` with its origin: web, file, tool, recall
-        or provider. A tool with a method `start_turn` is told when a new user turn begins.
+        or provider. One that `works_in_folders` gets the notes for agents that lie in them added to its results. One
+        that `checks_itself` gets any object. A tool with a method `start_turn` is told when a new user turn begins.
         """
 
         @property
@@ -79,10 +80,11 @@ class Toolbox:
         for field, meaning in getattr(tool, "null_means", {}).items():
             if isinstance(given, dict) and field in given and given[field] is None:
                 given[field] = meaning
-        if wrong := problems(tool.schema["parameters"], given):
+        own = getattr(tool, "checks_itself", False) and isinstance(given, dict)
+        if not own and (wrong := problems(tool.schema["parameters"], given)):
             return failure("; ".join(wrong))
         try:
-            return tool.call(without_nulls(given))
+            return tool.call(given if own else without_nulls(given))
         except WriteRefused as refusal:
             return failure(str(refusal), refusal.details)
         except HermesError as error:

@@ -1,0 +1,119 @@
+"""Where file tools may work: the working folder and what a person allowed; secrets never without being asked for."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from typing import TYPE_CHECKING
+
+from hermes.storage.foreign_text import is_inside
+from hermes.vocabulary.errors import WriteRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Ask = Callable[[str], bool]
+
+# Names that hold keys and passwords, wherever they are.
+SECRET_NAMES = (
+    *(".env", ".env.*", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.kdbx", "id_rsa", "id_dsa", "id_ecdsa"),
+    *("id_ed25519", ".netrc", "_netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc", ".htpasswd"),
+    *("credentials", "credentials.json", "secrets.json", "secrets.yaml", "secrets.yml"),
+)
+_HARMLESS = (".env.example", ".env.sample", ".env.template")
+_SECRET_FOLDERS = (".ssh", ".gnupg", ".aws", ".kube", ".docker", ".azure")
+# What runs by itself later: a change here is a standing order to the machine.
+_RUN_LATER = (".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile", ".zshenv", "crontab", "authorized_keys")
+
+
+class Ground:
+    """Resolves the paths of tool calls, and asks or refuses where a person has not agreed.
+
+    `outside` (ask, allow or deny) is what happens to paths that are neither in the working folder nor in `allowed`;
+    nothing in `home`, the program's own folder, is ever written, and its keys are never read.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        home: str,
+        allowed: Sequence[str] = (),
+        outside: str = "ask",
+        ask: Ask | None = None,
+    ) -> None:
+        self.folder = os.path.realpath(folder)
+        self._home = os.path.realpath(home)
+        self._allowed = [os.path.realpath(os.path.expanduser(each)) for each in allowed]
+        self._outside = outside
+        self._ask = ask
+        self._agreed: set[tuple[str, str]] = set()
+
+    def to_read(self, path: str) -> str:
+        """The real path of a file or folder that may be read."""
+        real = self._real(path)
+        if is_inside(real, self._home) and is_secret(real):
+            raise _refused(f"{path} holds the keys of this program; no tool may read it")
+        self._check_place("read", real)
+        if is_secret(real):
+            self._consent("read", real, f"Read {real}, which may hold keys or passwords?")
+        return real
+
+    def to_write(self, path: str) -> str:
+        real = self._real(path)
+        if is_inside(real, self._home):
+            raise _refused(
+                f"{path} belongs to this program; use the memory and skill tools, or ask the user to change settings"
+            )
+        self._check_place("write", real)
+        if is_secret(real) or _runs_later(real):
+            self._consent("write", real, f"Write {real}, which holds secrets or runs by itself later?")
+        return real
+
+    def shown(self, real: str) -> str:
+        """A path as the model should see it: short inside the working folder."""
+        return os.path.relpath(real, self.folder) if is_inside(real, self.folder) else real
+
+    def _real(self, path: str) -> str:
+        try:
+            return os.path.realpath(os.path.join(self.folder, os.path.expanduser(path)))
+        except (OSError, ValueError) as error:
+            raise _refused(f"{path!r} is not a usable path: {error}") from error
+
+    def _check_place(self, verb: str, real: str) -> None:
+        if self._outside == "allow" or any(is_inside(real, place) for place in (self.folder, *self._allowed)):
+            return
+        if self._outside == "deny":
+            raise _refused(f"{real} is outside the working folder {self.folder}, and files.outside is deny")
+        place = real if os.path.isdir(real) else os.path.dirname(real)
+        self._consent(verb, place, f"Let the agent {verb} files in {place}, outside the working folder?")
+
+    def _consent(self, verb: str, what: str, question: str) -> None:
+        """Asks once for each thing; a person's yes holds for the session."""
+        if (verb, what) in self._agreed:
+            return
+        if self._ask is None:
+            raise _refused(f"{what}: a person would have to agree, and nobody can be asked here")
+        if not self._ask(question):
+            raise _refused(f"the user said no: {question}")
+        self._agreed.add((verb, what))
+
+
+def is_secret(path: str) -> bool:
+    """Whether a file by its name or folder holds keys or passwords."""
+    *folders, name = path.split(os.sep)
+    lower = name.lower()
+    if lower in _HARMLESS:
+        return False
+    return any(fnmatch.fnmatchcase(lower, each) for each in SECRET_NAMES) or any(
+        folder in _SECRET_FOLDERS for folder in folders
+    )
+
+
+def _runs_later(path: str) -> bool:
+    parts = path.split(os.sep)
+    return parts[-1] in _RUN_LATER or ".git" in parts[:-1]
+
+
+def _refused(message: str) -> WriteRefused:
+    return WriteRefused(message, kind="path")

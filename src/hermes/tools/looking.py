@@ -1,0 +1,149 @@
+"""Tools that look for files: list the ones that fit a pattern, and search their text."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hermes.tools.ground import SECRET_NAMES
+from hermes.tools.processes import run_bounded
+from hermes.tools.registry import failure
+from hermes.tools.search_worker import fits, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermes.tools.ground import Ground
+    from hermes.tools.limits import Limits
+
+_MOST_FILES, _MOST_MATCHES = 500, 50
+_MOST_WALKED = 200_000
+_SEARCH_SECONDS = 20
+_LONGEST_LINE = 500
+
+
+def _text(description: str) -> dict[str, Any]:
+    return {"type": "string", "description": description}
+
+
+class ListFiles:
+    works_in_folders = True
+    brings = "file"  # names are text, too
+    schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
+        "name": "list_files",
+        "description": (
+            "List files below a folder, those that fit a pattern; with depth 1 the content of the folder itself."
+            " Version control, caches and installed packages are left out."
+        ),
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "path": _text("The folder (default: the working folder)."),
+                "pattern": _text("Only files that fit, such as *.py or docs/**/*.md."),
+                "depth": {"type": "integer", "description": "How deep to go: 1 for the folder itself (default: all)."},
+                "limit": {"type": "integer", "description": f"How many at most (default and most {_MOST_FILES})."},
+            },
+        },
+    }
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+
+    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        root = self._ground.to_read(arguments.get("path", "."))
+        if not os.path.isdir(root):
+            return failure(f"there is no folder {self._ground.shown(root)}")
+        most = min(max(arguments.get("limit", _MOST_FILES), 1), _MOST_FILES)
+        pattern, depth = arguments.get("pattern", ""), arguments.get("depth", 0)
+        if depth == 1:
+            names = sorted(os.listdir(root))
+            found = [f"{name}/" if os.path.isdir(os.path.join(root, name)) else name for name in names]
+            found = [name for name in found if fits(os.path.join(root, name.rstrip("/")), root, pattern)]
+        else:
+            found = self._below(root, pattern, depth)
+        result: dict[str, Any] = {"success": True, "path": self._ground.shown(root), "files": found[:most]}
+        return result | ({"truncated": True, "count": len(found)} if len(found) > most else {"count": len(found)})
+
+    @staticmethod
+    def _below(root: str, pattern: str, depth: int) -> list[str]:
+        found = []
+        for number, path in enumerate(walk(root)):
+            if number >= _MOST_WALKED:
+                break
+            relative = os.path.relpath(path, root)
+            if (not depth or relative.count(os.sep) < depth) and fits(path, root, pattern):
+                found.append(relative)
+        return found
+
+
+class SearchFiles:
+    works_in_folders = True
+    brings = "file"
+    schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
+        "name": "search_files",
+        "description": (
+            "Find lines in the text files below a folder that match a regular expression (Python's), each with its"
+            " file and line number. Binary files, and files that hold keys, are passed over."
+        ),
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "pattern": _text("The regular expression; with literal true, a plain text."),
+                "path": _text("The folder or file to search (default: the working folder)."),
+                "files": _text("Only files that fit, such as *.py or docs/**/*.md."),
+                "literal": {"type": "boolean", "description": "Take pattern as plain text (default false)."},
+                "ignore_case": {"type": "boolean", "description": "Ignore upper and lower case (default false)."},
+                "limit": {"type": "integer", "description": f"How many lines (default {_MOST_MATCHES}, most 500)."},
+            },
+            "required": ["pattern"],
+        },
+    }
+
+    def __init__(self, ground: Ground, limits: Limits, cancelled: Callable[[], bool]) -> None:
+        self._ground = ground
+        self._limits = limits
+        self._cancelled = cancelled
+
+    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        pattern = re.escape(arguments["pattern"]) if arguments.get("literal") else arguments["pattern"]
+        try:
+            re.compile(pattern)
+        except (re.error, RecursionError, OverflowError) as error:
+            return failure(f"pattern is not a regular expression: {error}; with literal true it is taken as plain text")
+        root = self._ground.to_read(arguments.get("path", "."))
+        if not os.path.exists(root):
+            return failure(f"there is no {self._ground.shown(root)}")
+        most = min(max(arguments.get("limit", _MOST_MATCHES), 1), _MOST_FILES)
+        return self._search(root, pattern, arguments, most)
+
+    def _search(self, root: str, pattern: str, arguments: dict[str, Any], most: int) -> dict[str, Any]:
+        asked = {
+            "root": root,
+            "pattern": pattern,
+            "glob": arguments.get("files", ""),
+            "passed_over": SECRET_NAMES,
+            "ignore_case": arguments.get("ignore_case", False),
+            "most": most,
+            "longest": min(_LONGEST_LINE, self._limits.max_line_length),
+        }
+        worker = os.path.join(os.path.dirname(__file__), "search_worker.py")
+        ran = run_bounded(
+            [sys.executable, "-I", "-S", worker],
+            folder=self._ground.folder,
+            environment={"PATH": os.defpath, "PYTHONIOENCODING": "utf-8"},
+            seconds=_SEARCH_SECONDS,
+            most_bytes=10_000_000,
+            cancelled=self._cancelled,
+            given=json.dumps(asked).encode(),
+        )
+        lines = [json.loads(line) for line in ran.output.splitlines() if line.startswith("{") and line.endswith("}")]
+        matches = [{**match, "path": self._ground.shown(match["path"])} for match in lines[:most]]
+        result: dict[str, Any] = {"success": True, "matches": matches, "count": len(matches)}
+        if len(lines) > most:
+            result["truncated"] = True
+        if ran.ended != "exited":
+            result["note"] = f"the search was stopped ({ran.ended}); narrow it with path, files or a simpler pattern"
+        return result

@@ -1,0 +1,165 @@
+"""Runs a program with a time limit and bounded output, and ends it with everything it started."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from hermes.vocabulary.errors import WriteRefused
+from hermes.vocabulary.values import value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+_LOOK_EVERY = 0.1  # seconds between two looks at whether to stop
+_GRACE = 2.0  # seconds a program gets to end by itself
+_LAST_WORDS = 0.5  # seconds a pipe is still read after its program ended: others may hold it open for ever
+_PIECE = 65_536
+
+
+@value
+class Ran:
+    """`ended` is exited, timed out or interrupted."""
+
+    output: str
+    code: int | None
+    ended: str
+    seconds: float
+
+
+class _Kept:
+    """The beginning and the end of an output of any length."""
+
+    def __init__(self, most: int) -> None:
+        self._half = most // 2
+        self._head, self._tail = bytearray(), bytearray()
+        self._lost = 0
+
+    def add(self, data: bytes) -> None:
+        room = self._half - len(self._head)
+        self._head += data[:room] if room > 0 else b""
+        self._tail += data[max(room, 0) :]
+        if len(self._tail) > 2 * self._half:
+            self._lost += len(self._tail) - self._half
+            del self._tail[: -self._half]
+
+    def text(self) -> str:
+        surplus = max(len(self._tail) - self._half, 0)
+        lost = self._lost + surplus
+        gap = f"\n[… {lost:,} bytes left out …]\n".encode() if lost else b""
+        return (bytes(self._head) + gap + bytes(self._tail[surplus:])).decode("utf-8", "replace")
+
+
+def run_bounded(
+    command: Sequence[str],
+    *,
+    folder: str,
+    environment: Mapping[str, str],
+    seconds: float,
+    most_bytes: int,
+    cancelled: Callable[[], bool],
+    given: bytes = b"",
+) -> Ran:
+    """Runs a program to its end, its time limit or until `cancelled`; both streams are read as one."""
+    start = time.monotonic()
+    try:
+        process = subprocess.Popen(
+            list(command),
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.PIPE if given else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # a group of its own, so that all of it can be ended
+        )
+    except OSError as error:
+        raise WriteRefused(f"{command[0]} cannot be run in {folder}: {error.strerror}", kind="command") from error
+    kept = _Kept(most_bytes)
+    try:
+        if given:
+            threading.Thread(target=_give, args=(process, given), daemon=True).start()
+        ended = _follow(process, kept, start + seconds, cancelled)
+    except BaseException:  # Ctrl-C as well: nothing may go on running
+        _end(process)
+        raise
+    finally:
+        if process.stdout is not None:
+            process.stdout.close()
+    return Ran(output=kept.text(), code=process.returncode, ended=ended, seconds=time.monotonic() - start)
+
+
+def _give(process: subprocess.Popen[bytes], data: bytes) -> None:
+    with suppress(OSError, ValueError):
+        if process.stdin is not None:
+            process.stdin.write(data)
+            process.stdin.close()
+
+
+def _follow(process: subprocess.Popen[bytes], kept: _Kept, end: float, cancelled: Callable[[], bool]) -> str:
+    reading: Any = process.stdout
+    os.set_blocking(reading.fileno(), False)
+    with selectors.DefaultSelector() as selector:
+        selector.register(reading, selectors.EVENT_READ)
+        while True:
+            if cancelled() or time.monotonic() > end:
+                ended = "interrupted" if cancelled() else "timed out"
+                _end(process)
+                _drain(reading, kept)
+                return ended
+            if selector.select(_LOOK_EVERY) and not _read(reading, kept):
+                break  # its end of the pipe is closed
+            if process.poll() is not None:
+                _last_words(selector, reading, kept)
+                break
+    return _wait(process, end, cancelled)
+
+
+def _wait(process: subprocess.Popen[bytes], end: float, cancelled: Callable[[], bool]) -> str:
+    """A program may close its output and go on."""
+    while process.poll() is None:
+        if cancelled() or time.monotonic() > end:
+            ended = "interrupted" if cancelled() else "timed out"
+            _end(process)
+            return ended
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_LOOK_EVERY)
+    return "exited"
+
+
+def _last_words(selector: selectors.BaseSelector, reading: Any, kept: _Kept) -> None:
+    end = time.monotonic() + _LAST_WORDS
+    while time.monotonic() < end and selector.select(_LOOK_EVERY):
+        if not _read(reading, kept):
+            return
+
+
+def _drain(reading: Any, kept: _Kept) -> None:
+    for _ in range(1_000):
+        if not _read(reading, kept):
+            return
+
+
+def _read(reading: Any, kept: _Kept) -> bool:
+    try:
+        data = os.read(reading.fileno(), _PIECE)
+    except BlockingIOError:
+        return False
+    kept.add(data)
+    return bool(data)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Asks the whole group to end, and ends it when it does not."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -1,0 +1,86 @@
+"""Walks folders and looks for a pattern in text files; also a program of its own, so that a search can be killed.
+
+A pattern a model wrote can take Python's `re` forever, and nothing inside the process could stop it. This file needs
+nothing but the standard library, so it can be started by its path.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import re
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+SKIPPED_FOLDERS = frozenset(
+    {".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache", ".ruff_cache"}
+)
+_LARGEST = 5_000_000  # bytes of a file that is searched
+_LOOK_AT = 4_096  # bytes that tell whether a file is text
+
+
+def walk(root: str, *, hidden: bool = True) -> Iterator[str]:
+    """Every file below a folder, by name, links to folders not followed; unreadable folders are passed over."""
+    if os.path.isfile(root):
+        yield root
+        return
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(
+            each for each in folders if each not in SKIPPED_FOLDERS and (hidden or not each.startswith("."))
+        )
+        yield from (os.path.join(folder, name) for name in sorted(files) if hidden or not name.startswith("."))
+
+
+def fits(path: str, root: str, pattern: str) -> bool:
+    """Whether a file fits a pattern such as `*.py` (any folder) or `src/**/*.py` (from the root)."""
+    if not pattern:
+        return True
+    relative = os.path.relpath(path, root)
+    if "/" not in pattern:
+        return fnmatch.fnmatchcase(os.path.basename(path), pattern)
+    return fnmatch.fnmatchcase(relative, pattern) or fnmatch.fnmatchcase(relative, pattern.replace("**/", ""))
+
+
+def search(
+    root: str, pattern: str, *, glob: str, passed_over: Sequence[str], ignore_case: bool, most: int, longest: int
+) -> Iterator[dict[str, Any]]:
+    """Each line that matches: file, line number, text; at most `most` of them and one more as a sign of more."""
+    wanted = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
+    found = 0
+    for path in walk(root):
+        name = os.path.basename(path).lower()
+        if not fits(path, root, glob) or any(fnmatch.fnmatchcase(name, each) for each in passed_over):
+            continue
+        for number, line in enumerate(_lines(path), start=1):
+            if wanted.search(line):
+                yield {"path": path, "line": number, "text": line[:longest]}
+                found += 1
+                if found > most:
+                    return
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        if os.path.islink(path) or not os.path.isfile(path) or os.path.getsize(path) > _LARGEST:
+            return []
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST)
+    except OSError:
+        return []
+    if b"\0" in data[:_LOOK_AT]:
+        return []
+    return data.decode("utf-8", "replace").splitlines()
+
+
+def main() -> None:
+    for match in search(**json.load(sys.stdin)):
+        print(json.dumps(match))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,293 @@
+"""Fetching pages, the list of steps, delegated tasks, and which tools are there at all."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agents import call_tools, configure, first_json
+from hermes import Agent, MemorySession, SessionDB
+from hermes.llm.scripted import Reply, Scripted
+from hermes.tools.html_text import text_of
+from hermes.vocabulary.errors import SettingsError
+from hermes.vocabulary.events import ToolReturned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PAGES: dict[str, tuple[str, bytes]] = {
+    "/page": (
+        "text/html; charset=utf-8",
+        "<html><head><title>Tea &amp; more</title><script>evil()</script></head><body><h1>Tea</h1><p>Grün <a"
+        " href='/leaf'>leaf</a></p><ul><li>one<li>two</ul><!-- hidden --></body></html>".encode(),
+    ),
+    "/long": ("text/plain", b"0123456789" * 20_000),
+    "/data": ("application/json", b'{"a": 1}'),
+    "/image": ("image/png", b"\x89PNG"),
+}
+
+
+class _Site(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path == "/away":
+            self.send_response(302)
+            self.send_header("location", "/page")
+            self.end_headers()
+            return
+        kind, body = PAGES.get(self.path, ("text/plain", b"nothing"))
+        self.send_response(200 if self.path in PAGES else 404)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def site() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Site) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.proves("agent.web")
+def test_a_page_is_returned_as_text_with_its_links(home: Path, tmp_path: Path, site: str) -> None:
+    configure(home, "web: {allow_private_addresses: true}\n")
+    page, away, data, image, missing = call_tools(
+        home,
+        tmp_path / "work",
+        *(("fetch_url", {"url": f"{site}/{name}"}) for name in ("page", "away", "data", "image", "gone")),
+    )
+    assert page["title"] == "Tea & more"
+    assert page["content"] == f"# Tea\n\nGrün [leaf]({site}/leaf)\n\n- one\n- two"
+    assert (away["url"], away["content"]) == (f"{site}/page", page["content"])
+    assert data["content"] == '{"a": 1}'
+    assert "image/png" in image["error"]
+    assert (missing["success"], missing["status"]) == (False, 404)
+
+
+@pytest.mark.proves("agent.web")
+def test_a_long_page_is_read_in_parts_and_cut_at_its_limit(home: Path, tmp_path: Path, site: str) -> None:
+    configure(home, "web: {allow_private_addresses: true, max_bytes: 100000}\ntool_output: {max_bytes: 60000}\n")
+    first, second = call_tools(
+        home,
+        tmp_path / "work",
+        ("fetch_url", {"url": f"{site}/long"}),
+        ("fetch_url", {"url": f"{site}/long", "offset": 60_000}),
+    )
+    assert (len(first["content"]), first["next_offset"]) == (60_000, 60_000)
+    assert len(second["content"]) == 40_000
+    assert "longer than 100,000 bytes" in second["note"]
+
+
+@pytest.mark.proves("agent.web")
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1:1/", "http://localhost/", "http://[::1]/", "http://169.254.169.254/latest", "http://0.0.0.0/"],
+)
+def test_addresses_of_this_machine_and_its_network_are_refused(home: Path, tmp_path: Path, url: str) -> None:
+    (result,) = call_tools(home, tmp_path / "work", ("fetch_url", {"url": url}))
+    assert "web.allow_private_addresses" in result["error"]
+
+
+@pytest.mark.proves("agent.web")
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://example.com/", "example.com", "http://", ""])
+def test_only_http_addresses_are_fetched(home: Path, tmp_path: Path, url: str) -> None:
+    (result,) = call_tools(home, tmp_path / "work", ("fetch_url", {"url": url}))
+    assert "not an http or https address" in result["error"]
+
+
+@pytest.mark.proves("agent.web")
+@pytest.mark.parametrize("piece", ["<!--", "<script>", "<a href='", "<", "<title>", "<svg ", "&#", "<li"])
+def test_hostile_html_takes_linear_time(piece: str) -> None:
+    def seconds(times: int) -> float:
+        start = time.process_time()
+        text_of(piece * times)
+        return time.process_time() - start
+
+    assert seconds(200_000) < 20 * max(seconds(20_000), 0.01)
+
+
+@pytest.mark.proves("agent.outside-text")
+def test_a_memory_write_after_a_page_or_a_command_waits_for_a_person(home: Path, tmp_path: Path, site: str) -> None:
+    configure(home, "web: {allow_private_addresses: true}\nterminal: {policy: allow}\n")
+    add = ("memory", {"action": "add", "target": "memory", "content": "Tea is green."})
+    for call in (("fetch_url", {"url": f"{site}/page"}), ("terminal", {"command": "echo hi"})):
+        _, staged = call_tools(home, tmp_path / "work", call, add)
+        assert staged["staged"] is True
+
+
+@pytest.mark.proves("agent.todo")
+def test_the_list_of_steps_is_kept_changed_and_found_again_on_resume(home: Path) -> None:
+    items = [{"id": "1", "content": "look", "status": "completed"}, {"id": "2", "content": "fix", "status": "pending"}]
+    change = {"todos": [{"id": "2", "content": "fix it", "status": "in_progress"}], "merge": True}
+    script = Scripted([Reply(calls=[("todo", {"todos": items})]), Reply(calls=[("todo", change)]), "ok"])
+    with Agent.open(home, model=script) as agent:
+        list(agent.turn("go"))
+    with Agent.open(home, model=Scripted([Reply(calls=[("todo", {})]), "ok"]), resume=agent.session.id) as agent:
+        (result,) = [first_json(each.result) for each in agent.turn("where are we?") if isinstance(each, ToolReturned)]
+    assert result["todos"] == [items[0], change["todos"][0]]  # type: ignore[index]
+    assert result["summary"] == {"total": 2, "pending": 0, "in_progress": 1, "completed": 1, "cancelled": 0}
+
+
+@pytest.mark.proves("agent.todo")
+def test_a_list_has_limits(home: Path, tmp_path: Path) -> None:
+    many = [{"id": str(number), "content": "x", "status": "pending"} for number in range(257)]
+    long = [{"id": "1", "content": "x" * 4_001, "status": "pending"}]
+    results = call_tools(home, tmp_path / "work", ("todo", {"todos": many}), ("todo", {"todos": long}))
+    assert ["256 items" in results[0]["error"], "4,000 characters" in results[1]["error"]] == [True, True]
+
+
+def delegating(home: Path, arguments: dict[str, Any], *, config: str = "", **given: Any) -> tuple[Any, Scripted, str]:
+    """One turn in which the parent delegates; the same scripted model answers the children by what they are asked."""
+    configure(home, config)
+
+    def choose(messages: Any) -> Any:
+        last = str(messages[-1]["content"])
+        if messages[-1]["role"] == "tool":
+            return "All done."
+        if last == "go":
+            return Reply(calls=[("delegate_task", arguments)])
+        return Reply(calls=[("terminal", {"command": "id"})]) if "command" in last else f"I did: {last}"
+
+    model = Scripted([choose] * 20)
+    with Agent.open(home, model=model, **given) as agent:
+        events = [first_json(each.result) for each in agent.turn("go") if isinstance(each, ToolReturned)]
+        return events[0], model, agent.session.id
+
+
+@pytest.mark.proves("agent.delegation")
+def test_delegated_tasks_run_in_sessions_of_their_own_with_fewer_tools(home: Path) -> None:
+    tasks = [{"goal": "count the files", "context": "in docs"}, {"goal": "name the tests"}]
+    result, model, parent = delegating(home, {"tasks": tasks})
+    assert result["success"]
+    assert [each["summary"] for each in result["results"]] == [
+        "I did: count the files\n\nin docs",
+        "I did: name the tests",
+    ]
+    with SessionDB.open(home / "state.db") as db:
+        children = [db.get_session(each["session_id"]) for each in result["results"]]
+        above = db.get_session(parent).key
+        assert {(each.parent, each.source, each.kind) for each in children} == {(above, "subagent", "delegate")}
+        assert [each.id for each in db.list_sessions()] == [parent]
+        assert [each.message["role"] for each in db.messages(children[0].id)] == ["user", "assistant"]
+    child = next(sent for sent in model.requests if "count the files" in str(sent.messages))
+    names = {tool["function"]["name"] for tool in child.tools}
+    assert not names & {"memory", "delegate_task"}
+    assert {"read_file", "session_search"} <= names
+
+
+@pytest.mark.proves("agent.delegation")
+def test_a_delegated_task_sees_neither_memory_nor_project_files(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("Use tabs.")
+    with MemorySession.open(home) as session:
+        session.call_tool("memory", {"action": "add", "target": "user", "content": "Likes tea."})
+    _, model, _ = delegating(home, {"goal": "count"}, cwd=str(tmp_path))
+    parent, child, *_ = [sent.system for sent in model.requests]
+    assert ("Likes tea." in parent, "Use tabs." in parent) == (True, True)
+    assert ("Likes tea." in child, "Use tabs." in child) == (False, False)
+
+
+@pytest.mark.proves("agent.delegation")
+@pytest.mark.parametrize(("approve", "ran"), [("false", False), ("true", True)])
+def test_commands_of_delegated_tasks_follow_their_own_setting(home: Path, approve: str, ran: bool) -> None:
+    config = f"delegation: {{subagent_auto_approve: {approve}}}\n"
+    result, model, _ = delegating(home, {"goal": "run a command"}, config=config, ask=lambda _: True)
+    assert result["results"][0]["tool_trace"] == ["terminal"]
+    (told,) = [sent.messages[-1] for sent in model.requests if sent.messages[-1].get("name") == "terminal"]
+    assert json.loads(told["content"])["success"] is ran
+
+
+@pytest.mark.proves("agent.delegation")
+def test_depth_length_and_number_of_tasks_are_limited(home: Path) -> None:
+    config = "delegation: {max_summary_chars: 100, max_spawn_depth: 2}\n"
+    result, model, _ = delegating(home, {"goal": "x" * 300, "role": "orchestrator"}, config=config)
+    assert result["results"][0]["summary"].endswith("\n[… 207 more characters …]")
+    child = next(sent for sent in model.requests if "xxx" in str(sent.messages[0]["content"]))
+    assert "delegate_task" in {tool["function"]["name"] for tool in child.tools}
+    too_many, *_ = delegating(home, {"tasks": [{"goal": "x"}] * 21})
+    assert "1 to 20 tasks" in too_many["error"]
+    none, *_ = delegating(home, {"goal": "x"}, config="delegation: {max_spawn_depth: 0}\n")
+    assert "there is no tool 'delegate_task'" in none["error"]
+
+
+@pytest.mark.proves("agent.delegation")
+def test_a_task_that_takes_too_long_is_stopped_and_the_parent_told(home: Path) -> None:
+    configure(home, "delegation: {child_timeout_seconds: 1}\n")
+    slow = Reply(text="slowly " * 50, pause=0.05)
+    model = Scripted([Reply(calls=[("delegate_task", {"goal": "think"})]), slow, "I see."])
+    with Agent.open(home, model=model) as agent:
+        (result,) = [first_json(each.result) for each in agent.turn("go") if isinstance(each, ToolReturned)]
+    assert (result["success"], result["results"][0]["status"]) == (False, "interrupted")
+
+
+def offered(home: Path, **given: Any) -> set[str]:
+    with Agent.open(home, model=Scripted([]), **given) as agent:
+        return {tool["function"]["name"] for tool in agent.session.request().tools}
+
+
+@pytest.mark.proves("agent.toolsets")
+def test_toolsets_are_switched_on_and_off_by_platform(home: Path) -> None:
+    assert {"memory", "terminal", "read_file", "fetch_url", "todo", "delegate_task"} <= offered(home)
+    assert not offered(home, source="telegram") & {"terminal", "read_file"}
+    configure(
+        home,
+        "enabled_toolsets: {telegram: [memory, files], default: [memory, web]}\n"
+        "disabled_toolsets: {default: [web], cli: [skills]}\n",
+    )
+    assert offered(home, source="telegram") == {
+        *("memory", "read_file", "write_file", "patch", "list_files", "search_files"),
+    }
+    assert offered(home, source="cli") == {"memory"}
+    assert offered(home, toolsets=["todo"]) == {"todo"}
+
+
+@pytest.mark.proves("agent.toolsets")
+def test_a_session_of_a_host_follows_the_toolsets_too(home: Path) -> None:
+    configure(home, "disabled_toolsets: {my-agent: [skills]}\n")
+    with MemorySession.open(home, source="my-agent") as session:
+        assert {tool["function"]["name"] for tool in session.request().tools} == {
+            *("memory", "session_search", "context_expand", "context_compact"),
+        }
+
+
+@pytest.mark.proves("agent.toolsets")
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            "enabled_toolsets: {cli: [memori]}\n",
+            "no toolset 'memori'; did you mean memory",
+        ),
+        ("disabled_toolsets: {default: 3}\n", "disabled_toolsets: expected a list of toolsets, found 3"),
+    ],
+)
+def test_a_wrong_toolset_is_a_settings_error(home: Path, config: str, message: str) -> None:
+    configure(home, config)
+    with pytest.raises(SettingsError, match=message):
+        offered(home)
+
+
+@pytest.mark.proves("agent.toolsets")
+def test_a_toolset_that_is_off_is_not_even_imported(home: Path) -> None:
+    import subprocess
+
+    script = (
+        "import sys; from hermes import Agent; from hermes.llm.scripted import Scripted\n"
+        f"agent = Agent.open({str(home)!r}, model=Scripted(['hi']), toolsets=['memory'])\n"
+        "list(agent.turn('hi')); agent.close()\n"
+        "print([name for name in ('files', 'terminal', 'fetch', 'looking', 'todo', 'mcp_servers')"
+        " if 'hermes.tools.' + name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"

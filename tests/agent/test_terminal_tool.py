@@ -1,0 +1,127 @@
+"""Running commands: who is asked, what stops them, and what they get to see."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agents import call_tools, configure, first_json
+from hermes import Agent
+from hermes.llm.scripted import Reply, Scripted
+from hermes.vocabulary.events import ToolReturned, TurnFinished
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def yes(_question: str) -> bool:
+    return True
+
+
+@pytest.mark.proves("agent.terminal")
+def test_a_command_runs_in_the_folder_when_the_person_agrees(home: Path, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def agree(question: str) -> bool:
+        asked.append(question)
+        return True
+
+    folder = tmp_path / "work"
+    call = ("terminal", {"command": "pwd; echo oops >&2; exit 3"})
+    (result,) = call_tools(home, folder, call, ask=agree)
+    assert (result["success"], result["exit_code"], result["output"]) == (False, 3, f"{folder}\noops\n")
+    assert asked == [f"Run this command in {folder}?\npwd; echo oops >&2; exit 3"]
+
+
+@pytest.mark.proves("agent.terminal-policy")
+def test_a_no_nobody_to_ask_and_the_policy_deny_all_refuse(home: Path, tmp_path: Path) -> None:
+    call = ("terminal", {"command": "touch ran"})
+    (no,) = call_tools(home, tmp_path / "work", call, ask=lambda _: False)
+    (alone,) = call_tools(home, tmp_path / "work", call)
+    configure(home, "terminal: {policy: deny}\n")
+    (denied,) = call_tools(home, tmp_path / "work", call, ask=yes)
+    assert "the user said no" in no["error"]
+    assert "nobody can be asked" in alone["error"]
+    assert "terminal.policy is deny" in denied["error"]
+    assert not (tmp_path / "work" / "ran").exists()
+
+
+@pytest.mark.proves("agent.terminal-policy")
+def test_allowed_commands_run_without_asking_and_nothing_hides_behind_them(home: Path, tmp_path: Path) -> None:
+    configure(home, "command_allowlist: [echo hello, 'ls | wc -l']\n")
+    commands = {
+        "echo hello": True,
+        "echo hello world": True,
+        "ls | wc -l": True,
+        "echo": False,
+        "echo 'hello; x'": False,
+        "echo hello; id": False,
+        "echo hello && id": False,
+        "echo hello $(id)": False,
+        "echo hello `id`": False,
+        "echo hello > file": False,
+        "echo hello\nid": False,
+        "echo hellox": False,
+        "ls | wc -l; id": False,
+        "echo 'hello": False,
+    }
+    results = call_tools(home, tmp_path / "work", *(("terminal", {"command": each}) for each in commands))
+    assert {command: each["success"] for command, each in zip(commands, results, strict=True)} == commands
+
+
+@pytest.mark.proves("agent.terminal")
+def test_a_command_that_takes_too_long_is_ended_with_everything_it_started(home: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "held")
+    reader = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
+    command = "exec 9> ../held; echo started >&9; sleep 600 & sleep 600"
+    (result,) = call_tools(home, tmp_path / "work", ("terminal", {"command": command, "timeout": 1}), ask=yes)
+    assert "ended after 1 s" in result["error"]
+    # The second read finds the end of the pipe: nobody holds it any more.
+    assert [os.read(reader, 100), os.read(reader, 100)] == [b"started\n", b""]
+    os.close(reader)
+
+
+@pytest.mark.proves("agent.interrupt")
+def test_an_interrupt_ends_a_running_command_and_the_turn(home: Path, tmp_path: Path) -> None:
+    model = Scripted([Reply(calls=[("terminal", {"command": "touch started; sleep 600"})] * 2), "never"])
+    (tmp_path / "work").mkdir()
+
+    def stop_when_started() -> None:
+        while not (tmp_path / "work" / "started").exists():
+            time.sleep(0.01)
+        agent.interrupt()
+
+    with Agent.open(home, model=model, cwd=str(tmp_path / "work"), ask=yes) as agent:
+        watcher = threading.Thread(target=stop_when_started)
+        watcher.start()
+        *events, end = agent.turn("go")
+        watcher.join()
+    returned = [first_json(each.result) for each in events if isinstance(each, ToolReturned)]
+    assert [each["error"] for each in returned] == ["the user stopped the command"]
+    assert isinstance(end, TurnFinished)
+    assert end.reason == "interrupted"
+
+
+@pytest.mark.proves("agent.terminal")
+def test_a_process_in_the_background_does_not_hold_the_turn(home: Path, tmp_path: Path) -> None:
+    command = "sleep 30 & echo $! > pid; echo started"
+    (result,) = call_tools(home, tmp_path / "work", ("terminal", {"command": command}), ask=yes)
+    os.kill(int((tmp_path / "work" / "pid").read_text()), 9)
+    assert result["output"] == "started\n"
+    assert result["seconds"] < 10
+
+
+@pytest.mark.proves("agent.terminal")
+def test_a_command_does_not_see_keys_of_the_environment(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(home, "terminal: {policy: allow, pass_environment: [MY_TOKEN]}\n")
+    monkeypatch.setenv("SOME_API_KEY", "k1")
+    monkeypatch.setenv("MY_TOKEN", "k2")
+    monkeypatch.setenv("PLAIN", "p")
+    (result,) = call_tools(home, tmp_path / "work", ("terminal", {"command": "echo $SOME_API_KEY-$MY_TOKEN-$PLAIN"}))
+    assert result["output"] == "-k2-p\n"
