@@ -114,6 +114,15 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "record": ("mcp_install", "store a conversation a host's hook tells of"),
         },
     ),
+    "backup": (
+        "archives of the whole home, checked, and the way back",
+        {
+            "create": ("backup", "one consistent archive of the home while it is in use, verified after writing"),
+            "list": ("backup", "the backups of this home, newest first"),
+            "verify": ("backup", "read a backup and compare every checksum"),
+            "restore": ("backup", "put a backup in the place of the home, which is kept"),
+        },
+    ),
     "bench": (
         "measure, beside a floor or a peer in the same run",
         {
@@ -136,6 +145,8 @@ SINGLES: dict[str, tuple[str, str]] = {
     "chat": ("chat", "talk to a model (what `hermes` alone does)"),
     "demo": ("demo", "the life of a memory in a minute: offline, with real files, leaving nothing behind"),
     "setup": ("setup", "choose the model to talk to, in a few questions"),
+    "export": ("export_import", "everything as plain text that a person can read, with checksums"),
+    "import": ("export_import", "an export of a home into this one"),
     "status": ("status", "what is there and how it fares, in one screen"),
     "tool": ("tool", "call a tool exactly as a model would"),
     "prompt": ("prompt", "the system prompt a new session would get, and the size of each part"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NAME = "claude-code"
 _SPOKEN = ("user", "assistant")
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
-_LINES_BEFORE_THE_FIRST_MESSAGE = 2000
+_HEAD = 30  # messages that tell what the session is about
 
 
 def places() -> list[str]:
@@ -40,7 +40,7 @@ def recognises(records: list[dict[str, Any]]) -> bool:
 
 def conversations(path: str, told: Told, on_bytes: Callable[[int], None] | None = None) -> Iterator[Conversation]:
     """The conversation of the file, then one for each sub-agent whose words stand in it."""
-    head = list(itertools.islice(_spoken(json_lines(path, lambda _: None)), _LINES_BEFORE_THE_FIRST_MESSAGE))
+    head = list(itertools.islice(_spoken(json_lines(path, lambda _: None)), _HEAD))
     if not head:
         return
     session = str(head[0].get("sessionId") or os.path.splitext(os.path.basename(path))[0])

@@ -1,0 +1,121 @@
+"""`hermes export` and `hermes import`: a home as plain text and back."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from hermes.cli.app import OK, REFUSED
+from hermes.cli.progress import Progress
+from hermes.cli.render import add_json_option, counted, print_json, print_text
+from hermes.cli.sessions_report import moment_option
+from hermes.migration.archive_file import ArchiveReader
+from hermes.migration.export_home import Selection, export_home
+from hermes.migration.import_home import import_home
+from hermes.recall.moments import since, until
+from hermes.settings.projects import named_project
+from hermes.vocabulary.errors import NotFound, SettingsError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from hermes.cli.app import Context
+
+
+def _export(given: argparse.Namespace, context: Context) -> int:
+    selection = Selection(
+        person=given.person or "",
+        project=named_project(given.project) if given.project else "",
+        since=moment_option(since, given.since),
+        until=moment_option(until, given.until),
+        secrets=given.with_secrets,
+        reading=not given.no_reading,
+    )
+    out = given.out or f"hermes-export-{time.strftime('%Y%m%d-%H%M%S')}.zip"
+    progress = Progress("exporting", None, unit=" records")
+    done = export_home(context.home.path, out, selection, progress.update)
+    progress.close()
+    if given.json:
+        print_json(
+            {
+                "out": done.out,
+                "files": done.files,
+                "sessions": done.sessions,
+                "messages": done.messages,
+                "damaged": done.damaged,
+                "left_out": done.left_out,
+            }
+        )
+    else:
+        print_text(
+            f"{done.out} holds {counted(done.files, 'file')} with {counted(done.sessions, 'session')} and "
+            f"{counted(done.messages, 'message')}; its checksums were verified"
+        )
+        for path in done.left_out or ():
+            secret = " (secrets come along with --with-secrets)" if path.endswith(".env") else ""
+            print_text(f"left out: {path}{secret}")
+    if done.damaged:
+        print(
+            f"hermes: {done.damaged:,} damaged messages were left out; `hermes sessions repair` looks at them",
+            file=sys.stderr,
+        )
+        return REFUSED
+    return OK
+
+
+def _import(given: argparse.Namespace, context: Context) -> int:
+    if not os.path.exists(given.source):
+        raise NotFound(f"there is no archive {given.source}; name an export")
+    if not ArchiveReader.is_archive(given.source):
+        raise SettingsError(
+            f"{given.source} is no export of Hermes; conversations of other programs come in with "
+            "`hermes sessions import`"
+        )
+    progress = Progress("importing", None, unit=" records")
+    done = import_home(given.source, context.home.path, replace=given.replace, progress=progress.update)
+    progress.close()
+    if given.json:
+        print_json(
+            {
+                "changed": done.changed,
+                "files": done.files,
+                "sessions": done.sessions,
+                "messages": done.messages,
+                "kept": done.kept,
+                "notes": done.notes,
+            }
+        )
+    elif not done.changed:
+        print_text(f"{context.home.path} holds exactly this already; nothing was changed")
+    else:
+        print_text(
+            f"{context.home.path} now holds {counted(done.files, 'file')} with {counted(done.sessions, 'session')} and "
+            f"{counted(done.messages, 'message')}"
+        )
+        if done.kept:
+            print_text(f"the home that was there is kept as {done.kept}")
+        for note in done.notes:
+            print_text(f"note: {note}")
+    return OK
+
+
+def _configure_export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("out", nargs="?", metavar="OUT", help="a name ending in .zip, or a folder to make")
+    parser.add_argument("--person", metavar="NAME", help="only this person's memory and conversations")
+    parser.add_argument("--project", metavar="NAME", help="only this project's notes and conversations")
+    parser.add_argument("--since", metavar="TIME", help="only conversations used since, such as 2026-01-01")
+    parser.add_argument("--until", metavar="TIME", help="only conversations begun before")
+    parser.add_argument("--with-secrets", action="store_true", help="put .env in, in plain text")
+    parser.add_argument("--no-reading", action="store_true", help="leave out the Markdown copies of conversations")
+    add_json_option(parser)
+
+
+def _configure_import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="ARCHIVE", help="an export (zip or folder)")
+    parser.add_argument("--replace", action="store_true", help="put it in the place of this home, which is kept")
+    add_json_option(parser)
+
+
+COMMANDS = {"export": (_configure_export, _export), "import": (_configure_import, _import)}

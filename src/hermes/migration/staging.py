@@ -1,0 +1,119 @@
+"""A home that is built beside the real one and takes its place in one step, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+from hermes.migration.archive_file import remove_tree
+from hermes.settings.home import DATABASE
+from hermes.storage.files import Folder, make_private_folders
+from hermes.storage.repair import alone
+from hermes.vocabulary.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MARK = ".arriving-"
+_IGNORED = frozenset(("cache", "logs", "backups"))
+
+
+class Staging:
+    """`path` is where the new home is built; `put_in_place` exchanges it with the real one."""
+
+    def __init__(self, home: str) -> None:
+        self.home = home
+        self._parent, self._name = os.path.split(home)
+        self._staged = f"{self._name}{_MARK}{os.getpid()}-{os.urandom(3).hex()}"
+        self.path = os.path.join(self._parent, self._staged)
+
+    @classmethod
+    @contextlib.contextmanager
+    def beside(cls, home: str) -> Iterator[Staging]:
+        staging = cls(os.path.abspath(home))
+        make_private_folders(os.path.dirname(staging.home))
+        staging.remove_abandoned()
+        make_private_folders(staging.path)
+        try:
+            yield staging
+        finally:
+            remove_tree(staging.path)
+
+    def remove_abandoned(self) -> None:
+        """What a killed run left beside the home; nothing of it ever was the home."""
+        for name in os.listdir(self._parent or "."):
+            process = name.removeprefix(self._name + _MARK).partition("-")[0]
+            if name.startswith(self._name + _MARK) and not (process.isdecimal() and _is_running(int(process))):
+                remove_tree(os.path.join(self._parent, name))
+
+    def put_in_place(self) -> str | None:
+        """The new home in the place of the old one; returns where the old one is kept, None when there was none."""
+        with Folder.create(self._parent) as parent, self._nobody_has_it_open():
+            if not os.path.lexists(self.home):
+                parent.rename(self._staged, self._name)
+                parent.sync()
+                return None
+            kept = _free_name(self.home)
+            if not parent.exchange(self._staged, self._name):
+                parent.rename(self._name, os.path.basename(kept))
+                try:
+                    parent.rename(self._staged, self._name)
+                except StorageError:
+                    parent.rename(os.path.basename(kept), self._name)
+                    raise
+            else:
+                parent.rename(self._staged, os.path.basename(kept))
+            self._bring_along(kept)
+            parent.sync()
+            if is_empty(kept):
+                remove_tree(kept)
+                return None
+            return kept
+
+    def _bring_along(self, kept: str) -> None:
+        """Backups belong to the place, not to the content that is replaced."""
+        old, new = os.path.join(kept, "backups"), os.path.join(self.home, "backups")
+        if os.path.isdir(old) and not os.path.lexists(new):
+            os.rename(old, new)
+
+    @contextlib.contextmanager
+    def _nobody_has_it_open(self) -> Iterator[None]:
+        path = os.path.join(self.home, DATABASE)
+        if not os.path.exists(path):
+            yield
+            return
+        with alone(path):
+            pass
+        yield
+
+
+def is_empty(home: str) -> bool:
+    """Whether nothing is there that somebody would miss."""
+    if not os.path.isdir(home):
+        return not os.path.lexists(home)
+    for _, folders, files in os.walk(home):
+        folders[:] = [name for name in folders if name not in _IGNORED]
+        if any(map(_matters, files)):
+            return False
+    return True
+
+
+def _matters(name: str) -> bool:
+    return not name.endswith((".lock", ".lock.queue"))
+
+
+def _free_name(home: str) -> str:
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return f"{home}.before-{stamp}-{os.urandom(2).hex()}"
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
