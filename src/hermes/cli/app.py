@@ -88,8 +88,7 @@ def _find_command(words: list[str]) -> Callable[[Context], int]:
     if name in SINGLES:
         return _parsed(name, *SINGLES[name], rest)
     if name not in GROUPS:
-        hint = _nearest(name, [*GROUPS, *SINGLES])
-        raise SettingsError(f"there is no command {name!r}{hint} (`hermes --help`)")
+        return lambda context: _of_a_provider(name, rest, context)
     commands = GROUPS[name][1]
     if name in DEFAULTS and (not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))):
         rest = [DEFAULTS[name], *rest]
@@ -99,6 +98,21 @@ def _find_command(words: list[str]) -> Callable[[Context], int]:
         hint = _nearest(rest[0], list(commands))
         raise SettingsError(f"there is no command {name} {rest[0]!r}{hint} (`hermes {name} --help`)")
     return _parsed(f"{name} {rest[0]}", *commands[rest[0]], rest[1:])
+
+
+def _of_a_provider(name: str, rest: list[str], context: Context) -> int:
+    """A word that is no command of ours may be one of the memory provider in use."""
+    try:
+        settings = context.settings
+        in_use = name in (settings.text("memory.provider"), *settings.texts("memory.providers"))
+    except HermesError:
+        in_use = False
+    if not in_use:
+        hint = _nearest(name, [*GROUPS, *SINGLES])
+        raise SettingsError(f"there is no command {name!r}{hint} (`hermes --help`)")
+    from hermes.cli.provider_command import run_provider_command
+
+    return run_provider_command(name, rest, context)
 
 
 def _nearest(word: str, words: list[str]) -> str:

@@ -20,6 +20,8 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "pin": ("memory_archive", "never archive this entry"),
             "unpin": ("memory_archive", "let a pinned entry be archived again"),
             "status": ("memory_decisions", "where memory is, how full, and whether anything is wrong with it"),
+            "setup": ("memory_setup", "choose an external memory provider, answer its questions and try it"),
+            "off": ("memory_setup", "use built-in memory only"),
             "pending": ("memory_decisions", "the writes that wait for your decision"),
             "approve": ("memory_decisions", "carry out pending writes"),
             "reject": ("memory_decisions", "throw away pending writes"),
@@ -53,6 +55,15 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "resume": ("curator", "run by schedule again"),
             "log": ("curator", "every run and what it did"),
             "undo": ("curator", "take a run back, byte for byte"),
+        },
+    ),
+    "plugins": (
+        "memory providers and context engines, bundled and your own",
+        {
+            "list": ("plugins", "every plug-in, with a mark at those in use"),
+            "show": ("plugins", "what a plug-in says about itself"),
+            "path": ("plugins", "where plug-ins are installed"),
+            "check": ("plugins", "load plug-ins and say what is wrong with them"),
         },
     ),
     "config": (

@@ -27,6 +27,7 @@ def _status(given: argparse.Namespace, context: Context) -> int:
     waiting, unreadable = Approvals(context.home).pending()
     targets = (*TARGETS, "project") if "project" in store.targets else TARGETS
     files = {target: _file_status(store, target) for target in targets}
+    providers = _providers(given, context)
     if given.json:
         print_json(
             {
@@ -35,6 +36,7 @@ def _status(given: argparse.Namespace, context: Context) -> int:
                 "write_approval": context.settings.flag("memory.write_approval"),
                 "pending": len(waiting),
                 "unreadable_pending": unreadable,
+                "providers": providers,
             }
         )
         return OK
@@ -49,7 +51,22 @@ def _status(given: argparse.Namespace, context: Context) -> int:
     print_text(f"write approval is {approval}; {counted(len(waiting), 'write')} pending")
     for path in unreadable:
         print_text(f"! {path} cannot be understood; look at it and remove it")
+    if providers:
+        from hermes.cli.memory_providers import print_providers
+
+        print_providers(providers)
+    else:
+        print_text("no external memory (`hermes memory setup`)")
     return OK
+
+
+def _providers(given: argparse.Namespace, context: Context) -> list[dict[str, Any]]:
+    """The external providers in use, each really looked at; nothing is loaded when there is none."""
+    if not (context.settings.text("memory.provider") or context.settings.texts("memory.providers")):
+        return []
+    from hermes.cli.memory_providers import examined
+
+    return examined(context, connect=not given.offline)
 
 
 def _file_status(store: MemoryStore, target: str) -> dict[str, Any]:
@@ -144,6 +161,7 @@ def _as_json(pending: Pending) -> dict[str, Any]:
 
 
 def _configure_status(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--offline", action="store_true", help="do not ask the backends of external memory")
     add_project(parser)
     add_json_option(parser)
 

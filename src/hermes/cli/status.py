@@ -33,6 +33,7 @@ def _status(given: argparse.Namespace, context: Context) -> int:
             "profile": context.home.profile or "default",
             "memory": _memory(parts),
             "pending_writes": len(Approvals(context.home).pending()[0]),
+            "providers": _providers(context),
             "skills": len(parts.skills.index.entries()),
             "sessions": _sessions(parts),
             "prompt_cache_ttl": context.settings.text("prompt_caching.cache_ttl"),
@@ -44,6 +45,15 @@ def _status(given: argparse.Namespace, context: Context) -> int:
     else:
         _print_state(state)
     return OK
+
+
+def _providers(context: Context) -> list[dict[str, Any]]:
+    """How external memory fared last, and what waits for it; none of its code is run."""
+    if not (context.settings.text("memory.provider") or context.settings.texts("memory.providers")):
+        return []
+    from hermes.session.provider_checks import provider_states
+
+    return provider_states(context.home, context.settings)
 
 
 def _memory(parts: Parts) -> dict[str, str]:
@@ -90,6 +100,10 @@ def _print_state(state: dict[str, Any]) -> None:
     for target, used in state["memory"].items():
         print_text(f"{target:<9} {used}")
     print_text(f"pending   {counted(state['pending_writes'], 'memory write')}")
+    for each in state["providers"]:
+        refused = f", {each['refused']} refused" if each["refused"] else ""
+        last = f"; {each['last']}" if each.get("last") else ""
+        print_text(f"provider  {each['name']}, {counted(each['waiting'], 'call')} waiting{refused}{last}")
     print_text(f"skills    {state['skills']}")
     print_text("sessions  " + ", ".join(f"{name} {value}" for name, value in state["sessions"].items() if value != ""))
     share = state["sessions"].get("cached_share")

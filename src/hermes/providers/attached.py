@@ -44,7 +44,8 @@ class Attached:
         self._home = hermes_home
         self.name = str(provider.name)
         self.mode = mode
-        self.health = Health(self.name, patience=patience, tell=tell)
+        self._tell = tell
+        self.health = Health(self.name, patience=patience, tell=self._told)
         self.outbox = Outbox(hermes_home, self.name, user=user)
         self.calls = lane(f"hermes-{self.name}-calls")
         self.deliveries = lane(f"hermes-{self.name}-deliveries")
@@ -196,6 +197,13 @@ class Attached:
             self._guarded(lambda: hand_over(self.provider, parcel.hook, parcel.arguments, parcel.key))()
         finally:
             self._handing_over_since = None
+
+    def _told(self, text: str) -> None:
+        self._tell(text)
+        try:
+            self.outbox.remember_state(text)
+        except StorageError as error:  # status commands of other processes will not know; nothing else is lost
+            self.health.last_error = in_words(error)
 
     def _quietly(self, work: Callable[[], object]) -> None:
         try:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FOLDER = "outbox"
 _LARGEST = 64 << 20
 _LOCK = ".lock"
+_STATE = "state"
 _PARCEL, _ASIDE = ".json", ".refused"
 _REFUSALS = 3  # of a service that says no
 _ACCIDENTS = 10  # of a provider that breaks in its own way, which may be an outage in disguise
@@ -67,6 +68,23 @@ class Outbox:
         parcel = {"hook": hook, "arguments": arguments, "key": os.urandom(16).hex(), "attempts": 0}
         with Folder.create(self.path) as folder:
             self._write(folder, _new_name(), parcel)
+
+    def remember_state(self, text: str) -> None:
+        """Leaves a line about how the provider fares for status commands of other processes."""
+        with Folder.create(self.path) as folder:
+            folder.replace(_STATE, _encoded({"at": time.time(), "text": text}))
+
+    def last_state(self) -> dict[str, Any]:
+        """The last such line and when it was written; empty when there was never anything to tell."""
+        folder = Folder.open(self.path)
+        if folder is None:
+            return {}
+        with folder:
+            try:
+                found = json.loads(folder.read(_STATE, at_most=1 << 16) or b"{}")
+            except (ValueError, StorageError):
+                return {}
+        return found if isinstance(found, dict) else {}
 
     def names(self) -> list[str]:
         folder = Folder.open(self.path)

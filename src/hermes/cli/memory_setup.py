@@ -1,0 +1,206 @@
+"""`hermes memory setup` and `off`: choose an external memory provider, answer its questions, try it, write it down."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hermes.cli.app import OK, REFUSED
+from hermes.cli.questions import ask, ask_secret, choose
+from hermes.cli.render import print_text
+from hermes.providers import config as provider_config
+from hermes.providers.discovery import available_providers, find_provider, load_provider
+from hermes.session.provider_checks import connection_of, fields_of, secret_name
+from hermes.settings.load import FILE
+from hermes.settings.secrets_file import FILE as SECRETS
+from hermes.settings.secrets_file import save_secret, secret
+from hermes.settings.yaml_file import set_value
+from hermes.vocabulary.errors import HermesError, SettingsError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from hermes.cli.app import Context
+    from hermes.providers.discovery import ProviderInfo
+    from hermes.settings.home import Home
+
+BUILT_IN = "built-in only"
+
+
+def _setup(given: argparse.Namespace, context: Context) -> int:
+    answers = _pairs(given.set or [])
+    talking = sys.stdin.isatty() and not given.yes
+    name = given.name or _picked(context.home.operator, talking=talking)
+    if name in ("", "builtin", BUILT_IN):
+        return _off(given, context)
+    info = find_provider(name, context.home.operator)
+    _dependencies(info, yes=given.yes, talking=talking)
+    provider = load_provider(name, context.home.operator)
+    home = context.home.operator
+    if hasattr(provider, "post_setup") and not answers:
+        provider.post_setup(home, provider_config.read_config(name, home))
+    else:
+        fields = fields_of(provider)
+        values = _answered(name, fields, answers, context.home, talking=talking)
+        _save(provider, name, fields, values, context.home)
+    _activate(context, name)
+    print_text(f"{name} is the memory provider now; new sessions use it.")
+    return OK if given.no_check else _try(provider, name, context)
+
+
+def _off(given: argparse.Namespace, context: Context) -> int:
+    del given
+    was = [*context.settings.texts("memory.providers"), context.settings.text("memory.provider")]
+    set_value(context.home, FILE, "memory.provider", "")
+    if context.settings.texts("memory.providers"):
+        set_value(context.home, FILE, "memory.providers", "")
+    names = ", ".join(filter(None, was))
+    print_text(f"External memory is off{f' (it was {names})' if names else ''}; built-in memory stays as it is.")
+    return OK
+
+
+def _picked(home: str, *, talking: bool) -> str:
+    known = available_providers(home)
+    if not talking:
+        names = ", ".join(each.name for each in known)
+        raise SettingsError(f"name a provider: `hermes memory setup NAME --set key=value --yes` (there are: {names})")
+    rows = [f"{each.name:<12} {each.description}" for each in known]
+    return [*(each.name for each in known), ""][choose("Which memory provider?", [*rows, BUILT_IN])]
+
+
+def _dependencies(info: ProviderInfo, *, yes: bool, talking: bool) -> None:
+    """Installs the packages a plug-in names, if a person agrees; says how to get the programs it needs."""
+    import shutil
+    import subprocess
+
+    lacking = [each for each in info.pip_dependencies if not _is_installed(each)]
+    if lacking:
+        agreed = yes or (
+            talking and ask(f"{info.name} needs {', '.join(lacking)}. Install? (y/n)", "y").startswith("y")
+        )
+        if not agreed:
+            raise SettingsError(f"{info.name} needs {', '.join(lacking)}; install them, or say --yes to have it done")
+        uv = shutil.which("uv")
+        command = [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
+        if subprocess.run([*command, *lacking], check=False).returncode:
+            raise SettingsError(f"{', '.join(lacking)} could not be installed; see above, then try again")
+    for program in info.external_dependencies:
+        name = str(program.get("name", ""))
+        if name and shutil.which(name) is None:
+            print_text(f"{info.name} also needs the program {name}: {program.get('install', 'see its documentation')}")
+
+
+def _is_installed(requirement: str) -> bool:
+    import re
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        distribution(re.split(r"[\s<>=!~\[;]", requirement, maxsplit=1)[0])
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _answered(
+    name: str, fields: list[dict[str, Any]], answers: Mapping[str, str], home: Home, *, talking: bool
+) -> dict[str, Any]:
+    """A value for every field that applies: from the command line, from a person, or what it was or is by default."""
+    if unknown := sorted(answers.keys() - {field["key"] for field in fields}):
+        keys = ", ".join(str(field["key"]) for field in fields) or "none"
+        raise SettingsError(f"{name} has no field {', '.join(unknown)} (its fields are: {keys})")
+    before = provider_config.configured(name, home.path, fields)
+    values: dict[str, Any] = {}
+    for field in fields:
+        if not provider_config.applies(field, values):
+            continue
+        key, current = field["key"], before.get(field["key"])
+        if current in (None, ""):
+            current = provider_config.default_of(field, values)
+        if key in answers:
+            said: Any = answers[key]
+        elif talking:
+            said = _asked(name, field, current, home)
+        else:
+            said = current
+        values[key] = _checked(field, said)
+    if lacking := provider_config.missing_fields(fields, values):
+        wanted = " ".join(f"--set {field['key']}=…" for field in lacking)
+        raise SettingsError(f"{name} still needs {', '.join(field['key'] for field in lacking)}: add {wanted}")
+    return values
+
+
+def _asked(name: str, field: dict[str, Any], current: Any, home: Home) -> Any:
+    label = str(field.get("description") or field["key"])
+    if field.get("url"):
+        print_text(f"  (get it at {field['url']})")
+    if field.get("secret"):
+        kept = secret(home, secret_name(name, field))
+        return ask_secret(label, kept=bool(kept)) or kept or ""
+    if field.get("choices"):
+        choices = [str(each) for each in field["choices"]]
+        at = choices.index(str(current)) if str(current) in choices else 0
+        return field["choices"][choose(label, choices, at)]
+    return ask(label, "" if current is None else str(current))
+
+
+def _checked(field: dict[str, Any], said: Any) -> Any:
+    choices = field.get("choices")
+    if choices and said not in (None, "") and str(said) not in [str(each) for each in choices]:
+        raise SettingsError(f"{field['key']} must be one of {', '.join(map(str, choices))}, not {said!r}")
+    return provider_config.typed(field, said)
+
+
+def _save(provider: Any, name: str, fields: list[dict[str, Any]], values: dict[str, Any], home: Home) -> None:
+    """Secrets go into .env, the rest where the provider keeps it; either is read back."""
+    secrets = {field["key"]: secret_name(name, field) for field in fields if field.get("secret")}
+    for key, variable in secrets.items():
+        if values.get(key) and secret(home, variable) != values[key]:
+            save_secret(home, variable, str(values[key]))
+            print_text(f"{variable} saved in {home.join(SECRETS)}, readable by you only")
+    plain = {key: each for key, each in values.items() if key not in secrets and each not in (None, "")}
+    if plain and hasattr(provider, "save_config"):
+        provider.save_config(plain, home.operator)
+    elif plain:
+        provider_config.save_config(name, home.operator, plain)
+
+
+def _activate(context: Context, name: str) -> None:
+    several = context.settings.texts("memory.providers")
+    if several:
+        set_value(context.home, FILE, "memory.providers", ", ".join(dict.fromkeys([*several, name])))
+    else:
+        set_value(context.home, FILE, "memory.provider", name)
+
+
+def _try(provider: Any, name: str, context: Context) -> int:
+    try:
+        print_text(f"{name}: {connection_of(provider, context.home, context.settings)}")
+    except HermesError as error:
+        print(f"hermes: saved, but {name} does not work yet: {error}", file=sys.stderr)
+        return REFUSED
+    return OK
+
+
+def _pairs(given: list[str]) -> dict[str, str]:
+    pairs = {}
+    for each in given:
+        key, equals, text = each.partition("=")
+        if not equals:
+            raise SettingsError(f"--set {each!r}: expected key=value")
+        pairs[key.strip()] = text
+    return pairs
+
+
+def _configure_setup(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the provider; left out, you are asked")
+    parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="answer one of its questions")
+    parser.add_argument("--yes", action="store_true", help="ask nothing: use what is given, known or the default")
+    parser.add_argument("--no-check", action="store_true", help="do not try to connect")
+
+
+def _configure_off(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
+COMMANDS = {"setup": (_configure_setup, _setup), "off": (_configure_off, _off)}

@@ -1,0 +1,34 @@
+"""Asks a person in plain lines; for commands that also work without one."""
+
+from __future__ import annotations
+
+from getpass import getpass
+from typing import TYPE_CHECKING
+
+from hermes.cli.render import print_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def ask(question: str, suggested: str = "") -> str:
+    said = input(f"{question}{f' [{suggested}]' if suggested else ''}: ").strip()
+    return said or suggested
+
+
+def ask_secret(question: str, *, kept: bool) -> str:
+    """What is typed is not shown; Enter keeps what there is."""
+    return getpass(f"{question} (not shown{'; Enter keeps the one there is' if kept else ''}): ").strip()
+
+
+def choose(question: str, rows: Sequence[str], suggested: int = 0) -> int:
+    """The place of the chosen row."""
+    for number, row in enumerate(rows, start=1):
+        print_text(f"  {number}  {row}")
+    while True:
+        said = ask(question, str(suggested + 1))
+        if said.isdecimal() and 1 <= int(said) <= len(rows):
+            return int(said) - 1
+        if said in rows:
+            return list(rows).index(said)
+        print_text(f"a number from 1 to {len(rows)}, please")
