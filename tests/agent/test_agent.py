@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes import Agent, MemorySession, SessionDB
+from hermes.llm.anthropic import Anthropic
+from hermes.llm.endpoint import Endpoint
+from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.scripted import Reply, Scripted
 from hermes.vocabulary.errors import ModelRefused, SettingsError
 from hermes.vocabulary.events import Notice, TextDelta, ToolReturned, TurnFinished
+from model_server import Answer, ModelServer, chat, claude
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,3 +135,32 @@ def test_a_script_that_cannot_be_read_is_a_settings_error(home: Path, script: st
     (home / "script.json").write_text(script)
     with pytest.raises(SettingsError, match=r"script\.json"):
         Agent.open(home)
+
+
+@pytest.mark.proves("agent.reasoning")
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+def test_the_reasoning_of_an_answer_goes_back_with_the_next_turn_also_after_a_resume(home: Path, wire: str) -> None:
+    if wire == "openai":
+        first = chat({"reasoning_content": "tea, then", "content": "Tea."})
+        second, third = (chat({"content": text}) for text in ("More.", "Enough."))
+    else:
+        thought: Any = ({"type": "thinking", "thinking": "tea, then", "signature": "s"}, [])
+        first = claude(thought, ({"type": "text", "text": "Tea."}, []))
+        second, third = (claude(({"type": "text", "text": text}, [])) for text in ("More.", "Enough."))
+    with ModelServer(*[Answer(pieces=[piece]) for piece in (first, second, third)]) as server:
+        made = {"openai": OpenAICompatible, "anthropic": Anthropic}[wire]
+
+        def model() -> Any:
+            return made(Endpoint(model="m", base_url=server.url, replays_reasoning="content"))
+
+        with Agent.open(home, model=model()) as agent:
+            list(agent.turn("what do I drink?"))
+            list(agent.turn("and then?"))
+        with Agent.open(home, model=model(), resume=agent.session.id) as agent:
+            list(agent.turn("and now?"))
+        sent = [each.json["messages"] for each in server.received]
+    answers = [next(each for each in messages if each["role"] == "assistant") for messages in sent[1:]]
+    if wire == "openai":
+        assert [each["reasoning_content"] for each in answers] == ["tea, then"] * 2
+    else:
+        assert [each["content"][0]["thinking"] for each in answers] == ["tea, then"] * 2

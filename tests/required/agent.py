@@ -26,5 +26,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "003 Tool Routing",
     ),
     "agent.mcp": ("tools of MCP servers are offered and called; a server that fails is a notice", "product"),
+    "agent.kills": ("a process killed in a turn leaves a history both wires take, nothing lost", "product"),
+    "agent.titles": ("a conversation gets a readable title, from its words or by a helper model", "product"),
     "agent.toolsets": ("toolsets are switched by platform; one that is off costs nothing", "003 Toolset Gating"),
 }

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from hermes.tools.registry import Tool
 
 _ENDED = "[This call did not finish: the turn ended before it returned.]"
+_BROKEN_OFF = "[This turn was broken off before there was an answer.]"
 
 
 class MemorySession(Compacting):
@@ -60,6 +61,7 @@ class MemorySession(Compacting):
         self._compactor = None
         self._real = last_count(stored)
         self._prefill: list[dict[str, Any]] = []
+        self._broken_off = False  # the process before this one ended in the middle of a turn
         self._announcements = Announcements(parts.store, session_id, seen_changes(stored, details["announced"]))
         row = parts.database.get_session(session_id)
         self._hints = parts.subdirectory_hints(row.cwd)
@@ -158,6 +160,7 @@ class MemorySession(Compacting):
         is what a host adds to this turn only. Both go on a copy: the clean message is what is stored and searched.
         """
         self._close_open_calls()
+        self._close_broken_turn()
         self.preflight()
         self._parts.toolbox.start_turn()
         recalled = "\n\n".join(filter(None, [recalled, self.external.recall(text)]))
@@ -300,6 +303,7 @@ class MemorySession(Compacting):
         session._prefill = [dict(message) for message in prefill]
         session.start_engine()
         session._close_open_calls()
+        session._broken_off = bool(stored) and session.context.messages[-1]["role"] in ("user", "tool")
         return session
 
     def overhead(self) -> int:
@@ -336,6 +340,12 @@ class MemorySession(Compacting):
         """A call without a result would make the history invalid for every model; it gets one that says why."""
         for call_id in unanswered_calls(self.context.messages):
             self._save({"role": "tool", "tool_call_id": call_id, "content": _ENDED})
+
+    def _close_broken_turn(self) -> None:
+        """A turn that another process did not finish is marked before the next one begins."""
+        if self._broken_off:
+            self._broken_off = False
+            self._save({"role": "assistant", "content": _BROKEN_OFF, "interrupted": True})
 
     def _save(self, message: dict[str, Any]) -> None:
         self.last_id = self._parts.database.append(self.id, message)
