@@ -110,9 +110,9 @@ def _of_a_provider(name: str, rest: list[str], context: Context) -> int:
     if not in_use:
         hint = _nearest(name, [*GROUPS, *SINGLES])
         raise SettingsError(f"there is no command {name!r}{hint} (`hermes --help`)")
-    from hermes.cli.provider_command import run_provider_command
+    from importlib import import_module
 
-    return run_provider_command(name, rest, context)
+    return int(import_module("hermes.cli.provider_command").run_provider_command(name, rest, context))
 
 
 def _nearest(word: str, words: list[str]) -> str:
