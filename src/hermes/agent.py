@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hermes.session.models import helper, main_model
 from hermes.session.opening import Opening
+from hermes.session.review import Reviews
 from hermes.session.session import MemorySession
 from hermes.session.titles import Titles
 from hermes.settings.home import find_home
@@ -65,6 +66,7 @@ class Agent:
         self._settings = settings or session.settings
         self._limit = limit
         self._stop = stop or threading.Event()
+        self.reviews = Reviews(session)
         self._servers = servers
         self._titles: Titles | None = None
         self._asked = ""  # what the person said first
@@ -138,7 +140,7 @@ class Agent:
         opening.session.append(session)
         for problem in opening.problems:
             session.notices.add("tools", problem)
-        return cls(
+        agent = cls(
             session,
             opening.model,
             settings=opening.settings,
@@ -146,6 +148,8 @@ class Agent:
             stop=opening.stop,
             servers=opening.servers,
         )
+        agent.reviews.curate_if_due()
+        return agent
 
     def turn(
         self, text: str, *, overlay: str = "", cancelled: Callable[[], bool] = lambda: False
@@ -198,7 +202,9 @@ class Agent:
         return self.model
 
     def close(self) -> None:
+        """Waits a bounded time for what goes on in the background, then ends the session."""
         self._settle_title(_TITLE_SECONDS)
+        self.reviews.close()
         self.session.close()
         if self._servers is not None:
             self._servers.close()
@@ -225,13 +231,14 @@ class Agent:
         )
 
     def _events(self, running: Any) -> Iterator[TurnEvent]:
-        said = ""
+        said, answered = "", False
         with closing(running) as events:
             try:
                 for event in events:
                     said = _said(said, event)
                     if isinstance(event, TurnFinished):
                         self._finish(event)
+                        answered = event.reason not in ("interrupted", "tool_calls")
                     yield from self.session.take_events()
                     yield event
             except GeneratorExit:  # whoever read the events has gone; what was said so far is kept, and marked
@@ -239,6 +246,9 @@ class Agent:
                 if not isinstance(event, TurnFinished):
                     self.session.finish_turn(said or _STOPPED, interrupted=True, model=self.model.name)
                 raise
+            finally:
+                if answered:  # the person has the answer now, whether they read on or not
+                    self.reviews.after_turn(self.model)
 
     def _finish(self, end: TurnFinished) -> None:
         if end.reason == "tool_calls":  # it is stored with its calls, and the turn goes on when their results are there

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hermes.llm.client import Message
 
-NO_HELPER = "auxiliary:\n  compression:\n    enabled: false\n"
+NO_HELPER = "auxiliary:\n  compression:\n    enabled: false\nreview:\n  enabled: false\n"
 SUMMARY = (
     "## Goal\nRepair every module.\n\n## Progress\n### Done\n- The early modules work again.\n\n## Next Steps\n- Go on."
 )

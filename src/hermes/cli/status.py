@@ -6,6 +6,7 @@ import os
 
 from hermes.cli.app import OK
 from hermes.cli.render import add_json_option, counted, print_json, print_text
+from hermes.cli.status_background import background, print_background
 from hermes.curated.approval import Approvals
 from hermes.curated.operations import usage
 from hermes.session.wiring import open_parts
@@ -38,6 +39,7 @@ def _status(given: argparse.Namespace, context: Context) -> int:
             "sessions": _sessions(parts),
             "prompt_cache_ttl": context.settings.text("prompt_caching.cache_ttl"),
         }
+        state |= background(parts)  # after the sessions, which open the database
     finally:
         parts.close()
     if given.json:
@@ -108,6 +110,7 @@ def _print_state(state: dict[str, Any]) -> None:
     print_text("sessions  " + ", ".join(f"{name} {value}" for name, value in state["sessions"].items() if value != ""))
     share = state["sessions"].get("cached_share")
     known = "" if share is None else f"; {share:.0%} of the prompt tokens of recent sessions came from it"
+    print_background(state)
     print_text(f"cache     points at the system prompt and the last three messages, kept for {ttl}{known}")
 
 

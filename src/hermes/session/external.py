@@ -92,7 +92,10 @@ class External:
         """A write to curated memory took effect: each entry that changed is told, with what it was before."""
         if self.manager is None or written.change is None:
             return
+        kept = {each.entry for each in written.archived}  # they live on in the archive: nothing was forgotten
         for edit in written.change.edits:
+            if edit.after is None and edit.before in kept:
+                continue
             action = "add" if edit.before is None else "remove" if edit.after is None else "replace"
             metadata = {
                 "write_origin": cause.origin,

@@ -20,7 +20,9 @@ from hermes.session.announcements import Announcements
 from hermes.session.branching import branch_off, take_back
 from hermes.session.compacting import Compacting, last_count, seen_changes
 from hermes.session.context import Context
+from hermes.session.nudges import Nudges
 from hermes.session.requests import Request, parsed, reply_message, unanswered_calls
+from hermes.session.reviewable import Reviewable
 from hermes.session.usage import what_broke_the_cache
 from hermes.session.wiring import open_parts
 from hermes.storage.conversations import new_id
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 
     from hermes.session.wiring import Parts
     from hermes.settings.home import Home
-    from hermes.settings.load import Settings
     from hermes.storage.conversations import Session
     from hermes.storage.transcripts import StoredMessage
     from hermes.tools.registry import Tool
@@ -43,7 +44,7 @@ _ENDED = "[This call did not finish: the turn ended before it returned.]"
 _BROKEN_OFF = "[This turn was broken off before there was an answer.]"
 
 
-class MemorySession(Compacting):
+class MemorySession(Compacting, Reviewable):
     # Told of every request; the test-suite checks here that no request moves the prefix of the one before it.
     observers: ClassVar[list[Callable[[str, Request], None]]] = []
 
@@ -67,6 +68,7 @@ class MemorySession(Compacting):
         self._hints = parts.subdirectory_hints(row.cwd)
         self.last_id, self.model = row.last_id, row.model or ""
         self._answered = row.last_active if stored else None
+        self.nudges = Nudges(parts.database, session_id)
 
     @classmethod
     def open(
@@ -197,6 +199,7 @@ class MemorySession(Compacting):
         """
         hint = self._hints.for_call(arguments or {}) if self._hints else ""
         shown = f"{content}\n\n{hint}" if hint else content
+        self.nudges.called("")  # a tool of the host's: what it returns came from outside
         self._save({"role": "tool", "tool_call_id": call_id, "content": shown})
         return shown
 
@@ -210,6 +213,7 @@ class MemorySession(Compacting):
             call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
             self._save({"role": "assistant", "content": None, "tool_calls": [call]})
         result = self._parts.toolbox.call(name, arguments) + self._notes_for(name, arguments)
+        self.nudges.called(name)
         self._save({"role": "tool", "tool_call_id": call_id, "name": name, "content": result})
         return result
 
@@ -242,6 +246,9 @@ class MemorySession(Compacting):
         if counted is not None:
             self._parts.database.update_session(self.id, api_call_count=1, **counted.as_dict())
             self._answered, self.model = time.time(), model or self.model
+        self.nudges.tainted(self._parts.taint.origin)
+        if not interrupted:
+            self.nudges.turn_finished()
         self._parts.database.sync()
         self.external.finish(reply, self.context.said(), interrupted=interrupted)
 
@@ -264,10 +271,6 @@ class MemorySession(Compacting):
     def about(self) -> Session:
         """The stored facts about this session: title, source, tokens, times."""
         return self._parts.database.get_session(self.id)
-
-    @property
-    def settings(self) -> Settings:
-        return self._parts.settings
 
     def close(self) -> None:
         self.external.close(self.context.said())

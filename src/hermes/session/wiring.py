@@ -109,6 +109,10 @@ class Parts:
             raise RuntimeError("these parts were opened without a database")
         return self._database
 
+    @property
+    def has_database(self) -> bool:
+        return self._database is not None
+
     def open_database(self, owner: str) -> None:
         self._database = _open_database(self.home, owner)
 

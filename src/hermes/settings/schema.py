@@ -176,6 +176,13 @@ KEYS = (
         ("off", "on", "verbose"),
         "Say when the background review saved something.",
     ),
+    _flag("review.enabled", True, "Look back over a conversation in the background and save what is worth keeping."),
+    _integer("review.max_calls", 16, "Model calls one background review may make.", low=1, high=100),
+    _integer(
+        "review.max_tokens", 60_000, "Tokens one review may cost, a cached one counted as a tenth; 0 for no limit."
+    ),
+    _integer("review.daily_tokens", 1_000_000, "Tokens all reviews of a day may cost; 0 for no limit."),
+    _number("review.close_seconds", 5, "Seconds a review may go on while the program wants to end.", high=600),
     _integer("agent.max_turns", 90, "Model calls one user turn may make.", low=1, high=10_000),
     Key(
         name="context_file_max_chars",

@@ -1,0 +1,312 @@
+"""Background review: after the answer is delivered, the same model looks back and saves what is worth keeping.
+
+It sees the parent's prompt, messages and tools byte for byte, so that the provider's cache is hit, and one message more
+that nobody stores. Only memory and skills can be changed, through the parent's store; external providers hear nothing,
+nobody is asked, and text from outside that the conversation held makes every write wait for a person. A review that
+fails is logged and shown by `hermes status`; the person's turn never sees it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from hermes.curated.approval import Approvals
+from hermes.curated.history import Cause
+from hermes.session.fork import Fork, transcript
+from hermes.session.nudges import MEMORY, SKILLS
+from hermes.session.requests import Request
+from hermes.tools.loop import run_turn
+from hermes.tools.memory import MemoryTool
+from hermes.tools.registry import Toolbox
+from hermes.tools.taint import Taint
+from hermes.vocabulary.errors import HermesError
+from hermes.vocabulary.events import ToolReturned, TurnFinished
+from hermes.vocabulary.tokens import estimate, estimate_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermes.llm.client import Model
+    from hermes.session.session import MemorySession
+    from hermes.storage.sessions import SessionDB
+    from hermes.tools.registry import Tool
+    from hermes.vocabulary.usage import Usage
+
+ORIGIN = "background_review"
+LAST = "review:last"
+_SPENT = "review:spent"
+_SIDE_WORK = ("subagent", "tool", "cron")
+_CACHED = 0.1  # what a cached token costs of a fresh one, with every provider about a tenth
+_ROOM = 0.9  # share of the context window a review may fill
+_LOG = logging.getLogger("hermes.review")
+
+
+class Reviews:
+    """The reviews of one session, one at a time, in a thread of their own."""
+
+    def __init__(self, session: MemorySession) -> None:
+        self._session = session
+        self._settings = session.settings
+        self._database = session.database  # held, so that a session closed meanwhile is an error that can be told
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    def after_turn(self, model: Model) -> bool:
+        """Starts a review when one is due; True when it did. Call it after the person has the answer."""
+        session = self._session
+        if self._is_side_work():
+            return False
+        kinds = session.nudges.due(self._settings, frozenset(session.tool_names))
+        if not kinds or not self._settings.flag("review.enabled") or self.running:
+            return False
+        try:
+            session.nudges.looked_back(kinds)
+            chosen = self._model(model)
+        except HermesError as error:
+            self._keep({"at": time.time(), "status": "failed", "error": str(error), "saved": []})
+            return False
+        if chosen is None:
+            return False
+        parent = session.snapshot_request()
+        self._in_background(lambda: self.run(chosen, kinds, parent, same_model=chosen is model), "review")
+        return True
+
+    def curate_if_due(self) -> bool:
+        """Starts a run of the curator when the schedule says so and nobody used the home for a while."""
+        from hermes.session.curator import Curator, helper_for
+
+        session, settings = self._session, self._settings
+        if self._is_side_work():
+            return False
+        curator = Curator(session.home, settings, session.store)
+        others = [each for each in session.database.list_sessions(limit=2) if each.id != session.id]
+        if curator.why_not_now(max((each.last_active for each in others), default=0.0)) or self.running:
+            return False
+
+        def run() -> None:
+            done = Curator(session.home, settings, session.store, ask=helper_for(settings)).run(trigger="schedule")
+            _tell_curated(session, done)
+
+        self._in_background(run, "curator")
+        return True
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Waits for what is under way; False when it takes longer."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+        return not self.running
+
+    def close(self) -> None:
+        """Lets a review come to its end for a while, then stops it; what it saved by then is saved."""
+        if not self.wait(self._settings.number("review.close_seconds")):
+            self._stop.set()
+            self.wait(self._settings.number("review.close_seconds"))
+
+    def run(self, model: Model, kinds: frozenset[str], parent: Request, *, same_model: bool = True) -> dict[str, Any]:
+        """One review, here and now; its outcome is kept for `hermes status`."""
+        started = time.time()
+        outcome: dict[str, Any] = {
+            "at": started,
+            "session": self._session.id,
+            "about": sorted(kinds),
+            "model": model.name,
+        }
+        budget = Budget(self._database, self._settings.integer("review.max_tokens"))
+        budget.day_limit = self._settings.integer("review.daily_tokens")
+        prompt = _prompt(kinds)
+        request = parent if same_model else _elsewhere(parent, self._toolbox(kinds))
+        if why := budget.too_dear(request, prompt, model, cached=same_model):
+            return self._keep({**outcome, "status": "skipped", "error": why})
+        fork = Fork(request, prompt, self._toolbox(kinds))
+        saved: list[dict[str, Any]] = []
+        try:
+            events = run_turn(
+                model,
+                fork,
+                counted=budget.count,
+                limit=self._settings.integer("review.max_calls"),
+                cancelled=lambda: self._stop.is_set() or budget.used_up,
+            )
+            for event in events:
+                if isinstance(event, ToolReturned) and (what := _saved(event)):
+                    saved.append(what)
+                elif isinstance(event, TurnFinished):
+                    outcome |= {"status": _status(event, budget), "calls": event.model_calls}
+        except Exception as error:  # noqa: BLE001 - models and plug-ins are other people's code, and the turn is over
+            _LOG.warning("the review of session %s failed: %s", self._session.id, type(error).__name__)
+            outcome |= {"status": "failed", "error": f"{type(error).__name__}: {error}"}
+        outcome |= {"saved": saved, "tokens": budget.spent, "seconds": round(time.time() - started, 3)}
+        _tell(self._session, saved)
+        return self._keep(outcome)
+
+    def _is_side_work(self) -> bool:
+        """A delegated task or a tool's session has no person whose habits could be learnt."""
+        row = self._session.database.get_session(self._session.id)
+        return row.kind == "delegate" or row.source in _SIDE_WORK
+
+    def _model(self, main: Model) -> Model | None:
+        from hermes.session.models import helper_model
+
+        return helper_model(self._settings, "background_review", main=main)
+
+    def _keep(self, outcome: dict[str, Any]) -> dict[str, Any]:
+        try:
+            self._database.set_meta(LAST, json.dumps(outcome, ensure_ascii=False))
+        except HermesError as error:
+            _LOG.warning("the outcome of a review could not be kept: %s", error)
+        return outcome
+
+    def _toolbox(self, kinds: frozenset[str]) -> Toolbox:
+        session = self._session
+        taint = Taint()
+        if session.nudges.taint:
+            taint.note(session.nudges.taint, "earlier in the conversation", "")
+        offered = frozenset(session.tool_names)
+        makers: dict[str, Callable[[], Tool]] = {}
+        if MEMORY in kinds or "memory" in offered:
+            makers["memory"] = lambda: self._memory(taint)
+        for name in ("skills_list", "skill_view", "skill_manage"):
+            makers[name] = lambda name=name: session.review_skill_tool(name, taint)  # type: ignore[misc]
+        return Toolbox({name: make for name, make in makers.items() if name in offered}, taint)
+
+    def _memory(self, taint: Taint) -> Tool:
+        settings = self._settings
+        tool = MemoryTool(
+            self._session.store,
+            approvals=Approvals(self._session.home),
+            taint=taint,
+            approve_all=settings.flag("memory.write_approval"),
+            untrusted=settings.text("memory.untrusted_writes"),
+        )
+        tool.cause = Cause(origin=ORIGIN, session=self._session.id)
+        return tool
+
+    def _in_background(self, work: Callable[[], object], name: str) -> None:
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - a thread that dies silently would hide why nothing is saved
+                _LOG.warning("%s failed: %s", name, error)
+                self._keep({"at": time.time(), "status": "failed", "error": f"{name}: {error}", "saved": []})
+
+        self._stop.clear()
+        self._thread = threading.Thread(target=run, name=f"hermes-{name}", daemon=True)
+        self._thread.start()
+
+
+class Budget:
+    """What reviews may cost: so many tokens each and so many a day; a cached token counts a tenth."""
+
+    def __init__(self, database: SessionDB, limit: int) -> None:
+        self._database = database
+        self._limit = limit
+        self.day_limit = 0
+        self.spent = 0
+
+    @property
+    def used_up(self) -> bool:
+        return bool(self._limit) and self.spent >= self._limit
+
+    def too_dear(self, request: Request, prompt: str, model: Model, *, cached: bool) -> str:
+        """Why a review must not even begin; "" when it may."""
+        tokens = estimate(request.system) + estimate(prompt) + sum(map(estimate_message, request.messages))
+        if tokens > model.context_length * _ROOM:
+            return f"the conversation ({tokens:,} tokens) leaves no room for a review in {model.name}'s window"
+        expected = int(tokens * (_CACHED if cached else 1))
+        if self._limit and expected > self._limit:
+            return f"one call would take about {expected:,} tokens; review.max_tokens is {self._limit:,}"
+        if self.day_limit and self._today() + expected > self.day_limit:
+            return f"today's reviews took {self._today():,} tokens; review.daily_tokens is {self.day_limit:,}"
+        return ""
+
+    def count(self, usage: Usage) -> None:
+        fresh = usage.input_tokens - usage.cache_read_tokens
+        cost = int(fresh + usage.cache_read_tokens * _CACHED + usage.output_tokens)
+        self.spent += cost
+        today = {"day": _day(), "tokens": self._today() + cost}
+        self._database.set_meta(_SPENT, json.dumps(today))
+
+    def _today(self) -> int:
+        kept = json.loads(self._database.get_meta(_SPENT) or "{}")
+        return int(kept.get("tokens", 0)) if kept.get("day") == _day() else 0
+
+
+def last_review(database: SessionDB) -> dict[str, Any] | None:
+    """The outcome of the newest review, for status commands."""
+    kept = database.get_meta(LAST)
+    return json.loads(kept) if isinstance(kept, str) else None
+
+
+def _prompt(kinds: frozenset[str]) -> str:
+    name = "both" if kinds == {MEMORY, SKILLS} else "memory" if MEMORY in kinds else "skills"
+    return _text(f"review_{name}")
+
+
+def _text(name: str) -> str:
+    return files(__package__).joinpath(f"text/{name}.md").read_text(encoding="utf-8").strip()
+
+
+def _elsewhere(parent: Request, toolbox: Toolbox) -> Request:
+    """For another model nothing is cached: it gets a digest of the conversation, and only the tools that run."""
+    told = f"<transcript>\n{transcript(parent.messages)}\n</transcript>"
+    system = f"{_text('review_elsewhere')}\n\n{parent.system}"
+    answered = {"role": "assistant", "content": "I have read it."}
+    return Request(system=system, messages=[{"role": "user", "content": told}, answered], tools=toolbox.schemas())
+
+
+def _status(event: TurnFinished, budget: Budget) -> str:
+    if event.reason == "interrupted":
+        return "stopped at its cost limit" if budget.used_up else "stopped"
+    return "stopped at its call limit" if event.reason == "limit" else "done"
+
+
+def _saved(event: ToolReturned) -> dict[str, Any]:
+    """What a tool call of the review changed; empty when it only looked, or was refused."""
+    result = json.loads(event.result)
+    if not result.get("success") or event.call.name not in ("memory", "skill_manage"):
+        return {}
+    arguments = json.loads(event.call.arguments or "{}")
+    what = str(arguments.get("target", "memory")) if event.call.name == "memory" else f"skill {arguments.get('name')}"
+    texts = [arguments.get("content", ""), *(each.get("content", "") for each in arguments.get("operations") or ())]
+    shown = [text for text in texts if text] if event.call.name == "memory" else [str(arguments.get("action"))]
+    return {"what": what, "texts": shown, "staged": bool(result.get("staged"))}
+
+
+def _tell(session: MemorySession, saved: list[dict[str, Any]]) -> None:
+    """One line for the person, as the settings want it."""
+    how = session.settings.text("display.memory_notifications")
+    if how == "off" or not saved:
+        return
+    done = list(dict.fromkeys(each["what"] for each in saved if not each["staged"]))
+    waiting = sum(each["staged"] for each in saved)
+    parts = [f"updated {', '.join(done)}"] if done else []
+    parts += (
+        [f"{waiting} waiting for your approval (`hermes memory pending`, `hermes skills pending`)"] if waiting else []
+    )
+    line = f"Looked back: {'; '.join(parts)}."
+    if how == "verbose":
+        line += " " + " | ".join(text for each in saved for text in each["texts"])
+    session.notices.add("review", line)
+
+
+def _tell_curated(session: MemorySession, run: dict[str, Any]) -> None:
+    if session.settings.text("display.memory_notifications") == "off":
+        return
+    if run["changes"] or run["skills"]:
+        count = len(run["operations"]) + len(run["skills"])
+        session.notices.add("curation", f"Tidied memory ({count} changes); `hermes curator undo` takes it back.")
+    for each in run["contradictions"]:
+        session.notices.add("curation", f"Which holds? {each['one']!r} or {each['other']!r} (`hermes curator status`)")
+
+
+def _day() -> str:
+    return time.strftime("%Y-%m-%d")

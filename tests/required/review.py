@@ -1,0 +1,24 @@
+"""Nudges and the background review."""
+
+REQUIREMENTS: dict[str, tuple[str, str]] = {
+    "nudge.interval": ("a review is due after the set number of user turns or tool calls", "003 Memory Nudge"),
+    "nudge.survives": ("the counts survive a resume and a fresh process", "003 Memory Nudge"),
+    "nudge.reset": ("a model that saves by itself is not reminded", "003 Memory Nudge"),
+    "review.after": ("the review runs after the answer is delivered and never in its way", "003 Memory Nudge"),
+    "review.prefix": (
+        "it sends the parent's prompt, tools and messages byte for byte, and one message more",
+        "003 Memory Nudge and Background Review",
+    ),
+    "review.isolation": (
+        "no text of a review reaches a provider, the transcript, search or the next prompt",
+        "003 Background Review Isolation",
+    ),
+    "review.toolbox": ("only memory and skill tools run; approvals are denied", "003 Background Review"),
+    "review.origin": ("its writes are stamped as the review's, and wait when text from outside was seen", "product"),
+    "review.notice": ("one line tells the person what was saved: off, on or verbose", "product"),
+    "review.failure": ("a failing review is logged and shown by status, never in the turn", "003 Failure Modes"),
+    "review.cost": ("calls and tokens of a review, and tokens of a day, are limited by settings", "product"),
+    "review.close": ("closing waits a bounded time for a review and then stops it", "product"),
+    "review.elsewhere": ("a review by another model gets a digest and only the tools that run", "product"),
+    "review.curation": ("an agent that starts runs the curator when it is due and the home was idle", "product"),
+}
