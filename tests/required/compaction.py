@@ -45,5 +45,6 @@ REQUIREMENTS = {
         "001 Pluggable context engine",
     ),
     "compaction.lcm": ("lcm keeps a graph of summaries and leads from it to every message", "product"),
+    "compaction.kill": ("Killed at any point, the session is before or after a compaction, never between", "product"),
     "compaction.notice": ("One notice per compaction tells the person what was kept", "product"),
 }

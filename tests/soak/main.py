@@ -8,10 +8,10 @@ import sys
 import tempfile
 from dataclasses import asdict
 
-from soak import agent, curated, sessions
+from soak import agent, compaction, curated, sessions
 from soak.common import Options
 
-_PARTS = {"agent": agent, "curated": curated, "sessions": sessions}
+_PARTS = {"agent": agent, "compaction": compaction, "curated": curated, "sessions": sessions}
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ from hermes.compression.boundaries import (
     shortened_ids,
 )
 from hermes.compression.pointers import chapters_of, render_chapters
-from hermes.compression.reading import Counts, text_of
+from hermes.compression.reading import Counts, estimate_sampled, text_of
 from hermes.vocabulary.tokens import estimate_message
 
 if TYPE_CHECKING:
@@ -111,7 +111,8 @@ def assemble(
     stay = {at for _, at in head + tail}
     gone = [at for at in range(len(messages)) if at not in stay]
     leaving = [messages[at] for at in gone]
-    chapters = [*past.previous.chapters, *chapters_of(leaving, [ids[at] for at in gone], shortened_ids(leaving))]
+    left = chapters_of(leaving, [ids[at] for at in gone], shortened_ids(leaving), [counts.size(at) for at in gone])
+    chapters = [*past.previous.chapters, *left]
     kept, text = past.render(chapters)
     block = block_messages(text, _last_spoken(head), tail[0][0] if tail else None)
     placed = [*head, *((message, None) for message in block), *tail]
@@ -168,4 +169,7 @@ def _last_spoken(head: list[tuple[dict[str, Any], int | None]]) -> dict[str, Any
 
 
 def _tokens(messages: Messages, counts: Counts, message: dict[str, Any], at: int | None) -> int:
-    return counts[at] if at is not None and message is messages[at] else estimate_message(message)
+    if at is not None and message is messages[at]:
+        return counts[at]
+    content = message.get("content")
+    return estimate_sampled(content) if isinstance(content, str) else estimate_message(message)

@@ -96,6 +96,16 @@ def find_cut(
     return Cut(head=head, tail=tail, pinned=last if last is not None and head <= last < tail else None)
 
 
+def newest(messages: Messages, first: int, last: int) -> Cut:
+    """Everything between the first messages and the last ones, whole groups."""
+    head = min(first, len(messages))
+    while head < len(messages) and messages[head].get("role") == "tool":
+        head += 1
+    tail = max(group_start(messages, len(messages) - max(last, 1)), head)
+    spoken = last_request(messages)
+    return Cut(head=head, tail=tail, pinned=spoken if spoken is not None and head <= spoken < tail else None)
+
+
 def last_request(messages: Messages) -> int | None:
     """Where the person spoke last."""
     for position in range(len(messages) - 1, -1, -1):

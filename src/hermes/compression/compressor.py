@@ -21,6 +21,7 @@ from hermes.compression.breaker import Breaker
 from hermes.compression.engine import ContextEngine
 from hermes.compression.facts import facts_in, find_facts
 from hermes.compression.ladder import EXTRACT, Ladder, Rung
+from hermes.compression.masks import Masks
 from hermes.compression.reading import Counts
 from hermes.compression.summary import Task
 
@@ -77,6 +78,7 @@ class ContextCompressor(ContextEngine):
         self.protect_first_n = max(protect_first_n, 0)
         self.abort_on_summary_failure = abort_on_summary_failure
         self.breaker = breaker or Breaker()
+        self.masks = Masks()
         self._helper, self._helper_window = summarise, summary_context_length
         self._main = main_summarise
         self._clock, self._timer = clock, timer
@@ -102,6 +104,10 @@ class ContextCompressor(ContextEngine):
         main_summarise: Summariser | None = None,
     ) -> None:
         self._helper, self._helper_window, self._main = summarise, summary_context_length, main_summarise
+
+    @property
+    def shows_to_a_helper(self) -> bool:
+        return self._helper is not None
 
     def summary_budget(self, content_tokens: int) -> int:
         """A fifth of what is summarised, from 2,000 tokens up to 5 % of the window and 12,000."""
@@ -247,7 +253,8 @@ class ContextCompressor(ContextEngine):
     def _rungs(self) -> list[Rung]:
         rungs = []
         if self._helper is not None:
-            rungs.append(Rung(who="helper", ask=self._helper, window=self._helper_window or self.context_length))
+            window = self._helper_window or self.context_length
+            rungs.append(Rung(who="helper", ask=self._helper, window=window, masks=self.masks))
         if self._main is not None:
             rungs.append(Rung(who="main", ask=self._main, window=self.context_length))
         return rungs

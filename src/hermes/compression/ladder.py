@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from hermes.compression.breaker import Breaker
     from hermes.compression.facts import Fact
+    from hermes.compression.masks import Masks
     from hermes.compression.summary import Summariser, Task
 
 EXTRACT = "extract"
@@ -25,6 +26,7 @@ class Rung:
     who: str
     ask: Summariser
     window: int
+    masks: Masks | None = None  # for a model of its own, which may be somebody else's service
 
 
 @value
@@ -62,9 +64,10 @@ class Ladder:
     def _ask(self, task: Task, rung: Rung, deadline: float | None) -> Attempt | None:
         # A model that failed on the whole may be smaller than it says: half its window is tried once.
         transient = False
+        shown = task if rung.masks is None else task.masked(rung.masks)
         for window in (rung.window, rung.window // 2):
             try:
-                text, calls = summarise(task, rung.ask, window, deadline, self._timer)
+                text, calls = summarise(shown, rung.ask, window, deadline, self._timer)
             except SummaryFailed as failure:
                 self._failures.append(f"{rung.who}: {failure}")
                 transient = failure.transient

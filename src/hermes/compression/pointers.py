@@ -63,12 +63,17 @@ def parse_ranges(text: str) -> list[range]:
     return [range(int(low), int(high or low) + 1) for low, high in _RANGE.findall(text)]
 
 
-def chapters_of(messages: Sequence[Message], ids: Sequence[int | None], more: Sequence[int] = ()) -> list[Chapter]:
+def chapters_of(
+    messages: Sequence[Message],
+    ids: Sequence[int | None],
+    more: Sequence[int] = (),
+    sizes: Sequence[int] | None = None,
+) -> list[Chapter]:
     """The messages in order, cut into chapters that one expansion can show, at most `MOST_CHAPTERS` of them.
 
-    `more` are ids that some of the messages point to themselves.
+    `more` are ids that some of the messages point to themselves; `sizes` are characters, where they are known.
     """
-    sizes = [characters(message) for message in messages]
+    sizes = sizes if sizes is not None else [characters(message) for message in messages]
     limit = max(CHAPTER_CHARACTERS, sum(sizes) // (MOST_CHAPTERS - 8))
     chapters = [Chapter(ids=_few(to_ranges(more)), count=len(more), label=_LONG_RESULTS)] if more else []
     start = filled = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from hermes.vocabulary.tokens import BLOB_TOKENS, estimate_message
+from hermes.vocabulary.tokens import BLOB_TOKENS, estimate, estimate_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     Message = Mapping[str, Any]
 
 _SAMPLE = 48  # messages that say enough about how many characters make a token in a history
+_PLACE = 1_024  # characters of one place of a long text
 _BLOB_CHARACTERS = 4 * BLOB_TOKENS
 
 
@@ -77,6 +78,15 @@ def at_most(text: str) -> int:
     return len(text) // 3 + 2 if text.isascii() else len(text.encode("utf-8", "surrogatepass")) // 3 + 2
 
 
+def estimate_sampled(text: str) -> int:
+    """Tokens of a text, from sixteen places when it is long: a tenth of the time, and within a few percent."""
+    if len(text) <= 16 * _PLACE:
+        return estimate(text)
+    step = len(text) // 16
+    sample = "".join([text[at : at + _PLACE] for at in range(0, len(text), step)])
+    return round(estimate(sample) * len(text) / len(sample))
+
+
 class Counts:
     """Token counts beside messages: the ones handed in, others estimated when first asked for."""
 
@@ -91,6 +101,11 @@ class Counts:
         if count is None:
             count = self._counts[position] = estimate_message(self._messages[position])
         return count
+
+    def size(self, position: int) -> int:
+        """About how many characters a message has: from its count where that is known."""
+        count = self._counts[position]
+        return 4 * count if count is not None else characters(self._messages[position])
 
     def total(self, start: int, stop: int) -> int:
         """Tokens of messages[start:stop]; of many that were never counted a sample tells, weighted by characters."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from hermes.compression.audit import fault
 from hermes.compression.block import is_block, prose
-from hermes.compression.reading import calls_of, excerpt, text_of
-from hermes.safety.secrets import mask_secrets
+from hermes.compression.masks import ARGUMENTS, LONGEST, plain
+from hermes.compression.reading import calls_of, estimate_sampled, excerpt, text_of
 from hermes.vocabulary.errors import HermesError
 from hermes.vocabulary.tokens import estimate
 from hermes.vocabulary.values import value
@@ -19,17 +19,18 @@ from hermes.vocabulary.values import value
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hermes.compression.masks import Masks
     from hermes.compression.reading import Message
 
     Summariser = Callable[[str, int], str]
 
 MOST_PIECES = 8
 PROMPT_MARGIN = 0.9  # of a window; token counts are estimates
-_CAPS = (6_000, 2_000, 600, 200)  # characters shown of one message, from generous to tight
-_ARGUMENTS = 4  # tool arguments get a quarter of a message's room
+_CAPS = (LONGEST, 2_000, 600, 200)  # characters shown of one message, from generous to tight
 _WORDS_PER_TOKEN = 0.6
 _MEMORY_CONTEXT = 6_000
 _SMALLEST_ROOM = 200  # tokens for the conversation in one prompt; with less a summary makes no sense
+_SAMPLED = 1_024  # characters of one place of a text that tell how many make a token
 _FEWEST_CHARACTERS = 0.5  # per token; rare scripts need two tokens for one character
 
 
@@ -51,6 +52,18 @@ class Task:
     previous: str = ""
     focus: str = ""
     memory_context: str = ""
+    masks: Masks | None = None  # for a model that has not seen the conversation: it learns no credentials
+
+    def masked(self, masks: Masks) -> Task:
+        return Task(
+            messages=self.messages,
+            ids=self.ids,
+            budget=self.budget,
+            previous=masks.text(self.previous),
+            focus=self.focus,
+            memory_context=self.memory_context,
+            masks=masks,
+        )
 
 
 def summarise(
@@ -148,38 +161,61 @@ def _sampled(task: Task, places: list[int], space: int) -> list[str]:
 
 
 def _entry(task: Task, at: int, cap: int) -> str:
-    message = task.messages[at]
+    message, number = task.messages[at], task.ids[at]
+    text, calls = plain(message) if task.masks is None else task.masks.of(message, number)
     role = str(message.get("role") or "?").upper()
-    number = "" if task.ids[at] is None else f" {task.ids[at]}"
-    name = f" {message['name']}" if role == "TOOL" and message.get("name") else ""
-    shown = [f"[{role}{number}{name}] {excerpt(text_of(message), cap)}".rstrip()]
-    if message.get("tool_calls"):
-        shown += [
-            f"  calls {tool}({excerpt(arguments, cap // _ARGUMENTS)})" for _, tool, arguments in calls_of(message)
-        ]
-    # The helper may be somebody else's service: it learns no credentials.
-    return mask_secrets("\n".join(shown))
+    if number is not None:
+        role = f"{role} {number}"
+    if role.startswith("TOOL") and message.get("name"):
+        role = f"{role} {message['name']}"
+    shown = f"[{role}] {text if len(text) <= cap else excerpt(text, cap)}".rstrip()
+    if calls:
+        shown = "\n  calls ".join((shown, *(excerpt(call, cap // ARGUMENTS) for call in calls)))
+    return shown
 
 
 def _size(message: Message) -> int:
     content = message.get("content")
     size = len(content) if isinstance(content, str) else len(text_of(message))
-    return size + sum(min(len(arguments), _CAPS[0] // _ARGUMENTS) + 20 for _, _, arguments in calls_of(message))
+    if not message.get("tool_calls"):
+        return size
+    return size + sum(min(len(arguments), _CAPS[0] // ARGUMENTS) + 20 for _, _, arguments in calls_of(message))
 
 
 def _packed(entries: list[str], room: int) -> list[str]:
-    """Entries joined to texts of at most `room` tokens; one that is larger than that is cut."""
+    """Entries joined to texts of at most `room` tokens; one that is larger than that is cut.
+
+    Plain text is weighed by its length; when a sample of the result says that this was too little, each is looked at.
+    """
+    per_token = _characters_per_token(entries)
+    pieces = _filled(entries, room, lambda entry: int(len(entry) / per_token) + 2 if entry.isascii() else _exact(entry))
+    if any(estimate_sampled(piece) * 1.05 > room for piece in pieces):
+        return _filled(entries, room, _exact)
+    return pieces
+
+
+def _filled(entries: list[str], room: int, weigh: Callable[[str], int]) -> list[str]:
     pieces: list[str] = []
     current: list[str] = []
     filled = 0
     for entry in entries:
-        cost = estimate(entry) + 2
+        cost = weigh(entry)
         if cost > room:
             entry = excerpt(entry, max(len(entry) * room // (cost * 2), 40))  # noqa: PLW2901 - the shorter form
-            cost = min(estimate(entry) + 2, room)
+            cost = min(_exact(entry), room)
         if current and filled + cost > room:
             pieces.append("\n".join(current))
             current, filled = [], 0
         current.append(entry)
         filled += cost
     return [*pieces, "\n".join(current)] if current else pieces
+
+
+def _exact(entry: str) -> int:
+    return estimate(entry) + 2
+
+
+def _characters_per_token(entries: list[str]) -> float:
+    """Of a sample, rounded against us."""
+    sample = "\n".join(entry[:_SAMPLED] for entry in entries[:: max(len(entries) // 16, 1)])
+    return max(min(len(sample) / max(estimate(sample), 1), 4.5) * 0.9, _FEWEST_CHARACTERS)

@@ -13,11 +13,11 @@ import json
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hermes.compression.block import SYSTEM_NOTE
+from hermes.compression.boundaries import newest
 from hermes.compression.breaker import Breaker
 from hermes.compression.compressor import HYGIENE_MESSAGES, HYGIENE_THRESHOLD, ContextCompressor
 from hermes.session.engines import built_in, summarisers
 from hermes.session.foreign_engine import compressed_by
-from hermes.session.ranges import newest
 from hermes.session.requests import settled_until
 from hermes.storage.compaction import Contexts, NewContext, holder_name, refuse_held
 from hermes.vocabulary.errors import StorageError
@@ -94,6 +94,7 @@ class Compactor:
         self._real = real
         self._engine: ContextEngine | None = None
         self._stored = Breaker()
+        self._masked = 0  # messages of the context that were masked ahead of time
 
     # --- what the loop and the session ask ---------------------------------------------------------------------------
 
@@ -118,6 +119,15 @@ class Compactor:
         counts = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
         self._told(self.engine.update_from_response, counts | usage.as_dict())
         self._store_breaker()
+
+    def rest(self) -> None:
+        """After a turn: masks what came for a helper model now, so that a compaction need not wait for it."""
+        engine = self._engine
+        if isinstance(engine, ContextCompressor) and engine.shows_to_a_helper:
+            context = self._host.context
+            new = min(self._masked, len(context.ids))
+            engine.masks.prepare(context.said()[new:], context.ids[new:])
+            self._masked = len(context.ids)
 
     @property
     def real_tokens(self) -> int:
@@ -247,7 +257,7 @@ class Compactor:
             session_id, ids = self._contexts.split(old, new)
             kept = host.context.replaced(_with_gaps(done.ids), _by_gap(new))
             kept.renumbered(ids)
-        self._stored, self._real = self._breaker(), None
+        self._stored, self._real, self._masked = self._breaker(), None, 0
         host.go_on(session_id, kept, max(ids), system_prompt=changed, seen=seen)
         self._start_engine(boundary_reason="compression", old_session_id=old)
         if host.boundary:

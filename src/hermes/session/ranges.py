@@ -59,16 +59,6 @@ def find_range(messages: Messages, ids: Sequence[int], wanted: Mapping[str, str]
     return Cut(head=start, tail=stop)
 
 
-def newest(messages: Messages, first: int, last: int) -> Cut:
-    """Everything between the first messages and the last ones, whole groups."""
-    head = min(first, len(messages))
-    while head < len(messages) and messages[head].get("role") == "tool":
-        head += 1
-    tail = max(group_start(messages, len(messages) - max(last, 1)), head)
-    spoken = last_request(messages)
-    return Cut(head=head, tail=tail, pinned=spoken if spoken is not None and head <= spoken < tail else None)
-
-
 def _place(messages: Messages, places: range, words: str) -> int:
     wanted = " ".join(words.casefold().split())
     for at in places:

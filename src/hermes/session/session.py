@@ -250,6 +250,8 @@ class MemorySession(Compacting, Reviewable):
         if not interrupted:
             self.nudges.turn_finished()
         self._parts.database.sync()
+        if self._compactor is not None:
+            self._compactor.rest()
         self.external.finish(reply, self.context.said(), interrupted=interrupted)
 
     def undo(self) -> str:
