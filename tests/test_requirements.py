@@ -31,7 +31,8 @@ def test_every_test_names_an_existing_requirement_or_says_why_not() -> None:
 def _tests() -> Iterator[tuple[str, set[str], bool]]:
     for folder, _, files in os.walk(HERE):
         for file in sorted(files):
-            if file.startswith("test_") and file.endswith(".py"):
+            # Scenarios are collected through the classes that inherit them.
+            if (file.startswith("test_") and file.endswith(".py")) or file.endswith("_scenarios.py"):
                 with open(os.path.join(folder, file), encoding="utf-8") as source:
                     yield from _tests_of(ast.parse(source.read()), file)
 

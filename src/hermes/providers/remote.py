@@ -63,6 +63,20 @@ class Remote:
         self._client = client
         self._sleep = sleep
 
+    def hurried(self, timeout: float) -> Remote:
+        """The same service for a turn that waits: one attempt within a short time, or none."""
+        return Remote(
+            self.name,
+            self.base_url,
+            headers=self._headers,
+            secrets=self._secrets,
+            timeout=timeout,
+            retries=0,
+            key_hint=self._key_hint,
+            client=self._client,
+            sleep=self._sleep,
+        )
+
     def get(self, path: str, *, params: Mapping[str, Any] | None = None, expect: Shape = dict, **more: Any) -> Any:
         return self.request("GET", path, params=params, expect=expect, **more)
 

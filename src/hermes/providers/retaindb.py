@@ -1,0 +1,253 @@
+"""`retaindb`: hybrid search over turns, memories and files; its cloud or its local edition."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hermes.providers.retaindb_api import CLOUD, RetainDB
+from hermes.providers.service import ServiceProvider, bullets, clean, count_of, plain_id, text_of, tool
+from hermes.safety.secrets import find_secrets
+from hermes.storage.files import Folder
+from hermes.vocabulary.errors import ProviderError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hermes.providers.service import Tool
+
+TYPES = ("factual", "preference", "goal", "instruction", "event", "opinion")
+SCOPES = ("USER", "PROJECT", "ORG")
+_LARGEST_FILE = 20 << 20
+_LONGEST_TEXT = 32_000
+_MIRRORS = 20
+_PLAIN = ("id", "content", "memory_type", "score", "importance", "created_at")
+
+
+class RetainDBProvider(ServiceProvider):
+    name = "retaindb"
+
+    FIELDS: ClassVar[tuple[dict[str, Any], ...]] = (
+        {
+            "key": "base_url",
+            "description": "Address of the cloud, or of your local edition",
+            "default": CLOUD,
+            "env_var": "RETAINDB_BASE_URL",
+        },
+        {
+            "key": "api_key",
+            "description": "API key",
+            "secret": True,
+            "required": True,
+            "env_var": "RETAINDB_API_KEY",
+            "url": "https://www.retaindb.com/dashboard",
+            "when": {"base_url": CLOUD},
+        },
+        {
+            "key": "project",
+            "description": "Project that memories belong to (empty: one for this home)",
+            "default": "",
+            "env_var": "RETAINDB_PROJECT",
+        },
+        {"key": "user_id", "description": "Whose memories", "default": "default"},
+    )
+    TOOLS: ClassVar[tuple[dict[str, Any], ...]] = (
+        tool("retaindb_profile", "What is known about the person."),
+        tool("retaindb_search", "Finds memories.", ["query"], query="string", top_k="integer"),
+        tool("retaindb_context", "What matters for a question, as one text.", ["query"], query="string"),
+        tool(
+            "retaindb_remember",
+            "Stores one memory.",
+            ["content"],
+            content="string",
+            memory_type={"type": "string", "enum": list(TYPES)},
+            importance={"type": "number", "description": "0 to 1, default 0.7."},
+        ),
+        tool("retaindb_forget", "Forgets one memory.", ["memory_id"], memory_id="string"),
+        tool(
+            "retaindb_upload_file",
+            "Uploads a file of this machine.",
+            ["local_path"],
+            local_path="string",
+            remote_path="string",
+            scope={"type": "string", "enum": list(SCOPES)},
+            ingest={"type": "boolean", "description": "Also make its content searchable."},
+        ),
+        tool("retaindb_list_files", "Lists uploaded files.", prefix="string", limit="integer"),
+        tool("retaindb_read_file", "Reads an uploaded file.", ["file_id"], file_id="string"),
+        tool("retaindb_ingest_file", "Makes a file's content searchable.", ["file_id"], file_id="string"),
+        tool("retaindb_delete_file", "Deletes an uploaded file.", ["file_id"], file_id="string"),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._api: RetainDB | None = None
+
+    def _connect(self) -> None:
+        config = self._config
+        # Each home has a project, so that profiles do not see each other.
+        project = str(config["project"] or f"hermes-{plain_id(os.path.basename(self._home).lstrip('.'))}")
+        user = self._person or str(config["user_id"])
+        self._api = RetainDB(str(config["base_url"]), str(config["api_key"] or ""), project, user)
+
+    def _handlers(self) -> dict[str, Tool]:
+        return {
+            "retaindb_profile": self._profile,
+            "retaindb_search": self._search,
+            "retaindb_context": self._context,
+            "retaindb_remember": self._remember,
+            "retaindb_forget": self._forget,
+            "retaindb_upload_file": self._upload,
+            "retaindb_list_files": self._files,
+            "retaindb_read_file": self._read,
+            "retaindb_ingest_file": self._ingest,
+            "retaindb_delete_file": self._delete,
+        }
+
+    def prefetch(self, query: str, *, session_id: str = "") -> str:
+        found = self._opened().context(query, session_id or self._session_id, hurry=True)
+        return _overlay(found)
+
+    def sync_turn(
+        self,
+        user_content: str,
+        assistant_content: str,
+        *,
+        session_id: str = "",
+        messages: list[dict[str, Any]] | None = None,
+        idempotency_key: str = "",
+    ) -> None:
+        del messages
+        if self._writes:
+            turn = [
+                {"role": "user", "content": clean(user_content)},
+                {"role": "assistant", "content": clean(assistant_content)},
+            ]
+            self._opened().ingest(session_id or self._session_id, turn, idempotency_key)
+
+    def on_memory_write(
+        self, action: str, target: str, content: str, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        if not self._writes:
+            return
+        given = metadata or {}
+        api = self._opened()
+        old = clean(str(given.get("old_text") or ""))
+        outdated = self._saying(old) if old else []
+        if action in ("add", "replace") and clean(content):
+            kind = "preference" if target == "user" else "factual"
+            key = str(given.get("idempotency_key") or "")
+            if not self._saying(clean(content)):  # an attempt whose answer was lost may have stored it
+                api.remember(clean(content), self._session_id, memory_type=kind, key=key)
+        for memory_id in outdated:  # last, so that a failure in between loses nothing
+            api.forget(memory_id)
+
+    def check_connection(self) -> str:
+        api = self._opened()
+        return f"RetainDB answers, {len(api.profile()):,} memories of {api.user_id} in project {api.project}"
+
+    # --- tools ------------------------------------------------------------------------------------------------------
+
+    def _profile(self, args: dict[str, Any]) -> dict[str, Any]:
+        del args
+        return _listed(self._opened().profile(), "memories")
+
+    def _search(self, args: dict[str, Any]) -> dict[str, Any]:
+        top_k = count_of(args, "top_k", 8, 20)
+        return _listed(self._opened().search(text_of(args, "query"), self._session_id, top_k), "results")
+
+    def _context(self, args: dict[str, Any]) -> dict[str, Any]:
+        found = self._opened().context(text_of(args, "query"), self._session_id)
+        return {"context": _overlay(found), "raw": found}
+
+    def _remember(self, args: dict[str, Any]) -> dict[str, Any]:
+        kind = args.get("memory_type") or "factual"
+        if kind not in TYPES:
+            raise ProviderError(f"memory_type must be one of {', '.join(TYPES)}, not {kind!r}", kind="refused")
+        importance = 0.7 if args.get("importance") is None else min(max(float(args["importance"]), 0.0), 1.0)
+        content = clean(text_of(args, "content"))
+        stored = self._opened().remember(content, self._session_id, memory_type=kind, importance=importance)
+        return {"result": "stored", **stored}
+
+    def _forget(self, args: dict[str, Any]) -> dict[str, Any]:
+        memory_id = text_of(args, "memory_id")
+        self._opened().forget(memory_id)
+        return {"result": "forgotten", "memory_id": memory_id}
+
+    def _upload(self, args: dict[str, Any]) -> dict[str, Any]:
+        path = os.path.abspath(os.path.expanduser(text_of(args, "local_path")))
+        scope = str(args.get("scope") or "PROJECT")
+        if scope not in SCOPES:
+            raise ProviderError(f"scope must be one of {', '.join(SCOPES)}, not {scope!r}", kind="refused")
+        data = self._readable(path)
+        name = os.path.basename(path)
+        file = self._opened().upload(name, data, str(args.get("remote_path") or f"/{name}"), scope)
+        if args.get("ingest"):
+            self._opened().ingest_file(str(file["id"]), str(self._identity))
+        return {"file": file, "ingested": bool(args.get("ingest"))}
+
+    def _files(self, args: dict[str, Any]) -> dict[str, Any]:
+        files = self._opened().files(str(args.get("prefix") or ""), count_of(args, "limit", 50, 200))
+        return {"files": files, "count": len(files)}
+
+    def _read(self, args: dict[str, Any]) -> dict[str, Any]:
+        about, content = self._opened().file(text_of(args, "file_id"))
+        return {"file": about, "content": content[:_LONGEST_TEXT], "truncated": len(content) > _LONGEST_TEXT}
+
+    def _ingest(self, args: dict[str, Any]) -> dict[str, Any]:
+        file_id = text_of(args, "file_id")
+        self._opened().ingest_file(file_id, self._identity)
+        return {"result": "ingested", "file_id": file_id}
+
+    def _delete(self, args: dict[str, Any]) -> dict[str, Any]:
+        file_id = text_of(args, "file_id")
+        self._opened().delete_file(file_id)
+        return {"result": "deleted", "file_id": file_id}
+
+    # --- how --------------------------------------------------------------------------------------------------------
+
+    def _readable(self, path: str) -> bytes:
+        """A file that may leave this machine: none of ours, none that is hidden, none that holds secrets."""
+        real = os.path.realpath(path)
+        if real.startswith(os.path.realpath(self._home) + os.sep) or any(
+            part.startswith(".") for part in real.split(os.sep)
+        ):
+            raise ProviderError(
+                f"{path} is a private file and is not uploaded; copy what you mean elsewhere", kind="refused"
+            )
+        folder = Folder.open(os.path.dirname(real))
+        data = None
+        if folder is not None:
+            with folder:
+                data = folder.read(os.path.basename(real), at_most=_LARGEST_FILE)
+        if data is None:
+            raise ProviderError(f"there is no file {path}", kind="missing")
+        if found := find_secrets(data.decode("utf-8", "ignore")):
+            raise ProviderError(f"{path} holds a secret ({found[0].kind}) and is not uploaded", kind="refused")
+        return data
+
+    def _saying(self, content: str) -> list[str]:
+        """The ids of memories that say exactly this."""
+        api = self._opened()
+        found = [*api.search(content, self._session_id, _MIRRORS), *api.profile()]
+        return list(
+            dict.fromkeys(str(each["id"]) for each in found if each["content"].strip() == content and "id" in each)
+        )
+
+    def _opened(self) -> RetainDB:
+        if self._api is None:
+            raise ProviderError("retaindb is not open; start a session first", kind="absent")
+        return self._api
+
+
+def _overlay(found: dict[str, Any]) -> str:
+    context = found.get("context")
+    if isinstance(context, str) and context.strip():
+        return f"## RetainDB Memory\n{context.strip()}"
+    rows = [*(found.get("results") or ()), *(found.get("memories") or ())]
+    return bullets("## RetainDB Memory", (str(row.get("content") or "") for row in rows if isinstance(row, dict)))
+
+
+def _listed(found: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    rows = [{key: row[key] for key in _PLAIN if row.get(key) is not None} for row in found]
+    return {name: rows, "count": len(rows)}

@@ -1,0 +1,131 @@
+"""`ServiceProvider`: what providers of services share, so that each file only says how its own service is spoken to."""
+
+from __future__ import annotations
+
+import os
+import re
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hermes.providers.base import MemoryProvider, tool_error, tool_result
+from hermes.providers.calling import home_of_the_caller
+from hermes.providers.config import configured, missing_fields
+from hermes.safety.fence import sanitize_context
+from hermes.vocabulary.errors import HermesError, ProviderError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    Tool = Callable[[dict[str, Any]], dict[str, Any]]
+
+_TEXTS = os.path.join(os.path.dirname(__file__), "text")
+_NO_ID = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class ServiceProvider(MemoryProvider):
+    """A subclass has `FIELDS` (its configuration), `TOOLS` (schemas), `_connect` and a method for each tool."""
+
+    FIELDS: ClassVar[tuple[dict[str, Any], ...]] = ()
+    TOOLS: ClassVar[tuple[dict[str, Any], ...]] = ()
+
+    def __init__(self) -> None:
+        self._config: dict[str, Any] = {}
+        self._home = ""
+        self._session_id = ""
+        self._platform = ""
+        self._person = ""  # whose memory this is where one process serves many; empty for the only one
+        self._identity = ""
+        self._writes = True
+
+    @abstractmethod
+    def _connect(self) -> None:
+        """Makes the client from `self._config`; asks nothing that can wait until it is needed."""
+
+    @abstractmethod
+    def _handlers(self) -> dict[str, Tool]:
+        """What carries out each tool."""
+
+    def is_available(self) -> bool:
+        return not self._missing(configured(self.name, home_of_the_caller(), self.FIELDS))
+
+    def initialize(self, session_id: str, **kwargs: Any) -> None:
+        self._home = str(kwargs.get("hermes_home") or home_of_the_caller())
+        self._config = configured(self.name, self._home, self.FIELDS)
+        if missing := self._missing(self._config):
+            raise ProviderError(
+                f"{self.name} needs {', '.join(missing)}: `hermes memory setup {self.name}`", kind="absent"
+            )
+        self._session_id = session_id
+        self._platform = str(kwargs.get("platform") or "")
+        self._person = str(kwargs.get("user_id") or "")
+        self._identity = str(kwargs.get("agent_identity") or "default")
+        # Work that nobody talks to (cron, flush, delegated) reads memory and does not write it.
+        self._writes = str(kwargs.get("agent_context") or "primary") == "primary"
+        self._connect()
+
+    def get_tool_schemas(self) -> list[dict[str, Any]]:
+        return [dict(schema) for schema in self.TOOLS]
+
+    def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
+        del kwargs
+        handlers = self._handlers()
+        if tool_name not in handlers:
+            return tool_error(f"{self.name} has no tool {tool_name!r}; its tools are {', '.join(handlers)}")
+        try:
+            return tool_result(handlers[tool_name](args))
+        except (HermesError, TypeError, ValueError) as error:
+            return tool_error(error)
+
+    def system_prompt_block(self) -> str:
+        with open(os.path.join(_TEXTS, f"{self.name}.md"), encoding="utf-8") as file:
+            return file.read().strip()
+
+    def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:
+        del kwargs
+        self._session_id = new_session_id
+
+    def get_config_schema(self) -> list[dict[str, Any]]:
+        return [dict(field) for field in self.FIELDS]
+
+    def get_status_config(self, provider_config: dict[str, Any]) -> dict[str, Any]:
+        secret = {field["key"] for field in self.FIELDS if field.get("secret")}
+        shown = {**provider_config, **self._config}
+        return {key: ("set" if value else "not set") if key in secret else value for key, value in shown.items()}
+
+    def _missing(self, values: dict[str, Any]) -> list[str]:
+        return [str(field.get("env_var") or field["key"]) for field in missing_fields(self.FIELDS, values)]
+
+
+def tool(name: str, description: str, required: Iterable[str] = (), **properties: Any) -> dict[str, Any]:
+    """A schema; a property is a type's name, or a whole description of it."""
+    shapes = {key: {"type": shape} if isinstance(shape, str) else shape for key, shape in properties.items()}
+    parameters = {"type": "object", "properties": shapes, "required": list(required)}
+    return {"name": name, "description": description, "parameters": parameters}
+
+
+def text_of(args: dict[str, Any], key: str) -> str:
+    """A text the tool cannot do without."""
+    text = args.get(key)
+    if not isinstance(text, str) or not text.strip():
+        raise ProviderError(f"this tool needs {key}, a text", kind="refused")
+    return text.strip()
+
+
+def count_of(args: dict[str, Any], key: str, default: int, most: int) -> int:
+    return min(max(int(args.get(key) or default), 1), most)
+
+
+def clean(text: str) -> str:
+    """What may be stored: nothing that was recalled only a moment ago."""
+    return sanitize_context(text).strip()
+
+
+def plain_id(text: str, longest: int = 100) -> str:
+    """The text as services take it for an id."""
+    return _NO_ID.sub("-", text).strip("-")[:longest] or "default"
+
+
+def bullets(heading: str, lines: Iterable[str]) -> str:
+    """A heading with a line for each fact, each once; empty when there are none."""
+    kept = list(dict.fromkeys(" ".join(line.split()) for line in lines if line and line.strip()))
+    return "\n".join([heading, *(f"- {line}" for line in kept)]) if kept else ""

@@ -1,0 +1,308 @@
+"""`supermemory`: semantic recall, a profile of the person, and whole conversations, in one container or several."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hermes.providers.config import read_config, save_config
+from hermes.providers.service import ServiceProvider, bullets, clean, count_of, plain_id, text_of, tool
+from hermes.providers.supermemory_api import CLOUD, connect
+from hermes.vocabulary.errors import ProviderError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hermes.providers.service import Tool
+    from hermes.providers.supermemory_api import Generation, Message
+
+_OWN_FENCE = re.compile(r"<supermemory-context\b[^>]*>.*?</supermemory-context\s*>", re.DOTALL | re.IGNORECASE)
+_ACKNOWLEDGED = re.compile(
+    r"\W*(ok(ay)?|yes|yep|no|nope|thanks?( you)?|thx|sure|great|cool|go on|continue|好的?|谢谢|是的?)\W*", re.IGNORECASE
+)
+_DOCUMENTS = "supermemory-documents"  # which document mirrors which entry
+_MOST_TURNS = 40  # of one conversation; a longer one goes on as another, so that each upload stays small
+_LONGEST_CONTEXT = 1500
+_PREVIEW = 80
+_CLEAR_MATCH = 0.5
+
+
+class SupermemoryProvider(ServiceProvider):
+    name = "supermemory"
+
+    FIELDS: ClassVar[tuple[dict[str, Any], ...]] = (
+        {
+            "key": "api_key",
+            "description": "API key",
+            "secret": True,
+            "required": True,
+            "env_var": "SUPERMEMORY_API_KEY",
+            "url": "https://console.supermemory.ai",
+        },
+        {
+            "key": "base_url",
+            "description": "Address (your own server, if you run one)",
+            "default": CLOUD,
+            "env_var": "SUPERMEMORY_BASE_URL",
+        },
+        {"key": "api", "description": "Which API it speaks", "default": "auto", "choices": ["auto", "v4", "v5"]},
+        {
+            "key": "container_tag",
+            "description": "Container; {identity} stands for the profile",
+            "default": "hermes",
+            "env_var": "SUPERMEMORY_CONTAINER_TAG",
+        },
+        {"key": "auto_recall", "description": "Recall before each turn", "default": True},
+        {"key": "auto_capture", "description": "Store conversations", "default": True},
+        {
+            "key": "capture_mode",
+            "description": "all leaves out turns that only acknowledge, everything does not",
+            "default": "all",
+            "choices": ["all", "everything"],
+        },
+        {
+            "key": "search_mode",
+            "description": "What is searched",
+            "default": "hybrid",
+            "choices": ["hybrid", "memories", "documents"],
+        },
+        {"key": "max_recall_results", "description": "Memories recalled at most (1 to 20)", "default": 10},
+        {"key": "profile_frequency", "description": "Turns between two profiles in recall", "default": 50},
+        {"key": "entity_context", "description": "What new memories are about, for the extraction", "default": ""},
+        {"key": "api_timeout", "description": "Seconds (0.5 to 15)", "default": 5.0},
+        {"key": "enable_custom_container_tags", "description": "Let the model choose a container", "default": False},
+        {"key": "custom_containers", "description": "The containers it may choose", "default": []},
+        {"key": "custom_container_instructions", "description": "When to use which", "default": ""},
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._speak: Callable[..., Generation] | None = None
+        self._container = "hermes"
+        self._turn = 0
+        self._lock = threading.Lock()
+        self._conversations: dict[str, tuple[str, list[Message]]] = {}
+
+    def _connect(self) -> None:
+        config = self._config
+        tag = str(config["container_tag"]).replace("{identity}", self._identity)
+        # Where one process serves many people, each has a container of their own.
+        self._container = plain_id(f"{tag}-{self._person}" if self._person else tag)
+        timeout = min(max(float(config["api_timeout"]), 0.5), 15.0)
+        self._speak = connect(str(config["base_url"]), str(config["api_key"]), timeout, str(config["api"]))
+
+    def get_tool_schemas(self) -> list[dict[str, Any]]:
+        choice: dict[str, Any] = {}
+        if self._config.get("enable_custom_container_tags"):
+            wording = str(self._config["custom_container_instructions"] or "Where it belongs.")
+            choice = {"container_tag": {"type": "string", "enum": self._containers(), "description": wording}}
+        limit = {"type": "integer", "description": "Default 5, at most 20."}
+        return [
+            tool(
+                "supermemory_store",
+                "Keeps something on purpose.",
+                ["content"],
+                content="string",
+                metadata="object",
+                **choice,
+            ),
+            tool("supermemory_search", "Finds memories by meaning.", ["query"], query="string", limit=limit, **choice),
+            tool(
+                "supermemory_forget",
+                "Removes a memory, by id or by what it says.",
+                id="string",
+                query="string",
+                **choice,
+            ),
+            tool("supermemory_profile", "What is known about the person.", query="string", **choice),
+        ]
+
+    def _handlers(self) -> dict[str, Tool]:
+        by_name: dict[str, Tool] = {
+            "store": self._store,
+            "search": self._search,
+            "forget": self._forget,
+            "profile": self._profile,
+        }
+        aliases = {f"supermemory-{'save' if name == 'store' else name}": each for name, each in by_name.items()}
+        return {f"supermemory_{name}": each for name, each in by_name.items()} | aliases
+
+    # --- hooks ------------------------------------------------------------------------------------------------------
+
+    def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
+        del message, kwargs
+        self._turn = turn_number
+
+    def prefetch(self, query: str, *, session_id: str = "") -> str:
+        del session_id
+        if not self._config["auto_recall"]:
+            return ""
+        api = self._api(hurry=True)
+        most = min(max(int(self._config["max_recall_results"]), 1), 20)
+        if self._turn <= 1 or self._turn % max(int(self._config["profile_frequency"]), 1) == 0:
+            found = api.profile(self._container, query)
+            hits = found["results"][:most]
+            parts = [
+                bullets("## Who the person is", found["static"][:most]),
+                bullets("## What they are doing", found["dynamic"][:most]),
+            ]
+        else:
+            hits, parts = api.search(self._container, query, limit=most, mode=self._config["search_mode"]), []
+        parts.append(bullets("## Supermemory", (hit["text"] for hit in hits)))
+        return "\n\n".join(filter(None, parts))
+
+    def sync_turn(
+        self,
+        user_content: str,
+        assistant_content: str,
+        *,
+        session_id: str = "",
+        messages: list[dict[str, Any]] | None = None,
+        idempotency_key: str = "",
+    ) -> None:
+        """Sends the conversation so far under one id: the service stores what is new in it.
+
+        Nothing is held back for the end of the session, so a killed program loses nothing, and nothing is sent again
+        after a compaction or at exit.
+        """
+        del messages
+        user, assistant = _captured(user_content), _captured(assistant_content)
+        if not (self._writes and self._config["auto_capture"]) or not (user and assistant):
+            return
+        if self._config["capture_mode"] == "all" and _ACKNOWLEDGED.fullmatch(user):
+            return
+        session = session_id or self._session_id
+        turn = [{"role": "user", "content": user}, {"role": "assistant", "content": assistant}]
+        with self._lock:
+            name, before = self._conversations.get(session) or (_named(session, idempotency_key), [])
+        if len(before) >= 2 * _MOST_TURNS:
+            name, before = _named(session, idempotency_key), []
+        about = {"session_id": session, "partial": True}
+        self._api().conversation(self._container, name, [*before, *turn], about)
+        with self._lock:  # only what has arrived counts as said before
+            self._conversations[session] = (name, [*before, *turn])
+
+    def on_memory_write(
+        self, action: str, target: str, content: str, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        if not self._writes:
+            return
+        old = _captured(str((metadata or {}).get("old_text") or ""))
+        new = _captured(content) if action in ("add", "replace") else ""
+        if new:
+            entry = _entry(target, new)  # the same for every attempt, so that adding it twice is adding it once
+            document = self._add(new, entry, {"type": "explicit_memory", "target": target})
+            save_config(_DOCUMENTS, self._home, {entry: document})
+        if old and old != new:
+            self._remove_entry(_entry(target, old), old)
+
+    def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:
+        super().on_session_switch(new_session_id, **kwargs)
+        with self._lock:
+            self._conversations.clear()  # a session that is taken up again goes on as a conversation of its own
+
+    def check_connection(self) -> str:
+        api = self._api()
+        found = api.profile(self._container)
+        facts = len(found["static"]) + len(found["dynamic"])
+        return f"Supermemory answers (API {api.name}), {facts:,} facts in the profile of {self._container}"
+
+    # --- tools ------------------------------------------------------------------------------------------------------
+
+    def _store(self, args: dict[str, Any]) -> dict[str, Any]:
+        content = _captured(text_of(args, "content"))
+        metadata = args.get("metadata") if isinstance(args.get("metadata"), dict) else {}
+        container = self._chosen(args)
+        document = self._add(content, "", {"type": "explicit_memory", **(metadata or {})}, container)
+        tag = {"container_tag": container} if container != self._container else {}
+        return {"saved": True, "id": document, "preview": content[:_PREVIEW], **tag}
+
+    def _search(self, args: dict[str, Any]) -> dict[str, Any]:
+        limit = count_of(args, "limit", 5, 20)
+        mode = self._config["search_mode"]
+        found = self._api().search(self._chosen(args), text_of(args, "query"), limit=limit, mode=mode)
+        results = [{"id": hit["id"], "content": hit["text"], **_percent(hit)} for hit in found]
+        return {"results": results, "count": len(results)}
+
+    def _forget(self, args: dict[str, Any]) -> dict[str, Any]:
+        container, memory_id = self._chosen(args), str(args.get("id") or "")
+        if not memory_id:
+            query = text_of(args, "query")
+            hits = self._api().search(container, query, limit=5, mode="memories")
+            same = [hit for hit in hits if hit["text"].casefold() == query.casefold()]
+            clear = [hit for hit in hits if (hit["similarity"] or 0) >= _CLEAR_MATCH]
+            chosen = same or clear[:1]
+            if not chosen:
+                return {"success": False, "message": "nothing stored says that; supermemory_search shows what is there"}
+            memory_id = chosen[0]["id"]
+        done = self._api().forget(container, memory_id)
+        return {"forgotten": done, "success": done, "id": memory_id}
+
+    def _profile(self, args: dict[str, Any]) -> dict[str, Any]:
+        found = self._api().profile(self._chosen(args), str(args.get("query") or ""))
+        text = "\n\n".join(
+            filter(None, (bullets("## Lasting", found["static"]), bullets("## Recent", found["dynamic"])))
+        )
+        return {"profile": text, "static_count": len(found["static"]), "dynamic_count": len(found["dynamic"])}
+
+    # --- how --------------------------------------------------------------------------------------------------------
+
+    def _remove_entry(self, entry: str, text: str) -> None:
+        """Takes back a mirrored entry: the document, and what was made of it where it says just the same."""
+        api = self._api()
+        document = str(read_config(_DOCUMENTS, self._home).get(entry) or entry)
+        try:
+            api.drop(document)
+        except ProviderError as error:
+            if error.kind != "missing":
+                raise
+        for hit in api.search(self._container, text, limit=20, mode="hybrid"):
+            if hit["text"] == text:
+                api.forget(self._container, hit["id"])
+        save_config(_DOCUMENTS, self._home, {entry: None})
+
+    def _add(self, content: str, custom_id: str, metadata: dict[str, Any], container: str = "") -> str:
+        context = str(self._config["entity_context"] or "")[:_LONGEST_CONTEXT]
+        return self._api().add(
+            container or self._container, content, custom_id=custom_id, metadata=metadata, context=context
+        )
+
+    def _containers(self) -> list[str]:
+        named = self._config["custom_containers"] or []
+        names = named.split(",") if isinstance(named, str) else named
+        return list(dict.fromkeys([self._container, *(plain_id(str(name)) for name in names if str(name).strip())]))
+
+    def _chosen(self, args: dict[str, Any]) -> str:
+        wanted = args.get("container_tag")
+        if not wanted:
+            return self._container
+        allowed = self._containers() if self._config["enable_custom_container_tags"] else [self._container]
+        if wanted not in allowed:
+            raise ProviderError(f"there is no container {wanted!r}; choose one of {', '.join(allowed)}", kind="refused")
+        return str(wanted)
+
+    def _api(self, *, hurry: bool = False) -> Generation:
+        if self._speak is None:
+            raise ProviderError("supermemory is not open; start a session first", kind="absent")
+        return self._speak(self._container, hurry=hurry)
+
+
+def _captured(text: str) -> str:
+    """What was said, without what was recalled."""
+    return clean(_OWN_FENCE.sub("", text))
+
+
+def _entry(target: str, text: str) -> str:
+    return f"hermes-{target}-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:24]}"
+
+
+def _named(session: str, key: str) -> str:
+    """The id of a conversation: the same for every attempt, another for each time a session is taken up."""
+    return plain_id(f"{session}-{key[:8]}" if key else session)
+
+
+def _percent(hit: dict[str, Any]) -> dict[str, Any]:
+    similarity = hit["similarity"]
+    return {"similarity": round(similarity * 100)} if isinstance(similarity, int | float) else {}

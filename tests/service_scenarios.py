@@ -1,0 +1,303 @@
+"""What every provider of a service must do, whatever it speaks: subclass `ServiceScenarios` once per service.
+
+The provider is driven through the real manager (and, for an outage, through a whole session) against its service on
+loopback. A subclass says how it is configured, what its service holds, and how its tools are called.
+"""
+
+# ruff: noqa: ARG002 - fixtures are asked for by name even when only their effect matters
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from hermes.providers.config import save_config
+from hermes.providers.discovery import load_provider
+from hermes.providers.health import Patience
+from hermes.providers.manager import Limits, MemoryManager
+from hermes.session.session import MemorySession
+from wire_server import KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from wire_server import WireService
+
+FACT = "Ada keeps green parrots in Lisbon."
+ANSWER = "Parrots like company."
+
+
+class ServiceScenarios:
+    name: ClassVar[str]
+    slowest: ClassVar[float] = 1.0  # seconds the manager of these tests waits for a recall
+
+    # --- what a subclass says -----------------------------------------------------------------------------------------
+
+    def make(self) -> WireService:
+        raise NotImplementedError
+
+    def configuration(self, service: WireService) -> tuple[dict[str, Any], dict[str, str]]:
+        """Values of `<name>.json`, and lines of `.env`."""
+        raise NotImplementedError
+
+    def held(self, service: Any) -> list[str]:
+        """Every text the service holds, one per stored thing."""
+        raise NotImplementedError
+
+    def profile_call(self) -> tuple[str, dict[str, Any]]:
+        raise NotImplementedError
+
+    def forget_call(self, service: Any, text: str) -> tuple[str, dict[str, Any]]:
+        """The tool call that forgets what the service holds with this text in it."""
+        raise NotImplementedError
+
+    # --- fixtures -----------------------------------------------------------------------------------------------------
+
+    @pytest.fixture
+    def service(self, home: Path) -> Iterator[WireService]:
+        with self.make() as service:
+            values, secrets = self.configuration(service)
+            home.mkdir(exist_ok=True)
+            save_config(self.name, str(home), values)
+            lines = "".join(f"{name}={text}\n" for name, text in secrets.items())
+            (home / ".env").write_text(lines, encoding="utf-8")
+            yield service
+
+    @pytest.fixture
+    def told(self) -> list[str]:
+        return []
+
+    @pytest.fixture
+    def manager(self, service: WireService, home: Path, told: list[str]) -> Iterator[MemoryManager]:
+        manager = self.started(home, told)
+        yield manager
+        service.released.set()
+        service.trouble = ""
+        manager.shutdown_all()
+
+    def started(self, home: Path, told: list[str], **identity: Any) -> MemoryManager:
+        limits = Limits(recall_seconds=self.slowest, tool_seconds=5.0, drain_seconds=5.0)
+        patience = Patience(first_pause=0.01, longest_pause=0.05)
+        manager = MemoryManager(str(home), limits=limits, tell=told.append, patience=patience)
+        manager.add_provider(load_provider(self.name, str(home)))
+        manager.initialize_all("s1", platform="cli", agent_context="primary", **identity)
+        assert manager.problems == []
+        return manager
+
+    # --- scenarios ----------------------------------------------------------------------------------------------------
+
+    @pytest.mark.proves("services.turn", "services.protocol")
+    def test_a_turn_is_stored_and_recalled(self, manager: MemoryManager, service: WireService) -> None:
+        manager.sync_all(FACT, ANSWER, session_id="s1")
+        assert manager.flush()
+        assert sum("parrots" in text for text in self.held(service)) >= 1
+        manager.on_turn_start(2, "Where are the parrots?")
+        assert "parrots in Lisbon" in manager.prefetch_all("Where are the green parrots?", session_id="s1")
+        assert "parrots" not in manager.prefetch_all("zzzz", session_id="s1")
+
+    @pytest.mark.proves("services.recall_loop")
+    def test_what_was_recalled_is_never_stored_again(self, manager: MemoryManager, service: WireService) -> None:
+        manager.sync_all(FACT, ANSWER, session_id="s1")
+        assert manager.flush()
+        before = len(self.held(service))
+        for number in range(5):
+            recalled = manager.prefetch_all("green parrots?", session_id="s1")
+            fenced = f"question {number}\n<memory-context>\n{recalled}\n</memory-context>"
+            manager.sync_all(fenced, f"answer {number}", session_id="s1")
+        assert manager.flush()
+        assert sum("parrots" in text for text in self.held(service)) == before
+
+    @pytest.mark.proves("services.profile")
+    def test_the_profile_tool_shows_what_is_known(self, manager: MemoryManager, service: WireService) -> None:
+        manager.on_memory_write("add", "user", FACT)
+        assert manager.flush()
+        name, arguments = self.profile_call()
+        assert "parrots" in manager.handle_tool_call(name, arguments)
+
+    @pytest.mark.proves("services.forget")
+    def test_what_is_forgotten_is_gone(self, manager: MemoryManager, service: WireService) -> None:
+        manager.on_memory_write("add", "user", FACT)
+        assert manager.flush()
+        name, arguments = self.forget_call(service, "parrots")
+        assert "error" not in json.loads(manager.handle_tool_call(name, arguments))
+        assert not any("parrots" in text for text in self.held(service))
+        assert manager.prefetch_all("green parrots?") == ""
+
+    @pytest.mark.proves("services.switch")
+    def test_turns_go_to_the_session_they_were_said_in(self, manager: MemoryManager, service: WireService) -> None:
+        manager.sync_all("first question about parrots", "first answer", session_id="s1")
+        manager.on_session_switch("s2", parent_session_id="s1", reason="compression")
+        manager.sync_all("second question about turtles", "second answer", session_id="s2")
+        assert manager.flush()
+        sent = [json.dumps(each.body) for each in service.asked if isinstance(each.body, dict)]
+        assert any("s1" in text and "first answer" in text for text in sent)
+        assert any("s2" in text and "second answer" in text for text in sent)
+        assert not any("s2" in text and "first answer" in text for text in sent)
+
+    @pytest.mark.proves("services.mirror")
+    def test_add_replace_and_remove_are_mirrored(self, manager: MemoryManager, service: WireService) -> None:
+        manager.on_memory_write("add", "user", "Drinks black coffee.", {"session_id": "s1"})
+        manager.on_memory_write("add", "memory", "The build needs Node 20.", {"session_id": "s1"})
+        changed = {"session_id": "s1", "old_text": "Drinks black coffee."}
+        manager.on_memory_write("replace", "user", "Drinks green tea only.", changed)
+        assert manager.flush()
+        held = self.held(service)
+        assert [sum(text in each for each in held) for text in ("black coffee", "green tea", "Node 20")] == [0, 1, 1]
+        manager.on_memory_write("remove", "memory", "", {"old_text": "The build needs Node 20."})
+        assert manager.flush()
+        assert not any("Node 20" in each for each in self.held(service))
+
+    @pytest.mark.proves("services.outage")
+    @pytest.mark.parametrize("trouble", ["down", "dropped"])
+    def test_an_outage_loses_nothing_and_stores_nothing_twice(
+        self, manager: MemoryManager, service: WireService, told: list[str], trouble: str
+    ) -> None:
+        assert manager.prefetch_all("anything?", session_id="s1") == ""
+        service.trouble = trouble
+        manager.sync_all(FACT, ANSWER, session_id="s1")
+        manager.on_memory_write("add", "user", "Drinks green tea only.")
+        assert not manager.flush()
+        assert not manager.flush()
+        assert len(told) == 1
+        service.trouble = ""
+        assert manager.flush()
+        held = self.held(service)
+        assert sum("parrots in Lisbon" in text for text in held) == 1
+        assert sum("green tea" in text for text in held) == 1
+        assert (len(told), told[-1]) == (2, f"{self.name} works again.")
+
+    @pytest.mark.proves("services.outage")
+    def test_an_outage_in_a_conversation_is_told_once_and_made_good_in_it(
+        self, service: WireService, home: Path
+    ) -> None:
+        (home / "config.yaml").write_text(f"memory:\n  provider: {self.name}\n  recall_timeout: 1\n", encoding="utf-8")
+        with MemorySession.open(home) as session:
+            self._turn(session, "hello there", "hi")
+            service.trouble = "down"
+            for text in (FACT, "and also turtles in Porto"):
+                self._turn(session, text, "noted")
+            deliver(session)
+            told = [notice.text for notice in session.notices.take() if notice.kind == "provider"]
+            service.trouble = ""
+            deliver(session)
+            self._turn(session, "are you back?", "yes indeed I am")
+            deliver(session)
+            held = self.held(service)
+            told += [notice.text for notice in session.notices.take() if notice.kind == "provider"]
+        assert [text.split(":")[0] for text in told] == [
+            f"{self.name} does not work at the moment",
+            f"{self.name} works again.",
+        ]
+        assert sum("parrots in Lisbon" in text for text in held) == 1
+        assert sum("turtles in Porto" in text for text in held) == 1
+
+    @staticmethod
+    def _turn(session: MemorySession, text: str, reply: str) -> None:
+        began = time.monotonic()
+        session.prepare_turn(text)
+        session.finish_turn(reply)
+        assert time.monotonic() - began < 5  # the deadline of a recall, with room for a busy machine
+
+    @pytest.mark.proves("services.key")
+    def test_a_wrong_key_says_what_to_do_and_is_never_shown(
+        self, manager: MemoryManager, service: WireService, told: list[str]
+    ) -> None:
+        service.trouble = "key"
+        assert manager.prefetch_all("anything?") == ""
+        name, arguments = self.profile_call()
+        answered = manager.handle_tool_call(name, arguments)
+        manager.sync_all(FACT, ANSWER, session_id="s1")
+        assert not manager.flush()
+        assert f"hermes memory setup {self.name}" in answered
+        assert KEY not in answered + "".join(told) + json.dumps(manager.status())
+        service.trouble = ""
+        assert manager.flush()
+        assert any("parrots" in text for text in self.held(service))
+
+    @pytest.mark.proves("services.limited")
+    def test_a_rate_limit_is_respected_and_nothing_is_lost(
+        self, manager: MemoryManager, service: WireService, told: list[str]
+    ) -> None:
+        service.trouble = "limited"
+        manager.sync_all(FACT, ANSWER, session_id="s1")
+        assert not manager.flush()
+        assert "wait 7 s" in told[0]
+        service.trouble = ""
+        assert manager.flush()
+        assert sum("parrots in Lisbon" in text for text in self.held(service)) == 1
+
+    @pytest.mark.proves("services.malformed")
+    @pytest.mark.parametrize("trouble", ["malformed", "odd"])
+    def test_an_answer_in_another_form_is_an_error_and_no_memory(
+        self, manager: MemoryManager, service: WireService, trouble: str
+    ) -> None:
+        service.trouble = trouble
+        assert manager.prefetch_all("green parrots?") == ""
+        name, arguments = self.profile_call()
+        assert "surprise" not in (answered := manager.handle_tool_call(name, arguments))
+        assert "welcome" not in answered
+
+    @pytest.mark.proves("services.slow")
+    def test_a_slow_answer_does_not_hold_up_a_turn(self, manager: MemoryManager, service: WireService) -> None:
+        service.trouble = "slow"
+        began = time.monotonic()
+        assert manager.prefetch_all("green parrots?") == ""
+        assert time.monotonic() - began < self.slowest + 1  # the deadline, with room for a busy machine
+
+    @pytest.mark.proves("services.setup")
+    def test_the_connection_is_really_checked_and_secrets_stay_hidden(self, service: WireService, home: Path) -> None:
+        provider = load_provider(self.name, str(home))
+        provider.initialize("s1", hermes_home=str(home), platform="cli")
+        said = provider.check_connection()
+        assert said
+        assert len(service.asked) >= 1
+        assert KEY not in json.dumps(provider.get_status_config({}))
+        fields = provider.get_config_schema()
+        assert all(field.get("env_var") for field in fields if field.get("secret"))
+        service.trouble = "key"
+        with pytest.raises(Exception, match="401"):
+            provider.check_connection()
+        provider.shutdown()
+
+    @pytest.mark.proves("services.nobody_talks")
+    def test_work_that_nobody_talks_to_stores_nothing(self, service: WireService, home: Path) -> None:
+        provider = load_provider(self.name, str(home))
+        provider.initialize("s1", hermes_home=str(home), platform="cron", agent_context="cron")
+        provider.sync_turn(FACT, ANSWER, session_id="s1")
+        provider.on_memory_write("add", "user", FACT, {})
+        provider.shutdown()
+        assert self.held(service) == []
+
+    @pytest.mark.proves("services.people")
+    def test_two_people_do_not_see_each_others_memory(self, service: WireService, home: Path) -> None:
+        one, other = (self.started(home, [], user_id=person) for person in ("ada", "bob"))
+        one.on_memory_write("add", "user", FACT)
+        assert one.flush()
+        assert other.prefetch_all("green parrots?") == ""
+        name, arguments = self.profile_call()
+        assert "parrots" not in other.handle_tool_call(name, arguments)
+        assert "parrots" in one.handle_tool_call(name, arguments)
+        one.shutdown_all()
+        other.shutdown_all()
+
+    @pytest.mark.proves("services.threads")
+    def test_the_provider_starts_no_thread(self, service: WireService, home: Path) -> None:
+        provider = load_provider(self.name, str(home))
+        before = {thread.name for thread in threading.enumerate() if "process_request" not in thread.name}
+        provider.initialize("s1", hermes_home=str(home), platform="cli")
+        provider.sync_turn(FACT, ANSWER, session_id="s1")
+        provider.prefetch("green parrots?", session_id="s1")
+        after = {thread.name for thread in threading.enumerate() if "process_request" not in thread.name}
+        provider.shutdown()
+        assert after == before
+
+
+def deliver(session: MemorySession) -> None:
+    """Lets the manager try to hand over everything now."""
+    assert session.external.manager is not None
+    session.external.manager.flush()
