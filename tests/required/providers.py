@@ -46,4 +46,5 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "providers.status": ("status really looks: availability, connection, missing keys, what waits", "003 status"),
     "providers.off": ("one command goes back to built-in memory", "facts 9.3"),
     "providers.plugins-command": ("plug-ins can be listed, shown, found and checked", "product"),
+    "providers.kit": ("a provider's author can run the contract on theirs", "product"),
 }

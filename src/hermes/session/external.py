@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from hermes.curated.history import Cause
     from hermes.curated.store import MemoryStore, Written
+    from hermes.providers.base import MemoryProvider
     from hermes.providers.manager import MemoryManager
     from hermes.session.notices import Notices
     from hermes.settings.home import Home
@@ -44,10 +45,11 @@ class External:
         owner: str,
         identity: Mapping[str, Any],
         reserved: Sequence[str],
+        handed: Sequence[MemoryProvider] = (),
     ) -> None:
-        """Loads and starts what the settings name; what does not work is a notice, never an error."""
+        """Loads and starts what the settings name and what is handed in; what does not work is a notice."""
         names = chosen_providers(settings)
-        if not names:
+        if not names and not handed:
             return
         self._session_id, self._platform = session_id, str(identity.get("platform", ""))
         self.manager = build_manager(
@@ -58,6 +60,7 @@ class External:
             store=store,
             reserved=reserved,
             user="" if owner == "local" else owner,
+            handed=handed,
         )
         given = {key: each for key, each in identity.items() if each}
         if person := home.person or ("" if owner == "local" else owner):
@@ -176,6 +179,7 @@ def build_manager(
     store: MemoryStore | None = None,
     reserved: Sequence[str] = (),
     user: str = "",
+    handed: Sequence[MemoryProvider] = (),
 ) -> MemoryManager:
     """A manager with these providers, loaded and not yet started."""
     from hermes.providers.discovery import load_provider
@@ -190,7 +194,7 @@ def build_manager(
             tool_seconds=settings.number("memory.provider_tool_timeout"),
             drain_seconds=settings.number("memory.provider_drain_timeout"),
         ),
-        several=bool(settings.texts("memory.providers")),
+        several=bool(settings.texts("memory.providers")) or len(handed) > 1,
         reserved=reserved,
         known=lambda: _in_the_prompt(store),
         tell=lambda text: notices.add("provider", text),
@@ -201,6 +205,8 @@ def build_manager(
             manager.add_provider(load_provider(name, home.operator))
         except HermesError as error:
             notices.add("provider", str(error))
+    for each in handed:
+        manager.add_provider(each)
     return manager
 
 

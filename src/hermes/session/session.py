@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from datetime import date
     from types import TracebackType
 
+    from hermes.providers.base import MemoryProvider
     from hermes.session.wiring import Parts
     from hermes.settings.home import Home
     from hermes.storage.conversations import Session
@@ -90,6 +91,7 @@ class MemorySession(Compacting, Reviewable):
         today: date | None = None,
         toolsets: Collection[str] | None = None,
         identity: Mapping[str, Any] | None = None,
+        providers: Sequence[MemoryProvider] = (),
         makers: Mapping[str, Callable[[], Tool]] | None = None,
         parent: str | None = None,
     ) -> Self:
@@ -98,7 +100,8 @@ class MemorySession(Compacting, Reviewable):
         `project` scopes memory and search: a name, a path inside a repository, "" for none; left out, the repository
         around `cwd` counts. `prefill` are messages that every request begins with and that are never stored: hand the
         same in on resume. `toolsets` replaces what the settings enable for this platform (`source`). `identity` is what
-        a gateway knows about the chat, for memory providers: user_id, user_name, chat_id, thread_id and the like.
+        a gateway knows about the chat, for memory providers: user_id, user_name, chat_id, thread_id and the like;
+        `providers` are used besides those of the settings.
         `tools` are the host's own, `makers` how to make more of them by name when they are needed. `parent` is the
         session that delegates to this one.
         """
@@ -114,12 +117,13 @@ class MemorySession(Compacting, Reviewable):
             toolsets=toolsets,
             platform=source,
         )
-        known = {"platform": source, "session_title": title, "agent_context": "primary", **(identity or {})}
+        context = {"agent_context": "subagent" if parent else "primary", "parent_session_id": parent}
+        known = {"platform": source, "session_title": title, **context, **(identity or {})}
         try:
             found = cls._tip(parts, resume) if resume is not None else ""
             session_id = found or new_id(time.time())
             if not skip_memory:
-                parts.start_external(session_id, owner=owner, identity=known)
+                parts.start_external(session_id, owner=owner, identity=known, handed=providers)
             if resume is not None:
                 return cls._resumed(parts, found, prefill)
             prompt = parts.build_prompt(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hermes.compression.discovery import Choice
     from hermes.prompt.assembly import Prompt
     from hermes.prompt.hints import SubdirectoryHints
+    from hermes.providers.base import MemoryProvider
     from hermes.settings.home import Home
     from hermes.settings.load import Settings
     from hermes.skills.tool import SkillTools
@@ -116,8 +117,10 @@ class Parts:
     def open_database(self, owner: str) -> None:
         self._database = _open_database(self.home, owner)
 
-    def start_external(self, session_id: str, *, owner: str, identity: Mapping[str, Any]) -> None:
-        """Starts the memory providers of the settings, unless this platform has no memory tools."""
+    def start_external(
+        self, session_id: str, *, owner: str, identity: Mapping[str, Any], handed: Sequence[MemoryProvider] = ()
+    ) -> None:
+        """Starts the memory providers of the settings and those handed in, if this platform has memory tools."""
         if self.toolsets is not None and MEMORY not in self.toolsets:
             return
         self.external.start(
@@ -129,6 +132,7 @@ class Parts:
             owner=owner,
             identity=identity,
             reserved=self.toolbox.names(),
+            handed=handed,
         )
         manager = self.external.manager
         if manager is not None:
