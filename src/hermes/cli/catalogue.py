@@ -158,6 +158,7 @@ SINGLES: dict[str, tuple[str, str]] = {
     "setup": ("setup", "choose the model to talk to, in a few questions"),
     "export": ("export_import", "everything as plain text that a person can read, with checksums"),
     "import": ("export_import", "an export of a home into this one"),
+    "doctor": ("doctor", "try everything for real, say what is wrong and what to do"),
     "status": ("status", "what is there and how it fares, in one screen"),
     "tool": ("tool", "call a tool exactly as a model would"),
     "prompt": ("prompt", "the system prompt a new session would get, and the size of each part"),

@@ -1,0 +1,227 @@
+"""`hermes doctor`: exercises the real thing and says what to do. Each check is one question with one answer.
+
+Nothing is changed without `fix`, and with it only what cannot lose anything.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hermes.session.doctor_reach import check_model, check_providers
+from hermes.settings.home import DATABASE
+from hermes.settings.load import load_settings
+from hermes.settings.secrets_file import read_secrets
+from hermes.storage.files import keep_private
+from hermes.vocabulary.checks import OK, PROBLEM, WARNING, Check
+from hermes.vocabulary.errors import HermesError, SettingsError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hermes.settings.home import Home
+    from hermes.settings.load import Settings
+
+_ENOUGH, _LITTLE = 200_000_000, 20_000_000  # bytes free
+_LONG_LOG = 64_000_000  # bytes of a write-ahead log that a checkpoint should have emptied
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    fix: bool = False
+    connect: bool = True  # ask models and providers whether they answer
+    progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None
+
+
+def examine(home: Home, options: Options) -> Iterator[Check]:
+    """Every check in turn; one that fails never keeps the others from being made."""
+    if not os.path.isdir(home.path):
+        yield Check(name="home", state=OK, found=f"{home.path} does not exist yet; the first write creates it")
+    else:
+        yield from _guarded("free space", lambda: _free_space(home))
+        yield from _guarded("privacy", lambda: _privacy(home, fix=options.fix))
+        yield from _guarded("leftovers", lambda: _leftovers(home, fix=options.fix))
+    settings, problems = _settings(home)
+    yield from problems
+    if settings is not None:
+        chosen = settings
+        yield from _guarded("memory", lambda: _memory(home, chosen))
+    if os.path.isdir(home.path):
+        yield from _guarded("storage", lambda: _scratch_database(home))
+        yield from _guarded("conversations", lambda: _conversations(home, options))
+    if settings is not None:
+        yield from _guarded("model", lambda: check_model(chosen, connect=options.connect))
+        yield from _guarded("providers", lambda: check_providers(home, chosen, connect=options.connect))
+
+
+def _guarded(name: str, check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+    try:
+        yield from check()
+    except (HermesError, OSError) as error:
+        yield Check(name=name, state=PROBLEM, found=str(error), remedy="see the message; the other checks went on")
+
+
+def _free_space(home: Home) -> Iterator[Check]:
+    space = os.statvfs(home.path)
+    free = space.f_bavail * space.f_frsize
+    state = OK if free >= _ENOUGH else WARNING if free >= _LITTLE else PROBLEM
+    remedy = "" if state == OK else "make room on this disk: writes are refused when none is left, nothing is lost"
+    yield Check(name="free space", state=state, found=f"{free / 1e9:,.1f} GB free where the home is", remedy=remedy)
+
+
+def _privacy(home: Home, *, fix: bool) -> Iterator[Check]:
+    """Everything in a home is for its owner alone."""
+    open_ones = [path for path in _everything(home.path) if os.lstat(path).st_mode & 0o077]
+    if not open_ones:
+        yield Check(name="privacy", state=OK, found="others on this machine can read nothing of it")
+        return
+    named = ", ".join(os.path.relpath(path, home.path) for path in open_ones[:_SHOWN])
+    found = f"others may read {len(open_ones):,} files or folders ({named})"
+    if fix:
+        for path in open_ones:
+            keep_private(path)
+        yield Check(name="privacy", state=OK, found=f"{found}; now they are private", fixed=True)
+    else:
+        yield Check(name="privacy", state=WARNING, found=found, remedy="`hermes doctor --fix` makes them private")
+
+
+def _everything(folder: str) -> Iterator[str]:
+    yield folder
+    for place, folders, files in os.walk(folder):
+        paths = (os.path.join(place, name) for name in (*folders, *files))
+        yield from (path for path in paths if not os.path.islink(path))
+
+
+def _leftovers(home: Home, *, fix: bool) -> Iterator[Check]:
+    """Temporary files of writers that were killed; the next write beside them removes them, too."""
+    from hermes.storage.files import Folder
+
+    places = [home.path, home.join("memories")]
+    left = [os.path.join(place, name) for place in places for name in _temporary(place)]
+    if not left:
+        yield Check(name="leftovers", state=OK, found="no writer left anything behind")
+    elif fix:
+        for place in places:
+            folder = Folder.open(place)
+            if folder is not None:
+                with folder:
+                    folder.discard_abandoned()
+        yield Check(name="leftovers", state=OK, found=f"{len(left)} temporary files of killed writers", fixed=True)
+    else:
+        found = f"{len(left)} temporary files, of writers that run or were killed"
+        yield Check(name="leftovers", state=OK, found=found, remedy="`hermes doctor --fix` removes what nobody uses")
+
+
+def _temporary(place: str) -> list[str]:
+    if not os.path.isdir(place):
+        return []
+    return [name for name in os.listdir(place) if name.startswith(".") and name.endswith(".tmp")]
+
+
+def _settings(home: Home) -> tuple[Settings | None, list[Check]]:
+    problems: list[Check] = []
+    settings = None
+    try:
+        settings = load_settings(home)
+        read_secrets(home)
+    except SettingsError as error:
+        problems += [
+            Check(name="settings", state=PROBLEM, found=line, remedy="edit the file, or `hermes config set KEY VALUE`")
+            for line in str(error).split("\n")
+        ]
+    return settings, problems or [Check(name="settings", state=OK, found="config.yaml and .env are fine")]
+
+
+def _memory(home: Home, settings: Settings) -> Iterator[Check]:
+    """Reads the memory files as a session does, takes their locks, and looks for threats already stored."""
+    from hermes.curated.screening import blocked_in_prompt
+    from hermes.curated.store import MemoryStore
+    from hermes.storage.files import Folder
+    from hermes.storage.locks import FileLock
+
+    store = MemoryStore.open(home, settings=settings)
+    for target in store.targets:
+        path = store.path(target)
+        reading = store.read(target)
+        if reading.drift:
+            remedy = "`hermes memory adopt` accepts the file as it is and keeps a backup"
+            yield Check(name=f"memory {target}", state=WARNING, found=f"{path}: {reading.drift}", remedy=remedy)
+            continue
+        folder = Folder.open(os.path.dirname(path))
+        if folder is not None:
+            with folder, FileLock(folder, f"{os.path.basename(path)}.lock", timeout=1):
+                pass
+        shown = blocked_in_prompt(reading.entries, os.path.basename(path))
+        blocked = sum(entry != seen for entry, seen in zip(reading.entries, shown, strict=True))
+        if blocked:
+            found, remedy = f"{blocked} entries are blocked in the prompt", "`hermes memory scan` says which and why"
+            yield Check(name=f"memory {target}", state=WARNING, found=found, remedy=remedy)
+        else:
+            found = f"{len(reading.entries)} entries, readable, and the lock can be taken"
+            yield Check(name=f"memory {target}", state=OK, found=found)
+
+
+def _scratch_database(home: Home) -> Iterator[Check]:
+    """Writes a message and finds it again in a database of its own on the same file system."""
+    from hermes.storage.sessions import SessionDB
+
+    place = home.join(f".doctor-{os.getpid()}")
+    os.mkdir(place, 0o700)
+    try:
+        with SessionDB.open(os.path.join(place, DATABASE)) as db:
+            session = db.create_session(source="doctor")
+            written = db.append(session, {"role": "user", "content": "the doctor hides a thermometer here"})
+            found = [hit.message_id for hit in db.search("Where is the thermometer?")]
+            journal = db.journal_mode
+    finally:
+        shutil.rmtree(place)
+    if found != [written]:
+        raise StorageError("a message was written and not found again; run `bin/test` and report what fails")
+    state, remedy = OK, ""
+    if journal != "wal":
+        state = WARNING
+        remedy = "this file system has no shared memory: it works, but move the home to a local disk for speed"
+    yield Check(name="storage", state=state, found=f"wrote a message and found it (journal: {journal})", remedy=remedy)
+
+
+def _conversations(home: Home, options: Options) -> Iterator[Check]:
+    path = home.join(DATABASE)
+    if not os.path.exists(path):
+        yield Check(name="conversations", state=OK, found="none yet")
+        return
+    from hermes.storage.repair import repair
+    from hermes.storage.sessions import SessionDB
+
+    told = repair(path, dry_run=True, progress=options.progress)
+    if told.problems:
+        remedy = "`hermes sessions repair` keeps the original bytes and everything that can be read"
+        for problem in told.problems[:_SHOWN]:
+            yield Check(name="conversations", state=PROBLEM, found=problem, remedy=remedy)
+        return
+    with SessionDB.open(path) as db:
+        counts = db.counts()
+        waiting = db.index() if options.fix else 0
+    found = f"{counts['messages']:,} messages in {counts['sessions']:,} sessions: structure, checksums and index agree"
+    indexed = f"; {waiting:,} waiting messages indexed" if waiting else ""
+    yield Check(name="conversations", state=OK, found=found + indexed, fixed=bool(waiting))
+    yield from _log(home, path, fix=options.fix)
+
+
+def _log(home: Home, path: str, *, fix: bool) -> Iterator[Check]:
+    size = os.path.getsize(path + "-wal") if os.path.exists(path + "-wal") else 0
+    if size < _LONG_LOG:
+        return
+    found = f"the log of state.db has {size / 1e6:,.0f} MB"
+    if not fix:
+        remedy = "`hermes doctor --fix` brings it into the file; a program that reads for long may hold it"
+        yield Check(name="log", state=WARNING, found=found, remedy=remedy)
+        return
+    from hermes.storage.sessions import SessionDB
+    from hermes.storage.upkeep import Upkeep
+
+    with SessionDB.open(path) as db:
+        Upkeep.of_db(db).checkpoint()
+    yield Check(name="log", state=OK, found=f"{found}; it was brought into the file of {home.path}", fixed=True)
