@@ -37,16 +37,16 @@ def run() -> dict[str, object]:
 
 def _call(model: HttpModel, length: int) -> dict[str, float]:
     """A later call of a session: everything was sent before but the newest message."""
-    history = [_message(number) for number in range(length)]
+    history = [message(number) for number in range(length)]
     model.body(_SYSTEM, history, _TOOLS)
     whole = {"messages": [{"role": "system", "content": _SYSTEM}, *history], "tools": _TOOLS}
-    body = _best(lambda: model.body(_SYSTEM, [*history, _message(length)], _TOOLS))
+    body = _best(lambda: model.body(_SYSTEM, [*history, message(length)], _TOOLS))
     dumps = _best(lambda: json.dumps(whole, ensure_ascii=False).encode())
     size = len(model.body(_SYSTEM, history, _TOOLS))
     return {"request_ms": body, "json_dumps_ms": dumps, "share": body / dumps, "request_kb": size / 1_000}
 
 
-def _message(number: int) -> dict[str, Any]:
+def message(number: int) -> dict[str, Any]:
     text = f"message {number}: " + "something was said about the deploy host and its backups. " * 4
     if number % 4 == 1:
         call = {

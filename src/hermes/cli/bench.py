@@ -115,7 +115,7 @@ COMMANDS = {
     "compaction": (_configure_seeded, _plain("compaction", "seed")),
     "holographic": (_configure_seeded, _plain("holographic", "seed")),
     "recall": (_configure_recall, _plain("recall", "path", "limit", "semantic")),
-    "turn": (add_json_option, _plain("turn")),
+    "turn": (add_json_option, _plain("whole_turn")),
     "search": (_configure_search, _plain("search", "messages", "peer_python")),
     "import": (_configure_importing, _plain("importing", "messages", "folder")),
 }

@@ -33,22 +33,18 @@ class OpenAICompatible(HttpModel):
     def body(self, system: str, messages: Sequence[Message], tools: Sequence[Message]) -> bytes:
         """Everything that stays the same stands before the messages, so each request begins with the one before it."""
         first = self._encode({"role": "system", "content": system}) if system else b""
-        marked: dict[int, Any] = {}
-        if self.endpoint.cache_points:
-            everything = [{"role": "system", "content": system}, *messages] if system else messages
-            shift = 1 if system else 0
-            points = cache_points(everything, ttl=self.endpoint.cache_ttl, native=False)
-            first = self._encode(points.pop(0)) if system and 0 in points else first
-            marked = {position - shift: message for position, message in points.items()}
-        parts = self._log.parts(messages, marked)
+        if not self.endpoint.cache_points:
+            comma = b"," if first and messages else b""
+            return self._log.body(self.beginning(system, tools) + first + comma, messages)
+        everything = [{"role": "system", "content": system}, *messages] if system else messages
+        shift = 1 if system else 0
+        points = cache_points(everything, ttl=self.endpoint.cache_ttl, native=False)
+        first = self._encode(points.pop(0)) if system and 0 in points else first
+        parts = self._log.parts(messages, {position - shift: message for position, message in points.items()})
         if first:
             parts.insert(0, first)
-        if not parts:
-            return self.beginning(system, tools) + b"]}"
         # One join: each further copy of a long conversation costs more than everything else here.
-        parts[0] = self.beginning(system, tools) + parts[0]
-        parts[-1] += b"]}"
-        return b",".join(parts)
+        return b"".join((self.beginning(system, tools), b",".join(parts), b"]}"))
 
     def headers(self) -> dict[str, str]:
         key = {"authorization": f"Bearer {self.endpoint.key}"} if self.endpoint.key else {}

@@ -1,0 +1,148 @@
+"""A whole turn of an agent without its model: from a person's line to the stored reply, in short and long sessions.
+
+The model is the OpenAI wire with a canned stream instead of a network: its requests are encoded and its answer is
+parsed as always. CPU time of the process, threads included; the median of several turns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+
+from hermes.agent import Agent
+from hermes.bench import turn
+from hermes.bench.measure import median
+from hermes.llm.endpoint import Endpoint
+from hermes.llm.openai_compatible import OpenAICompatible
+from hermes.storage.sessions import SessionDB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from hermes.llm.client import Message
+    from hermes.vocabulary.events import ModelEvent
+
+LONG = 10_000
+TURNS = 15
+_WORDS = 60  # deltas of an answer
+
+
+class Canned(OpenAICompatible):
+    """Encodes each request and reads an answer that is already there; a first call of `tool` may come before it."""
+
+    def __init__(self, *, tool: str = "") -> None:
+        super().__init__(Endpoint(model="canned", base_url="http://localhost", context_length=100_000_000))
+        self._tool = tool
+
+    def stream(
+        self,
+        system: str,
+        messages: Sequence[Message],
+        tools: Sequence[Message] = (),
+        *,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Iterator[ModelEvent]:
+        self.body(system, messages, tools)
+        calls = bool(self._tool) and messages[-1]["role"] == "user"
+        for event in self.read(json.loads(chunk) for chunk in (_call(self._tool) if calls else _ANSWER)):
+            cancelled()
+            yield event
+
+
+def run() -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="hermes-bench-") as place:
+        empty = _turns(os.path.join(place, "empty"), 0)
+        full = _turns(os.path.join(place, "full"), LONG)
+        tools = _turns(os.path.join(place, "tools"), 0, tool="todo")
+        return {
+            "empty_history_ms": empty,
+            f"with_{LONG}_messages_ms": full,
+            "long_over_empty": full["turn"] / empty["turn"],
+            "with_a_tool_call_ms": tools,
+            **_memory(os.path.join(place, "full")),
+            **turn.run(),
+        }
+
+
+def _turns(home: str, messages: int, *, tool: str = "") -> dict[str, float]:
+    session = _history(home, messages)
+    start = time.process_time()
+    with Agent.open(home, model=Canned(tool=tool), resume=session) as agent:
+        opened = time.process_time()
+        taken = [_timed(agent, number) for number in range(TURNS + 1)]
+    return {"open": (opened - start) * 1_000, "first_turn": taken[0], "turn": median(taken[1:])}
+
+
+def _timed(agent: Agent, number: int) -> float:
+    start = time.process_time()
+    for _ in agent.turn(f"question {number}: what did we decide about the deploy host?"):
+        pass
+    return (time.process_time() - start) * 1_000
+
+
+def _history(home: str, messages: int) -> str:
+    """A session with so many messages, some of them calls and results."""
+    os.mkdir(home)
+    with open(os.path.join(home, "config.yaml"), "w", encoding="utf-8") as file:
+        file.write("compression: {hygiene_hard_message_limit: 1000000}\n")  # the history stays as long as it is
+    with Agent.open(home, model=Canned()) as agent:
+        session = agent.session.id
+    with SessionDB.open(os.path.join(home, "state.db")) as db:
+        for start in range(0, messages, 1_000):
+            db.append_many(session, [turn.message(number) for number in range(start, min(start + 1_000, messages))])
+        db.index()
+    return session
+
+
+def _memory(home: str) -> dict[str, float]:
+    """Megabytes a process with the chat loaded takes more than a bare Python, after a turn in the long session."""
+    with SessionDB.open(os.path.join(home, "state.db")) as db:
+        session = db.list_sessions()[0].id
+    script = (
+        "import hermes.cli.app, hermes.cli.chat\n"
+        "from hermes.bench.whole_turn import Canned\nfrom hermes.agent import Agent\n"
+        f"with Agent.open({home!r}, model=Canned(), resume={session!r}) as agent:\n"
+        "    for _ in agent.turn('hello'): pass\n"
+    )
+    bare, loaded, ours = _peak("pass"), _peak(script.partition("with ")[0]), _peak(script)
+    return {"peak_memory_mb": ours, "chat_loaded_above_python_mb": loaded - bare, "turn_above_python_mb": ours - bare}
+
+
+def _peak(script: str) -> float:
+    """The most memory a process took; asked inside, because outside what its parent had is counted, too."""
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", f"{script}\n{_ASK_PEAK}"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(ran.stdout.split()[-1]) / 1_000
+
+
+_ASK_PEAK = """
+import os, resource
+if os.path.exists("/proc/self/status"):
+    print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+else:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def _call(tool: str) -> list[str]:
+    function = {"index": 0, "id": "call_1", "function": {"name": tool, "arguments": "{}"}}
+    return [json.dumps({"model": "canned", "choices": [{"delta": {"tool_calls": [function]}}]}), _end("tool_calls")]
+
+
+def _end(reason: str) -> str:
+    usage = {"prompt_tokens": 1_000, "completion_tokens": 60, "prompt_tokens_details": {"cached_tokens": 900}}
+    return json.dumps({"choices": [{"delta": {}, "finish_reason": reason}], "usage": usage})
+
+
+_DELTAS = ({"choices": [{"delta": {"content": f" word{number}"}}]} for number in range(_WORDS))
+_ANSWER = [*map(json.dumps, _DELTAS), _end("stop")]
