@@ -102,6 +102,8 @@ def test_the_public_names_are_the_documented_ones() -> None:
         "Agent",
         "ContextCompressor",
         "ContextEngine",
+        "MemoryManager",
+        "MemoryProvider",
         "MemorySession",
         "MemoryStore",
         "SessionDB",

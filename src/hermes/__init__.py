@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from hermes.compression.compressor import ContextCompressor
     from hermes.compression.engine import ContextEngine
     from hermes.curated.store import MemoryStore
+    from hermes.providers.base import MemoryProvider
+    from hermes.providers.manager import MemoryManager
     from hermes.safety.fence import StreamingContextScrubber, build_memory_context_block, sanitize_context
     from hermes.session.session import MemorySession
     from hermes.storage.sessions import SessionDB
@@ -18,6 +20,8 @@ __all__ = [
     "Agent",
     "ContextCompressor",
     "ContextEngine",
+    "MemoryManager",
+    "MemoryProvider",
     "MemorySession",
     "MemoryStore",
     "SessionDB",
@@ -32,6 +36,8 @@ _HOMES = {
     "Agent": "hermes.agent",
     "ContextCompressor": "hermes.compression.compressor",
     "ContextEngine": "hermes.compression.engine",
+    "MemoryManager": "hermes.providers.manager",
+    "MemoryProvider": "hermes.providers.base",
     "MemorySession": "hermes.session.session",
     "MemoryStore": "hermes.curated.store",
     "SessionDB": "hermes.storage.sessions",

@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import os
+import runpy
 import socket
 import threading
+import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +19,8 @@ from provider_plugins import REGISTERS, Notebook, install
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 @pytest.mark.proves("providers.kit", "providers.contract")
@@ -35,6 +40,23 @@ class TestLedger(ProviderContract):
 
     def make(self) -> Any:
         return load_provider("ledger", str(self.place))
+
+
+@pytest.mark.proves("providers.kit")
+class TestTheExampleOfTheGuide(ProviderContract):
+    def make(self) -> Any:
+        example = os.path.join(ROOT, "docs", "examples", "own_provider.py")
+        return runpy.run_path(example)["Diary"]()
+
+
+@pytest.mark.proves("providers.discovery")
+def test_every_bundled_provider_is_a_stranger_to_the_others() -> None:
+    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
+        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    listed = next(each["modules"] for each in contracts if each["name"] == "providers are independent")
+    with temporary_home() as home:
+        bundled = {f"hermes.providers.{each.name}" for each in available_providers(home)}
+    assert bundled <= set(listed)
 
 
 class _Impatient(Notebook):
