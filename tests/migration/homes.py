@@ -10,6 +10,7 @@ import apsw
 
 from hermes.curated.history import Cause
 from hermes.curated.store import MemoryStore
+from hermes.storage.migrations import add_summaries
 from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
@@ -81,6 +82,14 @@ def _conversations(db: SessionDB, dice: random.Random) -> None:
     gone = db.create_session(title="To be deleted")
     db.append(gone, {"role": "user", "content": "deleted words"})
     db.delete(gone)
+    add_summaries(db._database)
+    key = db.get_session(tip).key
+    with db._database.writing() as connection:
+        connection.execute(
+            "INSERT INTO summaries (session, depth, ids, messages, text, made_by, made_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (key, 0, "1-2", 2, _said(dice), "extract", 1.5),
+        )
     empty = db.create_session(title="Empty", archived=1)
     db.set_meta("note", "kept")
     db.set_meta("bytes", b"\x00\xff")

@@ -20,3 +20,30 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "migration.hostile-transcripts": ("links, bombs and broken archives are refused or passed over", "product"),
     "migration.bench": ("`hermes bench import` measures an import beside append_many", "product"),
 }
+REQUIREMENTS |= {
+    "claw.preview": (
+        "a migration is previewed first and applied after a confirmation or --yes",
+        "003 OpenClaw Migration",
+    ),
+    "claw.sources": ("current and legacy folders and workspace patterns are found", "003 OpenClaw Migration"),
+    "claw.memory": ("memory, profile and daily notes are parsed, merged and de-duplicated", "003 OpenClaw Migration"),
+    "claw.over-limit": ("entries over the limit enter the archive rather than being dropped", "003 OpenClaw Migration"),
+    "claw.markdown": ("notes become entries with their headings; code and tables are kept", "product"),
+    "claw.screened": ("memory enters through the scanner with the origin import", "product"),
+    "claw.secrets": (
+        "secrets come over only with --migrate-secrets, and only those on the list",
+        "003 OpenClaw Migration",
+    ),
+    "claw.skills": ("skills come over; a taken name is skipped, overwritten or renamed", "003 OpenClaw Migration"),
+    "claw.conflicts": ("what differs is a conflict; nothing is applied without --overwrite", "003 OpenClaw Migration"),
+    "claw.workspace": ("workspace instructions go to a chosen workspace", "003 OpenClaw Migration"),
+    "claw.archive": ("what has no home is archived, sensitive files are never read", "003 OpenClaw Migration"),
+    "claw.backup": ("a backup is made first unless --no-backup", "003 OpenClaw Migration"),
+    "claw.report": ("a report in JSON and Markdown names everything skipped or in conflict", "003 OpenClaw Migration"),
+    "claw.warnings": ("a running OpenClaw or gateway is named before anything is applied", "003 OpenClaw Migration"),
+    "claw.settings": ("settings that have a place here come over into config.yaml", "003 OpenClaw Migration"),
+    "claw.cleanup": ("old folders are renamed to .pre-migration names", "003 OpenClaw Migration"),
+    "claw.twice": ("a second run changes nothing", "product"),
+    "claw.whole": ("a failure or a kill in the middle leaves the home as it was", "product"),
+    "claw.hostile": ("links, devices, giants and odd names are passed over; nothing outside is written", "product"),
+}

@@ -125,6 +125,13 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "record": ("mcp_install", "store a conversation a host's hook tells of"),
         },
     ),
+    "claw": (
+        "come from OpenClaw",
+        {
+            "migrate": ("claw", "bring memory, skills and settings over; shows what it would do first"),
+            "cleanup": ("claw", "put the old folders aside when everything is right"),
+        },
+    ),
     "backup": (
         "archives of the whole home, checked, and the way back",
         {

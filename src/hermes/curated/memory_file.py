@@ -118,7 +118,7 @@ class MemoryFile:
                 if reading.drift and not accept_drift:
                     self._refuse_drift(folder, seen, reading)
                 planned = plan(reading.entries)
-                if planned.entries == reading.entries and not reading.drift:
+                if planned.entries == reading.entries and not reading.drift and not planned.archived:
                     return planned, None
                 if reading.drift or reading.note:
                     self._back_up(folder, seen.data)

@@ -77,6 +77,11 @@ def set_value(home: Home, file: str, name: str, words: str) -> tuple[Any, str]:
     return given, real
 
 
+def place_value(home: Home, file: str, name: str, given: Any) -> None:
+    """Writes a value that was checked already, keeping all else as it is."""
+    _edit(home, file, lambda tree: _place(tree, name.split("."), given))
+
+
 def set_plugin(home: Home, plugin: str, values: Mapping[str, Any], file: str = "config.yaml") -> None:
     """Writes settings of one plug-in below `plugins`, keeping all else as it is."""
 

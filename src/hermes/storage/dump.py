@@ -144,6 +144,7 @@ class Load:
         self._keys: dict[str, tuple[int, int]] = {}
         self._places: dict[int, int] = {}
         self._last: tuple[int, int] = (0, 0)
+        self._sequences: dict[str, int] = {}
         self.sessions = self.messages = self.left_out = 0
 
     def take(self, records: Iterable[Record]) -> None:
@@ -184,10 +185,7 @@ class Load:
         for key, name in record["owners"].items():
             connection.execute("INSERT OR REPLACE INTO owners (key, name) VALUES (?, ?)", (int(key), _text(name)))
             self._owners[name] = int(key)
-        for table, number in record.get("sequences", {}).items():
-            if table in ("sessions", "blocks"):
-                connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
-                connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, int(number)))
+        self._sequences = {_text(table): int(number) for table, number in record.get("sequences", {}).items()}
         wanted = [step for step in OPTIONAL if step[0] in record.get("layout", ())]
         apply_steps(self._database, wanted)
 
@@ -252,6 +250,10 @@ class Load:
         """The indexes, and a look at the whole."""
         index_waiting(self._database, batch=_BATCH)
         with self._database.writing() as connection:
+            for table, number in self._sequences.items():  # numbers that were given out once are never given again
+                if table in ("sessions", "blocks", *_own_tables(connection)):
+                    connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
+                    connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, number))
             titled = "SELECT key, owner, title FROM sessions WHERE title IS NOT NULL"
             for key, owner, title in all_rows(connection, titled):
                 set_title(connection, key, owner, title)
