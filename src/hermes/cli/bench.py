@@ -34,6 +34,27 @@ def _curated(given: argparse.Namespace, context: Context) -> int:
     return OK
 
 
+def _prefix(given: argparse.Namespace, context: Context) -> int:
+    from hermes.bench.prefix import run
+
+    figures = run(given.model, context.home.root)
+    if given.json:
+        print_json(figures)
+        return OK
+    print_text(f"{figures['model']}, threads: {figures['threads']}")
+    print_text(f"{'':<29}{'frozen prompt':^32}{'memory block rebuilt each turn':^32}")
+    print_text(f"{'turn':<29}" + f"{'prompt':>8}{'cached':>8}{'share':>7}{'first':>8} " * 2)
+    for turn in figures["turns"]:
+        columns = (
+            f"{one['prompt_tokens']:>8,}{one['cached_tokens']:>8,}{one['share']:>7.1%}{one['seconds']:>7.2f}s "
+            for one in (turn["frozen"], turn["naive"])
+        )
+        print_text(f"{turn['turn']:>2} {turn['what']:<26}" + "".join(columns))
+    print_text("")
+    _print_figures({name: figure for name, figure in figures.items() if name != "turns"}, "")
+    return OK
+
+
 def _print(given: argparse.Namespace, figures: dict[str, Any], rows: list[tuple[str, str, float]]) -> None:
     if given.json:
         print_json(figures)
@@ -106,7 +127,13 @@ def _configure_seeded(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
+def _configure_prefix(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", default="local", help="the embedded model to measure with (default: local)")
+    add_json_option(parser)
+
+
 COMMANDS = {
+    "prefix": (_configure_prefix, _prefix),
     "curated": (_configure_curated, _curated),
     "scan": (_configure_seeded, _plain("scan", "seed")),
     "secrets": (add_json_option, _plain("secrets")),

@@ -149,6 +149,10 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "secrets": ("bench", "the secret finder on plain and hostile texts"),
             "fence": ("bench", "the fence and the stream scrubber, beside a bare loop"),
             "prompt": ("bench", "assembling prompts, marking cache points, estimating tokens"),
+            "prefix": (
+                "bench",
+                "what the frozen prompt saves, with the embedded model, beside rebuilding it each turn",
+            ),
             "compaction": ("bench", "planted facts after compaction, and its own cost"),
             "holographic": ("bench", "right answers of the local facts provider, and the cost of another fact"),
             "recall": ("bench", "whether questions find their conversation, on a public question file"),

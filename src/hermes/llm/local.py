@@ -111,7 +111,7 @@ class EmbeddedModel:
     def __init__(self, model: str = DEFAULT, *, home: str = "", threads: int = 0, longest_answer: int = 0) -> None:
         self.about = find_embedded(model)
         self._weights = _weights_or_remedy(self.about, home)
-        self._threads = threads or threads_for(os.cpu_count() or 1, _load())
+        self.threads = threads or threads_for(os.cpu_count() or 1, _load())
         self._longest_answer = longest_answer or self.about.longest_answer
         self._client: OpenAICompatible | None = None
 
@@ -138,7 +138,7 @@ class EmbeddedModel:
 
     def start(self) -> Endpoint:
         """Where the running server is; any client that speaks the OpenAI or the Anthropic wire may use it."""
-        server = _server(self._weights, self._threads, self.about.name)
+        server = _server(self._weights, self.threads, self.about.name)
         return Endpoint(
             model=self.about.name,
             base_url=f"{server.address}/v1",
