@@ -30,4 +30,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "terminal.no-model": ("a script without a model gets exit code 2 and is told what to do", "product"),
     "terminal.demo": ("the demo shows the life cycle offline, says what is scripted, leaves nothing", "product"),
     "terminal.light": ("other commands do not load the chat", "product"),
+    "terminal.consent": ("a tool that needs consent asks in the chat: yes, no, or always", "product"),
+    "terminal.compress": ("/compress makes room now and says what it did", "product"),
+    "terminal.notices": ("what the person should know is one quiet line", "product"),
 }

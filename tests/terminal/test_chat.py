@@ -249,3 +249,65 @@ def test_continuing_shows_how_the_conversation_ended(home: Path) -> None:
         terminal.say("hello two")
         terminal.wait_for("> hello two\nHello!")
     assert [text for role, text, _ in stored(home) if role == "user"] == ["hello one", "hello two"]
+
+
+@pytest.mark.proves("terminal.consent")
+def test_a_tool_that_needs_consent_asks_in_the_chat(home: Path) -> None:
+    call = {"name": "terminal", "arguments": {"command": "echo it ran >> made.txt"}}
+    script(
+        home,
+        {"when": "do it", "calls": [call]},
+        {"when": "said no", "text": "As you like."},
+        {"when": "exit_code", "text": "Done."},
+    )
+    made = home.parent / "made.txt"
+    with Terminal(home, lines=40) as terminal:
+        terminal.say("do it")
+        terminal.wait_for("[y]es, [n]o, [a]lways for this:")
+        assert "echo it ran >> made.txt\n" in terminal.screen
+        terminal.send("n\r")
+        terminal.wait_for("As you like.")
+        assert not made.exists()
+        terminal.say("/clear")
+        terminal.wait_for("As you like.", gone=True)
+        terminal.say("now do it")
+        terminal.wait_for("[y]es, [n]o, [a]lways for this:")
+        terminal.send("a\r")
+        terminal.wait_for("ok: exit code 0\nDone.")
+        terminal.say("/clear")
+        terminal.wait_for("Done.", gone=True)
+        terminal.say("do it again")
+        screen = terminal.wait_for("Done.")
+        assert "[y]es" not in screen
+    assert made.read_text() == "it ran\n" * 2
+
+
+@pytest.mark.proves("terminal.consent", "terminal.interrupt")
+def test_ctrl_c_at_a_question_means_no_and_ends_the_turn(home: Path) -> None:
+    call = {"name": "terminal", "arguments": {"command": "touch made.txt"}}
+    script(home, {"when": "do it", "calls": [call]}, HELLO)
+    with Terminal(home) as terminal:
+        terminal.say("do it")
+        terminal.wait_for("[y]es, [n]o, [a]lways for this:")
+        terminal.send(CTRL_C)
+        terminal.wait_for("(stopped; the conversation goes on from here)")
+        terminal.say("hello")
+        terminal.wait_for("Hello!")
+    assert not (home.parent / "made.txt").exists()
+
+
+@pytest.mark.proves("terminal.compress", "terminal.notices")
+def test_compressing_says_what_it_did_or_why_not(home: Path) -> None:
+    long = {"when": "more", "text": "The build host is build-7.example.org and its port is 8443. " * 30}
+    script(home, long)
+    settings = (home / "config.yaml").read_text()
+    switched = "auxiliary:\n  compression:\n    enabled: false\ncompression:\n  protect_last_n: 2\n"
+    (home / "config.yaml").write_text(f"{settings}  context_length: 12000\n{switched}")
+    with Terminal(home, columns=100, lines=60) as terminal:
+        terminal.say("/compress")
+        terminal.wait_for("Nothing was compacted")
+        for number in range(8):
+            terminal.say(f"more {number}")
+            terminal.wait_for(f"> more {number}")
+        terminal.say("/compress the port")
+        terminal.wait_for("became a summary by")

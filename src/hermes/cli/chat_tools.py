@@ -26,6 +26,9 @@ def outcome(returned: ToolReturned) -> tuple[bool, str]:
     if not isinstance(result, dict):
         return True, _cut(returned.result, _LONGEST_OUTCOME)
     worked = result.get("success", True) is not False and not result.get("error")
+    if "exit_code" in result and not result.get("error"):
+        printed = str(result.get("output") or "").strip().splitlines()
+        return worked, _cut(f"exit code {result['exit_code']}{f', {printed[-1]}' if printed else ''}", _LONGEST_OUTCOME)
     for name in ("error", "message", "summary", "note"):
         if isinstance(result.get(name), str) and result[name]:
             return worked, _cut(result[name], _LONGEST_OUTCOME)

@@ -36,6 +36,7 @@ class TurnView:
     def __init__(self, screen: Screen) -> None:
         self.screen = screen
         self.calls: list[ToolReturned] = []
+        self._asking = threading.Lock()
         self._allowed: set[str] = set()
         self._agent: Agent | None = None
 
@@ -97,22 +98,21 @@ class TurnView:
 
     def ask(self, question: str) -> bool:
         """Asks the person whether a tool may do something; Ctrl-C means no, and ends the turn."""
-        if question in self._allowed:
-            return True
-        self.screen.line(question, "bold")
-        before = signal.getsignal(signal.SIGINT)
-        try:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            said = input(_ASK).strip().lower()
-        except (KeyboardInterrupt, EOFError):
-            if self._agent is not None:
-                self._agent.interrupt()
-            return False
-        finally:
-            signal.signal(signal.SIGINT, before)
-        if said in ("a", "always"):
-            self._allowed.add(question)
-        return said in ("y", "yes", "a", "always")
+        with self._asking:  # delegated tasks may ask at the same time
+            if question in self._allowed:
+                return True
+            self.screen.line(question, "bold")
+            try:
+                with _plain_ctrl_c():
+                    said = input(_ASK).strip().lower()
+            except (KeyboardInterrupt, EOFError):
+                self.screen.line()
+                if self._agent is not None:
+                    self._agent.interrupt()
+                return False
+            if said in ("a", "always"):
+                self._allowed.add(question)
+            return said in ("y", "yes", "a", "always")
 
 
 def compacted_in_words(done: Compacted) -> str:
@@ -137,6 +137,19 @@ def _interrupting(agent: Agent) -> Iterator[None]:
         agent.interrupt()
 
     before = signal.signal(signal.SIGINT, on_press)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _plain_ctrl_c() -> Iterator[None]:
+    """Ctrl-C ends the question at once, as it does in any program; only the main thread can say so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:

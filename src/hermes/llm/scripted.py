@@ -66,6 +66,8 @@ class Scripted:
         *,
         cancelled: Callable[[], bool] = never,
     ) -> Iterator[ModelEvent]:
+        if cancelled():
+            raise Interrupted("stopped before the model was asked")
         number = len(self.requests)
         self.requests.append(Sent(system=system, messages=list(messages), tools=list(tools)))
         step = self.step(number, messages)
