@@ -184,8 +184,10 @@ class _Server:
         assert self.process.stdout is not None  # noqa: S101 - asked for above
         self.address = self.process.stdout.readline().decode().strip()
         if not self.address:
+            self.process.wait()
+            why = self._last_words()
             self.stop()
-            raise ModelUnreachable(f"the embedded model did not start: {self._last_words()}")
+            raise ModelUnreachable(f"the embedded model did not start: {why}")
 
     def stop(self) -> None:
         if self.process.stdin is not None:
@@ -196,6 +198,9 @@ class _Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        for file in (self.process.stdout, self._log):
+            if file is not None:
+                file.close()
 
     def _last_words(self) -> str:
         self._log.seek(0, os.SEEK_END)
