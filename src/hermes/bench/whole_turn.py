@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from hermes.agent import Agent
 from hermes.bench import turn
@@ -56,26 +56,46 @@ class Canned(OpenAICompatible):
 
 def run() -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="hermes-bench-") as place:
-        empty = _turns(os.path.join(place, "empty"), 0)
-        full = _turns(os.path.join(place, "full"), LONG)
-        tools = _turns(os.path.join(place, "tools"), 0, tool="todo")
+        full = os.path.join(place, "full")
+        with (
+            _Side(os.path.join(place, "empty"), 0) as empty,
+            _Side(full, LONG) as long,
+            _Side(os.path.join(place, "tools"), 0, tool="todo") as tools,
+        ):
+            for _ in range(TURNS + 1):  # in turns, so that a busy machine disturbs all alike
+                for side in (empty, long, tools):
+                    side.turn()
         return {
-            "empty_history_ms": empty,
-            f"with_{LONG}_messages_ms": full,
-            "long_over_empty": full["turn"] / empty["turn"],
-            "with_a_tool_call_ms": tools,
-            **_memory(os.path.join(place, "full")),
+            "empty_history_ms": empty.figures(),
+            f"with_{LONG}_messages_ms": long.figures(),
+            "long_over_empty": long.figures()["turn"] / empty.figures()["turn"],
+            "with_a_tool_call_ms": tools.figures(),
+            **_memory(full),
             **turn.run(),
         }
 
 
-def _turns(home: str, messages: int, *, tool: str = "") -> dict[str, float]:
-    session = _history(home, messages)
-    start = time.process_time()
-    with Agent.open(home, model=Canned(tool=tool), resume=session) as agent:
-        opened = time.process_time()
-        taken = [_timed(agent, number) for number in range(TURNS + 1)]
-    return {"open": (opened - start) * 1_000, "first_turn": taken[0], "turn": median(taken[1:])}
+class _Side:
+    """One agent in a session of some length, and what its turns took."""
+
+    def __init__(self, home: str, messages: int, *, tool: str = "") -> None:
+        session = _history(home, messages)
+        start = time.process_time()
+        self._agent = Agent.open(home, model=Canned(tool=tool), resume=session)
+        self._opened = (time.process_time() - start) * 1_000
+        self._taken: list[float] = []
+
+    def turn(self) -> None:
+        self._taken.append(_timed(self._agent, len(self._taken)))
+
+    def figures(self) -> dict[str, float]:
+        return {"open": self._opened, "first_turn": self._taken[0], "turn": median(self._taken[1:])}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._agent.close()
 
 
 def _timed(agent: Agent, number: int) -> float:
@@ -89,7 +109,9 @@ def _history(home: str, messages: int) -> str:
     """A session with so many messages, some of them calls and results."""
     os.mkdir(home)
     with open(os.path.join(home, "config.yaml"), "w", encoding="utf-8") as file:
-        file.write("compression: {hygiene_hard_message_limit: 1000000}\n")  # the history stays as long as it is
+        # The history stays as long as it is, and no review, which is a conversation of its own, runs beside a turn.
+        file.write("compression: {hygiene_hard_message_limit: 1000000}\nmemory: {nudge_interval: 0}\n")
+        file.write("skills: {creation_nudge_interval: 0}\n")
     with Agent.open(home, model=Canned()) as agent:
         session = agent.session.id
     with SessionDB.open(os.path.join(home, "state.db")) as db:
