@@ -200,6 +200,9 @@ class Attached:
 
     def _told(self, text: str) -> None:
         self._tell(text)
+        self.deliveries.post(lambda: self._remember(text))  # off the turn's path: it waits for the disk
+
+    def _remember(self, text: str) -> None:
         try:
             self.outbox.remember_state(text)
         except StorageError as error:  # status commands of other processes will not know; nothing else is lost

@@ -251,16 +251,16 @@ class MemoryManager:
         count = began is not None
         began = time.monotonic() if began is None else began
         end = began + self.limits.recall_seconds
-        jobs: list[tuple[Attached, Job[object]]] = []
+        jobs: list[tuple[Attached, Job[str]]] = []
         for each in asked:
             if each.stuck:
                 each.health.missed(RECALL, self.limits.recall_seconds)
             else:
-                jobs.append((each, each.begin(work(each))))
+                jobs.append((each, each.begin(_cleaned(work(each), self.limits.recall_tokens))))
         found = []
         for each, job in jobs:
             try:
-                text = clean(job.wait(end - time.monotonic()), self.limits.recall_tokens)
+                text = job.wait(end - time.monotonic())
             except NotInTime:
                 each.gave_up = True
                 each.health.missed(RECALL, self.limits.recall_seconds)
@@ -339,6 +339,11 @@ class MemoryManager:
         self.problems.append(why)
         _log.warning("%s", why)
         return False
+
+
+def _cleaned(work: Callable[[], object], budget: int) -> Callable[[], str]:
+    """Cleaning is part of the call, so that the deadline covers it however hostile the text is."""
+    return lambda: clean(work(), budget)
 
 
 def _mode_and_tools(provider: Any) -> Callable[[], tuple[object, Any]]:
