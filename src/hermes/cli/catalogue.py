@@ -120,7 +120,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     "mcp": (
         "give this memory to other agents (Claude Code, Codex, Cursor, …)",
         {
-            "serve": ("mcp", "speak MCP on standard input; what `hermes mcp` alone does"),
+            "serve": ("mcp", "speak MCP on standard input, or over HTTP; what `hermes mcp` alone does"),
             "install": ("mcp_install", "put it into a host's configuration; shows the changes first"),
             "record": ("mcp_install", "store a conversation a host's hook tells of"),
         },
@@ -171,6 +171,7 @@ SINGLES: dict[str, tuple[str, str]] = {
     "import": ("export_import", "an export of a home into this one"),
     "doctor": ("doctor", "try everything for real, say what is wrong and what to do"),
     "status": ("status", "what is there and how it fares, in one screen"),
+    "serve": ("serve", "answer OpenAI clients with memory, and offer a plain HTTP API and MCP"),
     "tool": ("tool", "call a tool exactly as a model would"),
     "prompt": ("prompt", "the system prompt a new session would get, and the size of each part"),
     "scan": ("scan", "say whether a text may enter a prompt"),

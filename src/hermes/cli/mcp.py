@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 
 def _serve(given: argparse.Namespace, context: Context) -> int:
+    if given.http:
+        from hermes.cli.serve import start
+
+        return start(context, host=given.host or "", port=given.port, only_mcp=True)
     import gc
 
     home = context.home
@@ -39,6 +43,9 @@ def _serve(given: argparse.Namespace, context: Context) -> int:
 def _configure_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--project", metavar="NAME", help="whose notes to show (default: the repository it starts in)")
     parser.add_argument("--source", default="mcp", metavar="NAME", help="what recorded conversations are filed under")
+    parser.add_argument("--http", action="store_true", help="streamable HTTP at /mcp instead; needs a key")
+    parser.add_argument("--host", metavar="ADDRESS", help="with --http: where to listen (default: server.host)")
+    parser.add_argument("--port", type=int, metavar="PORT", help="with --http: on which port (default: server.port)")
     parser.add_argument("--recorded", action="store_true", help="a hook records the host's conversations already")
 
 

@@ -218,6 +218,17 @@ KEYS = (
     _integer(
         "model.threads", 0, "Threads of the embedded model; 0 to decide by how busy the machine is.", low=0, high=256
     ),
+    _text("server.host", "127.0.0.1", "Address `hermes serve` listens on."),
+    _integer("server.port", 8484, "Port `hermes serve` listens on.", low=1, high=65535),
+    _texts("server.hosts", "Names under which the server is reached, besides this machine's own; others are refused."),
+    _texts("server.origins", "Web pages whose scripts may call the server, such as https://chat.example.org."),
+    _texts("server.models", "More models that clients of the server may name, besides the default one."),
+    _integer("server.requests_per_minute", 600, "Requests one person may make in a minute.", low=1, high=1_000_000),
+    _integer("server.max_body_mb", 10, "Megabytes a request to the server may have.", low=1, high=1000),
+    _integer("server.workers", 256, "Conversations the server answers at the same time.", low=1, high=4096),
+    _integer("server.open_conversations", 512, "Conversations the server keeps open.", low=1, high=100_000),
+    _integer("server.turn_timeout", 600, "Seconds a turn over HTTP may take.", low=1, high=86_400),
+    _integer("server.drain_seconds", 30, "Seconds the server waits for running turns when it is stopped.", high=3600),
     _mapping("plugins", "Settings of plug-ins, by their names."),
     _mapping("honcho", "Settings of the Honcho provider, as hermes-agent keeps them."),
     _mapping("mcp_servers", "MCP servers whose tools the agent may use."),

@@ -292,10 +292,11 @@ class SessionDB:
 
     def set_meta(self, key: str, value: str | float | bytes | None) -> None:
         with self._database.writing() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO state_meta (key, value) VALUES (?, ?)",
-                (f"{self._owner_key}:{key}", value),
-            )
+            named = f"{self._owner_key}:{key}"
+            if value is None:
+                connection.execute("DELETE FROM state_meta WHERE key = ?", (named,))
+            else:
+                connection.execute("INSERT OR REPLACE INTO state_meta (key, value) VALUES (?, ?)", (named, value))
 
     def close(self) -> None:
         self._database.close()

@@ -1,0 +1,51 @@
+"""`hermes serve`: memory behind an OpenAI-compatible API, a plain API and MCP."""
+
+from __future__ import annotations
+
+from hermes.cli.app import OK
+from hermes.vocabulary.errors import ExtraMissing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from hermes.cli.app import Context
+
+
+def start(context: Context, *, host: str = "", port: int | None = None, only_mcp: bool = False) -> int:
+    """Serves until it is told to stop (SIGINT, SIGTERM), then lets what is running finish."""
+    try:
+        import uvicorn
+
+        from hermes.server.http import build
+    except ImportError as error:
+        raise ExtraMissing(f"{error.name} is not installed; `pip install 'hermes-memory[server]'` brings it") from error
+    settings = context.settings
+    service = build(context.home, only_mcp=only_mcp)
+    config = uvicorn.Config(
+        service.app,
+        host=host or settings.text("server.host"),
+        port=settings.integer("server.port") if port is None else port,
+        log_level="info",
+        access_log=False,  # addresses and paths of people are nobody's business; /metrics counts
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=settings.integer("server.drain_seconds"),
+        limit_concurrency=4096,
+        h11_max_incomplete_event_size=64 << 10,
+    )
+    uvicorn.Server(config).run()
+    return OK
+
+
+def _serve(given: argparse.Namespace, context: Context) -> int:
+    return start(context, host=given.host or "", port=given.port)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", metavar="ADDRESS", help="where to listen (default: server.host, 127.0.0.1)")
+    parser.add_argument("--port", type=int, metavar="PORT", help="on which port (default: server.port, 8484)")
+
+
+COMMANDS = {"serve": (configure, _serve)}

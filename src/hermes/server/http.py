@@ -1,0 +1,226 @@
+"""The HTTP server as one application: OpenAI's API, the plain API, MCP, health and metrics, all behind one door."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from hermes.agent import Agent
+from hermes.server import openai_wire as wire
+from hermes.server.api import ENDPOINTS, PREFIX
+from hermes.server.chat import Chat
+from hermes.server.door import PERSON, ROUTE, Door, Limits, Stop
+from hermes.server.metrics import TYPE, Metrics
+from hermes.server.openapi import description
+from hermes.server.rooms import Rooms
+from hermes.server.routes import api_route
+from hermes.settings.load import load_settings
+from hermes.settings.people import OWNER, People
+from hermes.vocabulary.errors import HermesError, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from hermes.server.rooms import Open
+    from hermes.settings.home import Home
+    from hermes.settings.load import Settings
+
+    Handler = Callable[[Request], Awaitable[Response]]
+
+_API_WORKERS = 16
+_LOOK_AGAIN = 5.0  # seconds between two looks at who is no longer known
+_SAFE_TOOLSETS = ("memory", "session_search", "skills", "context", "todo")  # nothing that reaches out or in
+_WEB = os.path.join(os.path.dirname(__file__), "web")
+_PAGE_POLICY = "default-src 'self'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The application, and what it keeps open while it runs."""
+
+    app: ASGIApp
+    routes: list[Route]
+    rooms: Rooms
+    chat: Chat
+    metrics: Metrics
+
+
+def build(home: Home, *, only_mcp: bool = False, open_agent: Open = Agent.open, with_mcp: bool = True) -> Service:
+    """The server of a home; refuses to exist when nobody has a key."""
+    people, settings = People(home), load_settings(home)
+    if not any(person.keys for person in people.all()):
+        raise SettingsError(
+            f"nobody has a key, so nobody could use the server; make one with `hermes users key {OWNER}` for "
+            "yourself, or `hermes users add NAME` for somebody"
+        )
+    metrics = Metrics()
+    rooms = Rooms(
+        people.home_of,
+        most=settings.integer("server.open_conversations"),
+        toolsets=_toolsets(settings),
+        open_agent=open_agent,
+    )
+    workers = settings.integer("server.workers")
+    chats, calls = ThreadPoolExecutor(workers, "turn"), ThreadPoolExecutor(_API_WORKERS, "api")
+    chat = Chat(
+        rooms,
+        chats,
+        metrics,
+        models=settings.texts("server.models"),
+        workers=workers,
+        turn_seconds=settings.number("server.turn_timeout"),
+    )
+    metrics.gauges["hermes_conversations_open"] = ("Conversations kept open.", lambda: float(len(rooms)))
+    metrics.gauges["hermes_turns_running"] = ("Turns being answered now.", lambda: float(chat.running))
+    routes = [] if only_mcp else _routes(chat, rooms, calls)
+    routes += [_named("/health", _health), _named("/metrics", _metrics(metrics))]
+    mcp = _Mcp(rooms) if with_mcp else None
+    if mcp is not None:
+        routes.append(Route("/mcp", mcp))
+    lifespan = _lifespan(people, rooms, chat, (chats, calls), mcp)
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=_HANDLERS)
+    door = Door(
+        app,
+        who=people.who,
+        metrics=metrics,
+        limits=Limits(
+            per_minute=settings.integer("server.requests_per_minute"), body=settings.integer("server.max_body_mb") << 20
+        ),
+        hosts=(*settings.texts("server.hosts"), settings.text("server.host")),
+        origins=settings.texts("server.origins"),
+    )
+    return Service(door, routes, rooms, chat, metrics)
+
+
+def _routes(chat: Chat, rooms: Rooms, pool: ThreadPoolExecutor) -> list[Route]:
+    return [
+        _named("/v1/chat/completions", chat.completions, "POST"),
+        _named("/v1/models", chat.models),
+        *(api_route(endpoint, PREFIX, rooms, pool) for endpoint in ENDPOINTS),
+        _named("/openapi.json", _openapi),
+        _named("/docs", _docs()),
+    ]
+
+
+def _named(path: str, handler: Handler, method: str = "GET") -> Route:
+    async def answer(request: Request) -> Response:
+        request.scope[ROUTE] = path
+        return await handler(request)
+
+    return Route(path, answer, methods=[method])
+
+
+def _lifespan(
+    people: People, rooms: Rooms, chat: Chat, pools: tuple[ThreadPoolExecutor, ...], mcp: _Mcp | None
+) -> Callable[[Starlette], Any]:
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        async with contextlib.AsyncExitStack() as stack:
+            if mcp is not None:
+                await stack.enter_async_context(mcp.running())
+            watcher = asyncio.create_task(_send_away(people, rooms))
+            try:
+                yield
+            finally:
+                watcher.cancel()
+                chat.stopping.set()
+                for pool in pools:
+                    await asyncio.to_thread(pool.shutdown)
+                await asyncio.to_thread(rooms.close)
+
+    return lifespan
+
+
+async def _send_away(people: People, rooms: Rooms) -> None:
+    """Closes what is open of people who were forgotten meanwhile."""
+    while True:
+        await asyncio.sleep(_LOOK_AGAIN)
+        try:
+            known = {person.name for person in people.all()}
+        except HermesError:
+            continue  # a list that cannot be read lets nobody in; it says nothing about who is gone
+        for person in rooms.people() - known:
+            await asyncio.to_thread(rooms.leave, person)
+
+
+class _Mcp:
+    """MCP over streamable HTTP, loaded with the first server that offers it; the scope says whose request it is."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        from hermes.server.mcp import build_server
+
+        server = build_server(lambda context: rooms.workspace(_person(context)))
+        # Without sessions there is no session id that could open somebody else's.
+        self._manager = StreamableHTTPSessionManager(server, stateless=True)
+
+    def running(self) -> Any:
+        return self._manager.run()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        scope[ROUTE] = "/mcp"
+        await self._manager.handle_request(scope, receive, send)
+
+
+def _person(context: Any) -> str:
+    return str(context.request.scope[PERSON])
+
+
+def _toolsets(settings: Settings) -> tuple[str, ...] | None:
+    named = settings.get("enabled_toolsets") or {}
+    return None if "server" in named else _SAFE_TOOLSETS
+
+
+async def _health(_request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+def _metrics(metrics: Metrics) -> Handler:
+    async def answer(request: Request) -> Response:
+        if request.scope[PERSON] != OWNER:
+            return await _absent(request, None)
+        return Response(metrics.text(), media_type=TYPE)
+
+    return answer
+
+
+async def _openapi(_request: Request) -> Response:
+    return JSONResponse(description())
+
+
+def _docs() -> Handler:
+    with open(os.path.join(_WEB, "docs.html"), encoding="utf-8") as file:
+        page = HTMLResponse(file.read(), headers={"content-security-policy": _PAGE_POLICY})
+
+    async def answer(_request: Request) -> Response:
+        return page
+
+    return answer
+
+
+async def _absent(_request: Request, _error: Any) -> Response:
+    status = getattr(_error, "status_code", 404)
+    return JSONResponse(wire.error("there is nothing of that name", code="not_found"), status)
+
+
+async def _stopped(_request: Request, error: Any) -> Response:
+    return JSONResponse(wire.error(error.message, code=error.reason), error.status)
+
+
+async def _broken(_request: Request, _error: Any) -> Response:
+    return JSONResponse(wire.error("an error of this server; the operator's log says what", "server_error"), 500)
+
+
+_HANDLERS: dict[Any, Any] = {404: _absent, 405: _absent, 500: _broken, Stop: _stopped}

@@ -1,0 +1,81 @@
+"""The real HTTP server on a loopback port, for tests: a home with people, a scripted model, real sockets."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import uvicorn
+
+from hermes.server.http import build
+from hermes.settings.home import find_home
+from hermes.settings.people import People
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from hermes.server.http import Service
+
+ALWAYS = [{"when": "", "text": "Understood."}]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    home: Path
+    url: str
+    keys: dict[str, str]
+    service: Service
+    server: uvicorn.Server = field(repr=False)
+
+    def client(self, person: str = "ann", **more: Any) -> httpx.Client:
+        headers = {"authorization": f"Bearer {self.keys[person]}", **more.pop("headers", {})}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=30, **more)
+
+
+def prepare(
+    home: Path, steps: list[Any], settings: str = "", people: tuple[str, ...] = ("ann", "bob")
+) -> dict[str, str]:
+    """A home with a scripted model and people; their keys."""
+    home.mkdir(exist_ok=True)
+    (home / "script.json").write_text(json.dumps(steps))
+    (home / "config.yaml").write_text(f"model:\n  provider: scripted\n  default: script.json\n{settings}")
+    known = People(find_home(home))
+    for name in people:
+        known.add(name)
+    return {name: known.make_key(name)[1] for name in (*people, "owner")}
+
+
+@contextmanager
+def running(home: Path, steps: list[Any] | None = None, settings: str = "", **more: Any) -> Iterator[Running]:
+    keys = prepare(home, ALWAYS if steps is None else steps, settings)
+    with listening(home, keys, **more) as up:
+        yield up
+
+
+@contextmanager
+def listening(home: Path, keys: dict[str, str], **more: Any) -> Iterator[Running]:
+    service = build(find_home(home), **more)
+    config = uvicorn.Config(service.app, host="127.0.0.1", port=0, log_level="error", access_log=False)
+    server = uvicorn.Server(config)
+    started = threading.Event()
+    startup = server.startup
+
+    async def told(*given: Any, **named: Any) -> None:
+        await startup(*given, **named)
+        started.set()
+
+    server.startup = told  # type: ignore[method-assign] # the moment it listens is told nowhere else
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    assert started.wait(30)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield Running(home=home, url=f"http://127.0.0.1:{port}", keys=keys, service=service, server=server)
+    finally:
+        server.should_exit = True
+        thread.join(30)

@@ -1,0 +1,15 @@
+"""`hermes serve`: an OpenAI-compatible API with memory, a plain API, and the limits a public service needs."""
+
+REQUIREMENTS: dict[str, tuple[str, str]] = {
+    "http.chat": ("any OpenAI client gets memory, recall and compaction in front of any configured model", "product"),
+    "http.stream": ("answers are streamed as OpenAI streams them", "product"),
+    "http.tools": ("functions of the client end the turn and come back with the next request", "product"),
+    "http.sessions": ("a conversation is found by header, by user, or by what its history looked like", "product"),
+    "http.errors": ("errors have the statuses and shapes OpenAI's client knows", "product"),
+    "http.api": ("memory, sessions, search and status over plain HTTP", "product"),
+    "http.described": ("an OpenAPI description that holds, and interactive docs without any other server", "product"),
+    "http.key": ("no route without authentication; no key, no start, on loopback too", "product"),
+    "http.limits": ("body and rate limits, Origin and Host checks, time-outs", "product"),
+    "http.drain": ("a server that is stopped finishes what is running", "product"),
+    "http.observed": ("health, and metrics in Prometheus format without a word of anybody", "product"),
+}

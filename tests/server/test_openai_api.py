@@ -1,0 +1,215 @@
+"""`/v1/chat/completions` as OpenAI's own client uses it, over a real socket."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import openai
+import pytest
+
+from hermes.storage.sessions import SessionDB
+from http_service import listening, prepare, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from http_service import Running
+
+STEPS = [
+    {
+        "when": "I am vegetarian",
+        "calls": [{"name": "memory", "arguments": {"action": "add", "target": "user", "content": "Is vegetarian."}}],
+    },
+    {"when": "Is vegetarian.", "text": "Noted: no meat."},
+    {"when": "weather", "text": "Let me look.", "calls": [{"name": "get_weather", "arguments": {"city": "Oslo"}}]},
+    {"when": "rain, 4 degrees", "text": "Take an umbrella."},
+    {"when": "fail now", "error": "no credit left"},
+    {"when": "", "text": "Understood."},
+]
+WEATHER: Any = {
+    "type": "function",
+    "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
+}
+
+
+@pytest.fixture
+def up(home: Path) -> Iterator[Running]:
+    with running(home, STEPS) as service:
+        yield service
+
+
+def client(up: Running, person: str = "ann", **more: Any) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{up.url}/v1", api_key=up.keys[person], max_retries=0, **more)
+
+
+def user(text: str) -> Any:
+    return {"role": "user", "content": text}
+
+
+def sessions(up: Running, person: str = "ann") -> list[dict[str, Any]]:
+    with up.client(person) as http:
+        listed: list[dict[str, Any]] = http.get("/api/v1/sessions").json()["sessions"]
+    return listed
+
+
+@pytest.mark.proves("http.chat")
+def test_a_client_that_sends_its_whole_history_has_one_conversation_and_a_memory(up: Running) -> None:
+    ann = client(up)
+    assert ann.models.list().data[0].id == "hermes"
+    history = [user("I am vegetarian")]
+    first = ann.chat.completions.create(model="hermes", messages=history)
+    assert first.choices[0].message.content == "Noted: no meat."
+    assert first.choices[0].finish_reason == "stop"
+    assert first.usage is not None
+    assert first.usage.total_tokens > 0
+    history += [{"role": "assistant", "content": first.choices[0].message.content}, user("and now?")]
+    second = ann.chat.completions.create(model="hermes", messages=history)
+    assert second.choices[0].message.content == "Understood."
+    assert len(sessions(up)) == 1
+    ann.chat.completions.create(model="hermes", messages=[user("a new conversation")])
+    newest = sessions(up)[0]["session_id"]
+    with SessionDB.open(up.home / "users" / "ann" / "state.db") as db:
+        assert "Is vegetarian." in db.session_details(newest)["system_prompt"]
+    assert len(sessions(up)) == 2
+    assert sessions(up, "bob") == []
+
+
+@pytest.mark.proves("http.stream")
+def test_an_answer_can_be_streamed(up: Running) -> None:
+    stream = client(up).chat.completions.create(
+        model="hermes", messages=[user("hello")], stream=True, stream_options={"include_usage": True}
+    )
+    pieces = list(stream)
+    text = "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices)
+    assert text == "Understood."
+    assert [piece.choices[0].finish_reason for piece in pieces if piece.choices][-1] == "stop"
+    assert pieces[-1].usage is not None
+    assert len(pieces) > 3
+
+
+@pytest.mark.proves("http.tools")
+@pytest.mark.parametrize("stream", [False, True])
+def test_functions_of_the_client_end_the_turn_and_come_back_with_the_next_request(up: Running, stream: bool) -> None:
+    ann = client(up)
+    history: list[Any] = [user("how is the weather?")]
+    if stream:
+        pieces = list(ann.chat.completions.create(model="hermes", messages=history, tools=[WEATHER], stream=True))
+        called = next(piece.choices[0].delta.tool_calls for piece in pieces if piece.choices[0].delta.tool_calls)[0]
+        text = "".join(piece.choices[0].delta.content or "" for piece in pieces)
+        assert pieces[-1].choices[0].finish_reason == "tool_calls"
+        assert called.function is not None
+        call: dict[str, Any] = {"id": called.id, "type": "function", "function": called.function.model_dump()}
+    else:
+        first = ann.chat.completions.create(model="hermes", messages=history, tools=[WEATHER])
+        assert first.choices[0].finish_reason == "tool_calls"
+        text = first.choices[0].message.content or ""
+        assert first.choices[0].message.tool_calls is not None
+        call = first.choices[0].message.tool_calls[0].model_dump()
+    assert text == "Let me look."
+    assert json.loads(call["function"]["arguments"]) == {"city": "Oslo"}
+    history += [
+        {"role": "assistant", "content": text, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call["id"], "content": "rain, 4 degrees"},
+    ]
+    second = ann.chat.completions.create(model="hermes", messages=history, tools=[WEATHER])
+    assert second.choices[0].message.content == "Take an umbrella."
+    assert len(sessions(up)) == 1
+
+
+@pytest.mark.proves("http.sessions")
+def test_a_conversation_can_be_named_by_a_header_or_by_user(up: Running) -> None:
+    for extra in ({"extra_headers": {"X-Hermes-Session": "garden"}}, {"user": "u1"}):
+        for text in ("first", "second"):
+            client(up).chat.completions.create(model="hermes", messages=[user(text)], **extra)
+    assert {(each["title"], each["message_count"]) for each in sessions(up)} == {("garden", 4), ("user u1", 4)}
+    client(up, "bob").chat.completions.create(
+        model="hermes", messages=[user("third")], extra_headers={"X-Hermes-Session": "garden"}
+    )
+    assert [each["message_count"] for each in sessions(up, "bob")] == [2]
+    assert max(each["message_count"] for each in sessions(up)) == 4
+
+
+@pytest.mark.proves("http.sessions")
+def test_an_edited_history_begins_a_new_conversation_with_it(up: Running) -> None:
+    ann = client(up)
+    ann.chat.completions.create(model="hermes", messages=[user("one")])
+    edited = [user("eins"), {"role": "assistant", "content": "Understood."}, user("zwei")]
+    ann.chat.completions.create(model="hermes", messages=edited)
+    listed = sessions(up)
+    assert [each["message_count"] for each in listed] == [4, 2]
+    with up.client() as http:
+        said = http.get(f"/api/v1/sessions/{listed[0]['session_id']}/messages").json()["messages"]
+    assert [each["content"] for each in said] == ["eins", "Understood.", "zwei", "Understood."]
+
+
+@pytest.mark.proves("http.sessions")
+def test_a_conversation_goes_on_after_a_restart(home: Path) -> None:
+    keys = prepare(home, STEPS)
+    history = [user("one")]
+    with listening(home, keys) as up:
+        client(up).chat.completions.create(model="hermes", messages=history)
+    history += [{"role": "assistant", "content": " Understood.\n"}, user("two")]
+    with listening(home, keys) as up:
+        client(up).chat.completions.create(model="hermes", messages=history)
+        assert [each["message_count"] for each in sessions(up)] == [4]
+
+
+@pytest.mark.proves("http.sessions")
+def test_results_for_calls_that_a_restart_closed_go_on_in_a_new_conversation(home: Path) -> None:
+    keys = prepare(home, STEPS)
+    history: list[Any] = [user("how is the weather?")]
+    with listening(home, keys) as up:
+        first = client(up).chat.completions.create(model="hermes", messages=history, tools=[WEATHER])
+    message = first.choices[0].message.model_dump(exclude_none=True)
+    history += [
+        message,
+        {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "rain, 4 degrees"},
+    ]
+    with listening(home, keys) as up:
+        second = client(up).chat.completions.create(model="hermes", messages=history, tools=[WEATHER])
+    assert second.choices[0].message.content == "Take an umbrella."
+
+
+@pytest.mark.proves("http.errors")
+def test_errors_are_those_a_client_of_openai_knows(up: Running) -> None:
+    ann = client(up)
+    with pytest.raises(openai.AuthenticationError):
+        openai.OpenAI(base_url=f"{up.url}/v1", api_key="hk-wrong", max_retries=0).models.list()
+    with pytest.raises(openai.NotFoundError, match="no model"):
+        ann.chat.completions.create(model="gpt-9", messages=[user("x")])
+    for stream in (False, True):
+        with pytest.raises(openai.InternalServerError, match="no credit left"):
+            ann.chat.completions.create(model="hermes", messages=[user("fail now")], stream=stream)
+    image: Any = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}
+    with pytest.raises(openai.BadRequestError, match="only text"):
+        ann.chat.completions.create(model="hermes", messages=[image])
+    with pytest.raises(openai.BadRequestError):
+        ann.chat.completions.create(model="hermes", messages=[{"role": "assistant", "content": "x"}])
+    with pytest.raises(openai.BadRequestError):
+        ann.chat.completions.create(model="hermes", messages=[user("x")], n=2)
+
+
+@pytest.mark.proves("http.chat")
+def test_another_model_can_be_named_when_the_operator_lists_it(home: Path) -> None:
+    home.mkdir()
+    (home / "other.json").write_text('[{"when": "", "text": "I am another."}]')
+    with running(home, STEPS, "server:\n  models: ['scripted:other.json']\n") as up:
+        ann = client(up)
+        assert [model.id for model in ann.models.list()] == ["hermes", "scripted:other.json"]
+        answer = ann.chat.completions.create(model="scripted:other.json", messages=[user("who?")])
+        assert answer.choices[0].message.content == "I am another."
+
+
+@pytest.mark.proves("http.sessions")
+def test_conversations_beyond_the_limit_are_closed_and_found_again(home: Path) -> None:
+    with running(home, STEPS, "server:\n  open_conversations: 2\n") as up:
+        histories = []
+        for number in range(5):
+            history = [user(f"number {number}")]
+            client(up).chat.completions.create(model="hermes", messages=history)
+            histories.append([*history, {"role": "assistant", "content": "Understood."}, user("again")])
+        assert len(up.service.rooms) <= 3
+        client(up).chat.completions.create(model="hermes", messages=histories[0])
+        assert sorted(each["message_count"] for each in sessions(up)) == [2, 2, 2, 2, 4]
