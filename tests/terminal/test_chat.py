@@ -171,6 +171,21 @@ def test_help_looks_like_this(home: Path) -> None:
         assert_same_as_stored("terminal/help.txt", terminal.wait_for("tokens · memory"))
 
 
+@pytest.mark.proves("terminal.commands", "terminal.leave")
+def test_a_path_is_something_to_talk_about_and_an_empty_conversation_leaves_no_trace(home: Path) -> None:
+    script(home, {"when": "/etc/hosts", "text": "A file."})
+    with Terminal(home) as terminal:
+        terminal.say("/new")
+        terminal.wait_for("a new conversation")
+        terminal.say("/etc/hosts is what?")
+        terminal.wait_for("A file.")
+        terminal.say("/new")
+        terminal.say("/quit")
+        assert terminal.wait_for_end() == 0
+    with SessionDB.open(os.fspath(home / "state.db")) as db:
+        assert [each.message_count for each in db.list_sessions()] == [2]
+
+
 @pytest.mark.proves("terminal.completion")
 def test_a_command_is_completed_with_what_it_does(home: Path) -> None:
     script(home)

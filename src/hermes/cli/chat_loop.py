@@ -48,13 +48,15 @@ class Chat:
     def reopen(self, resume: str | None = None, title: str | None = None) -> None:
         """Goes over to another conversation; when it cannot be opened, the present one stays."""
         opened = self._opener(resume=resume, title=title, model=self._model, ask=self.view.ask)
-        if self._agent is not None:
-            self._agent.close()
+        self.close()
         self._agent, self._model = opened, opened.model
 
     def close(self) -> None:
+        """Ends the present conversation; one in which nothing was said leaves no trace."""
         if self._agent is not None:
+            self._agent.session.drop_if_empty()
             self._agent.close()
+            self._agent = None
 
     def run(self, commands: Mapping[str, str], run_command: Callable[[Chat, str], bool]) -> int:
         """Until the person leaves. `run_command` carries out a line that begins with a slash; False ends the chat."""
@@ -79,7 +81,7 @@ class Chat:
                 self.screen.line("(Ctrl-C again, Ctrl-D or /quit ends the chat)", "dim")
                 continue
             warned = False
-            if line.startswith("/"):
+            if _is_command(line):
                 if not run_command(self, line):
                     return OK
             elif line:
@@ -183,6 +185,11 @@ class Chat:
 
             return list(GROUPS["memory"][1])
         return ()
+
+
+def _is_command(line: str) -> bool:
+    """A slash and a word; a path such as /etc/hosts is something to talk about."""
+    return line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]
 
 
 def _shortened(content: Any) -> str:

@@ -274,6 +274,11 @@ class MemorySession(Compacting, Reviewable):
         """Gives the conversation a title and returns it, with ` #N` when another has it."""
         return self._parts.database.rename(self.id, title)
 
+    def drop_if_empty(self) -> None:
+        """Forgets a session in which nobody has said anything, so that no list shows it; the session is over then."""
+        if not self.about().last_id:
+            self._parts.database.delete(self.id)
+
     def about(self) -> Session:
         """The stored facts about this session: title, source, tokens, times."""
         return self._parts.database.get_session(self.id)
