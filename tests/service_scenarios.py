@@ -9,6 +9,7 @@ loopback. A subclass says how it is configured, what its service holds, and how 
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,10 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from hermes.providers.config import save_config
-from hermes.providers.discovery import load_provider
+from hermes.providers.discovery import available_providers, load_provider
 from hermes.providers.health import Patience
 from hermes.providers.manager import Limits, MemoryManager
 from hermes.session.session import MemorySession
+from hermes.testing import ProviderContract
 from wire_server import KEY
 
 if TYPE_CHECKING:
@@ -61,11 +63,7 @@ class ServiceScenarios:
     @pytest.fixture
     def service(self, home: Path) -> Iterator[WireService]:
         with self.make() as service:
-            values, secrets = self.configuration(service)
-            home.mkdir(exist_ok=True)
-            save_config(self.name, str(home), values)
-            lines = "".join(f"{name}={text}\n" for name, text in secrets.items())
-            (home / ".env").write_text(lines, encoding="utf-8")
+            configure(self, service, str(home))
             yield service
 
     @pytest.fixture
@@ -288,13 +286,45 @@ class ServiceScenarios:
     @pytest.mark.proves("services.threads")
     def test_the_provider_starts_no_thread(self, service: WireService, home: Path) -> None:
         provider = load_provider(self.name, str(home))
-        before = {thread.name for thread in threading.enumerate() if "process_request" not in thread.name}
+        before = {thread.name for thread in threading.enumerate()} | {"hermes-wire"}
         provider.initialize("s1", hermes_home=str(home), platform="cli")
         provider.sync_turn(FACT, ANSWER, session_id="s1")
         provider.prefetch("green parrots?", session_id="s1")
-        after = {thread.name for thread in threading.enumerate() if "process_request" not in thread.name}
+        after = {thread.name for thread in threading.enumerate()}
         provider.shutdown()
-        assert after == before
+        assert after <= before
+
+
+class ServiceContract(ProviderContract):
+    """The contract kit on a provider of a service; `scenarios` says how it is configured."""
+
+    scenarios: ClassVar[type[ServiceScenarios]]
+
+    @pytest.fixture(autouse=True)
+    def _served(self) -> Iterator[None]:
+        with self.scenarios().make() as self.service:
+            yield
+
+    def make(self) -> Any:
+        return load_provider(self.scenarios.name, "")
+
+    def prepare(self, home: str) -> None:
+        configure(self.scenarios(), self.service, home)
+
+    @pytest.mark.proves("services.contract")
+    def test_it_comes_with_hermes_and_is_available_once_configured(self, home: Path) -> None:
+        self.prepare(str(home))
+        assert self.scenarios.name in [each.name for each in available_providers(str(home))]
+        assert self.make().is_available()
+
+
+def configure(scenarios: ServiceScenarios, service: WireService, home: str) -> None:
+    """Writes what the provider needs to find its service."""
+    values, secrets = scenarios.configuration(service)
+    os.makedirs(home, exist_ok=True)
+    save_config(scenarios.name, home, values)
+    with open(os.path.join(home, ".env"), "w", encoding="utf-8") as file:
+        file.writelines(f"{name}={text}\n" for name, text in secrets.items())
 
 
 def deliver(session: MemorySession) -> None:

@@ -40,8 +40,7 @@ class WireService:
         self.asked: list[Asked] = []
         self.complaints: list[str] = []
         self.released = threading.Event()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self))
-        self._http.daemon_threads = True
+        self._http = _Server(("127.0.0.1", 0), partial(_Handler, self))
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
     def answer(self, asked: Asked) -> tuple[int, Any]:
@@ -60,6 +59,13 @@ class WireService:
         self._http.shutdown()
         self._http.server_close()
         assert kind is not None or self.complaints == [], self.complaints
+
+
+class _Server(ThreadingHTTPServer):
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """A thread for each request, with a name by which tests know that it is no provider's."""
+        given = (request, client_address)
+        threading.Thread(target=self.process_request_thread, args=given, name="hermes-wire", daemon=True).start()
 
 
 class _Handler(BaseHTTPRequestHandler):

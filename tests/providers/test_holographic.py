@@ -16,12 +16,20 @@ from hermes.providers.discovery import load_provider
 from hermes.providers.facts.entities import find_entities
 from hermes.providers.facts.reasoning import Reasoner
 from hermes.providers.facts.store import FactStore
+from hermes.session.session import MemorySession
+from hermes.testing import ProviderContract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from hermes.providers.holographic import HolographicProvider
+
+
+@pytest.mark.proves("holographic.contract")
+class TestContract(ProviderContract):
+    def make(self) -> Any:
+        return load_provider("holographic", "")
 
 
 @pytest.fixture
@@ -49,6 +57,22 @@ def add(provider: HolographicProvider, *texts: str) -> list[int]:
 
 def contents(result: dict[str, Any]) -> list[str]:
     return [each["content"] for each in result["results"]]
+
+
+@pytest.mark.proves("holographic.contract", "holographic.mirror", "holographic.recall")
+def test_a_session_recalls_facts_and_mirrors_memory(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("memory:\n  provider: holographic\n", encoding="utf-8")
+    with MemorySession.open(home) as session:
+        session.prepare_turn("hello")
+        session.call_tool("memory", {"action": "add", "target": "user", "content": "Lives in Lisbon."})
+        session.call_tool("fact_store", {"action": "add", "content": "Ada keeps green parrots."})
+        session.finish_turn("noted")
+    with MemorySession.open(home) as later:
+        assert "2 are stored" in later.system_prompt
+        sent = later.prepare_turn("what colour are the parrots?").messages[-1]["content"]
+        later.finish_turn("green")
+    assert "- [0.50] Ada keeps green parrots." in sent
 
 
 @pytest.mark.proves("holographic.tools")

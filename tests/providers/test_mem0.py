@@ -12,7 +12,7 @@ import pytest
 
 from hermes.providers.config import save_config
 from hermes.providers.discovery import load_provider
-from service_scenarios import FACT, ServiceScenarios
+from service_scenarios import FACT, ServiceContract, ServiceScenarios
 from wire_server import KEY, WireService, Wrong, fits, shared_words
 
 if TYPE_CHECKING:
@@ -133,6 +133,14 @@ class TestSelfHosted(Mem0Scenarios):
 
     def configuration(self, service: WireService) -> tuple[dict[str, Any], dict[str, str]]:
         return {"mode": "selfhosted"}, {"MEM0_API_KEY": KEY, "MEM0_HOST": service.url}
+
+
+class TestPlatformContract(ServiceContract):
+    scenarios = TestPlatform
+
+
+class TestSelfHostedContract(ServiceContract):
+    scenarios = TestSelfHosted
 
 
 class FakeLibrary:

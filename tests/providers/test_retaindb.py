@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 
 from hermes.providers.discovery import load_provider
-from service_scenarios import FACT, ServiceScenarios
+from service_scenarios import FACT, ServiceContract, ServiceScenarios
 from wire_server import KEY, WireService, Wrong, fits, shared_words
 
 if TYPE_CHECKING:
@@ -167,6 +167,10 @@ class TestRetainDB(ServiceScenarios):
         for path, said in ((home / ".env", "private"), (secret, "secret"), (tmp_path / "none", "there is no file")):
             assert said in call(manager, "retaindb_upload_file", local_path=str(path))["error"]
         assert service.files == {}
+
+
+class TestContract(ServiceContract):
+    scenarios = TestRetainDB
 
 
 @pytest.mark.proves("retaindb.paths")

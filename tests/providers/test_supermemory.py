@@ -10,7 +10,7 @@ import pytest
 
 from hermes.providers.config import save_config
 from hermes.providers.discovery import load_provider
-from service_scenarios import ANSWER, FACT, ServiceScenarios
+from service_scenarios import ANSWER, FACT, ServiceContract, ServiceScenarios
 from wire_server import KEY, WireService, Wrong, fits, shared_words
 
 if TYPE_CHECKING:
@@ -170,6 +170,14 @@ class TestContainerTags(SupermemoryScenarios):
 class TestNamespaces(SupermemoryScenarios):
     def make(self) -> WireService:
         return SupermemoryService("v5")
+
+
+class TestContainerTagsContract(ServiceContract):
+    scenarios = TestContainerTags
+
+
+class TestNamespacesContract(ServiceContract):
+    scenarios = TestNamespaces
 
 
 def opened(home: Path, service: SupermemoryService, **values: Any) -> Any:

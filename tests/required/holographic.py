@@ -1,6 +1,7 @@
 """The local provider: facts that can be reasoned over."""
 
 REQUIREMENTS: dict[str, tuple[str, str]] = {
+    "holographic.contract": ("it passes the contract kit and works in a session", "product"),
     "holographic.tools": ("fact_store and fact_feedback take the documents' arguments and give their results", "003"),
     "holographic.answers": (
         "probe, related and reason give every fact they should and none they should not",

@@ -1,6 +1,7 @@
 """What every provider of a service must do, whatever it speaks."""
 
 REQUIREMENTS: dict[str, tuple[str, str]] = {
+    "services.contract": ("every provider passes the contract kit", "product"),
     "services.protocol": ("every request fits the recorded wire of the service", "003 Bundled Providers"),
     "services.turn": ("a turn is stored and recalled", "003 Data Flow"),
     "services.recall_loop": ("what was recalled is never stored again", "003 Context Scrubbing"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hermes.providers.calling import home_of_the_caller
 from hermes.providers.config import configured
 from hermes.providers.mem0_backends import CLOUD, TAG, InProcess, Platform, SelfHosted
-from hermes.providers.service import ServiceProvider, bullets, clean, count_of, text_of, tool
+from hermes.providers.service import ServiceProvider, bullets, clean, count_of, question, text_of, tool
 from hermes.vocabulary.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -122,6 +122,8 @@ class Mem0Provider(ServiceProvider):
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         del session_id
+        if not (query := question(query)):
+            return ""
         found = self._opened().search(query, top_k=RECALLED, rerank=bool(self._config["rerank"]), hurry=True)
         return bullets("## Mem0 Memory", (each["memory"] for each in found))
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes.providers.retaindb_api import CLOUD, RetainDB
-from hermes.providers.service import ServiceProvider, bullets, clean, count_of, plain_id, text_of, tool
+from hermes.providers.service import ServiceProvider, bullets, clean, count_of, plain_id, question, text_of, tool
 from hermes.safety.secrets import find_secrets
 from hermes.storage.files import Folder
 from hermes.vocabulary.errors import ProviderError
@@ -105,6 +105,8 @@ class RetainDBProvider(ServiceProvider):
         }
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
+        if not (query := question(query)):
+            return ""
         found = self._opened().context(query, session_id or self._session_id, hurry=True)
         return _overlay(found)
 

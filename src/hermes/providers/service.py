@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Tool = Callable[[dict[str, Any]], dict[str, Any]]
 
 _TEXTS = os.path.join(os.path.dirname(__file__), "text")
+LONGEST_QUERY = 2_000
 _NO_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -118,6 +119,11 @@ def count_of(args: dict[str, Any], key: str, default: int, most: int) -> int:
 def clean(text: str) -> str:
     """What may be stored: nothing that was recalled only a moment ago."""
     return sanitize_context(text).strip()
+
+
+def question(query: str) -> str:
+    """A person's words as services take them for a query: not empty, not a whole file."""
+    return " ".join(query.split())[:LONGEST_QUERY]
 
 
 def plain_id(text: str, longest: int = 100) -> str:

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes.providers.config import read_config, save_config
-from hermes.providers.service import ServiceProvider, bullets, clean, count_of, plain_id, text_of, tool
+from hermes.providers.service import ServiceProvider, bullets, clean, count_of, plain_id, question, text_of, tool
 from hermes.providers.supermemory_api import CLOUD, connect
 from hermes.vocabulary.errors import ProviderError
 
@@ -137,7 +137,7 @@ class SupermemoryProvider(ServiceProvider):
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         del session_id
-        if not self._config["auto_recall"]:
+        if not (query := question(query)) or not self._config["auto_recall"]:
             return ""
         api = self._api(hurry=True)
         most = min(max(int(self._config["max_recall_results"]), 1), 20)
