@@ -256,7 +256,8 @@ class Agent:
         interrupted = end.reason == "interrupted"
         reply = end.reply or (_STOPPED if interrupted else "")
         self.session.finish_turn(reply, interrupted=interrupted, usage=end.usage, model=end.model, message=end.message)
-        if self._titles is None and not interrupted and self.session.about().title is None:
+        about = self.session.about()
+        if self._titles is None and not interrupted and about.title is None and about.kind != "delegate":
             ask = helper(self._settings, "title_generation", own_only=True)
             self._titles = Titles(self.session.rename, ask)
             self._titles.start(self._asked, reply)

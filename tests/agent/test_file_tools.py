@@ -15,7 +15,10 @@ from hermes.llm.scripted import Reply, Scripted
 from hermes.vocabulary.events import ToolReturned
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from conftest import Ran
 
 
 @pytest.fixture
@@ -209,3 +212,16 @@ def test_notes_for_agents_in_a_folder_follow_the_first_result_from_it(home: Path
         first, second = [each.result for each in agent.turn("go") if isinstance(each, ToolReturned)]
     assert first.endswith("[Notes for agents, from lib/AGENTS.md]\nUse tabs here.")
     assert "Use tabs" not in second
+
+
+@pytest.mark.proves("agent.files")
+def test_the_tool_command_calls_the_agents_tools_too(
+    home: Path, folder: Path, hermes: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    assert hermes("tool", "write_file", '{"path": "a.txt", "content": "hi"}').code == 0
+    assert hermes("tool", "read_file", '{"path": "a.txt"}').json["content"] == "1\thi"
+    refused = hermes("tool", "terminal", '{"command": "ls"}')
+    assert (refused.code, "nobody can be asked" in refused.json["error"]) == (1, True)
+    listed = {each["function"]["name"] for each in hermes("tool", "--list").json}
+    assert {"memory", "read_file", "terminal", "fetch_url"} <= listed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ from hermes import Agent, MemorySession, SessionDB
 from hermes.llm.scripted import Reply, Scripted
 from hermes.tools.html_text import text_of
 from hermes.vocabulary.errors import SettingsError
-from hermes.vocabulary.events import ToolReturned
+from hermes.vocabulary.events import ToolReturned, TurnFinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -291,3 +292,18 @@ def test_a_toolset_that_is_off_is_not_even_imported(home: Path) -> None:
     )
     ran = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
+
+
+@pytest.mark.proves("agent.delegation")
+def test_ctrl_c_while_tasks_run_ends_them_all(home: Path) -> None:
+    def choose(messages: Any) -> Any:
+        if messages[-1]["content"] == "go":
+            return Reply(calls=[("delegate_task", {"tasks": [{"goal": "one"}, {"goal": "two"}]})])
+        if messages[-1]["content"] == "one":
+            signal.raise_signal(signal.SIGINT)  # the main thread is waiting for its tasks now
+        return Reply(text="slowly " * 1_000, pause=0.05)
+
+    with Agent.open(home, model=Scripted([choose] * 3)) as agent:
+        *_, end = agent.turn("go")
+    assert isinstance(end, TurnFinished)
+    assert end.reason == "interrupted"

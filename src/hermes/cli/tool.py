@@ -13,12 +13,16 @@ if TYPE_CHECKING:
     import argparse
 
     from hermes.cli.app import Context
+    from hermes.tools.registry import Tool
 
 
 def _run(given: argparse.Namespace, context: Context) -> int:
     parts = open_parts(context.home, settings=context.settings, project=given.project or "")
     parts.bind(given.session)
     toolbox = parts.toolbox
+    if given.list or (given.name and given.name not in toolbox.names()):
+        for tool in _tools_of_the_agent(context):
+            toolbox.add(tool)
     if given.list:
         print_json(toolbox.schemas())
         return OK
@@ -29,6 +33,26 @@ def _run(given: argparse.Namespace, context: Context) -> int:
     result = toolbox.call(given.name, arguments)
     print_text(result)
     return REFUSED if '"success": false' in result[:20] else OK
+
+
+def _tools_of_the_agent(context: Context) -> list[Tool]:
+    """Those that work on files, commands and pages: not loaded for a call of memory or search."""
+    import os
+
+    from hermes.tools.builtin import Kit
+
+    def ask(question: str) -> bool:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+    kit = Kit(
+        context.settings,
+        folder=os.getcwd(),
+        home=context.home.above or context.home.root,
+        ask=ask if sys.stdin.isatty() else None,
+        cancelled=lambda: False,
+        history=lambda: (),
+    )
+    return [make() for make in kit.makers().values()]
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

@@ -60,11 +60,12 @@ class Opening:
         kit = Kit(
             self.settings,
             folder=self.cwd or os.getcwd(),
-            home=self.home.root,
+            home=self.home.above or self.home.root,
             ask=self.ask,
             cancelled=self.stop.is_set,
             history=lambda: self.session[0].request().messages if self.session else (),
             delegate=partial(self._run_task, self) if self._delegates else None,
+            stop=self.stop.set,
         )
         made = {name: make for name, make in kit.makers().items() if is_enabled(name, self.toolsets)}
         if "mcp" in self.toolsets and self.settings.get("mcp_servers"):

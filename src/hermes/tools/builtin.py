@@ -28,9 +28,10 @@ class Kit:
         ask: Ask | None,
         cancelled: Callable[[], bool],
         history: Callable[[], Iterable[Mapping[str, Any]]],
-        delegate: Run | None,
+        delegate: Run | None = None,
+        stop: Callable[[], None] = lambda: None,
     ) -> None:
-        """Without `delegate` no task can be handed on."""
+        """Without `delegate` no task can be handed on; `stop` ends what runs, as `cancelled` will tell it."""
         self._settings = settings
         self._folder = folder
         self._home = home
@@ -38,6 +39,7 @@ class Kit:
         self._cancelled = cancelled
         self._history = history
         self._delegate = delegate
+        self._stop = stop
 
     def makers(self) -> dict[str, Callable[[], Tool]]:
         """Each tool's name and how to make it; nothing is imported before that."""
@@ -132,4 +134,5 @@ class Kit:
             self._delegate,
             at_once=self._settings.integer("delegation.max_concurrent_children"),
             longest=self._settings.integer("delegation.max_summary_chars"),
+            stop=self._stop,
         )

@@ -76,8 +76,9 @@ class DelegateTask:
         },
     }
 
-    def __init__(self, run: Run, *, at_once: int, longest: int) -> None:
+    def __init__(self, run: Run, *, at_once: int, longest: int, stop: Callable[[], None]) -> None:
         self._run = run
+        self._stop = stop
         self._at_once = at_once
         self._longest = longest
 
@@ -89,7 +90,11 @@ class DelegateTask:
             return failure(f"give a goal, or 1 to {MOST_TASKS} tasks")
         start = time.monotonic()
         with ThreadPoolExecutor(max_workers=min(self._at_once, len(tasks)), thread_name_prefix="delegate") as pool:
-            results = list(pool.map(self._one, range(len(tasks)), tasks))
+            try:
+                results = list(pool.map(self._one, range(len(tasks)), tasks))
+            except BaseException:  # Ctrl-C: the pool waits for its tasks, so they must end
+                self._stop()
+                raise
         done = all(each["status"] == "completed" for each in results)
         return {"success": done, "results": results, "total_duration_seconds": round(time.monotonic() - start, 2)}
 

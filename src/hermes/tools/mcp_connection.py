@@ -136,8 +136,9 @@ class Connection:
         try:
             return _watched(running, self._holding, seconds, cancelled)
         except Exception as error:  # the SDK and the server are other people's code
-            running.cancel()
             raise WriteRefused(f"the MCP server {self._server.name}: {_reason(error)}", kind="mcp") from error
+        finally:
+            running.cancel()  # does nothing to what is done
 
 
 def start_portal() -> AbstractContextManager[BlockingPortal]:
