@@ -314,3 +314,24 @@ def test_words_that_are_no_archive_are_answered_with_the_right_command(hermes: C
     refused = hermes("import", str(tmp_path / "other.zip"))
     assert (refused.code, "hermes sessions import" in refused.err) == (2, True)
     assert hermes("export", str(tmp_path / "x")).code == 1
+
+
+@pytest.mark.proves("export.merge")
+def test_an_export_is_added_to_a_home_that_has_content(home: Path, hermes: Command, tmp_path: Path) -> None:
+    other = furnish(tmp_path / "other", 3, small=True)
+    export_home(str(other), str(tmp_path / "x.zip"), Selection())
+    hermes("memory", "add", "Mine.")
+    with SessionDB.open(home / "state.db") as db:
+        db.append(db.create_session(title="Mine"), {"role": "user", "content": "my words"})
+    assert hermes("import", str(tmp_path / "x.zip"), "--merge", "--dry-run").code == 0
+    ran = hermes("import", str(tmp_path / "x.zip"), "--merge", "--yes")
+    assert ran.code == 0, ran.err
+    assert MemoryStore.open(home).entries("memory") == ("Mine.", *MemoryStore.open(other).entries("memory"))
+    with SessionDB.open(home / "state.db") as db, SessionDB.open(other / "state.db") as there:
+        titles = {session.title for session in db.list_sessions()}
+        assert titles >= {"Mine", "Release #2"}
+        assert "Other owner" not in titles
+        for session in there.list_sessions():
+            assert [m.text for m in db.messages(session.id)] == [m.text for m in there.messages(session.id)]
+    assert (home / "skills" / "ops" / "deploy" / "SKILL.md").exists()
+    assert "nothing was changed" in hermes("import", str(tmp_path / "x.zip"), "--merge", "--yes").out

@@ -8,6 +8,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "export.search": ("what was imported is found by search", "product"),
     "export.not-empty": ("a home with content is replaced only on request, and then kept", "product"),
     "export.twice": ("importing the same export again changes nothing", "product"),
+    "export.merge": ("an export can be added to a home that has content; a second run changes nothing", "product"),
     "export.hostile": (
         "path escapes, links, bombs and forged sizes are refused; nothing is written",
         "product",

@@ -47,3 +47,17 @@ REQUIREMENTS |= {
     "claw.whole": ("a failure or a kill in the middle leaves the home as it was", "product"),
     "claw.hostile": ("links, devices, giants and odd names are passed over; nothing outside is written", "product"),
 }
+REQUIREMENTS |= {
+    "adopt.copied": (
+        "a hermes-agent home comes in: memory, sessions, skills, settings, providers, profiles",
+        "product",
+    ),
+    "adopt.in-place": ("a hermes-agent home becomes ours where it stands, after a full backup", "product"),
+    "adopt.twice": ("a second adoption changes nothing", "product"),
+    "adopt.whole": ("an adoption that fails leaves the home as it was", "product"),
+    "adopt.released": ("a home made by the released hermes-agent is adopted with every message and flag", "product"),
+    "memory-import.claude-code": ("the memory files of Claude Code come into curated memory", "product"),
+    "memory-import.codex": ("the notes of Codex come into curated memory", "product"),
+    "memory-import.exports": ("exports of mem0 and OpenMemory and Letta's blocks come into curated memory", "product"),
+    "memory-import.safe": ("imported notes are judged; a second run changes nothing; damage is reported", "product"),
+}

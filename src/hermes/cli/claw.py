@@ -13,9 +13,15 @@ from hermes.migration.openclaw_source import CONFLICTS, PRESETS, Options, is_run
 
 if TYPE_CHECKING:
     import argparse
+    from typing import Protocol
 
     from hermes.cli.app import Context
     from hermes.migration.report import Report
+
+    class Planned(Protocol):
+        """A migration that was planned: `apply` carries the plan out, all of it or nothing."""
+
+        def apply(self, report: Report) -> Report: ...
 
 
 def _migrate(given: argparse.Namespace, context: Context) -> int:
@@ -34,11 +40,11 @@ def _migrate(given: argparse.Namespace, context: Context) -> int:
     return carry_out(given, migration, migration.plan())
 
 
-def carry_out(given: argparse.Namespace, migration: Migration, report: Report) -> int:
+def carry_out(given: argparse.Namespace, migration: Planned, report: Report) -> int:
     """The preview, a question, the work and the report; what is not confirmed is not done."""
     if not given.json:
         print_text(visible(report.markdown()))
-    blocked = bool(report.conflicts()) and not given.overwrite
+    blocked = bool(report.conflicts()) and not getattr(given, "overwrite", False)
     if given.dry_run or not (report.has_work() or blocked):
         return _end(given, report, "" if given.dry_run else "there is nothing to do; nothing was changed")
     if not blocked and not given.yes and not confirmed("carry this out?"):

@@ -1,4 +1,4 @@
-"""`hermes export` and `hermes import`: a home as plain text and back."""
+"""`hermes export` and `hermes import`: a home as plain text and back, and homes of other programs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import argparse
 
     from hermes.cli.app import Context
+
+HERMES_AGENT = "hermes-agent"
 
 
 def _export(given: argparse.Namespace, context: Context) -> int:
@@ -66,13 +68,23 @@ def _export(given: argparse.Namespace, context: Context) -> int:
 
 
 def _import(given: argparse.Namespace, context: Context) -> int:
+    if given.source == HERMES_AGENT:
+        from hermes.cli.adopting import adopt
+
+        return adopt(given, context)
+    if given.path is not None:
+        raise SettingsError(f"only `hermes import {HERMES_AGENT}` takes a second word; name one archive")
     if not os.path.exists(given.source):
-        raise NotFound(f"there is no archive {given.source}; name an export")
+        raise NotFound(f"there is no archive {given.source}; name an export, or {HERMES_AGENT}")
     if not ArchiveReader.is_archive(given.source):
         raise SettingsError(
             f"{given.source} is no export of Hermes; conversations of other programs come in with "
-            "`hermes sessions import`"
+            "`hermes sessions import`, their memory with `hermes memory import`"
         )
+    if given.merge:
+        from hermes.cli.adopting import merge
+
+        return merge(given, context)
     progress = Progress("importing", None, unit=" records")
     done = import_home(given.source, context.home.path, replace=given.replace, progress=progress.update)
     progress.close()
@@ -113,8 +125,15 @@ def _configure_export(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_import(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="ARCHIVE", help="an export (zip or folder)")
+    parser.add_argument("source", metavar="ARCHIVE", help=f"an export (zip or folder), or {HERMES_AGENT}")
+    parser.add_argument("path", nargs="?", metavar="HOME", help=f"with {HERMES_AGENT}: its home (default: ~/.hermes)")
     parser.add_argument("--replace", action="store_true", help="put it in the place of this home, which is kept")
+    parser.add_argument("--merge", action="store_true", help="add what it holds to this home")
+    parser.add_argument("--dry-run", action="store_true", help=f"{HERMES_AGENT}, --merge: say what would come in")
+    parser.add_argument("--yes", action="store_true", help=f"{HERMES_AGENT}, --merge: do it without asking")
+    parser.add_argument("--overwrite", action="store_true", help=f"{HERMES_AGENT}: replace what is there and differs")
+    parser.add_argument("--migrate-secrets", action="store_true", help=f"{HERMES_AGENT}: bring the keys of .env too")
+    parser.add_argument("--no-backup", action="store_true", help=f"{HERMES_AGENT}, --merge: make no backup first")
     add_json_option(parser)
 
 

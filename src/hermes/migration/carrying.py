@@ -25,6 +25,7 @@ class Carrying:
         self._program = program
         self._archive = ("migration", program, stamp, "archive")
         self._overwrite = overwrite
+        self.root = home.path  # the home that is migrated; a profile stands below it
 
     def text(self, kind: str, source: str, text: str, destination: str) -> Item:
         """A text that enters prompts: judged first; one that is refused goes to the archive instead."""
@@ -77,7 +78,7 @@ class Carrying:
         if earlier:
             item.destination, item.reason = earlier, "archived before"
             return item
-        item.status, item.destination = ARCHIVED, self._home.join(*self._archive, *name.split("/"))
+        item.status, item.destination = ARCHIVED, os.path.join(self.root, *self._archive, *name.split("/"))
         item.act = lambda log: log.write(data, *self._archive, *name.split("/"))
         return item
 
@@ -108,7 +109,8 @@ class Carrying:
                     return item
         item.status, item.destination = MIGRATED, self._home.join("skills", category, plain)
         executable = {inside for inside, path in files_below(folder) if os.access(path, os.X_OK)}
-        item.act = lambda log: _write_skill(log, ("skills", category, plain), files, executable)
+        place_here = self._inside("skills", category, plain)
+        item.act = lambda log: _write_skill(log, place_here, files, executable)
         return item
 
     def _placed(self, kind: str, source: str, data: bytes, destination: str) -> Item:
@@ -120,11 +122,14 @@ class Carrying:
             item.status, item.reason = CONFLICT, "another file is there"
         else:
             item.status = MIGRATED
-            item.act = lambda log: log.write(data, *destination.split("/"))
+            item.act = lambda log: log.write(data, *self._inside(*destination.split("/")))
         return item
 
+    def _inside(self, *names: str) -> tuple[str, ...]:
+        return (os.path.relpath(self._home.join(*names), self.root),)
+
     def _kept_before(self, name: str, data: bytes) -> str:
-        runs = self._home.join("migration", self._program)
+        runs = os.path.join(self.root, "migration", self._program)
         for run in sorted(os.listdir(runs)) if os.path.isdir(runs) else ():
             path = os.path.join(runs, run, "archive", *name.split("/"))
             if _read(path) == data:

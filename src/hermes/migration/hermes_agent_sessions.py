@@ -57,6 +57,18 @@ def import_hermes_agent(path: str, db: SessionDB, progress: Progress | None = No
     return counts
 
 
+def has_news(path: str, db: SessionDB) -> bool:
+    """Whether an import would add anything."""
+    with HermesAgentFile.open(os.path.abspath(path)) as file:
+        for session in file.sessions():
+            reached = db.get_meta(_mark(session.id))
+            if reached is None and db.find_session(session.id) is None:
+                return True
+            if reached is not None and session.newest > reached:
+                return True
+    return False
+
+
 def adopt_hermes_agent(path: str, progress: Progress | None = None) -> tuple[Imported, str]:
     """Puts a database of ours in the place of hermes-agent's; returns what came over and where the original now is."""
     path = os.path.abspath(path)

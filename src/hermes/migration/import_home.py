@@ -56,8 +56,8 @@ def import_home(
                 return Restored(changed=False)
             if not replace:
                 raise StorageError(
-                    f"{home} is not empty; choose another home with --home, or put the archive in its "
-                    "place with --replace (the old home is kept beside it)"
+                    f"{home} is not empty; choose another home with --home, add to it with --merge, or put the archive "
+                    "in its place with --replace (the old home is kept beside it)"
                 )
         with Staging.beside(home) as staging:
             done = unpack(reader, staging.path, progress)

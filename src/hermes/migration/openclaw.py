@@ -7,17 +7,15 @@ import time
 from typing import TYPE_CHECKING
 
 from hermes.curated.store import MemoryStore
-from hermes.migration.backups import create_backup, prune_backups
+from hermes.migration.carry_out import carry_out, merging
 from hermes.migration.carrying import Carrying
 from hermes.migration.markdown_entries import entries
-from hermes.migration.merging import apply_merge, plan_merge
+from hermes.migration.merging import plan_merge
 from hermes.migration.openclaw_settings import plan_settings
 from hermes.migration.openclaw_source import dig, files_below, find_openclaw, is_running, links_below
 from hermes.migration.report import ARCHIVED, CONFLICT, MIGRATED, SKIPPED, Item, Report
-from hermes.migration.staging import is_empty
-from hermes.migration.undo_log import UndoLog, recover
+from hermes.migration.undo_log import recover
 from hermes.settings.load import load_settings
-from hermes.vocabulary.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
 NAME = "openclaw"
 SKILLS = "openclaw-imports"
-_KEPT_BACKUPS = 5
 _WITHOUT_A_HOME = ("IDENTITY.md", "TOOLS.md", "HEARTBEAT.md", "BOOTSTRAP.md", "DREAMS.md", ".learnings", "memory")
 _NEVER_READ = ("memory/main.sqlite", "credentials", "devices", "identity", "workspace.zip")
 
@@ -71,30 +68,9 @@ class Migration:
         return report
 
     def apply(self, report: Report) -> Report:
-        if report.conflicts() and not self._options.overwrite:
-            names = ", ".join(sorted({item.kind for item in report.conflicts()}))
-            raise StorageError(
-                f"some things are there already and differ ({names}); nothing was changed. "
-                "--overwrite replaces them, the preview names each"
-            )
-        if not report.has_work():
-            return report
-        if self._options.backup and not is_empty(self._home.path):
-            backup = create_backup(self._home.path, why=f"before {NAME} migration")
-            prune_backups(self._home.path, _KEPT_BACKUPS)
-            report.options["backup"] = backup.path
-        report.mode = "execute"
-        with UndoLog.around(self._home.path) as log:
-            for item in report.items:
-                if item.act is not None and item.kind not in _LAST:
-                    item.act(log)
-            folder = ("migration", NAME, self._stamp)
-            log.write(report.json_bytes(), *folder, "report.json")
-            log.write(report.markdown().encode("utf-8", "replace"), *folder, "summary.md")
-            for item in report.items:  # what others may be writing too comes last, so that it is rarely put back
-                if item.act is not None and item.kind in _LAST:
-                    item.act(log)
-        return report
+        return carry_out(
+            self._home, report, program=NAME, overwrite=self._options.overwrite, backup=self._options.backup
+        )
 
     def _identity(self, source: OpenClaw, carrying: Carrying) -> list[Item]:
         found = []
@@ -131,7 +107,7 @@ class Migration:
             earlier = [entry for merge in self._merges if merge.target == target for entry in merge.added]
             merge = plan_merge(store, target, found, source=NAME, taken=earlier)
             self._merges.append(merge)
-            items.append(self._merging(kind, path, store, merge))
+            items.append(merging(kind, path, store, merge))
             if kind == "daily-memory":
                 items[-1].details["source_files"] = list(daily)
         return items
@@ -144,20 +120,6 @@ class Migration:
         names = sorted((name for name in os.listdir(folder) if name.endswith(".md")), reverse=True)
         texts = {name: source.read("memory", name) for name in names}
         return {name: text for name, text in texts.items() if text is not None}
-
-    def _merging(self, kind: str, path: str, store: MemoryStore, merge: Merge) -> Item:
-        item = Item(kind=kind, source=path, destination=store.path(merge.target), details=merge.details())
-        if not merge.changes:
-            item.reason = "every entry is there already" if not merge.refused else "nothing new may be stored"
-            return item
-
-        def act(log: UndoLog) -> None:
-            log.protect_memory(store.path(merge.target))
-            if apply_merge(store, merge) is not None:
-                log.memory_written(store.path(merge.target))
-
-        item.status, item.act = MIGRATED, act
-        return item
 
     def _skills(self, source: OpenClaw, carrying: Carrying) -> list[Item]:
         base = self._options.user_home or os.path.expanduser("~")
@@ -215,12 +177,9 @@ class Migration:
         return found
 
 
-_LAST = frozenset(("memory", "user-profile", "daily-memory"))
-
-
 def _next_steps(report: Report) -> list[str]:
     steps = []
-    if any(item.kind in _LAST and item.status == MIGRATED for item in report.items):
+    if any(item.last and item.status == MIGRATED for item in report.items):
         steps.append("memory takes effect in new sessions; `hermes memory list` shows it")
     if any(item.details.get("overflowed_entries") for item in report.items):
         steps.append("what did not fit is in the archive: `hermes memory list --archived`, `hermes memory restore`")

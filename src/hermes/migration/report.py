@@ -25,6 +25,7 @@ class Item:
     reason: str = ""
     details: dict[str, Any] = field(default_factory=dict)
     sensitive: bool = False
+    last: bool = False  # what others may be writing too comes last, so that it is rarely put back
     act: Callable[[Any], None] | None = None
 
     def as_json(self) -> dict[str, Any]:

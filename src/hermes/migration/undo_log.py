@@ -19,7 +19,7 @@ from hermes.storage.locks import FileLock
 from hermes.vocabulary.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _PREFIX = ".undo-"
 _LIST = "changes.jsonl"
@@ -34,6 +34,8 @@ class UndoLog:
         self._folder = folder
         self._count = 0
         self._kept: set[str] = set()
+        self.when_failing: list[Callable[[], None]] = []  # for what is no file; in reverse order
+        self.when_done: list[Callable[[], None]] = []
 
     @classmethod
     @contextlib.contextmanager
@@ -48,8 +50,12 @@ class UndoLog:
             try:
                 yield log
             except BaseException:
+                for undo in reversed(log.when_failing):
+                    undo()
                 _put_back(home, place)
                 raise
+            for complete in log.when_done:
+                complete()
             log.finish()
 
     def protect(self, *names: str) -> str:

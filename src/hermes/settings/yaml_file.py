@@ -82,6 +82,31 @@ def place_value(home: Home, file: str, name: str, given: Any) -> None:
     _edit(home, file, lambda tree: _place(tree, name.split("."), given))
 
 
+def keep_known(home: Home, file: str) -> list[str]:
+    """Takes everything out that is no setting of ours or has a wrong value; returns the names."""
+    dropped: list[str] = []
+    _edit(home, file, lambda tree: dropped.extend(_without_unknown(tree, "", all_keys())))
+    return dropped
+
+
+def _without_unknown(tree: CommentedMap, prefix: str, keys: Mapping[str, Any]) -> list[str]:
+    dropped: list[str] = []
+    for word in list(tree):
+        name, below = f"{prefix}{word}", tree[word]
+        if name in keys:
+            if not problem_with(keys[name], plain(below)):
+                continue
+            dropped.append(name)
+        elif isinstance(below, CommentedMap) and any(key.startswith(f"{name}.") for key in keys):
+            dropped += _without_unknown(below, f"{name}.", keys)
+            if below:
+                continue
+        else:
+            dropped.append(name)
+        del tree[word]
+    return dropped
+
+
 def set_plugin(home: Home, plugin: str, values: Mapping[str, Any], file: str = "config.yaml") -> None:
     """Writes settings of one plug-in below `plugins`, keeping all else as it is."""
 

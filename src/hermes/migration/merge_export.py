@@ -1,0 +1,161 @@
+"""`hermes import --merge`: what an export holds, added to a home that has content of its own."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from hermes.curated.entries import decode, parse
+from hermes.curated.places import FILES, FOLDER
+from hermes.curated.store import TARGETS, MemoryStore
+from hermes.migration.carry_out import carry_out, merging
+from hermes.migration.export_home import CONVERSATIONS, HOME, as_line
+from hermes.migration.import_home import check_format, records
+from hermes.migration.merging import plan_merge
+from hermes.migration.report import MIGRATED, SKIPPED, Item, Report
+from hermes.migration.undo_log import recover
+from hermes.recall.importing import Importer
+from hermes.settings.home import DATABASE
+from hermes.settings.load import load_settings
+from hermes.storage.recorded import RecordedDB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hermes.migration.archive_file import ArchiveReader
+    from hermes.migration.undo_log import UndoLog
+    from hermes.settings.home import Home
+
+NAME = "export"
+_LARGEST = 64 << 20
+_OWN = "local"  # conversations of a gateway's people never become one's own
+_TAKEN = ("skills/", "SOUL.md", "pending/")
+
+
+class MergeExport:
+    """Memory, conversations and skills of the archive's own home; its people and profiles stay in the archive."""
+
+    def __init__(self, home: Home, reader: ArchiveReader, *, overwrite: bool, backup: bool) -> None:
+        self._home = home
+        self._reader = reader
+        self._overwrite = overwrite
+        self._backup = backup
+        self._stamp = time.strftime("%Y%m%dT%H%M%S")
+
+    def plan(self) -> Report:
+        recover(self._home.path)
+        check_format(self._reader)
+        self._reader.verify()
+        report = Report(
+            timestamp=self._stamp,
+            mode="dry_run",
+            source_root=os.path.abspath(self._reader.path),
+            target_root=self._home.path,
+            output_dir=self._home.join("migration", NAME, self._stamp),
+        )
+        report.items += [*self._memory(), *self._files(), *self._conversations()]
+        return report
+
+    def apply(self, report: Report) -> Report:
+        return carry_out(self._home, report, program=NAME, overwrite=self._overwrite, backup=self._backup)
+
+    def _memory(self) -> Iterator[Item]:
+        store = MemoryStore.open(self._home, settings=load_settings(self._home))
+        for target in TARGETS:
+            path = f"{HOME}/{FOLDER}/{FILES[target]}"
+            if path in self._reader.entries and target in store.targets:
+                found = parse(decode(self._read(path)).text)
+                yield merging(target, path, store, plan_merge(store, target, found, source=NAME))
+
+    def _files(self) -> Iterator[Item]:
+        for path, entry in self._reader.entries.items():
+            inside = path.removeprefix(f"{HOME}/")
+            if not path.startswith(f"{HOME}/") or not inside.startswith(_TAKEN) or entry.bytes > _LARGEST:
+                continue
+            item = Item(kind="file", source=path, destination=self._home.join(*inside.split("/")))
+            if os.path.lexists(item.destination):
+                same = os.path.isfile(item.destination) and self._same(item.destination, path)
+                item.status = SKIPPED if same or not self._overwrite else MIGRATED
+                item.reason = "it is there already" if same else "another file is there; --overwrite replaces it"
+            else:
+                item.status = MIGRATED
+            if item.status == MIGRATED:
+                item.act = self._writing(path, inside, executable=entry.executable)
+            yield item
+
+    def _writing(self, path: str, inside: str, *, executable: bool) -> Callable[[UndoLog], None]:
+        mode = 0o700 if executable else 0o600
+        return lambda log: log.write(self._read(path), *inside.split("/"), mode=mode)
+
+    def _conversations(self) -> Iterator[Item]:
+        path = f"{HOME}/{CONVERSATIONS}"
+        if path not in self._reader.entries:
+            return
+        target = self._home.join(DATABASE)
+        item = Item(kind="sessions", source=path, destination=target, last=True)
+        note = f"imported:export:{self._reader.entries[path].sha256}"
+        if os.path.exists(target):
+            with RecordedDB.open(target) as there:
+                if there.get_meta(note) is not None:
+                    item.reason = "every conversation is there already"
+                    yield item
+                    return
+        item.status = MIGRATED
+
+        def act(log: UndoLog) -> None:
+            if not os.path.exists(target):
+                for suffix in ("", "-wal", "-shm"):
+                    log.protect(DATABASE + suffix)
+            db = RecordedDB.open(target, durability="turn")
+            log.when_failing += [db.close, db.take_back]  # in reverse order
+            result = Importer(db, source=NAME).read(io.BufferedReader(_Lines(self._plain(path))))
+            db.set_meta(note, "1")
+            db.sync()
+            item.details |= {"sessions": result.sessions, "messages": result.messages, "known": result.already_there}
+            item.details["differing"] = result.bad_lines
+            log.when_done.append(db.close)
+
+        item.act = act
+        yield item
+
+    def _plain(self, path: str) -> Iterator[bytes]:
+        """The lines as `hermes sessions import` reads them: only the person's own, without what was taken back."""
+        own = False
+        for record in records(self._reader, path):
+            if record["type"] == "session":
+                own = record.get("owner") == _OWN
+                if own:
+                    yield as_line(record)
+            elif own and record["type"] == "message" and not record.get("rewound"):
+                message: dict[str, Any] = {"timestamp": record["at"], **record["message"]}
+                yield as_line({**record, "message": message})
+
+    def _read(self, path: str) -> bytes:
+        return b"".join(self._reader.read(path))
+
+    def _same(self, there: str, path: str) -> bool:
+        with open(there, "rb") as file:
+            return file.read() == self._read(path)
+
+
+class _Lines(io.RawIOBase):
+    """Lines that are made while they are read."""
+
+    def __init__(self, lines: Iterator[bytes]) -> None:
+        self._lines = lines
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            following = next(self._lines, None)
+            if following is None:
+                return 0
+            self._rest = following
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
