@@ -25,9 +25,10 @@ from hermes.testing import ProviderContract
 from wire_server import KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from conftest import Ran
     from wire_server import WireService
 
 FACT = "Ada keeps green parrots in Lisbon."
@@ -261,6 +262,22 @@ class ServiceScenarios:
         with pytest.raises(Exception, match="401"):
             provider.check_connection()
         provider.shutdown()
+
+    @pytest.mark.proves("services.setup")
+    def test_set_up_on_the_command_line_keeps_the_answers_and_tries_them(
+        self, service: WireService, home: Path, hermes: Callable[..., Ran]
+    ) -> None:
+        values, secrets = self.configuration(service)
+        fields = {field["key"]: field for field in load_provider(self.name, str(home)).get_config_schema()}
+        known = {key: secrets[field["env_var"]] for key, field in fields.items() if field.get("env_var") in secrets}
+        known |= {key: str(value) for key, value in values.items() if key in fields}
+        (home / ".env").unlink()
+        answers = [word for key, value in known.items() for word in ("--set", f"{key}={value}")]
+        done = hermes("memory", "setup", self.name, "--yes", *answers)
+        assert done.code == 0, done.err
+        assert hermes("config", "get", "memory.provider").out.strip() == self.name
+        assert KEY not in done.out + done.err + (home / f"{self.name}.json").read_text(encoding="utf-8")
+        assert len(service.asked) >= 1
 
     @pytest.mark.proves("services.nobody_talks")
     def test_work_that_nobody_talks_to_stores_nothing(self, service: WireService, home: Path) -> None:

@@ -9,6 +9,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import pytest
 
 from hermes.bench import holographic as bench
@@ -343,3 +344,28 @@ def test_the_file_is_private_and_each_home_has_its_own(
     assert provider.check_connection() == f"1 fact in {home}/memory_store.db"
     assert provider.backup_paths() == []  # it is part of the home
     assert "1 are stored" in provider.system_prompt_block()
+
+
+@pytest.mark.proves("holographic.adopts")
+def test_a_file_of_hermes_agent_is_taken_over_and_kept(home: Path) -> None:
+    home.mkdir()
+    theirs = apsw.Connection(str(home / "memory_store.db"))
+    theirs.execute("""
+        PRAGMA journal_mode = wal;
+        CREATE TABLE facts (fact_id INTEGER PRIMARY KEY, content TEXT, category TEXT, tags TEXT, trust_score REAL,
+            retrieval_count INTEGER, helpful_count INTEGER, created_at TIMESTAMP,
+            updated_at TIMESTAMP, hrr_vector BLOB);
+        CREATE TABLE entities (entity_id INTEGER PRIMARY KEY, name TEXT);
+        CREATE TABLE fact_entities (fact_id INTEGER, entity_id INTEGER);
+        CREATE TABLE memory_banks (bank_id INTEGER PRIMARY KEY);
+        INSERT INTO facts VALUES (7, 'Alice doesn''t like Bob''s code', 'project', 'a,b', 0.8, 3, 2,
+            '2026-01-02 03:04:05', '2026-01-02 03:04:05', x'00');
+    """).fetchall()
+    theirs.close()
+    for _ in range(2):  # the second start finds a file of ours
+        provider = start(home)
+        [fact] = call(provider, action="probe", entity="Bob")["results"]
+        provider.shutdown()
+    assert (fact["category"], fact["tags"], fact["trust_score"], fact["helpful_count"]) == ("project", "a,b", 0.8, 2)
+    assert fact["created_at"] == "2026-01-02T03:04:05+00:00"
+    assert [file.name for file in home.glob("*.hermes-agent*")] == ["memory_store.db.hermes-agent"]

@@ -26,5 +26,6 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "holographic.screened": ("secrets and hostile text are refused as facts", "product"),
     "holographic.config": ("settings stand under plugins.hermes-memory-store, and words like false mean it", "003"),
     "holographic.private": ("the file is private and belongs to one home", "product"),
+    "holographic.adopts": ("facts of a file that hermes-agent wrote are taken over, and the file is kept", "product"),
     "holographic.cost": ("the cost of an add does not grow with the number of facts", "product"),
 }

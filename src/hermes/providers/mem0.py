@@ -36,12 +36,11 @@ class Mem0Provider(ServiceProvider):
         },
         {
             "key": "api_key",
-            "description": "API key",
+            "description": "API key (a server of your own may have none)",
             "secret": True,
-            "required": True,
             "env_var": "MEM0_API_KEY",
             "url": "https://app.mem0.ai/dashboard/api-keys",
-            "when": {"mode": "platform"},
+            "when": {"mode": ["platform", "selfhosted"]},
         },
         {
             "key": "host",
@@ -54,15 +53,23 @@ class Mem0Provider(ServiceProvider):
         {
             "key": "base_url",
             "description": "Address of the cloud",
+            "file_only": True,
             "default": CLOUD,
             "env_var": "MEM0_BASE_URL",
             "when": {"mode": "platform"},
         },
         {"key": "user_id", "description": "Whose memories", "default": "hermes-user", "env_var": "MEM0_USER_ID"},
-        {"key": "agent_id", "description": "Who writes them", "default": "hermes", "env_var": "MEM0_AGENT_ID"},
+        {
+            "key": "agent_id",
+            "description": "Who writes them",
+            "default": "hermes",
+            "env_var": "MEM0_AGENT_ID",
+            "file_only": True,
+        },
         {"key": "rerank", "description": "Rerank results (slower)", "default": False, "when": {"mode": "platform"}},
         {
             "key": "oss",
+            "file_only": True,
             "description": "llm, embedder and vector_store, as mem0ai takes them",
             "default": {},
             "when": {"mode": "oss"},
@@ -94,7 +101,9 @@ class Mem0Provider(ServiceProvider):
         return not self._missing(values) and (_mode(values) != "oss" or find_spec("mem0") is not None)
 
     def _missing(self, values: dict[str, Any]) -> list[str]:
-        return super()._missing({**values, "mode": _mode(values)})
+        mode = _mode(values)
+        key = ["MEM0_API_KEY"] if mode == "platform" and not values["api_key"] else []
+        return key + super()._missing({**values, "mode": mode})
 
     def _connect(self) -> None:
         self.shutdown()

@@ -36,12 +36,10 @@ class RetainDBProvider(ServiceProvider):
         },
         {
             "key": "api_key",
-            "description": "API key",
+            "description": "API key (the local edition needs none)",
             "secret": True,
-            "required": True,
             "env_var": "RETAINDB_API_KEY",
             "url": "https://www.retaindb.com/dashboard",
-            "when": {"base_url": CLOUD},
         },
         {
             "key": "project",
@@ -82,6 +80,10 @@ class RetainDBProvider(ServiceProvider):
     def __init__(self) -> None:
         super().__init__()
         self._api: RetainDB | None = None
+
+    def _missing(self, values: dict[str, Any]) -> list[str]:
+        key = ["RETAINDB_API_KEY"] if values["base_url"] == CLOUD and not values["api_key"] else []
+        return key + super()._missing(values)
 
     def _connect(self) -> None:
         config = self._config

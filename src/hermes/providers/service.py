@@ -86,7 +86,8 @@ class ServiceProvider(MemoryProvider):
         self._session_id = new_session_id
 
     def get_config_schema(self) -> list[dict[str, Any]]:
-        return [dict(field) for field in self.FIELDS]
+        """What set-up asks; fields marked `file_only` are for those who edit the file."""
+        return [dict(field) for field in self.FIELDS if not field.get("file_only")]
 
     def get_status_config(self, provider_config: dict[str, Any]) -> dict[str, Any]:
         secret = {field["key"] for field in self.FIELDS if field.get("secret")}

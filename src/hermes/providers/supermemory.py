@@ -47,7 +47,13 @@ class SupermemoryProvider(ServiceProvider):
             "default": CLOUD,
             "env_var": "SUPERMEMORY_BASE_URL",
         },
-        {"key": "api", "description": "Which API it speaks", "default": "auto", "choices": ["auto", "v4", "v5"]},
+        {
+            "key": "api",
+            "file_only": True,
+            "description": "Which API it speaks",
+            "default": "auto",
+            "choices": ["auto", "v4", "v5"],
+        },
         {
             "key": "container_tag",
             "description": "Container; {identity} stands for the profile",
@@ -58,23 +64,45 @@ class SupermemoryProvider(ServiceProvider):
         {"key": "auto_capture", "description": "Store conversations", "default": True},
         {
             "key": "capture_mode",
+            "file_only": True,
             "description": "all leaves out turns that only acknowledge, everything does not",
             "default": "all",
             "choices": ["all", "everything"],
         },
         {
             "key": "search_mode",
+            "file_only": True,
             "description": "What is searched",
             "default": "hybrid",
             "choices": ["hybrid", "memories", "documents"],
         },
-        {"key": "max_recall_results", "description": "Memories recalled at most (1 to 20)", "default": 10},
-        {"key": "profile_frequency", "description": "Turns between two profiles in recall", "default": 50},
-        {"key": "entity_context", "description": "What new memories are about, for the extraction", "default": ""},
-        {"key": "api_timeout", "description": "Seconds (0.5 to 15)", "default": 5.0},
-        {"key": "enable_custom_container_tags", "description": "Let the model choose a container", "default": False},
-        {"key": "custom_containers", "description": "The containers it may choose", "default": []},
-        {"key": "custom_container_instructions", "description": "When to use which", "default": ""},
+        {
+            "key": "max_recall_results",
+            "file_only": True,
+            "description": "Memories recalled at most (1 to 20)",
+            "default": 10,
+        },
+        {
+            "key": "profile_frequency",
+            "file_only": True,
+            "description": "Turns between two profiles in recall",
+            "default": 50,
+        },
+        {
+            "key": "entity_context",
+            "file_only": True,
+            "description": "What new memories are about, for the extraction",
+            "default": "",
+        },
+        {"key": "api_timeout", "file_only": True, "description": "Seconds (0.5 to 15)", "default": 5.0},
+        {
+            "key": "enable_custom_container_tags",
+            "file_only": True,
+            "description": "Let the model choose a container",
+            "default": False,
+        },
+        {"key": "custom_containers", "file_only": True, "description": "The containers it may choose", "default": []},
+        {"key": "custom_container_instructions", "file_only": True, "description": "When to use which", "default": ""},
     )
 
     def __init__(self) -> None:
