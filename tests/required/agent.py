@@ -28,5 +28,6 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "agent.mcp": ("tools of MCP servers are offered and called; a server that fails is a notice", "product"),
     "agent.kills": ("a process killed in a turn leaves a history both wires take, nothing lost", "product"),
     "agent.titles": ("a conversation gets a readable title, from its words or by a helper model", "product"),
+    "agent.any-arguments": ("any arguments, and any failing tool, give a result", "product"),
     "agent.toolsets": ("toolsets are switched by platform; one that is off costs nothing", "003 Toolset Gating"),
 }

@@ -70,7 +70,7 @@ class FetchUrl:
 
         try:
             page = self._fetch(arguments["url"].strip())
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # urllib raises the last for odd addresses
             return failure(f"{arguments['url']} could not be fetched: {str(error) or type(error).__name__}")
         except Interrupted:
             return failure("stopped, or the page took too long")

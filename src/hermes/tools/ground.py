@@ -25,6 +25,8 @@ _SECRET_FOLDERS = (".ssh", ".gnupg", ".aws", ".kube", ".docker", ".azure")
 # What runs by itself later: a change here is a standing order to the machine.
 _RUN_LATER = (".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile", ".zshenv", "crontab", "authorized_keys")
 
+_LONGEST_PATH = 1_000  # characters; systems refuse a little more, and nobody writes that much
+
 
 class Ground:
     """Resolves the paths of tool calls, and asks or refuses where a person has not agreed.
@@ -75,6 +77,8 @@ class Ground:
         return os.path.relpath(real, self.folder) if is_inside(real, self.folder) else real
 
     def _real(self, path: str) -> str:
+        if len(path) > _LONGEST_PATH:
+            raise _refused(f"{path[:80]!r}… is longer than any path may be")
         try:
             return os.path.realpath(os.path.join(self.folder, os.path.expanduser(path)))
         except (OSError, ValueError) as error:

@@ -59,7 +59,10 @@ class ListFiles:
         most = min(max(arguments.get("limit", _MOST_FILES), 1), _MOST_FILES)
         pattern, depth = arguments.get("pattern", ""), arguments.get("depth", 0)
         if depth == 1:
-            names = sorted(os.listdir(root))
+            try:
+                names = sorted(os.listdir(root))
+            except OSError as error:
+                return failure(f"{self._ground.shown(root)} cannot be listed: {error.strerror}")
             found = [f"{name}/" if os.path.isdir(os.path.join(root, name)) else name for name in names]
             found = [name for name in found if fits(os.path.join(root, name.rstrip("/")), root, pattern)]
         else:

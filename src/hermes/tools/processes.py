@@ -78,8 +78,8 @@ def run_bounded(
             stderr=subprocess.STDOUT,
             start_new_session=True,  # a group of its own, so that all of it can be ended
         )
-    except OSError as error:
-        raise WriteRefused(f"{command[0]} cannot be run in {folder}: {error.strerror}", kind="command") from error
+    except (OSError, ValueError) as error:  # the latter for text that no system can take
+        raise WriteRefused(f"{command[0]} cannot be run in {folder}: {error}", kind="command") from error
     kept = _Kept(most_bytes)
     try:
         if given:

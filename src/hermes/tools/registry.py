@@ -89,6 +89,8 @@ class Toolbox:
             return failure(str(refusal), refusal.details)
         except HermesError as error:
             return failure(str(error))
+        except Exception as error:  # noqa: BLE001 - tools of hosts and plug-ins are other people's code
+            return failure(f"{name} failed: {type(error).__name__}: {error}")
 
 
 def failure(message: str, details: Mapping[str, object] | None = None) -> dict[str, Any]:
