@@ -5,7 +5,8 @@ built again for every turn, as programs do that want the model to see its notes 
 what its server took from its cache and how long the first token took is what the server says and the clock shows.
 
 The model is too small to call tools, so it is asked as always, and where the conversation wants a call its answer is
-replaced by that call. Tokens of both model calls of such a turn are counted.
+replaced by that call. Tokens of both model calls of such a turn are counted. Its template leaves tools out; they are
+written before the system prompt, where providers put them.
 """
 
 from __future__ import annotations
@@ -150,9 +151,10 @@ class _Watched:
         cancelled: Callable[[], bool] = never,
     ) -> Iterator[ModelEvent]:
         prompt = self.rebuilt() if self.rebuilt is not None else system
+        prompt = f"{json.dumps(list(tools))}\n\n{prompt}"
         start = time.perf_counter()
         first, call = 0.0, self.calls.pop() if self.calls else None
-        for event in self.inner.stream(prompt, messages, tools, cancelled=cancelled):
+        for event in self.inner.stream(prompt, messages, cancelled=cancelled):
             first = first or time.perf_counter() - start
             if isinstance(event, Finished):
                 self.asked.append((event.usage, first))
@@ -183,7 +185,7 @@ def _furnish(home: str, project: str) -> None:
     """A home in use: some notes, a project with a file for agents, an earlier conversation."""
     os.makedirs(project)
     with open(os.path.join(project, "AGENTS.md"), "w", encoding="utf-8") as file:
-        file.writelines(f"- Rule {number}: {_RULES[number % len(_RULES)]}\n" for number in range(60))
+        file.writelines(f"- Rule {number}: {_RULES[number % len(_RULES)]}\n" for number in range(30))
     store = MemoryStore.open(home)
     for note in ("The team meets on Tuesdays.", "Releases are cut from main.", "The wiki is out of date."):
         store.add("memory", note)
