@@ -15,6 +15,8 @@ import pytest
 from hermes import MemorySession
 from hermes.llm.anthropic import Anthropic
 from hermes.llm.local import EmbeddedModel, find_embedded, installed, threads_for
+from hermes.llm.local_calls import with_calls
+from hermes.llm.scripted import Scripted
 from hermes.tools.loop import run_turn
 from hermes.vocabulary.errors import ExtraMissing, NotFound
 from hermes.vocabulary.events import Finished, TextDelta, TurnFinished
@@ -37,6 +39,7 @@ def ask(model: EmbeddedModel, session: MemorySession, text: str) -> tuple[list[s
 
 
 @embedded
+@pytest.mark.timeout(600)
 @pytest.mark.embedded
 @pytest.mark.proves("embedded.turn")
 def test_a_conversation_with_the_real_model_streams_is_stored_and_is_cached(home: Path) -> None:
@@ -55,6 +58,7 @@ def test_a_conversation_with_the_real_model_streams_is_stored_and_is_cached(home
 
 
 @embedded
+@pytest.mark.timeout(600)
 @pytest.mark.embedded
 @pytest.mark.proves("embedded.wires")
 def test_the_same_server_answers_on_anthropics_wire() -> None:
@@ -73,6 +77,7 @@ def test_the_same_server_answers_on_anthropics_wire() -> None:
 
 
 @embedded
+@pytest.mark.timeout(600)
 @pytest.mark.embedded
 @pytest.mark.proves("embedded.ends")
 def test_the_server_ends_when_its_starter_is_killed() -> None:
@@ -99,6 +104,42 @@ def test_an_unknown_embedded_model_is_answered_with_the_known_ones() -> None:
 def test_weights_that_are_not_here_are_answered_with_the_command_that_brings_them(tmp_path: Path) -> None:
     with pytest.raises((NotFound, ExtraMissing), match=r"hermes model fetch local/qwen2\.5-1\.5b"):
         EmbeddedModel("local/qwen2.5-1.5b", home=os.fspath(tmp_path))
+
+
+CALL = '{"name": "memory", "arguments": {"action": "add", "content": "tea"}}'
+
+
+@pytest.mark.proves("embedded.calls")
+@pytest.mark.parametrize(
+    "written", [CALL, f"```json\n{CALL}\n```", f"<tool_call>\n{CALL}\n</tool_call>", f"\n{CALL}", f"{CALL}\n{CALL}"]
+)
+def test_a_call_that_a_small_model_writes_as_text_becomes_a_call(written: str) -> None:
+    *_, last = with_calls(Scripted([written]).stream("", []), ["memory"])
+    assert isinstance(last, Finished)
+    assert last.reason == "tool_calls"
+    assert last.message["content"] is None
+    call = last.message["tool_calls"][0]["function"]
+    assert call == {"name": "memory", "arguments": '{"action": "add", "content": "tea"}'}
+    assert len(last.message["tool_calls"]) == written.count('"name"')
+
+
+@pytest.mark.proves("embedded.calls")
+@pytest.mark.parametrize(
+    "written",
+    [
+        CALL[:-2],
+        CALL.replace("memory", "unknown"),
+        f"I would say {CALL}",
+        f"{CALL} done",
+        "```python\nx = 1\n```",
+        "[1]",
+    ],
+)
+def test_what_is_not_a_whole_call_stays_the_text_it_is(written: str) -> None:
+    *events, last = with_calls(Scripted([written]).stream("", []), ["memory"])
+    assert isinstance(last, Finished)
+    assert "tool_calls" not in last.message
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == written
 
 
 @pytest.mark.proves("embedded.list")

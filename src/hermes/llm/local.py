@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.llm.client import never
 from hermes.llm.endpoint import Endpoint
+from hermes.llm.local_calls import with_calls
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.vocabulary.errors import ExtraMissing, ModelUnreachable, NotFound
 
@@ -70,18 +71,13 @@ MODELS = {
         Embedded(
             name="local/qwen2.5-1.5b",
             title="Qwen2.5 Coder 1.5B",
-            limits="a small embedded model: it writes short code and calls tools about two times out of three when it"
-            " should; do not trust its facts, and expect seconds per sentence",
+            limits="a small embedded model: it writes short code and calls tools some of the time when it should; do"
+            " not trust its facts, and expect a minute before the first answer and seconds per sentence",
             context_length=16_384,
             file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
             template="qwen.jinja",
             calls_tools=True,
-            # A call inside a code fence makes the server answer with an error, so the fences are ruled out.
-            sampling={
-                "temperature": 0,
-                "seed": 42,
-                "logit_bias": [[73594, -100], [13874, -100], [63, -100]],
-            },
+            sampling={"temperature": 0, "seed": 42},
         ),
     )
 }
@@ -133,8 +129,11 @@ class EmbeddedModel:
     ) -> Iterator[ModelEvent]:
         if self._client is None:
             self._client = OpenAICompatible(self.start())
-        # A model that cannot call tools would only read their descriptions for seconds.
-        yield from self._client.stream(system, messages, tools if self.about.calls_tools else (), cancelled=cancelled)
+        if not self.about.calls_tools:  # it would only read their descriptions for seconds
+            yield from self._client.stream(system, messages, cancelled=cancelled)
+            return
+        known = [tool["function"]["name"] for tool in tools]
+        yield from with_calls(self._client.stream(system, messages, tools, cancelled=cancelled), known)
 
     def start(self) -> Endpoint:
         """Where the running server is; any client that speaks the OpenAI or the Anthropic wire may use it."""

@@ -26,6 +26,7 @@ def serve(wanted: str) -> None:
     options.cpuparams.n_threads = given["threads"]
     options.cpuparams_batch.n_threads = given["threads"]
     options.use_jinja = True
+    options.force_pure_content_parser = True  # calls are found by `local_calls`
     if given["template"]:
         options.chat_template = given["template"]
     server = xllamacpp.Server(options)
