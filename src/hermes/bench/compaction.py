@@ -7,7 +7,9 @@ with a line of the block brings it back. No model is asked: the summarisers are 
 from __future__ import annotations
 
 import json
+import os
 import random
+import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,8 @@ from hermes.compression.block import is_block, parse_block
 from hermes.compression.compressor import ContextCompressor
 from hermes.compression.pointers import format_ranges
 from hermes.compression.reading import characters, text_of
+from hermes.storage.compaction import Contexts, NewContext
+from hermes.storage.sessions import SessionDB
 from hermes.tools.context_expand import ContextExpand
 from hermes.vocabulary.tokens import estimate, estimate_message
 
@@ -30,6 +34,7 @@ TRANSCRIPTS = 4
 TURNS = 250  # of one transcript; four messages each
 WINDOW = 64_000
 LENGTHS = (1_000, 100_000)
+ARCHIVED = 2_000  # rows
 FIRST_ID = 4_096
 _FILLER = (
     "module", "cache", "index", "request", "worker", "queue", "table", "record", "handler", "session", "buffer",
@@ -39,14 +44,21 @@ _FILLER = (
 _TOOLS = ("terminal", "read_file", "search_files", "write_file")
 
 
-def run(seed: int = 0) -> dict[str, object]:
-    return {
+def run(seed: int = 0, peer_python: str | None = None) -> dict[str, object]:
+    figures: dict[str, object] = {
         "facts": FACTS,
         "window": WINDOW,
         "summarisers": {name: _retention(name, seed) for name in _SUMMARISERS},
-        "cost": [_cost(length, seed) for length in LENGTHS],
+        "cost": {f"{length:,} messages": _cost(length, seed) for length in LENGTHS},
         "largest_prompt": _largest_prompt(seed),
+        "archive": _archive(),
     }
+    if peer_python:
+        from hermes.bench.compaction_peer import measure
+
+        histories = [_session(random.Random(seed), length // 4) for length in LENGTHS]  # noqa: S311 - made up
+        figures["hermes_agent"] = measure(peer_python, histories)
+    return figures
 
 
 # --- planted facts -------------------------------------------------------------------------------------------------
@@ -179,25 +191,55 @@ _SUMMARISERS: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 def _cost(length: int, seed: int) -> dict[str, float]:
-    """CPU milliseconds without any model; token counts stand beside the messages, as a session keeps them."""
+    """CPU milliseconds of ours, models not counted; token counts stand beside the messages, as a session keeps them.
+
+    With a helper of its own what it is shown is masked: ahead of time, as a session does after each turn, and at once.
+    """
     messages = _session(random.Random(seed), length // 4)  # noqa: S311 - made-up texts
     ids = list(range(FIRST_ID, FIRST_ID + len(messages)))
     counts = [characters(message) // 4 for message in messages]
-    compressor = ContextCompressor(200_000, threshold=0.1 if length < 10_000 else 0.5)  # noqa: PLR2004 - so that it acts
-    times = 7 if length < 10_000 else 2  # noqa: PLR2004 - short runs need more of them
-    done = compressor.compact(messages, ids=ids, counts=counts, force=True)
-    with_counts = _best(lambda: compressor.compact(messages, ids=ids, counts=counts, force=True), times)
-    without = _best(lambda: compressor.compact(messages, ids=ids, force=True), times)
+    few = length < 10_000  # noqa: PLR2004 - short runs need more of them, and a lower threshold so that they act
+    settings: dict[str, Any] = {"context_length": 200_000, "threshold": 0.1 if few else 0.5}
+    times = 15 if few else 2
+
+    def compact(compressor: ContextCompressor, known: list[int] | None = counts) -> Compaction:
+        return compressor.compact(messages, ids=ids, counts=known, force=True)
+
+    alone = ContextCompressor(**settings)
+    helped = ContextCompressor(**settings, summarise=_vague)
+    done = compact(alone)
+    at_once = _best(lambda: compact(ContextCompressor(**settings, summarise=_vague)), 2)
+    compact(helped)
     dumps = _best(lambda: json.dumps(messages), times)
+    own = _best(lambda: compact(alone), times)
     return {
         "messages": len(messages),
         "messages_after": len(done.messages),
         "characters": sum(len(text_of(message)) for message in messages),
-        "compaction_ms": with_counts * 1e3,
-        "without_counts_ms": without * 1e3,
+        "compaction_ms": own * 1e3,
+        "with_helper_ms": _best(lambda: compact(helped), times) * 1e3,
+        "with_helper_masking_at_once_ms": at_once * 1e3,
+        "without_counts_ms": _best(lambda: compact(alone, None), times) * 1e3,
         "json_dumps_ms": dumps * 1e3,
-        "over_json_dumps": with_counts / dumps,
+        "over_json_dumps": own / dumps,
     }
+
+
+def _archive() -> dict[str, float]:
+    """Milliseconds to replace the rows of a real file by a block in one transaction, in place and by splitting."""
+    figures = {}
+    with tempfile.TemporaryDirectory() as place:
+        for how in ("replace", "split"):
+            with SessionDB.open(os.path.join(place, f"{how}.db")) as db:
+                session = db.create_session()
+                ids = db.append_many(session, _session(random.Random(0), ARCHIVED // 4))  # noqa: S311 - made up
+                db.index()
+                block = {"role": "user", "content": "what happened before"}
+                new = NewContext(messages=[block, {}], ids=[None, ids[-1]], archive=ids[:-1], last_id=ids[-1])
+                start = time.perf_counter()
+                getattr(Contexts(db), how)(session, new)
+                figures[f"{how}_ms"] = (time.perf_counter() - start) * 1e3
+    return {"rows": ARCHIVED, **figures}
 
 
 def _largest_prompt(seed: int) -> dict[str, int]:

@@ -122,6 +122,11 @@ def _configure_fence(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
+def _configure_compaction(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--peer-python", metavar="PATH", help="a Python that has hermes-agent, to measure it too")
+    _configure_seeded(parser)
+
+
 def _configure_seeded(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0)
     add_json_option(parser)
@@ -139,7 +144,7 @@ COMMANDS = {
     "secrets": (add_json_option, _plain("secrets")),
     "fence": (_configure_fence, _plain("fence", "seed", "texts")),
     "prompt": (_configure_seeded, _plain("prompt", "seed")),
-    "compaction": (_configure_seeded, _plain("compaction", "seed")),
+    "compaction": (_configure_compaction, _plain("compaction", "seed", "peer_python")),
     "holographic": (_configure_seeded, _plain("holographic", "seed")),
     "recall": (_configure_recall, _plain("recall", "path", "limit", "semantic")),
     "turn": (add_json_option, _plain("whole_turn")),
