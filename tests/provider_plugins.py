@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from hermes.session.session import MemorySession
+
 
 class Notebook(MemoryProvider):
     """Keeps everything it is told in lists, and recalls every fact that shares a word with the question."""
@@ -235,3 +237,17 @@ def use(home: Path, *providers: Any, **settings: Any) -> None:
     chosen = {"provider": names[0]} if len(names) == 1 else {"providers": names}
     lines = [f"  {key}: {json.dumps(value)}" for key, value in {**chosen, **settings}.items()]
     (home / "config.yaml").write_text("\n".join(["memory:", *lines]) + "\n", encoding="utf-8")
+
+
+def told(session: MemorySession) -> list[str]:
+    """What the person was told about providers since the last look."""
+    return [notice.text for notice in session.notices.take() if notice.kind == "provider"]
+
+
+def tool_names(session: MemorySession) -> list[str]:
+    return [tool["function"]["name"] for tool in session.request().tools]
+
+
+def take_turn(session: MemorySession, text: str) -> None:
+    session.prepare_turn(text)
+    session.finish_turn(f"answer to {text}")

@@ -91,6 +91,8 @@ class Agent:
         skip_memory: bool = False,
         skip_context_files: bool = False,
         today: date | None = None,
+        follows: MemorySession | None = None,
+        reason: str = "new",
     ) -> Self:
         """An agent as the settings of a home describe it.
 
@@ -118,6 +120,8 @@ class Agent:
             skip_memory=skip_memory,
             skip_context_files=skip_context_files,
             today=today,
+            follows=follows,
+            reason=reason,
         )
 
     @classmethod

@@ -48,13 +48,13 @@ def _resume(chat: Chat, name: str) -> None:
         return
     if name.isdecimal() and 0 < int(name) <= len(recent):
         name = recent[int(name) - 1].id
-    chat.reopen(resume=name)
+    chat.reopen(resume=name, reason="resume")
     chat.show_last_exchange()
 
 
 def _branch(chat: Chat, title: str) -> None:
     before = chat.agent.session.about()
-    chat.reopen(resume=chat.agent.session.branch(title or None))
+    chat.reopen(resume=chat.agent.session.branch(title or None), reason="branch")
     chat.screen.line(f"a branch of {before.title or before.id}; /resume {before.id} goes back", "dim")
 
 

@@ -45,9 +45,12 @@ class Chat:
         assert self._agent is not None  # noqa: S101 - reopen sets it or raises
         return self._agent
 
-    def reopen(self, resume: str | None = None, title: str | None = None) -> None:
+    def reopen(self, resume: str | None = None, title: str | None = None, reason: str = "new") -> None:
         """Goes over to another conversation; when it cannot be opened, the present one stays."""
-        opened = self._opener(resume=resume, title=title, model=self._model, ask=self.view.ask)
+        before = self._agent.session if self._agent is not None else None
+        opened = self._opener(
+            resume=resume, title=title, model=self._model, ask=self.view.ask, follows=before, reason=reason
+        )
         self.close()
         self._agent, self._model = opened, opened.model
 

@@ -71,8 +71,14 @@ class MemoryManager:
         self.limits = limits or Limits()
         self._several = several
         self._reserved = frozenset(reserved) | RESERVED_TOOLS
-        self._known = known
-        self._attach: dict[str, Any] = {"tell": tell, "patience": patience, "user": user, "lane": lane}
+        self.known = known  # what the model reads anyway
+        self.tell = tell  # the person
+        self._attach: dict[str, Any] = {
+            "tell": self._say,
+            "patience": patience,
+            "user": user,
+            "lane": lane,
+        }
         self._attached: list[Attached] = []
         self._tools: dict[str, tuple[Attached, dict[str, Any]]] = {}
         self._switches = 0
@@ -158,7 +164,7 @@ class MemoryManager:
         found = self._ask_all(asked, lambda each: prefetching(each.provider, query, session_id), began)
         if self._switches != switches:
             return ""  # the session changed while we waited: this is somebody else's now
-        return merge([text for _, text in found], budget=self.limits.recall_tokens, known=self._known())
+        return merge([text for _, text in found], budget=self.limits.recall_tokens, known=self.known())
 
     def queue_prefetch_all(self, query: str, *, session_id: str = "") -> None:
         """Lets providers prepare the next turn's recall in the background."""
@@ -334,6 +340,9 @@ class MemoryManager:
         except BaseException as error:  # noqa: BLE001 - a provider may raise anything
             attached.health.last_error = in_words(error)
         return None
+
+    def _say(self, text: str) -> None:
+        self.tell(text)  # looked up when there is something to say: another session may have taken over
 
     def _not_taken(self, why: str) -> bool:
         self.problems.append(why)

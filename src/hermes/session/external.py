@@ -28,6 +28,8 @@ class External:
 
     def __init__(self) -> None:
         self.manager: MemoryManager | None = None
+        self.home: Home | None = None
+        self._store: MemoryStore | None = None
         self._session_id = ""
         self._platform = ""
         self._turns = 0
@@ -52,6 +54,7 @@ class External:
         if not names and not handed:
             return
         self._session_id, self._platform = session_id, str(identity.get("platform", ""))
+        self.home, self._store = home, store
         self.manager = build_manager(
             home,
             settings,
@@ -68,6 +71,25 @@ class External:
         self.manager.initialize_all(session_id, agent_identity=home.profile or "default", **given)
         for problem in self.manager.problems:
             notices.add("provider", problem)
+
+    def follow(self, before: External, home: Home, store: MemoryStore | None) -> bool:
+        """Shares the providers of the conversation before this one; they go over to it with `take_over`."""
+        if before.manager is None or before.home != home:
+            return False
+        self.manager, self.home, self._store = before.manager, home, store
+        return True
+
+    def take_over(self, before: External, said: Messages, notices: Notices, *, session_id: str, reason: str) -> None:
+        """The conversation before this one is committed, and its providers go on with this one."""
+        if self.manager is None or before.manager is not self.manager:
+            return
+        before.on_session_end(said)
+        parent, before.manager = before._session_id, None
+        self.manager.tell = lambda text: notices.add("provider", text)
+        self.manager.known = lambda: _in_the_prompt(self._store)
+        self._platform = before._platform
+        lineage = parent if reason == "branch" else ""
+        self.on_session_switch(session_id, parent_session_id=lineage, reset=reason in ("new", "reset"), reason=reason)
 
     # -- a turn -----------------------------------------------------------------------------------------------------
 

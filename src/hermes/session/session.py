@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from hermes.safety.fence import build_memory_context_block
 from hermes.session.announcements import Announcements
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from hermes.storage.transcripts import StoredMessage
     from hermes.tools.registry import Tool
 
+Kind = TypeVar("Kind", bound="MemorySession")
 _ENDED = "[This call did not finish: the turn ended before it returned.]"
 _BROKEN_OFF = "[This turn was broken off before there was an answer.]"
 
@@ -92,6 +93,8 @@ class MemorySession(Compacting, Reviewable):
         toolsets: Collection[str] | None = None,
         identity: Mapping[str, Any] | None = None,
         providers: Sequence[MemoryProvider] = (),
+        follows: MemorySession | None = None,
+        reason: str = "new",
         makers: Mapping[str, Callable[[], Tool]] | None = None,
         parent: str | None = None,
     ) -> Self:
@@ -101,7 +104,8 @@ class MemorySession(Compacting, Reviewable):
         around `cwd` counts. `prefill` are messages that every request begins with and that are never stored: hand the
         same in on resume. `toolsets` replaces what the settings enable for this platform (`source`). `identity` is what
         a gateway knows about the chat, for memory providers: user_id, user_name, chat_id, thread_id and the like;
-        `providers` are used besides those of the settings.
+        `providers` are used besides those of the settings. A session that `follows` another in one program takes over
+        its providers, which hear of the change (`reason`: new, reset, resume or branch); the other is closed after it.
         `tools` are the host's own, `makers` how to make more of them by name when they are needed. `parent` is the
         session that delegates to this one.
         """
@@ -123,9 +127,10 @@ class MemorySession(Compacting, Reviewable):
             found = cls._tip(parts, resume) if resume is not None else ""
             session_id = found or new_id(time.time())
             if not skip_memory:
-                parts.start_external(session_id, owner=owner, identity=known, handed=providers)
+                before = follows.external if follows is not None else None
+                parts.start_external(session_id, owner=owner, identity=known, handed=providers, follows=before)
             if resume is not None:
-                return cls._resumed(parts, found, prefill)
+                return _following(cls._resumed(parts, found, prefill), follows, reason)
             prompt = parts.build_prompt(
                 model=model,
                 cwd=cwd,
@@ -154,7 +159,7 @@ class MemorySession(Compacting, Reviewable):
                 parent_session_id=parent,
                 kind="delegate" if parent else None,
             )
-            return cls._ready(parts, session_id, [], prefill)
+            return _following(cls._ready(parts, session_id, [], prefill), follows, reason)
         except BaseException:
             parts.close()
             raise
@@ -264,6 +269,7 @@ class MemorySession(Compacting, Reviewable):
         self.reload()
         began = self._parts.database.session_details(self.id)["announced"]
         self._announcements = Announcements(self._parts.store, self.id, seen_changes(kept, began))
+        self.external.on_session_switch(self.id, rewound=True, reason="undo")
         return said
 
     def branch(self, title: str | None = None) -> str:
@@ -364,6 +370,13 @@ class MemorySession(Compacting, Reviewable):
     def _save(self, message: dict[str, Any]) -> None:
         self.last_id = self._parts.database.append(self.id, message)
         self.context.append(self.last_id, message)
+
+
+def _following(session: Kind, before: MemorySession | None, reason: str) -> Kind:
+    if before is not None:
+        said = before.context.said()
+        session.external.take_over(before.external, said, session.notices, session_id=session.id, reason=reason)
+    return session
 
 
 def _sizes(**parts: str) -> list[dict[str, Any]]:

@@ -118,11 +118,28 @@ class Parts:
         self._database = _open_database(self.home, owner)
 
     def start_external(
-        self, session_id: str, *, owner: str, identity: Mapping[str, Any], handed: Sequence[MemoryProvider] = ()
+        self,
+        session_id: str,
+        *,
+        owner: str,
+        identity: Mapping[str, Any],
+        handed: Sequence[MemoryProvider] = (),
+        follows: External | None = None,
     ) -> None:
         """Starts the memory providers of the settings and those handed in, if this platform has memory tools."""
         if self.toolsets is not None and MEMORY not in self.toolsets:
             return
+        if follows is None or not self.external.follow(follows, self.home, self.store):
+            self._start_providers(session_id, owner, identity, handed)
+        manager = self.external.manager
+        if manager is not None:
+            for schema in manager.get_all_tool_schemas():
+                self.toolbox.add(ProviderTool(manager, schema))
+            self.provider_block = _harmless(manager.build_system_prompt())
+
+    def _start_providers(
+        self, session_id: str, owner: str, identity: Mapping[str, Any], handed: Sequence[MemoryProvider]
+    ) -> None:
         self.external.start(
             self.home,
             self.settings,
@@ -134,11 +151,6 @@ class Parts:
             reserved=self.toolbox.names(),
             handed=handed,
         )
-        manager = self.external.manager
-        if manager is not None:
-            for schema in manager.get_all_tool_schemas():
-                self.toolbox.add(ProviderTool(manager, schema))
-            self.provider_block = _harmless(manager.build_system_prompt())
 
     def bind(self, session_id: str) -> None:
         """From now on memory writes are stamped with this session."""
