@@ -32,6 +32,7 @@ _OLDEST = 40  # messages of the beginning that are read in any case: rules are s
 _MESSAGE = 6_000  # characters read of what a person or the assistant wrote
 _RESULT = 300  # characters read at each end of a tool result
 _WORDS_PER_MESSAGE = 40
+_USUAL_KEYS = 2  # role and content; what has more may be marked as a block by another program
 _READ = 2_000_000  # characters of one history
 _LONG_WORD = 80
 _SHORTEST_NAME = 3
@@ -63,14 +64,21 @@ def find_facts(messages: Sequence[Message], enough: int) -> list[Fact]:
     oldest = range(min(_OLDEST, len(messages)))
     for position in (*oldest, *range(len(messages) - 1, len(oldest) - 1, -1)):
         message = messages[position]
-        source = _SOURCE_OF.get(message.get("role", ""), "assistant")
-        if is_block(message):
+        content = message.get("content")
+        text = content if type(content) is str else text_of(message)
+        if (text.startswith("[") or len(message) > _USUAL_KEYS) and is_block(message):
             continue  # read by itself, with `facts_in`
-        text = text_of(message) if left[source] > 0 else ""
-        unread -= min(len(text), _MESSAGE)
-        if unread < 0:
-            break
-        facts = (_of_result if source == "result" else _of_text)(text, position, source) if text else iter(())
+        source = _SOURCE_OF.get(message.get("role", ""), "assistant")
+        facts: Iterable[Fact] = ()
+        if text and left[source] > 0:
+            unread -= min(len(text), _MESSAGE)
+            if unread < 0:
+                break
+            # Most messages hold nothing; a generator for each of them would be half of the work.
+            if source == "result":
+                facts = _of_result(text, position, source)
+            elif _has_cue(text) or _ODD.search(text, 1, len(text) - 1):
+                facts = _of_text(text, position, source)
         if left["call"] > 0 and message.get("tool_calls"):
             facts = chain(facts, _of_calls(message, position))
         for fact in facts:

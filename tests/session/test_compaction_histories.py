@@ -1,0 +1,60 @@
+"""Generated histories of every awkward kind, compacted in a real session: what holds for all of them."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from compacted import configure
+from hermes.compression.boundaries import last_request
+from hermes.session.session import MemorySession
+from hermes.storage.compaction import Contexts
+from histories import anthropic_faults, histories, openai_faults
+
+if TYPE_CHECKING:
+    from histories import Message
+
+# Each example is a home with a database; looking for a smaller one would take minutes.
+FEW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+
+
+@pytest.mark.proves("compaction.histories")
+@FEW
+@given(histories(14), histories(14), st.booleans())
+def test_any_history_stays_valid_reachable_and_restorable_after_two_compactions(
+    first: list[Message], more: list[Message], in_place: bool
+) -> None:
+    done_with_it = {"role": "assistant", "content": "Done."}
+    spoken = [[*(each for each in part if each["role"] != "system"), done_with_it] for part in (first, more)]
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place) / "home"
+        configure(home, in_place=in_place, window=4_000)
+        with MemorySession.open(home) as session:
+            for part in spoken:
+                for message in part:
+                    session.record(message)
+                before = session.request().messages
+                done = session.compact()
+                after = session.request().messages
+                last = last_request(before)
+                assert last is None or before[last] in after
+                if done is not None:
+                    assert openai_faults(after) == []
+                    assert anthropic_faults(after, before) == []
+                    assert done.tokens_after < done.tokens_before
+        with MemorySession.open(home, resume=session.id) as again:
+            sent = again.request().messages
+            assert sent[: len(after)] == after
+            contexts = Contexts(again._parts.database)
+            said = [each.message for each in contexts.originals(again.id) if "copy_of" not in each.message]
+            wanted = [message for part in spoken for message in part]
+            assert [message for message in said if message in wanted] == wanted
+            restored, count = contexts.restore(again.id)
+            assert count >= len(wanted)
+        with MemorySession.open(home, resume=restored) as whole:
+            assert [each for each in whole.request().messages if each in wanted] == wanted
