@@ -10,10 +10,14 @@ import pytest
 
 from hermes.bench import recall, search
 from hermes.bench.corpus import Corpus
+from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import SettingsError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from conftest import Ran
 
 
 @pytest.mark.proves("bench.recall")
@@ -78,3 +82,23 @@ def test_every_class_of_query_is_measured_beside_raw_fts5(tmp_path: Path) -> Non
     assert all({"hermes", "raw_fts5"} <= set(row) for row in figures["search"].values())
     assert figures["write"]["disk_per_content_byte"] < 2.6
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.proves("bench.own-history")
+def test_questions_are_made_from_ones_own_history_and_find_it_again(home: Path, hermes: Callable[..., Ran]) -> None:
+    assert "hermes sessions import" in hermes("bench", "recall").err
+    with SessionDB.open(home / "state.db") as db:
+        for said in (
+            "Please describe the lighthouse keeper's evening ritual",
+            "Which orchard supplies cider for the harvest festival",
+            "Our observatory records meteors through a copper telescope",
+            "Ferries leave the harbour before sunrise on Saturdays",
+            "That vineyard bottles riesling behind limestone cellars",
+        ):
+            db.append(db.create_session(), {"role": "user", "content": said})
+        db.append(db.create_session(), {"role": "user", "content": "我们决定使用服务器会话"})
+
+    figures = hermes("bench", "recall", "--json").json["own_history"]
+
+    assert (figures["questions"], figures["empty"]) == (6, 0)
+    assert figures["session"]["hit@5"] == 100.0

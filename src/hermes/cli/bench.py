@@ -97,9 +97,29 @@ def _configure_curated(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
+def _recall(given: argparse.Namespace, context: Context) -> int:
+    if given.path is not None:
+        return _plain("recall", "path", "limit", "semantic")(given, context)
+    from hermes.bench.recall_own import run
+    from hermes.session.past import open_past
+    from hermes.vocabulary.errors import NotFound
+
+    db = open_past(context.home)
+    if db is None:
+        raise NotFound("there are no conversations yet; `hermes sessions import` brings some in, or name a FILE")
+    with db:
+        _print(given, run(db, questions=given.limit or 200), [])
+    return OK
+
+
 def _configure_recall(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="FILE", help="a LoCoMo, LongMemEval or CJK question file (JSON, may be .gz)")
-    parser.add_argument("--limit", type=int, help="only the first so many conversations")
+    parser.add_argument(
+        "path",
+        metavar="FILE",
+        nargs="?",
+        help="a LoCoMo, LongMemEval or CJK question file (JSON, may be .gz); without one your own conversations",
+    )
+    parser.add_argument("--limit", type=int, help="only so many questions of each conversation, or in all")
     parser.add_argument("--semantic", action="store_true", help="search by meaning too (needs the extra)")
     add_json_option(parser)
 
@@ -146,7 +166,7 @@ COMMANDS = {
     "prompt": (_configure_seeded, _plain("prompt", "seed")),
     "compaction": (_configure_compaction, _plain("compaction", "seed", "peer_python")),
     "holographic": (_configure_seeded, _plain("holographic", "seed")),
-    "recall": (_configure_recall, _plain("recall", "path", "limit", "semantic")),
+    "recall": (_configure_recall, _recall),
     "turn": (add_json_option, _plain("whole_turn")),
     "search": (_configure_search, _plain("search", "messages", "peer_python")),
     "import": (_configure_importing, _plain("importing", "messages", "folder")),
