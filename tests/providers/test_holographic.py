@@ -346,6 +346,24 @@ def test_the_file_is_private_and_each_home_has_its_own(
     assert "1 are stored" in provider.system_prompt_block()
 
 
+@pytest.mark.proves("holographic.private")
+def test_people_never_share_a_file_whatever_the_operator_set(home: Path, tmp_path: Path) -> None:
+    home.mkdir()
+    shared = tmp_path / "shared.db"
+    (home / "config.yaml").write_text(f"plugins:\n  hermes-memory-store:\n    db_path: {shared}\n", encoding="utf-8")
+    provider = start(home / "users" / "ada")
+    add(provider, "Alice maintains Apollo")
+    provider.shutdown()
+    assert not shared.exists()
+    assert (home / "users" / "ada" / "shared.db").exists()
+
+
+@pytest.mark.proves("holographic.recall")
+def test_facts_that_only_share_a_common_word_are_not_recalled(provider: HolographicProvider) -> None:
+    add(provider, "Greta's server listens on port 9090", "Bob bought a wooden sailing boat for the lake last summer")
+    assert provider.prefetch("which port does the server of Greta listen on, last we looked?").count("\n") == 1
+
+
 @pytest.mark.proves("holographic.adopts")
 def test_a_file_of_hermes_agent_is_taken_over_and_kept(home: Path) -> None:
     home.mkdir()

@@ -23,6 +23,7 @@ FILE = "memory_store.db"
 SECTION = "hermes-memory-store"  # of `plugins` in config.yaml
 RECALLED = 5
 _SHORTEST_QUERY = 2
+_NEAR_THE_BEST = 0.4  # of the best score; what only shares a common word is not worth a line
 _FIELDS: list[dict[str, Any]] = [
     {"key": "db_path", "description": "Where the facts are kept", "default": f"$HERMES_HOME/{FILE}"},
     {"key": "auto_extract", "description": "Take facts from what you said when a session ends", "default": False},
@@ -60,10 +61,12 @@ class HolographicProvider(MemoryProvider):
 
         home = find_home(kwargs.get("hermes_home")).path
         config = read_settings(home)
-        path = str(config["db_path"]).replace("${HERMES_HOME}", home).replace("$HERMES_HOME", home)
+        path = os.path.expanduser(str(config["db_path"]).replace("${HERMES_HOME}", home).replace("$HERMES_HOME", home))
+        if home_of(home).person:  # one file for all would show each what the others said
+            path = os.path.basename(path)
         with self._lock:
             self.shutdown()
-            self._config = {**config, "db_path": os.path.join(home, os.path.expanduser(path))}
+            self._config = {**config, "db_path": os.path.join(home, path)}
             self._home = home
             self._session_id = session_id
             # Work that nobody talks to (cron, flush, delegated) reads memory and does not write it.
@@ -115,6 +118,7 @@ class HolographicProvider(MemoryProvider):
         with self._lock:
             store, reasoner = self._opened()
             found = reasoner.search(query, min_trust=_share(self._config["min_trust_threshold"]), limit=RECALLED)
+            found = [each for each in found if each.score >= _NEAR_THE_BEST * found[0].score]
             if not found:
                 return ""
             store.note_retrieved(each.fact.fact_id for each in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes.providers.remote import Remote
@@ -127,6 +128,7 @@ class InProcess:
         self._user_id = user_id
         self._agent_id = agent_id
         self._memory: Any = None
+        self._opening = threading.Lock()  # its store can be opened once; a recall and a delivery may both be first
 
     def add(self, messages: list[Message], *, infer: bool, metadata: dict[str, Any]) -> Any:
         call = {"user_id": self._user_id, "agent_id": self._agent_id, "infer": infer, "metadata": metadata}
@@ -159,8 +161,9 @@ class InProcess:
 
     def _guarded(self, work: Any) -> Any:
         try:
-            if self._memory is None:
-                self._memory = self._opened()
+            with self._opening:
+                if self._memory is None:
+                    self._memory = self._opened()
             return work(self._memory)
         except ProviderError:
             raise
