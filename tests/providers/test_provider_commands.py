@@ -6,10 +6,12 @@ import io
 import json
 import os
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hermes.providers.outbox import Outbox
+from hermes.vocabulary.errors import ProviderError
 from provider_plugins import REGISTERS, Notebook, install, use
 
 if TYPE_CHECKING:
@@ -190,6 +192,28 @@ def test_status_of_another_process_knows_how_the_provider_fared_and_what_waits(h
     assert "does not work at the moment: ConnectionError: away" in state["last"]
     assert "provider  notebook, 2 calls waiting" in hermes("status").out
     assert "2 calls waiting" in hermes("memory", "status", "--offline").out
+
+
+@pytest.mark.proves("providers.outbox.refused", "providers.status")
+def test_deliver_tries_again_what_waits_and_what_was_refused(hermes: Command, home: Path) -> None:
+    assert "there is no external memory" in hermes("memory", "deliver").err
+    book = Notebook()
+    use(home, book)
+    outbox = Outbox(str(home), "notebook")
+    turn = {"user": "tea?", "assistant": "yes", "session_id": "s", "messages": []}
+    outbox.put("sync_turn", turn)
+    for _ in range(3):
+        outbox.deliver(_refuse)
+    assert outbox.set_aside() == 1
+    book.down = ConnectionError("away")
+    assert hermes("memory", "deliver").code == 1
+    book.down = None
+    assert "notebook: nothing left" in hermes("memory", "deliver").out
+    assert book.turns == [("tea?", "yes", "s")]
+
+
+def _refuse(_: Any) -> None:
+    raise ProviderError("no", kind="refused", status=400)
 
 
 @pytest.mark.proves("providers.off")

@@ -21,6 +21,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "unpin": ("memory_archive", "let a pinned entry be archived again"),
             "status": ("memory_decisions", "where memory is, how full, and whether anything is wrong with it"),
             "setup": ("memory_setup", "choose an external memory provider, answer its questions and try it"),
+            "deliver": ("memory_setup", "hand over now what waits for external memory, also what it had refused"),
             "off": ("memory_setup", "use built-in memory only"),
             "pending": ("memory_decisions", "the writes that wait for your decision"),
             "approve": ("memory_decisions", "carry out pending writes"),

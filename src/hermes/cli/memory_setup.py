@@ -60,6 +60,28 @@ def _off(given: argparse.Namespace, context: Context) -> int:
     return OK
 
 
+def _deliver(given: argparse.Namespace, context: Context) -> int:
+    from hermes.session.external import build_manager, chosen_providers
+    from hermes.session.notices import Notices
+
+    names, notices = chosen_providers(context.settings), Notices()
+    if not names:
+        raise SettingsError("there is no external memory to deliver to (`hermes memory setup`)")
+    manager = build_manager(context.home, context.settings, names, notices=notices)
+    again = manager.take_back()
+    manager.initialize_all("deliver", platform="cli", agent_context="flush")
+    done = manager.flush(given.seconds)
+    for each in manager.status():
+        waits = (
+            f"{each['waiting']} waiting, {each['refused']} refused" if each["waiting"] or each["refused"] else "nothing"
+        )
+        print_text(f"{each['name']}: {waits} left{f' (tried {again} refused again)' if again else ''}")
+    manager.shutdown_all()
+    for notice in notices.take():
+        print_text(f"! {notice.text}")
+    return OK if done else REFUSED
+
+
 def _picked(home: str, *, talking: bool) -> str:
     known = available_providers(home)
     if not talking:
@@ -203,4 +225,12 @@ def _configure_off(parser: argparse.ArgumentParser) -> None:
     del parser
 
 
-COMMANDS = {"setup": (_configure_setup, _setup), "off": (_configure_off, _off)}
+def _configure_deliver(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seconds", type=float, default=60.0, metavar="S", help="how long to try (default: 60)")
+
+
+COMMANDS = {
+    "setup": (_configure_setup, _setup),
+    "deliver": (_configure_deliver, _deliver),
+    "off": (_configure_off, _off),
+}

@@ -133,6 +133,10 @@ class MemoryManager:
             self._settled(attached, job, end)
         return not any(each.outbox.names() for each in self._attached)
 
+    def take_back(self) -> int:
+        """Puts what providers had refused back into the queue; for a person who has mended the cause."""
+        return sum(each.outbox.take_back() for each in self._attached)
+
     def status(self) -> list[dict[str, Any]]:
         return [each.report() for each in self._attached]
 
