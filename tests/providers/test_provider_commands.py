@@ -216,6 +216,18 @@ def _refuse(_: Any) -> None:
     raise ProviderError("no", kind="refused", status=400)
 
 
+@pytest.mark.proves("providers.tools", "providers.contract")
+def test_a_providers_tools_and_lines_show_in_the_commands_that_show_what_a_model_gets(
+    hermes: Command, home: Path
+) -> None:
+    book = Notebook()
+    book.facts.append("Tea is warm.")
+    use(home, book)
+    assert hermes("tool", "notebook_find", '{"words": "tea"}').json == {"found": ["Tea is warm."]}
+    assert "notebook_find" in [tool["function"]["name"] for tool in hermes("tool", "--list").json]
+    assert "A notebook remembers" in hermes("prompt").out
+
+
 @pytest.mark.proves("providers.off")
 def test_off_goes_back_to_built_in_memory(hermes: Command, home: Path) -> None:
     use(home, Notebook("a"), Notebook("b"))

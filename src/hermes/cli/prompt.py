@@ -23,10 +23,12 @@ def _prompt(given: argparse.Namespace, context: Context) -> int:
     owner = "local" if given.diff else None
     parts = open_parts(context.home, settings=context.settings, owner=owner, project=given.project, cwd=cwd)
     try:
+        parts.start_external("prompt", owner="local", identity={"platform": given.platform, "agent_context": "flush"})
         prompt = parts.build_prompt(model=given.model, cwd=cwd, platform=given.platform)
         if given.diff:
             return _print_difference(parts, given.diff, prompt.text)
     finally:
+        parts.external.close([])
         parts.close()
     sizes = [
         {"name": section.name, "characters": section.characters, "tokens": section.tokens}

@@ -23,8 +23,10 @@ def _run(given: argparse.Namespace, context: Context) -> int:
     if given.list or (given.name and given.name not in toolbox.names()):
         for tool in _tools_of_the_agent(context):
             toolbox.add(tool)
+        parts.start_external(given.session or "tool", owner="local", identity={"platform": "cli"})
     if given.list:
         print_json(toolbox.schemas())
+        parts.external.close([])
         return OK
     if given.name is None:
         print("hermes: which tool? `hermes tool --list` shows them", file=sys.stderr)
@@ -32,6 +34,7 @@ def _run(given: argparse.Namespace, context: Context) -> int:
     arguments = sys.stdin.buffer.read() if given.arguments == "-" else given.arguments
     result = toolbox.call(given.name, arguments)
     print_text(result)
+    parts.external.close([])
     return REFUSED if '"success": false' in result[:20] else OK
 
 
