@@ -66,6 +66,8 @@ def _skills(folder: Path, dice: random.Random) -> None:
     script.write_text("#!/bin/sh\necho gone\n", encoding="utf-8")
     script.chmod(0o700)
     (folder / "empty.txt").write_bytes(b"")
+    (folder / "logs").mkdir(exist_ok=True)
+    (folder / "logs" / "kept.txt").write_text("part of the skill", encoding="utf-8")
 
 
 def _conversations(db: SessionDB, dice: random.Random) -> None:

@@ -91,6 +91,7 @@ def test_an_export_is_text_a_person_can_read(home: Path, hermes: Command, tmp_pa
         "home/conversations.jsonl",
         "home/users/ada/conversations.jsonl",
         "home/projects/shop/MEMORY.md",
+        "home/users/ada/skills/ops/deploy/logs/kept.txt",
         "home/profiles/office/memories/USER.md",
     }
     reading = sorted(os.listdir(tmp_path / "plain" / "reading"))
@@ -106,7 +107,7 @@ def test_secrets_caches_and_weights_stay_out(home: Path, hermes: Command, tmp_pa
     ran = hermes("export", str(tmp_path / "without"))
     assert "left out: .env" in ran.out
     names = set(tree(tmp_path / "without"))
-    assert not any("gguf" in name or ".env" in name or "logs" in name for name in names)
+    assert not any("gguf" in name or ".env" in name or "agent.log" in name for name in names)
     hermes("export", str(tmp_path / "with"), "--with-secrets", "--no-reading")
     assert "home/.env" in tree(tmp_path / "with")
     assert not (tmp_path / "with" / "reading").exists()

@@ -17,7 +17,7 @@ from hermes.recall.importing import Importer
 from hermes.settings.home import DATABASE
 from hermes.settings.projects import named_project
 from hermes.storage.recorded import RecordedDB
-from hermes.vocabulary.errors import HermesError, NotFound, SettingsError, StorageError
+from hermes.vocabulary.errors import HermesError, LockTimeout, NotFound, SettingsError, StorageError
 
 if TYPE_CHECKING:
     import argparse
@@ -62,6 +62,10 @@ def _bring_in(given: argparse.Namespace, context: Context, form: str | None) -> 
             for source in found:
                 _take(db, work, source)
             return work.finish()
+        except KeyboardInterrupt:
+            progress.close()
+            print("hermes: stopped; the same command goes on from here", file=sys.stderr)
+            raise
         finally:
             progress.close()
 
@@ -110,17 +114,26 @@ def _watch(given: argparse.Namespace, context: Context) -> int:
     told: set[str] = set()
     try:
         while True:
-            result = _bring_in(given, context, given.format)
-            for problem in result.problems:
-                if problem not in told:
-                    print(f"hermes: {problem}", file=sys.stderr)
-            told.update(result.problems)
-            if result.messages:
-                print_text(f"{counted(result.messages, 'new message')}, {counted(result.sessions, 'new session')}")
+            _look_once(given, context, told)
             sys.stdout.flush()
             time.sleep(given.interval)
     except KeyboardInterrupt:
         return OK
+
+
+def _look_once(given: argparse.Namespace, context: Context, told: set[str]) -> None:
+    count, problems = (0, 0), []
+    try:
+        result = _bring_in(given, context, given.format)
+        count, problems = (result.messages, result.sessions), result.problems
+    except (NotFound, LockTimeout) as error:  # nothing there yet, or somebody is writing for long: the next look may do
+        problems = [str(error)]
+    for problem in problems:
+        if problem not in told:
+            print(f"hermes: {problem}", file=sys.stderr)
+    told.update(problems)
+    if count[0]:
+        print_text(f"{counted(count[0], 'new message')}, {counted(count[1], 'new session')}")
 
 
 def _report(given: argparse.Namespace, result: Brought) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from dataclasses import dataclass
@@ -119,14 +120,12 @@ def _store(db: SessionDB, session: ForeignSession, batch: list[ForeignMessage], 
             mark(session.id, flagged)
 
 
-def _batches(messages: Iterator[ForeignMessage]) -> list[list[ForeignMessage]]:
+def _batches(messages: Iterator[ForeignMessage]) -> Iterator[list[ForeignMessage]]:
     """The messages in pieces; one empty piece for a session without messages, which is kept too."""
-    found: list[list[ForeignMessage]] = [[]]
-    for message in messages:
-        if len(found[-1]) == _BATCH:
-            found.append([])
-        found[-1].append(message)
-    return found
+    batch = list(itertools.islice(messages, _BATCH))
+    yield batch
+    while batch := list(itertools.islice(messages, _BATCH)):
+        yield batch
 
 
 def _moment(value: object) -> float | None:

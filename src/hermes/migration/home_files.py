@@ -88,8 +88,8 @@ class HomeFiles:
 
     def _is_left_out(self, name: str, folder: str, mode: int) -> bool:
         if stat.S_ISDIR(mode):
-            top = folder == "" or folder.split("/", maxsplit=1)[0] in (PROFILES, PEOPLE)
-            return (name in _FOLDERS_LEFT_OUT and (top or name == "__pycache__")) or self._unwanted(name)
+            own = _is_home(folder) or name == "__pycache__"
+            return (name in _FOLDERS_LEFT_OUT and own) or self._unwanted(name)
         if name.startswith(".") and any(name.startswith(f".{memory}.") for memory in _MEMORY):
             return True  # versions that a write replaced; the history knows them
         return name in _FILES_LEFT_OUT or name.endswith(_ENDINGS_LEFT_OUT) or self._unwanted(name)
@@ -126,6 +126,12 @@ class HomeFiles:
                 yield from _read(snapshot(path, os.path.join(place, "copy.db")))
             return
         yield from _read(path)
+
+
+def _is_home(folder: str) -> bool:
+    """Whether this is the home itself, or that of a profile or person below it."""
+    parts = folder.split("/") if folder else []
+    return len(parts) % 2 == 0 and all(part in (PROFILES, PEOPLE) for part in parts[::2])
 
 
 def snapshot(path: str, copy: str) -> str:

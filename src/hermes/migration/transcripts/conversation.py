@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     Told = Callable[[str], None]  # a line about something that could not be read
 
 LONGEST_LINE = 64 << 20
+_decode = json.JSONDecoder().decode  # `json.loads` looks for the encoding of every line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,9 @@ def mapping(value: Any) -> dict[str, Any]:
 def timed(message: dict[str, Any], when: Any) -> dict[str, Any]:
     """The message with its moment, where there is one that can be read."""
     moment = moment_of(when)
-    return message if moment is None else {**message, "timestamp": moment}
+    if moment is not None:
+        message["timestamp"] = moment
+    return message
 
 
 def text_of(content: Any) -> str:
@@ -83,7 +86,7 @@ def json_lines(path: str, told: Told, on_bytes: Callable[[int], None] | None = N
                     line = file.readline(LONGEST_LINE)
                 continue
             try:
-                record = json.loads(line)
+                record = _decode(line.decode("utf-8-sig" if number == 1 else "utf-8").strip())
             except (ValueError, RecursionError) as error:
                 if line.endswith(b"\n"):
                     told(f"line {number}: it is not JSON ({str(error)[:100]})")
