@@ -55,17 +55,19 @@ _TURNS: tuple[tuple[str, tuple[str, dict[str, Any]] | None], ...] = (
     ("Remember that the tests need Python 3.11.", _write("The tests need Python 3.11.")),
     ("Thank you. What is left for tomorrow?", None),
 )
+TURNS = 2 * len(_TURNS)
 
 
-def run(model: str = DEFAULT, home: str = "") -> dict[str, Any]:
+def run(model: str = DEFAULT, home: str = "", told: Callable[[int], None] = lambda _turns: None) -> dict[str, Any]:
+    """`told` is called with the number of turns that are done, of `TURNS` in all."""
     embedded = EmbeddedModel(model, home=home, longest_answer=_LONGEST_ANSWER)
     embedded.start()
-    return {"model": embedded.name, "threads": embedded.threads, **compare(embedded)}
+    return {"model": embedded.name, "threads": embedded.threads, **compare(embedded, told)}
 
 
-def compare(model: Model) -> dict[str, Any]:
-    frozen = _conversation(model, naive=False)
-    naive = _conversation(model, naive=True)
+def compare(model: Model, told: Callable[[int], None] = lambda _turns: None) -> dict[str, Any]:
+    frozen = _conversation(model, told, naive=False)
+    naive = _conversation(model, lambda turns: told(turns + len(_TURNS)), naive=True)
     later = [turn["share"] for turn in frozen[1:]]
     return {
         "turns": [
@@ -87,7 +89,7 @@ def _what(number: int) -> str:
     return f"{what}, after a resume" if number == _RESUMED_BEFORE else what
 
 
-def _conversation(model: Model, *, naive: bool) -> list[dict[str, Any]]:
+def _conversation(model: Model, told: Callable[[int], None], *, naive: bool) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as place:
         home, project = os.path.join(place, "home"), os.path.join(place, "project")
         _furnish(home, project)
@@ -101,6 +103,7 @@ def _conversation(model: Model, *, naive: bool) -> list[dict[str, Any]]:
                     session.close()
                     session = MemorySession.open(home, resume=session.id)
                 measured.append(_turn(session, watched, said, call))
+                told(number)
             return measured
         finally:
             session.close()

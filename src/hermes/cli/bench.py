@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.app import OK
+from hermes.cli.progress import Progress
 from hermes.cli.render import add_json_option, print_json, print_text
 
 if TYPE_CHECKING:
@@ -35,9 +36,13 @@ def _curated(given: argparse.Namespace, context: Context) -> int:
 
 
 def _prefix(given: argparse.Namespace, context: Context) -> int:
-    from hermes.bench.prefix import run
+    from hermes.bench.prefix import TURNS, run
 
-    figures = run(given.model, context.home.root)
+    progress = Progress("talking", TURNS)
+    try:
+        figures = run(given.model, context.home.root, progress.update)
+    finally:
+        progress.close()
     if given.json:
         print_json(figures)
         return OK
