@@ -141,6 +141,14 @@ def _configure_importing(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
+def _configure_serve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--people", type=int, default=200, metavar="N", help="how many talk at once (default: 200)")
+    parser.add_argument("--seconds", type=float, default=300, metavar="T", help="for how long (default: 300)")
+    parser.add_argument("--latency", type=float, default=1.0, metavar="T", help="the model's own time (default: 1)")
+    parser.add_argument("--think", type=float, default=4.0, metavar="T", help="seconds a person thinks (default: 4)")
+    _configure_seeded(parser)
+
+
 def _configure_fence(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--texts", type=int, default=2_000, help="generated texts to check (default: 2,000)")
     parser.add_argument("--seed", type=int, default=0)
@@ -173,6 +181,7 @@ COMMANDS = {
     "holographic": (_configure_seeded, _plain("holographic", "seed")),
     "recall": (_configure_recall, _recall),
     "turn": (add_json_option, _plain("whole_turn")),
+    "serve": (_configure_serve, _plain("serve", "people", "seconds", "latency", "think", "seed")),
     "search": (_configure_search, _plain("search", "messages", "peer_python")),
     "import": (_configure_importing, _plain("importing", "messages", "folder")),
 }

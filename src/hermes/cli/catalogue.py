@@ -162,6 +162,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "holographic": ("bench", "right answers of the local facts provider, and the cost of another fact"),
             "recall": ("bench", "whether questions find their conversation, on a public question file"),
             "turn": ("bench", "our own cost of a turn and of a model call, in short and long sessions"),
+            "serve": ("bench", "the HTTP server under many people at once, beside a bare echo"),
             "search": ("bench", "search on a large made-up corpus, beside raw FTS5"),
             "import": ("bench", "another program's transcripts, beside append_many"),
         },

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 CANCELLED = "cancelled"  # the request extension that holds a function: should this request be given up?
 
 _LOOK_EVERY = 0.1  # seconds between two looks at it
-_LIMITS = httpx.Limits(max_connections=64, max_keepalive_connections=16, keepalive_expiry=60)
+# A server answers hundreds of people at once; each turn holds a connection for as long as the model takes.
+_LIMITS = httpx.Limits(max_connections=1024, max_keepalive_connections=128, keepalive_expiry=60)
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -129,6 +130,7 @@ def _lifespan(
         async with contextlib.AsyncExitStack() as stack:
             if mcp is not None:
                 await stack.enter_async_context(mcp.running())
+            await asyncio.to_thread(_warm_up)
             watcher = asyncio.create_task(_send_away(people, rooms))
             try:
                 yield
@@ -140,6 +142,16 @@ def _lifespan(
                 await asyncio.to_thread(rooms.close)
 
     return lifespan
+
+
+def _warm_up() -> None:
+    """Has a conversation in an empty home that is thrown away, so that no person waits for what a first turn loads."""
+    from hermes.llm.scripted import Scripted
+    from hermes.session.session import MemorySession
+
+    with tempfile.TemporaryDirectory() as folder, Agent(MemorySession.open(folder), Scripted(["Ready."])) as agent:
+        for _ in agent.turn_with([], "Ready?"):
+            continue
 
 
 async def _send_away(people: People, rooms: Rooms) -> None:

@@ -235,7 +235,7 @@ class Rooms:
             room.guests -= 1
 
     def _remember(self, room: Room, after: str) -> None:
-        database = self.workspace(room.person).database
+        database = room.agent.session.database
         database.set_meta(f"chat:{after}", room.agent.session.id)
         if room.after and room.after != after:
             database.set_meta(f"chat:{room.after}", None)
