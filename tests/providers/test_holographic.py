@@ -178,6 +178,8 @@ def test_a_new_fact_that_contradicts_is_stored_and_says_so(provider: Holographic
         ("The API uses REST", "The API uses GraphQL", True),
         ("Caching is enabled", "Caching isn't enabled", True),
         ("The timeout is 30 seconds", "The timeout is 60 seconds", True),
+        ("Ann is the lead of Atlas", "Cy is the lead of Atlas", True),
+        ("Bob is the CEO of Acme", "Bob is the CEO of Globex", True),
         ("张伟喜欢咖啡", "张伟不喜欢咖啡", True),
         ("端口是8080", "端口是9090", True),
         ("Alice used to live in Rome", "Alice lives in Berlin", False),
@@ -185,6 +187,8 @@ def test_a_new_fact_that_contradicts_is_stored_and_says_so(provider: Holographic
         ("Bob speaks French", "Bob speaks German", False),
         ("Dana has 3 children", "Dana has 2 cats", False),
         ("Bob uses Python", "Bob uses Docker", False),
+        ("Bug 12 was fixed", "Bug 13 was fixed", False),
+        ("Ann is a mother", "Ann is a doctor", False),
     ],
 )
 def test_only_what_cannot_both_hold_contradicts(

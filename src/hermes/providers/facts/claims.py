@@ -139,6 +139,8 @@ def _spaced_claims(sentence: str) -> Iterator[Claim]:
         subject = f"{subject} {attribute}".rstrip()
         if relation == "is":
             kind = w.ONE if subject != "user" and len(rest) == 1 else w.LOOSE
+        if relation == "is" and not negated:
+            yield from _office(subject, rest)
     value, numbers = _value(rest)
     yield Claim(slot=f"{subject}|{relation}", kind=kind, value=value, numbers=numbers, negated=negated)
     yield from _measures(subject, rest)
@@ -228,16 +230,32 @@ def _measures(subject: str, tokens: list[str]) -> Iterator[Claim]:
                 yield Claim(slot=f"{subject}|#{noun}", kind=w.ONE, value=frozenset(), numbers=(word,), negated=False)
 
 
+def _office(subject: str, rest: list[str]) -> Iterator[Claim]:
+    """Somebody is the lead of something: there is one such office, and its holder has it in one place."""
+    if len(rest) < 2 or rest[0] != "the" or not subject:  # noqa: PLR2004 - the word and what follows it
+        return
+    office, _, where = " ".join(rest[1:]).partition(" of ")
+    holder = frozenset(subject.split())
+    yield Claim(slot=f"{' '.join(rest[1:])}|holder", kind=w.ONE, value=holder, numbers=(), negated=False)
+    if where:
+        place, numbers = _value(where.split())
+        yield Claim(slot=f"{subject}|{office} of", kind=w.ONE, value=place, numbers=numbers, negated=False)
+
+
 def _skeleton(tokens: list[str]) -> Iterator[Claim]:
     """The sentence without its numbers, alternatives and negations: what else is left must be the same words."""
     if any(_DATE.fullmatch(word) or word in w.DATES for word in tokens):
         return  # the same event on two days is two events
     negated = sum(word in w.NEGATIONS for word in tokens) % 2 == 1
-    numbers = tuple(word for word in tokens if _NUMBER.fullmatch(word))
+    verb = _verb_at(tokens)
+    if verb is None:  # as in "order 5 shipped"
+        verb = next((at for at, word in enumerate(tokens) if word.endswith("ed")), 0)
+    # What stands before the verb tells things apart ("bug 12"), what follows it is said about them.
+    numbers = tuple(word for word in tokens[verb:] if _NUMBER.fullmatch(word))
     glue = w.DETERMINERS | w.ADVERBS | w.NEGATIONS
     shape, value = [], set()
-    for word in tokens:
-        if word in numbers:
+    for at, word in enumerate(tokens):
+        if at >= verb and word in numbers:
             shape.append("#")
         elif word in w.KIND_OF:
             shape.append(f"<{min(w.KIND_OF[word])}>")
