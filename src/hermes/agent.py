@@ -19,6 +19,7 @@ from hermes.session.opening import Opening
 from hermes.session.review import Reviews
 from hermes.session.session import MemorySession
 from hermes.session.titles import Titles
+from hermes.session.toolsets import is_enabled
 from hermes.settings.home import find_home
 from hermes.tools.delegate import Outcome
 from hermes.tools.loop import run_turn
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hermes.llm.client import Model
+    from hermes.session.requests import Request
     from hermes.settings.home import Home
     from hermes.settings.load import Settings
     from hermes.tools.delegate import Task
     from hermes.tools.mcp_servers import McpServers
     from hermes.tools.registry import Tool
+    from hermes.vocabulary.errors import ContextTooLong
     from hermes.vocabulary.events import TurnEvent
 
 _STOPPED = "[Stopped before there was an answer.]"
@@ -55,11 +58,12 @@ class Agent:
         limit: int = _MODEL_CALLS,
         stop: threading.Event | None = None,
         servers: McpServers | None = None,
+        open_steps: Callable[[], str] = lambda: "",
     ) -> None:
         """An agent around parts that are handed in; `open` makes them from the settings of a home.
 
         Setting `stop` ends the turn, as `interrupt` does; a running tool may look at it, too. `servers` are closed with
-        the agent.
+        the agent. `open_steps` says what is still on the list of steps, for after a compaction.
         """
         self.session = session
         self.model = model
@@ -68,6 +72,8 @@ class Agent:
         self._stop = stop or threading.Event()
         self.reviews = Reviews(session)
         self._servers = servers
+        self._open_steps = open_steps
+        self._compactions = session.compactions
         self._titles: Titles | None = None
         self._asked = ""  # what the person said first
 
@@ -151,6 +157,7 @@ class Agent:
             limit=limit or opening.settings.integer("agent.max_turns"),
             stop=opening.stop,
             servers=opening.servers,
+            open_steps=opening.kit.open_steps if opening.kit and is_enabled("todo", opening.toolsets) else lambda: "",
         )
         agent.reviews.curate_if_due()
         return agent
@@ -177,7 +184,7 @@ class Agent:
         When the model calls one, the turn ends with reason tool_calls; it goes on with `results` (tool messages) and
         without a text. What was said before such a call is stored with it.
         """
-        outside = OutsideFunctions(self.session, functions, self.session.fit)
+        outside = OutsideFunctions(self.session, functions, self._fit)
         self._begin(text)
         if text is None:
             for result in results:
@@ -231,8 +238,19 @@ class Agent:
         """The one loop; the session compacts in it."""
         session = self.session
         return run_turn(
-            self.model, session, fit=session.fit, counted=session.counted, limit=self._limit, cancelled=stopped
+            self.model, session, fit=self._fit, counted=session.counted, limit=self._limit, cancelled=stopped
         )
+
+    def _fit(self, request: Request, too_long: ContextTooLong | None) -> Request:
+        """The session compacts; the list of steps, which may have been compacted away, is then told again."""
+        fitted = self.session.fit(request, too_long)
+        if self.session.compactions == self._compactions:
+            return fitted
+        self._compactions = self.session.compactions
+        if steps := self._open_steps():
+            self.session.record({"role": "user", "content": steps, "synthetic": "todo"})
+            return self.session.request()
+        return fitted
 
     def _events(self, running: Any) -> Iterator[TurnEvent]:
         said, answered = "", False

@@ -307,3 +307,25 @@ def test_ctrl_c_while_tasks_run_ends_them_all(home: Path) -> None:
         *_, end = agent.turn("go")
     assert isinstance(end, TurnFinished)
     assert end.reason == "interrupted"
+
+
+@pytest.mark.proves("agent.todo")
+def test_open_steps_survive_a_compaction_and_a_resume_after_it(home: Path) -> None:
+    configure(home, "compression: {protect_last_n: 1}\n")
+    done, doing = ("look", "completed"), ("fix", "in_progress")
+    items = [{"id": str(at), "content": text, "status": status} for at, (text, status) in enumerate((done, doing), 1)]
+    # The summary of a compaction, and a review, are answered by the same model.
+    script = Scripted([Reply(calls=[("todo", {"todos": items})]), *["word " * 300] * 60])
+    with Agent.open(home, model=script, toolsets=["todo"]) as agent:
+        list(agent.turn("go"))
+        for number in range(11):
+            list(agent.turn(f"question {number} " + "and more " * 100))
+        assert agent.session.compact() is not None
+        list(agent.turn("where are we?"))
+        last = agent.session.request().messages
+    told = "[Your active task list was preserved across context compression]\n- [>] 2. fix (in_progress)"
+    assert [each["content"] for each in last if "active task list" in str(each["content"])] == [told]
+    model = Scripted([Reply(calls=[("todo", {})]), "ok"])
+    with Agent.open(home, model=model, resume=agent.session.id, toolsets=["todo"]) as agent:
+        (result,) = [first_json(each.result) for each in agent.turn("and now?") if isinstance(each, ToolReturned)]
+    assert result["todos"] == items

@@ -20,7 +20,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "agent.terminal-policy": ("commands run when a person, the policy or the allow-list agrees", "product"),
     "agent.web": ("pages are fetched as text within limits, never from private addresses unasked", "product"),
     "agent.outside-text": ("text from files, pages and commands taints the turn", "003 Security and Safety"),
-    "agent.todo": ("the list of steps is part of the conversation and found again on resume", "003 Tool Routing"),
+    "agent.todo": (
+        "the list of steps is kept in the conversation, also after a compaction",
+        "003 Tool Routing",
+    ),
     "agent.delegation": (
         "delegated tasks have a session of their own, fewer tools, limits",
         "003 Tool Routing",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # What a delegated task never gets: its result is what counts, and memory is the parent's business.
 _NOT_FOR_CHILDREN = frozenset({"memory", "delegation"})
+_REMEMBERED = 1_000  # messages in which the list of steps is looked for
 
 
 class Opening:
@@ -52,18 +53,19 @@ class Opening:
         self.stop = threading.Event()
         self.session: list[MemorySession] = []  # known once it is open
         self.servers: McpServers | None = None
+        self.kit: Kit | None = None
         self.problems: list[str] = []
         self._run_task = run_task
         self._delegates = delegates and depth < self.settings.integer("delegation.max_spawn_depth")
 
     def makers(self) -> dict[str, Callable[[], Tool]]:
-        kit = Kit(
+        kit = self.kit = Kit(
             self.settings,
             folder=self.cwd or os.getcwd(),
             home=self.home.above or self.home.root,
             ask=self.ask,
             cancelled=self.stop.is_set,
-            history=lambda: self.session[0].request().messages if self.session else (),
+            history=self._history,
             delegate=partial(self._run_task, self) if self._delegates else None,
             stop=self.stop.set,
         )
@@ -75,6 +77,14 @@ class Opening:
             made |= self.servers.makers()
             self.problems += self.servers.problems
         return made
+
+    def _history(self) -> list[dict[str, Any]]:
+        """The newest messages of the session, oldest first, those that were compacted out of the context included."""
+        if not self.session:
+            return []
+        session = self.session[0]
+        found = session.database.messages(session.id, limit=_REMEMBERED, newest=True)
+        return [each.message for each in sorted(found, key=lambda each: each.id)]
 
     def close(self) -> None:
         if self.servers is not None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hermes.tools.ground import Ask, Ground
     from hermes.tools.limits import Limits
     from hermes.tools.registry import Tool
+    from hermes.tools.todo import Todo
 
 
 class Kit:
@@ -121,10 +122,18 @@ class Kit:
         )
         return FetchUrl(policy, self._limits, self._cancelled)
 
-    def _todo(self) -> Tool:
+    def open_steps(self) -> str:
+        """What is still to be done, in words; empty when there is no list."""
+        return self._steps.snapshot()
+
+    @cached_property
+    def _steps(self) -> Todo:
         from hermes.tools.todo import Todo
 
         return Todo(self._history)
+
+    def _todo(self) -> Tool:
+        return self._steps
 
     def _delegate_task(self) -> Tool:
         from hermes.tools.delegate import DelegateTask
