@@ -70,7 +70,7 @@ class TurnView:
                 again = f"again in {seconds:.0f} s" if seconds else "trying again"
                 self.screen.line(f"({error}; {again})", "dim")
             case Compacted():
-                self.screen.fitted(f"({compacted_in_words(event)})", "dim")
+                pass  # the notice that comes with it says what was kept
             case Notice(text=text):
                 self.screen.fitted(f"({text})", "dim")
             case TurnFinished(reason="interrupted"):

@@ -63,7 +63,11 @@ class Compaction:
         """One sentence for the person."""
         if not self.changed:
             return f"Nothing was compacted: {self.reason}."
-        made = "without a model" if self.how == "extract" else f"by the {self.how.replace('main', 'main model', 1)}"
+        made = "without a model"
+        if self.how.startswith(("helper", "main")):
+            made = f"by the {self.how.replace('main', 'main model', 1)}"
+        elif self.how != "extract":
+            made = f"by the context engine {self.how}"
         return (
             f"{len(self.replaced):,} messages were compacted {made} (about {self.tokens_before:,} to "
             f"{self.tokens_after:,} tokens); kept word for word: {self.kept_exactly:,} details. Every original can be "

@@ -94,6 +94,7 @@ class Compactor:
         self._real = real
         self._engine: ContextEngine | None = None
         self._stored = Breaker()
+        self._problem = ""
         self._masked = 0  # messages of the context that were masked ahead of time
 
     # --- what the loop and the session ask ---------------------------------------------------------------------------
@@ -286,7 +287,9 @@ class Compactor:
         try:
             self.run(why, **more)
         except StorageError as error:  # the turn goes on with what is there
-            self._note(f"nothing was compacted: {error}")
+            if str(error) != self._problem:  # said once, not at every model call
+                self._problem = str(error)
+                self._note(f"nothing was compacted: {error}")
 
     def _make_it_fit(self, too_long: ContextTooLong) -> None:
         sent = self.tokens()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hermes.compression.assembly import Compaction, unchanged
+from hermes.compression.audit import count_kept
+from hermes.compression.block import is_block, parse_block
 from hermes.compression.boundaries import last_request, repair_pairs
 from hermes.compression.reading import Counts
 
@@ -46,6 +48,7 @@ def compressed_by(
         ids=kept,
         replaced=[number for number in ids if number not in still],
         how=engine.name,
+        kept_exactly=sum(count_kept(parse_block(message).kept) for message in repaired if is_block(message)),
         tokens_before=tokens,
         tokens_after=Counts(repaired).total(0, len(repaired)),
     )
