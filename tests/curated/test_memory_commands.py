@@ -32,6 +32,9 @@ def test_what_was_added_is_listed_for_people_and_for_scripts(home: Path, hermes:
             "limit": 1375,
             "file": str(home / "memories" / "USER.md"),
             "problem": None,
+            "pinned": [],
+            "categories": {},
+            "archived": 0,
         }
     }
 

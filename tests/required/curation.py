@@ -23,4 +23,8 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "product",
     ),
     "skills.approval": ("with skills.write_approval, changes of skills wait for a person", "product"),
+    "capture.precision": ("of a long log the deterministic path keeps facts, and under 2 % junk", "product"),
+    "capture.correction": ("a corrected fact is kept in its latest form only", "product"),
+    "capture.recall-loop": ("after a hundred recalls of a fact there is one entry", "product"),
+    "capture.setting": ("capture is off unless asked for, and can wait for a person", "product"),
 }

@@ -21,4 +21,8 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "review.close": ("closing waits a bounded time for a review and then stops it", "product"),
     "review.elsewhere": ("a review by another model gets a digest and only the tools that run", "product"),
     "review.curation": ("an agent that starts runs the curator when it is due and the home was idle", "product"),
+    "episode.note": ("a dated note per conversation: goal, outcome, decisions, open ends", "product"),
+    "episode.search": ("notes are found with the conversations and never injected by themselves", "product"),
+    "episode.model": ("a helper model's note is checked, and its failure leaves the extract", "product"),
+    "episode.use": ("an entry whose words came up in a conversation counts as used", "product"),
 }

@@ -160,6 +160,13 @@ def _configure_compaction(parser: argparse.ArgumentParser) -> None:
     _configure_seeded(parser)
 
 
+def _configure_curation(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--turns", type=int, default=10_000, help="length of the made-up log (default: 10,000)")
+    parser.add_argument("--consolidations", type=int, default=1_000, help="homes to consolidate (default: 1,000)")
+    parser.add_argument("--seed", type=int, default=0)
+    add_json_option(parser)
+
+
 def _configure_seeded(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0)
     add_json_option(parser)
@@ -179,6 +186,7 @@ COMMANDS = {
     "prompt": (_configure_seeded, _plain("prompt", "seed")),
     "compaction": (_configure_compaction, _plain("compaction", "seed", "peer_python")),
     "holographic": (_configure_seeded, _plain("holographic", "seed")),
+    "curation": (_configure_curation, _plain("curation", "turns", "consolidations", "seed")),
     "recall": (_configure_recall, _recall),
     "turn": (add_json_option, _plain("whole_turn")),
     "serve": (_configure_serve, _plain("serve", "people", "seconds", "latency", "think", "seed")),

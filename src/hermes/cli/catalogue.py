@@ -160,6 +160,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             ),
             "compaction": ("bench", "planted facts after compaction, and its own cost"),
             "holographic": ("bench", "right answers of the local facts provider, and the cost of another fact"),
+            "curation": ("bench", "junk and corrections in a long log, poison through consolidation, exact undo"),
             "recall": ("bench", "whether questions find their conversation, on a public question file"),
             "turn": ("bench", "our own cost of a turn and of a model call, in short and long sessions"),
             "serve": ("bench", "the HTTP server under many people at once, beside a bare echo"),

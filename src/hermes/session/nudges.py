@@ -30,6 +30,7 @@ class Nudges:
         self.calls = int(kept.get("calls", 0))
         self.taint = str(kept.get("taint", ""))
         self._saved_memory = False
+        self.answered = 0  # turns of this process, for the note at its end
 
     def called(self, name: str) -> None:
         """A tool was called in the conversation."""
@@ -50,6 +51,7 @@ class Nudges:
         """A person was answered; the counts are kept with the conversation."""
         self.turns = 0 if self._saved_memory else self.turns + 1
         self._saved_memory = False
+        self.answered += 1
         self._save()
 
     def due(self, settings: Settings, tools: frozenset[str]) -> frozenset[str]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hermes.session.requests import Request
+from hermes.vocabulary.errors import HermesError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hermes.curated.store import MemoryStore
+    from hermes.session.nudges import Nudges
     from hermes.session.wiring import Parts
     from hermes.settings.home import Home
     from hermes.settings.load import Settings
@@ -22,6 +26,7 @@ class Reviewable:
     id: str
     system_prompt: str
     context: Any
+    nudges: Nudges
     _parts: Parts
     _tools: list[dict[str, Any]]
     _prefill: list[dict[str, Any]]
@@ -52,6 +57,38 @@ class Reviewable:
         return Request(
             system=self.system_prompt, messages=[*self._prefill, *self.context.messages], tools=list(self._tools)
         )
+
+    def capture(self, said: str) -> None:
+        """Keeps the plain statements of a person's message, when the settings want that."""
+        how = self.settings.text("memory.capture")
+        if how == "off" or self.store is None or not said:
+            return
+        from hermes.curated.approval import Approvals
+        from hermes.session.capturing import STAGE, capture_turn
+
+        capture_turn(said, self.store, self._parts.memory, Approvals(self.home) if how == STAGE else None)
+
+    def write_note(self) -> None:
+        """Keeps a dated note of what this conversation came to, when something was said since the last one."""
+        how = self.settings.text("sessions.notes")
+        if how == "off" or not self.nudges.answered:
+            return
+        self.nudges.answered = 0
+        from hermes.session.episodes import end_of_session
+
+        messages = [each.message for each in self.database.messages(self.id)]
+        end_of_session(self.database, self.id, messages, self.store, self._note_helper() if how == "model" else None)
+
+    def _note_helper(self) -> Callable[[str, str], str] | None:
+        """The helper that writes notes; an end is not delayed for longer than a review may delay it."""
+        from hermes.session.models import answer, helper_model
+
+        try:
+            model = helper_model(self.settings, "compression")
+        except HermesError:
+            return None
+        seconds = self.settings.number("review.close_seconds")
+        return None if model is None else lambda system, text: answer(model, system, text, seconds)
 
     def review_skill_tool(self, name: str, taint: Taint) -> Tool:
         """A skill tool whose changes are stamped as a review's, and wait when text from outside may be behind them."""

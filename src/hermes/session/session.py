@@ -72,6 +72,7 @@ class MemorySession(Compacting, Reviewable):
         self.last_id, self.model = row.last_id, row.model or ""
         self._answered = row.last_active if stored else None
         self.nudges = Nudges(parts.database, session_id)
+        self._said = ""  # the person's words of this turn
 
     @classmethod
     def open(
@@ -186,6 +187,7 @@ class MemorySession(Compacting, Reviewable):
             message["announced"] = dict(self._announcements.seen)
         if recalled:
             self._parts.taint.note("recall", "memory provider", recalled)
+        self._said = text
         self._save(message)
         return self.request()
 
@@ -259,6 +261,7 @@ class MemorySession(Compacting, Reviewable):
         self.nudges.tainted(self._parts.taint.origin)
         if not interrupted:
             self.nudges.turn_finished()
+            self.capture(self._said)
         self._parts.database.sync()
         if self._compactor is not None:
             self._compactor.rest()
@@ -296,6 +299,7 @@ class MemorySession(Compacting, Reviewable):
         return self._parts.database.get_session(self.id)
 
     def close(self) -> None:
+        self.write_note()
         self.external.close(self.context.said())
         self._parts.close()
 

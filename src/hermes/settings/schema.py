@@ -93,6 +93,12 @@ KEYS = (
         "What happens to a memory write in a turn that text from outside (web, files, tools, recall) has entered.",
     ),
     _choice(
+        "memory.capture",
+        "off",
+        ("off", "stage", "on"),
+        "Keep plain statements of the person without asking a model: not at all, after approval, or at once.",
+    ),
+    _choice(
         "memory.when_full",
         "archive",
         ("archive", "refuse"),
@@ -146,6 +152,12 @@ KEYS = (
     _flag("curator.prune_builtins", True, "Include bundled skills when looking for stale ones."),
     _flag("curator.backup.enabled", True, "Keep a backup before the curator changes anything."),
     _integer("curator.backup.keep", 5, "Backups of the curator to keep.", low=1, high=1000),
+    _choice(
+        "sessions.notes",
+        "extract",
+        ("off", "extract", "model"),
+        "Write a dated note about each conversation when it ends: from its messages alone, or by a helper model.",
+    ),
     _flag("sessions.auto_prune", False, "Remove ended sessions that are older than the retention."),
     _integer("sessions.retention_days", 90, "Days an ended session is kept when pruning.", low=1),
     _flag("sessions.vacuum_after_prune", True, "Give disk space back after pruning."),

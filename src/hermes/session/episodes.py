@@ -1,0 +1,137 @@
+"""A dated note for each conversation: its goal, its outcome, what was decided and what is open.
+
+It is written when a session ends, by the helper model of `compression` when `sessions.notes` is `model`, else from the
+messages alone. It is kept as a session of its own below the conversation: found with the conversations, deleted with
+its own, never listed and never put into a prompt by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from hermes.compression.facts import by_importance, find_facts, words_of
+from hermes.compression.reading import one_line, text_of
+from hermes.curated.marks import USE
+from hermes.session.fork import transcript
+from hermes.vocabulary.errors import HermesError, ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hermes.curated.store import MemoryStore
+    from hermes.storage.sessions import SessionDB
+
+    Ask = Callable[[str, str], str]
+
+SOURCE = "episode"
+_SUFFIX = ".note"
+_LINE, _LINES = 280, 6
+_FEWEST_TURNS = 3  # a question or two with their answers are found as they stand
+_FACTS = 60
+_LONGEST_TRANSCRIPT = 60_000
+_WORD = re.compile(r"[^\W_]{4,}")
+_SHARE_USED = 0.6
+_FEWEST_WORDS = 2
+_LOG = logging.getLogger("hermes.session")
+
+
+def end_of_session(
+    database: SessionDB,
+    session_id: str,
+    messages: Sequence[Mapping[str, Any]],
+    store: MemoryStore | None,
+    ask: Ask | None,
+) -> None:
+    """Writes the note and marks the entries that were of use; what goes wrong here must not spoil an end."""
+    try:
+        write_note(database, session_id, messages, ask)
+        if store is not None:
+            mark_used(store, messages)
+    except HermesError as error:
+        _LOG.warning("the note of session %s was not written: %s", session_id, error)
+
+
+def write_note(
+    database: SessionDB, session_id: str, messages: Sequence[Mapping[str, Any]], ask: Ask | None = None
+) -> str:
+    """The id of the session with the note, "" when there was too little to note; a newer note replaces the older."""
+    if sum(message.get("role") == "user" for message in messages) < _FEWEST_TURNS:
+        return ""
+    text = _rendered(database, session_id, _by_model(messages, ask) or _extracted(messages))
+    note_id = f"{session_id}{_SUFFIX}"
+    with database.bulk():  # the old note and the new one change places at once
+        if database.find_session(note_id) is None:
+            database.create_session(source=SOURCE, session_id=note_id, parent_session_id=session_id, kind="delegate")
+        older = [each.id for each in database.messages(note_id)]
+        if older:
+            database.set_rewound(note_id, older)
+        database.append(note_id, {"role": "assistant", "content": text})
+    return note_id
+
+
+def mark_used(store: MemoryStore, messages: Sequence[Mapping[str, Any]]) -> None:
+    """An entry whose words came up in the conversation was of use: a full store gives it up later than others."""
+    said = {word for message in messages for word in _words(text_of(message)) if message.get("role") != "tool"}
+    for target in store.targets:
+        used = [entry for entry in store.entries(target) if _was_used(_words(entry), said)]
+        store.marks_file(target).add(USE, used)
+
+
+def _was_used(words: set[str], said: set[str]) -> bool:
+    return len(words) >= _FEWEST_WORDS and len(words & said) >= max(_FEWEST_WORDS, _SHARE_USED * len(words))
+
+
+def _words(text: str) -> set[str]:
+    return {word.casefold() for word in _WORD.findall(text)}
+
+
+def _extracted(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The first request, the last answer, and the sentences that say a decision or something open."""
+    asked = [text_of(message) for message in messages if message.get("role") == "user" and text_of(message).strip()]
+    answered = [text_of(m) for m in messages if m.get("role") == "assistant" and text_of(m).strip()]
+    facts = by_importance(find_facts(messages, _FACTS))
+    later = len(messages) - len(messages) // 3  # a question from the beginning was answered since
+    return {
+        "goal": one_line(asked[0], _LINE) if asked else "",
+        "outcome": one_line(answered[-1], _LINE) if answered else "",
+        "decisions": [fact.text for fact in facts if fact.kind == "decision" and fact.source in ("user", "assistant")],
+        "open": [
+            fact.text for fact in facts if fact.kind == "open" or (fact.kind == "question" and fact.position >= later)
+        ],
+    }
+
+
+def _by_model(messages: Sequence[Mapping[str, Any]], ask: Ask | None) -> dict[str, Any] | None:
+    """The helper's note, when it is one and names nothing that the conversation does not."""
+    if ask is None:
+        return None
+    told = transcript(messages)[-_LONGEST_TRANSCRIPT:]
+    try:
+        found = json.loads(ask(files(__package__).joinpath("text/episode.md").read_text(encoding="utf-8"), told))
+    except (ModelError, ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in ("goal", "outcome")):
+        return None
+    note = {name: found[name] for name in ("goal", "outcome")}
+    for name in ("decisions", "open"):
+        listed = found.get(name)
+        note[name] = [one_line(str(each), _LINE) for each in listed] if isinstance(listed, list) else []
+    whole = "\n".join(text_of(message) for message in messages)
+    named = (word for _, word in words_of(json.dumps(note, ensure_ascii=False)))
+    return note if all(word.strip('",[]{}') in whole for word in named) else None
+
+
+def _rendered(database: SessionDB, session_id: str, note: Mapping[str, Any]) -> str:
+    session = database.get_session(session_id)
+    day = time.strftime("%Y-%m-%d", time.localtime(session.started_at))
+    title = f" ({session.title})" if session.title else ""
+    lines = [f"Note on the conversation of {day}{title}", f"Goal: {note['goal']}", f"Outcome: {note['outcome']}"]
+    for heading, name in (("Decisions", "decisions"), ("Open", "open")):
+        if note[name]:
+            lines += [f"{heading}:", *(f"- {each}" for each in note[name][:_LINES])]
+    return "\n".join(lines)
