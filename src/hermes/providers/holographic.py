@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes.providers.base import MemoryProvider, tool_error, tool_result
@@ -56,6 +57,7 @@ class HolographicProvider(MemoryProvider):
         return True
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
+        from hermes.providers.facts.adoption import adopt
         from hermes.providers.facts.reasoning import Reasoner
         from hermes.providers.facts.store import FactStore
 
@@ -71,11 +73,13 @@ class HolographicProvider(MemoryProvider):
             self._session_id = session_id
             # Work that nobody talks to (cron, flush, delegated) reads memory and does not write it.
             self._writes = kwargs.get("agent_context", "primary") in ("", "primary", None)
-            self._store = FactStore.open(
-                self._config["db_path"],
+            opened = partial(
+                FactStore.open,
                 default_trust=_share(config["default_trust"]),
                 dimensions=max(int(config["hrr_dim"]), 64),
             )
+            adopt(self._config["db_path"], opened)
+            self._store = opened(self._config["db_path"])
             half_life = max(float(config["temporal_decay_half_life"]), 0.0)
             self._reasoner = Reasoner(self._store, hrr_weight=_share(config["hrr_weight"]), half_life_days=half_life)
             self._tools = FactTools(

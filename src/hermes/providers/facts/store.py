@@ -98,9 +98,6 @@ class FactStore:
 
     @classmethod
     def open(cls, path: str, **options: Any) -> Self:
-        from hermes.providers.facts.adoption import adopt
-
-        adopt(path, lambda new: cls(open_facts(new), **options))
         return cls(open_facts(path), **options)
 
     def close(self) -> None:
