@@ -308,6 +308,21 @@ def test_links_giants_and_odd_files_are_passed_over(claw: Path, home: Path, herm
     assert any("more than" in text for text in ran.json["warnings"])
 
 
+@pytest.mark.proves("claw.hostile", "claw.whole")
+def test_a_link_out_of_the_home_is_not_written_through(claw: Path, home: Path, hermes: Command, tmp_path: Path) -> None:
+    target = tmp_path / "code"
+    target.mkdir()
+    (tmp_path / "outside").mkdir()
+    hermes("memory", "add", "Mine.")
+    os.symlink(tmp_path / "outside", home / "skills")
+    before = _visible(tree(home))
+    refused = hermes("claw", "migrate", "--yes", "--no-backup", "--workspace-target", str(target))
+    assert (refused.code, "leads out of the home" in refused.err) == (1, True)
+    assert os.listdir(tmp_path / "outside") == []
+    assert os.listdir(target) == []
+    assert _visible(tree(home)) == before
+
+
 @pytest.mark.proves("claw.warnings")
 def test_a_running_openclaw_and_gateway_are_named(claw: Path, home: Path, hermes: Command, tmp_path: Path) -> None:
     home.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hermes.migration.openclaw_source import files_below, read_bytes
@@ -53,15 +54,7 @@ class Carrying:
         elif not os.path.isdir(os.path.dirname(path)):
             item.status, item.reason = ERROR, f"there is no folder {os.path.dirname(path)}; make it first"
         else:
-            item.status = MIGRATED
-
-            def act(_: UndoLog) -> None:
-                with Folder.create(os.path.dirname(path)) as folder:
-                    if there is not None:
-                        folder.replace(f"{os.path.basename(path)}.before-{self._program}", there)
-                    folder.replace(os.path.basename(path), text.encode())
-
-            item.act = act
+            item.status, item.act = MIGRATED, partial(_replace_outside, path, text.encode(), there, self._program)
         return item
 
     def archived(self, kind: str, source: str, name: str, reason: str) -> Item:
@@ -147,6 +140,23 @@ class Carrying:
             if _same_folder(place, files):
                 return ""
             number += 1
+
+
+def _replace_outside(path: str, data: bytes, there: bytes | None, program: str, log: UndoLog) -> None:
+    """Puts a file where the person asked for it; what stood there keeps a name beside it."""
+    name = os.path.basename(path)
+    kept = f"{name}.before-{program}"
+
+    def put_back() -> None:
+        with Folder.create(os.path.dirname(path)) as folder:
+            folder.discard(kept)
+            folder.discard(name) if there is None else folder.replace(name, there)
+
+    log.when_failing.append(put_back)
+    with Folder.create(os.path.dirname(path)) as folder:
+        if there is not None:
+            folder.replace(kept, there)
+        folder.replace(name, data)
 
 
 def _write_skill(log: UndoLog, place: tuple[str, ...], files: dict[str, bytes], executable: set[str]) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.migration.archive_file import remove_tree
 from hermes.storage.files import Folder, explain, make_private_folders
 from hermes.storage.locks import FileLock
-from hermes.vocabulary.errors import StorageError
+from hermes.vocabulary.errors import StorageError, UnsafePath
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,6 +66,7 @@ class UndoLog:
             raise StorageError(f"{path} is outside the home {self._home}; nothing there is changed")
         while inside and not os.path.lexists(os.path.dirname(os.path.join(self._home, inside)) or self._home):
             inside = os.path.dirname(inside)  # the topmost folder that will be made
+        self._refuse_outside(path)
         if inside in self._kept:
             return path
         self._kept.add(inside)
@@ -80,6 +81,12 @@ class UndoLog:
         except OSError as error:
             raise explain("keep a copy of", here, error) from error
         return path
+
+    def _refuse_outside(self, path: str) -> None:
+        """A link inside the home may lead anywhere; nothing is written through it."""
+        real, home = os.path.realpath(os.path.dirname(path)), os.path.realpath(self._home)
+        if real != home and not real.startswith(os.path.join(home, "")):
+            raise UnsafePath(f"{path} leads out of the home, to {real}; put a real folder there and try again")
 
     def write(self, data: bytes, *names: str, mode: int = 0o600) -> None:
         """Puts a file of the home in place, after keeping what was there."""
