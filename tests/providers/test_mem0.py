@@ -98,6 +98,21 @@ class Mem0Scenarios(ServiceScenarios):
         [memory_id] = [key for key, each in service.memories.items() if text in each["memory"]]
         return "mem0_delete", {"memory_id": memory_id}
 
+    @pytest.mark.proves("people.forget")
+    def test_a_person_who_is_forgotten_leaves_nothing_and_others_keep_theirs(
+        self, home: Path, service: Any, told: list[str]
+    ) -> None:
+        for person in ("ann", "bob"):
+            manager = self.started(home, told, user_id=person)
+            manager.on_memory_write("add", "user", f"{person} likes tea.")
+            assert manager.flush()
+            manager.shutdown_all()
+        provider = load_provider("mem0", str(home))
+        provider.initialize("forgetting", hermes_home=str(home), platform="cli", user_id="ann")
+        assert provider.forget_person() == "deleted 1 memories of ann"
+        provider.shutdown()
+        assert [text for text in self.held(service) if "tea" in text] == ["bob likes tea."]
+
 
 class TestPlatform(Mem0Scenarios):
     def make(self) -> WireService:

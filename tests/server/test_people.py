@@ -235,3 +235,40 @@ def test_a_list_of_people_that_cannot_be_read_lets_nobody_in(home: Path, hermes:
     with pytest.raises(HermesError, match=r"users\.json"):
         People(find_home(home)).who(key)
     assert hermes("users", "add", "bob").code == 1
+
+
+PLUGIN = """
+from hermes import MemoryProvider
+
+class Remote(MemoryProvider):
+    name = "remote"
+    def is_available(self): return True
+    def initialize(self, session_id, **kwargs): self.person = kwargs["user_id"]
+    def get_tool_schemas(self): return []
+    def forget_person(self):
+        if self.person == "bob":
+            raise RuntimeError("the service is away")
+        return f"deleted 3 memories of {self.person}"
+
+def register(context):
+    context.register_memory_provider(Remote())
+"""
+
+
+@pytest.mark.proves("people.forget")
+def test_providers_are_asked_to_delete_what_they_keep_elsewhere(home: Path, hermes: Command) -> None:
+    for name in ("ann", "bob"):
+        hermes("users", "add", name)
+    (home / "plugins" / "remote").mkdir(parents=True)
+    (home / "plugins" / "remote" / "__init__.py").write_text(PLUGIN)
+    hermes("config", "set", "memory.provider", "remote")
+    assert hermes("users", "forget", "ann", "--json").json["providers"] == [
+        "remote: would be asked to delete what it keeps"
+    ]
+    assert hermes("users", "forget", "ann", "--yes", "--json").json["providers"] == [
+        "remote: deleted 3 memories of ann"
+    ]
+    failed = hermes("users", "forget", "bob", "--yes")
+    assert failed.code == 1
+    assert "the service is away" in failed.out
+    assert not (home / "users" / "bob").exists()

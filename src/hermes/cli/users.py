@@ -69,7 +69,8 @@ def _forget(given: argparse.Namespace, context: Context) -> int:
     sure = given.yes and not given.dry_run
     report = forget(people, given.name) if sure else rehearse(people, given.name)
     print_json(asdict(report)) if given.json else _print_report(report)
-    return REFUSED if report.done and report.elsewhere else OK
+    incomplete = report.elsewhere or any("could NOT" in line for line in report.providers)
+    return REFUSED if report.done and incomplete else OK
 
 
 def _show_key(secret: str) -> None:

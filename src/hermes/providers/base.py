@@ -163,6 +163,13 @@ class MemoryProvider(ABC):
         """Files and folders outside the home that belong to a backup."""
         return []
 
+    def forget_person(self) -> str:
+        """Deletes everything the backend keeps about the person given to `initialize`; says in one line what was done.
+
+        Empty when the backend cannot. What lies in the person's home is removed with it and is no concern of this.
+        """
+        return ""
+
     # `post_setup(hermes_home, config)` is not defined here on purpose: a provider that has it runs its set-up itself.
 
     @property

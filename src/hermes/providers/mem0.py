@@ -170,6 +170,16 @@ class Mem0Provider(ServiceProvider):
             entry = [{"role": "user", "content": clean(content)}]
             self._once(entry, str(given.get("idempotency_key") or ""), infer=False, target=target)
 
+    def forget_person(self) -> str:
+        backend = self._opened()
+        if not self._person:  # without a person these are everybody's
+            return ""
+        found = backend.all()
+        for memory in found:
+            backend.delete(str(memory["id"]))
+        left = len(backend.all())
+        return f"deleted {len(found) - left} memories of {self._person}" + (f", {left} are still there" if left else "")
+
     def check_connection(self) -> str:
         return self._opened().check()
 

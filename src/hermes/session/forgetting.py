@@ -16,21 +16,20 @@ from typing import TYPE_CHECKING
 
 from hermes.curated.places import PROJECTS
 from hermes.curated.store import MemoryStore
+from hermes.session.external import chosen_providers
 from hermes.session.past import open_past
 from hermes.settings.home import PEOPLE, person_home
+from hermes.settings.load import load_settings
 from hermes.settings.people import LEAVING
 from hermes.storage.files import explain
 from hermes.storage.pages import Pages
 from hermes.vocabulary.errors import HermesError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from hermes.settings.home import Home
     from hermes.settings.people import People
-
-    # Deletes what external providers keep of the person in this home and says what each did.
-    Erase = Callable[[Home], list[str]]
 
 _SHORTEST, _LONGEST = 18, 60  # characters of a phrase that is looked for
 _MOST_PHRASES = 200
@@ -63,10 +62,10 @@ def rehearse(people: People, name: str) -> Forgotten:
     return _look(people, name)[0]
 
 
-def forget(people: People, name: str, erase: Erase | None = None) -> Forgotten:
+def forget(people: People, name: str) -> Forgotten:
     """Removes the person and everything of theirs, then searches every file that is left for their words."""
     plan, phrases = _look(people, name)
-    providers = erase(people.home_of(name)) if erase is not None else []
+    providers = list(_erase_outside(people.home_of(name)))
     _remove_tree(people.remove(name))
     searched, elsewhere = _search(people.home, phrases, without="")
     return replace(plan, done=True, providers=providers, searched_files=searched, elsewhere=elsewhere)
@@ -100,6 +99,7 @@ def _look(people: People, name: str) -> tuple[Forgotten, list[bytes]]:
         files=len(files),
         bytes=sum(os.lstat(file).st_size for file in files),
         keys=len(person.keys),
+        providers=[f"{each}: would be asked to delete what it keeps" for each in chosen_providers(load_settings(home))],
         searched_phrases=len(phrases),
         searched_files=searched,
         elsewhere=elsewhere,
@@ -107,6 +107,24 @@ def _look(people: People, name: str) -> tuple[Forgotten, list[bytes]]:
         problems=problems,
     )
     return plan, phrases
+
+
+def _erase_outside(home: Home) -> Iterator[str]:
+    """Asks each provider in use to delete what it keeps elsewhere; one that fails is named, and the rest goes on."""
+    from hermes.providers.discovery import load_provider
+
+    for name in chosen_providers(load_settings(home)):
+        try:
+            provider = load_provider(name, home.operator)
+            provider.initialize("forgetting", hermes_home=home.path, platform="cli", user_id=home.person)
+            try:
+                done = provider.forget_person() if hasattr(provider, "forget_person") else ""
+            finally:
+                provider.shutdown()
+        except Exception as error:  # noqa: BLE001 - other people's code
+            yield f"{name}: could NOT be asked ({error}); delete what it keeps about {home.person} there"
+        else:
+            yield f"{name}: {done or f'cannot delete by itself; if it is a service, delete {home.person} there'}"
 
 
 def _entries(home: Home, problems: list[str]) -> Iterator[str]:
