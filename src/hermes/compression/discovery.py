@@ -6,7 +6,6 @@ None is active by itself: only the name in `context.engine` chooses one, and "co
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import inspect
 import os
 import re
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.compression import engine as interface
 from hermes.compression.engine import ContextEngine
+from hermes.settings.plugin_module import import_plugin
 from hermes.vocabulary.errors import NotFound, SettingsError
 from hermes.vocabulary.values import value
 
@@ -144,7 +144,8 @@ def _mentions(folder: str, word: str) -> bool:
 
 def _from_folder(name: str, folder: str, registry: EngineRegistry | None = None) -> ContextEngine:
     try:
-        module = _import(name, folder)
+        _answer_to_the_name_plugins_import()
+        module = import_plugin("context_engine", name, folder)
         context = _Context()
         if callable(register := getattr(module, "register", None)):
             register(context)
@@ -156,23 +157,6 @@ def _from_folder(name: str, folder: str, registry: EngineRegistry | None = None)
     if found is None:
         raise SettingsError(f"context.engine: {folder} registers no engine and defines no subclass of ContextEngine")
     return found
-
-
-def _import(name: str, folder: str) -> ModuleType:
-    _answer_to_the_name_plugins_import()
-    full_name = f"hermes_context_engine_{name.replace('-', '_')}"
-    path = os.path.join(folder, "__init__.py")
-    spec = importlib.util.spec_from_file_location(full_name, path, submodule_search_locations=[folder])
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python module")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[full_name] = module  # so that the engine's own relative imports work
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[full_name]
-        raise
-    return module
 
 
 def _answer_to_the_name_plugins_import() -> None:

@@ -6,18 +6,17 @@ never taken by a folder of the same name.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import inspect
 import os
 import re
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hermes.providers.base import MemoryProvider
 from hermes.providers.borrowed import offer_names
 from hermes.providers.calling import running_for
+from hermes.settings.plugin_module import import_plugin
 from hermes.vocabulary.errors import NotFound, ProviderError
 from hermes.vocabulary.values import value
 
@@ -177,23 +176,7 @@ def _described(name: str, folder: str) -> ProviderInfo:
 
 def _imported(name: str, folder: str) -> ModuleType:
     offer_names()
-    # Two homes may have plug-ins of one name; each is a module of its own.
-    mark = hashlib.sha256(os.path.realpath(folder).encode()).hexdigest()[:12]
-    full_name = f"hermes_memory_plugin_{name.replace('-', '_')}_{mark}"
-    if full_name in sys.modules:
-        return sys.modules[full_name]
-    path = os.path.join(folder, "__init__.py")
-    spec = importlib.util.spec_from_file_location(full_name, path, submodule_search_locations=[folder])
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python module")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[full_name] = module  # so that the plug-in's own relative imports work
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[full_name]
-        raise
-    return module
+    return import_plugin("memory_plugin", name, folder)
 
 
 def _registered(module: ModuleType) -> Any:
