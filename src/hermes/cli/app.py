@@ -60,10 +60,15 @@ class Context:
 def run(arguments: list[str]) -> int:
     """Runs one command and returns its exit code: 0 done, 1 refused or not found, 2 usage or settings."""
     chosen, words = _take_options(arguments)
+    return run_words(words, Context(chosen.get("--home"), chosen.get("--profile"), chosen.get("--user")))
+
+
+def run_words(words: list[str], context: Context) -> int:
+    """Runs one command on a home that is known already, as the chat does."""
     try:
         command = _find_command(words)
         gc.enable()
-        code = command(Context(chosen.get("--home"), chosen.get("--profile"), chosen.get("--user")))
+        code = command(context)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.app import OK, run
+from hermes.cli.app import OK, run_words
 from hermes.cli.chat_editor import Editor
 from hermes.cli.chat_turn import TurnView, compacted_in_words
 from hermes.curated.operations import usage
@@ -141,10 +141,9 @@ class Chat:
 
     def run_program(self, words: list[str]) -> None:
         """One of the program's own commands, on this home."""
-        home = self.context.home
         self.screen.end_answer()
         try:
-            run(["--home", home.root, "--profile", home.profile or "default", *words])
+            run_words(words, self.context)
         except SystemExit:
             return  # argparse has said what is wrong
 
