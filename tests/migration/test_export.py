@@ -223,6 +223,8 @@ def test_links_bombs_duplicates_and_forged_sizes_are_refused(tmp_path: Path) -> 
         assert _refused(tmp_path / "lying.zip", tmp_path / "target")
     twice = {"path": "home/a", "kind": "file", "bytes": 1, "sha256": "0"}
     assert _refused(forged(tmp_path / "twice.zip", {"home/a": b"1"}, files=[twice, twice]), tmp_path / "target")
+    other = {"path": "home/a", "kind": "file", "bytes": 1, "sha256": "0" * 64}
+    assert _refused(forged(tmp_path / "swapped.zip", {"home/a": b"1"}, files=[other]), tmp_path / "target")
     assert _refused(forged(tmp_path / "case.zip", {"home/a": b"1", "home/A": b"2"}), tmp_path / "target")
     assert _refused(forged(tmp_path / "newer.zip", {"home/a": b"1"}, version=99), tmp_path / "target")
     folder = tmp_path / "folder"
