@@ -103,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
         split = urlsplit(self.path)
         headers = {name.lower(): text for name, text in self.headers.items()}
         body: Any = raw
-        if headers.get("content-type", "").startswith("application/json"):
+        if raw and headers.get("content-type", "").startswith("application/json"):
             try:
                 body = json.loads(raw)
             except ValueError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import sys
@@ -66,7 +67,7 @@ class Mem0Service(WireService):
             return 404, {"detail": "Memory not found"}
         if asked.method == "DELETE":
             del self.memories[found[1]]
-            return (200, {"message": "deleted"}) if self.hosted else (204, None)
+            return 200, {"message": "deleted"}
         self.memories[found[1]]["memory"] = fits(asked.body, {"text": str})["text"]
         return 200, {"message": "updated"}
 
@@ -74,6 +75,9 @@ class Mem0Service(WireService):
         name, text = ("x-api-key", KEY) if self.hosted else ("authorization", f"Token {KEY}")
         if asked.headers.get(name) != text:
             raise Wrong(f"{name} is {asked.headers.get(name)!r}")
+        account = hashlib.md5(KEY.encode(), usedforsecurity=False).hexdigest()
+        if not self.hosted and asked.headers.get("mem0-user-id") != account:
+            raise Wrong("the account is not made from the key")
 
     def _store(self, body: dict[str, Any]) -> dict[str, Any]:
         said = [message["content"] for message in body["messages"] if message["role"] == "user"]

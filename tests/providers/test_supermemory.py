@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hermes.providers.manager import MemoryManager
     from wire_server import Asked
 
-_MODES = ("hybrid", "memories", "documents")
+_MODES = {"v4": ("hybrid", "memories", "documents"), "v5": ("hybrid", "memories", "chunks")}
 
 
 class SupermemoryService(WireService):
@@ -85,7 +85,7 @@ class SupermemoryService(WireService):
             case ("POST", "profile"):
                 facts = [{"id": key, "memory": text} for key, text in self._of(found[1]) if "parrots" in text]
                 return 200, {"profile": {"static": facts, "dynamic": [], "buckets": {}}}
-            case ("DELETE", "memories"):
+            case ("DELETE", "document" | "memories"):
                 for memory_id in fits(asked.body, {"ids": list})["ids"]:
                     self.memories.pop(memory_id, None)
                 return 200, {"deleted": 1}
@@ -100,7 +100,7 @@ class SupermemoryService(WireService):
         return [(key, text) for key, (where, text) in self.memories.items() if where == container]
 
     def _search(self, container: str, query: str, limit: int, mode: str) -> dict[str, Any]:
-        if mode not in _MODES:
+        if mode not in _MODES[self.generation]:
             raise Wrong(f"there is no search mode {mode!r}")
         found = [(key, text) for key, text in self._of(container) if shared_words(text, query)]
         rows = [{"id": key, "memory": text, "similarity": 0.7, "metadata": {}} for key, text in found[:limit]]
@@ -220,6 +220,15 @@ def test_only_containers_that_are_allowed_can_be_chosen(home: Path) -> None:
         assert [container for container, _ in service.memories.values()] == ["team"]
         elsewhere = {"query": "green parrots", "container_tag": "work-notes"}
         assert json.loads(several.handle_tool_call("supermemory_search", elsewhere))["count"] == 0
+
+
+@pytest.mark.proves("supermemory.generations")
+def test_each_generation_is_asked_in_its_own_words(home: Path) -> None:
+    for generation in ("v4", "v5"):
+        with SupermemoryService(generation) as service:
+            provider = opened(home, service, search_mode="documents")
+            provider.handle_tool_call("supermemory_search", {"query": "green parrots"})
+            assert service.asked[-1].path.endswith("/search")
 
 
 @pytest.mark.proves("supermemory.generations")

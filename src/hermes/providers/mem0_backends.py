@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
@@ -38,7 +39,9 @@ class Backend(Protocol):
 
 class Platform:
     def __init__(self, key: str, user_id: str, agent_id: str, *, host: str = CLOUD) -> None:
-        headers = {"Authorization": f"Token {key}", "Mem0-User-ID": user_id}
+        # The second header names the account, as Mem0's own client makes it from the key: not the person.
+        account = hashlib.md5(key.encode(), usedforsecurity=False).hexdigest()
+        headers = {"Authorization": f"Token {key}", "Mem0-User-ID": account}
         self._remote = Remote("mem0", host, headers=headers, secrets=[key], timeout=30)
         self._hurried = self._remote.hurried(_RECALL_SECONDS)
         self._user_id = user_id

@@ -282,7 +282,7 @@ class SupermemoryProvider(ServiceProvider):
         api = self._api()
         document = str(read_config(_DOCUMENTS, self._home).get(entry) or entry)
         try:
-            api.drop(document)
+            api.drop(self._container, document)
         except ProviderError as error:
             if error.kind != "missing":
                 raise

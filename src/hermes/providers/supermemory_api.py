@@ -33,7 +33,7 @@ class Generation(Protocol):
     def search(self, container: str, query: str, *, limit: int, mode: str) -> list[dict[str, Any]]: ...
     def profile(self, container: str, query: str = "") -> dict[str, list[Any]]: ...
     def forget(self, container: str, memory_id: str) -> bool: ...
-    def drop(self, document: str) -> None: ...
+    def drop(self, container: str, document: str) -> None: ...
 
 
 class TagApi:
@@ -73,7 +73,8 @@ class TagApi:
         found = self._remote.request("DELETE", "/v4/memories", body, expect=None)
         return bool(found.get("forgotten", True)) if isinstance(found, dict) else True
 
-    def drop(self, document: str) -> None:
+    def drop(self, container: str, document: str) -> None:
+        del container
         self._remote.delete(f"/v3/documents/{quote(document, safe='')}")
 
 
@@ -100,7 +101,7 @@ class NamespaceApi:
         self.add(container, text, custom_id=conversation_id, metadata=about, context="")
 
     def search(self, container: str, query: str, *, limit: int, mode: str) -> list[dict[str, Any]]:
-        body = {"query": query, "searchMode": mode, "limit": limit}
+        body = {"query": query, "searchMode": "chunks" if mode == "documents" else mode, "limit": limit}
         return _hits(self._remote.post(_path(container, "search"), body, expect=_HITS, repeatable=True))
 
     def profile(self, container: str, query: str = "") -> dict[str, list[Any]]:
@@ -112,8 +113,8 @@ class NamespaceApi:
         self._remote.request("DELETE", _path(container, "memories"), {"ids": [memory_id]}, expect=None)
         return True
 
-    def drop(self, document: str) -> None:
-        """Here memories are deleted, not what they came from."""
+    def drop(self, container: str, document: str) -> None:
+        self._remote.request("DELETE", _path(container, "document"), {"ids": [document]}, expect=None)
 
 
 def connect(base_url: str, key: str, timeout: float, wanted: str) -> Callable[..., Generation]:
