@@ -24,6 +24,7 @@ from schemathesis.specs.openapi.checks import (
 from hermes.server.door import Buckets, Door, Limits
 from hermes.server.http import build
 from hermes.server.metrics import Metrics
+from hermes.server.rooms import Rooms
 from hermes.settings.home import find_home
 from hermes.settings.people import People
 from http_service import listening, prepare, running
@@ -371,3 +372,18 @@ def test_mcp_over_http_serves_the_person_whose_key_it_is(up: Running) -> None:
     assert "Grows orchids." in listed
     assert not [text for text in asyncio.run(script("bob")) if "orchids" in text]
     assert httpx.post(f"{up.url}/mcp", json={}).status_code == 401
+
+
+@pytest.mark.proves("http.limits")
+def test_what_is_kept_open_for_people_is_bounded(home: Path) -> None:
+    names = tuple(f"p{number}" for number in range(6))
+    prepare(home, [], people=names)
+    now = [0.0]
+    rooms = Rooms(People(find_home(home)).home_of, most=2, clock=lambda: now[0])
+    for name in names:
+        now[0] += 61
+        assert rooms.workspace(name).status()["person"] == name
+    assert rooms.people() == set(names[-2:])
+    assert rooms.workspace(names[0]).status()["person"] == names[0]
+    rooms.close()
+    assert rooms.people() == set()

@@ -213,3 +213,39 @@ def test_conversations_beyond_the_limit_are_closed_and_found_again(home: Path) -
         assert len(up.service.rooms) <= 3
         client(up).chat.completions.create(model="hermes", messages=histories[0])
         assert sorted(each["message_count"] for each in sessions(up)) == [2, 2, 2, 2, 4]
+
+
+@pytest.mark.proves("http.limits")
+def test_a_turn_that_takes_too_long_is_cut_off_and_says_so(home: Path) -> None:
+    steps = [{"when": "", "text": "one two three four five six seven eight nine ten", "pause": 0.4}]
+    with running(home, steps, "server:\n  turn_timeout: 1\n") as up:
+        answer = client(up).chat.completions.create(model="hermes", messages=[user("count")])
+        assert answer.choices[0].finish_reason == "length"
+        assert (answer.choices[0].message.content or "").startswith("one two thre")
+        assert "ten" not in (answer.choices[0].message.content or "")
+
+
+@pytest.mark.proves("http.limits")
+def test_more_turns_than_workers_are_refused_until_one_is_free(home: Path) -> None:
+    steps = [{"when": "", "text": "one two three four five six", "pause": 0.2}]
+    with running(home, steps, "server:\n  workers: 1\n") as up:
+        stream = client(up).chat.completions.create(model="hermes", messages=[user("count")], stream=True)
+        next(iter(stream))
+        with pytest.raises(openai.InternalServerError, match="busy"):
+            client(up, "bob").chat.completions.create(model="hermes", messages=[user("me too")])
+        list(stream)
+        assert client(up, "bob").chat.completions.create(model="hermes", messages=[user("me too")]).choices
+
+
+@pytest.mark.proves("http.stream", "http.sessions")
+def test_a_client_that_goes_away_leaves_a_conversation_that_goes_on(home: Path) -> None:
+    steps = [{"when": "count", "text": "one two three four five six", "pause": 0.1}, {"when": "", "text": "Here."}]
+    with running(home, steps) as up:
+        named = {"X-Hermes-Session": "lost"}
+        ann = client(up)
+        stream = ann.chat.completions.create(model="hermes", messages=[user("count")], stream=True, extra_headers=named)
+        next(iter(stream))
+        stream.close()
+        again = ann.chat.completions.create(model="hermes", messages=[user("still there?")], extra_headers=named)
+        assert again.choices[0].message.content == "Here."
+        assert [each["title"] for each in sessions(up)] == ["lost"]

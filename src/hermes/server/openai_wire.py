@@ -65,7 +65,9 @@ class Answer:
 
     @property
     def finish_reason(self) -> str:
-        return self.reason if self.reason in ("stop", "length", "tool_calls", "content_filter") else "stop"
+        return (
+            self.reason if self.reason in ("stop", "tool_calls", "content_filter") else "length"
+        )  # cut off, by whatever
 
 
 def parse(body: Any) -> ChatRequest:

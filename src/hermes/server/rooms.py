@@ -7,6 +7,7 @@ after the last answer. A history that nobody knows (edited, or from elsewhere) b
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     HomeOf = Callable[[str], Home]
 
 SOURCE = "server"
+_IN_USE = 60.0  # seconds after which nobody can still be busy with a workspace they asked for
 _PATIENCE = 60.0  # seconds a request waits for the turn before it in the same conversation
 
 
@@ -81,24 +83,33 @@ class Rooms:
         most: int = 512,
         toolsets: Collection[str] | None = None,
         open_agent: Open = Agent.open,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._home_of = home_of
         self._toolsets = toolsets
         self._most = most
         self._open_agent = open_agent
+        self._clock = clock
         self._lock = threading.Lock()
         self._rooms: OrderedDict[tuple[str, str], Room] = OrderedDict()  # by person and session
         self._names: dict[tuple[str, str], tuple[str, str]] = {}  # by person and name or digest: the room
-        self._workspaces: OrderedDict[str, Workspace] = OrderedDict()
+        self._workspaces: OrderedDict[str, tuple[Workspace, float]] = OrderedDict()  # with when it was last asked for
 
     def __len__(self) -> int:
         return len(self._rooms)
 
     def workspace(self, person: str) -> Workspace:
+        now = self._clock()
         with self._lock:
-            found = self._workspaces.pop(person, None) or Workspace(self._home_of(person), source=SOURCE)
-            self._workspaces[person] = found
-            return found
+            known = self._workspaces.pop(person, None)
+            found = known[0] if known else Workspace(self._home_of(person), source=SOURCE)
+            self._workspaces[person] = (found, now)
+            spare = len(self._workspaces) - self._most
+            idle = [name for name, (_, used) in self._workspaces.items() if now - used > _IN_USE]
+            gone = [self._workspaces.pop(name)[0] for name in idle[: max(0, spare)]]
+        for workspace in gone:
+            workspace.close()
+        return found
 
     def converse(
         self,
@@ -123,11 +134,11 @@ class Rooms:
             gone = [room for key, room in self._rooms.items() if key[0] == person]
             self._rooms = OrderedDict((key, room) for key, room in self._rooms.items() if key[0] != person)
             self._names = {key: place for key, place in self._names.items() if key[0] != person}
-            workspace = self._workspaces.pop(person, None)
+            known = self._workspaces.pop(person, None)
         for room in gone:
             _close(room)
-        if workspace is not None:
-            workspace.close()
+        if known is not None:
+            known[0].close()
 
     def people(self) -> set[str]:
         with self._lock:
