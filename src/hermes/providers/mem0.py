@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,7 +13,7 @@ from hermes.providers.service import ServiceProvider, bullets, clean, count_of, 
 from hermes.vocabulary.errors import ProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from hermes.providers.mem0_backends import Backend, Memory
     from hermes.providers.service import Tool
@@ -256,20 +257,15 @@ class Mem0Provider(ServiceProvider):
         return self._backend
 
 
-class _explained:  # noqa: N801 - reads as a word in a with statement
+@contextmanager
+def _explained(memory_id: str) -> Iterator[None]:
     """A 404 of the service as a sentence the model can act on."""
-
-    def __init__(self, memory_id: str) -> None:
-        self._memory_id = memory_id
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ProviderError) and error.kind in ("missing", "refused"):
-            raise ProviderError(
-                f"memory {self._memory_id} not found; mem0_search shows the ids", kind="missing"
-            ) from error
+    try:
+        yield
+    except ProviderError as error:
+        if error.kind not in ("missing", "refused"):
+            raise
+        raise ProviderError(f"memory {memory_id} not found; mem0_search shows the ids", kind="missing") from error
 
 
 def _mode(config: Mapping[str, Any]) -> str:
