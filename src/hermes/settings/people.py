@@ -52,6 +52,15 @@ class Person:
     note: str = ""
 
 
+@value
+class _Known:
+    """The list as it was read, and from which version of the file."""
+
+    stamp: tuple[int, ...] | None
+    people: dict[str, Person]
+    by_digest: dict[str, str]
+
+
 class People:
     """Everybody who has a home below `home`, and the owner of it. Reads the file again whenever it changed."""
 
@@ -59,20 +68,14 @@ class People:
         if home.above:
             raise SettingsError(f"{home.path} is the home of one person; people are kept by the home above it")
         self.home = home
-        self._stamp: tuple[int, ...] | None = None
-        self._people: dict[str, Person] = {}
-        self._by_digest: dict[str, str] = {}
+        self._known = _Known(stamp=None, people={}, by_digest={})
 
     def all(self) -> list[Person]:
         """Everybody, by name; the owner only when they have a key."""
-        self._look_again()
-        return sorted(self._people.values(), key=lambda person: person.name)
+        return sorted(self._look_again().people.values(), key=lambda person: person.name)
 
     def get(self, name: str) -> Person:
-        self._look_again()
-        if name not in self._people:
-            raise NotFound(f"there is no person {name[:100]!r} here; `hermes users list` shows who there is")
-        return self._people[name]
+        return _known(self._look_again().people, name)
 
     def home_of(self, name: str) -> Home:
         """The home a person's data is in."""
@@ -83,13 +86,12 @@ class People:
 
     def who(self, key: str) -> str | None:
         """Whose key this is; None for everything else."""
-        self._look_again()
-        digest = _digest(key)
-        name = self._by_digest.get(digest)
+        known, digest = self._look_again(), _digest(key)
+        name = known.by_digest.get(digest)
         if name is None:
             return None
-        known = any(hmac.compare_digest(each.digest, digest) for each in self._people[name].keys)
-        return name if known else None
+        right = any(hmac.compare_digest(each.digest, digest) for each in known.people[name].keys)
+        return name if right else None
 
     def add(self, name: str, note: str = "") -> Person:
         """Makes the home of a new person."""
@@ -158,22 +160,23 @@ class People:
             change(people)
             document = {"version": 1, "people": {name: _to_json(person) for name, person in sorted(people.items())}}
             folder.replace(FILE, json.dumps(document, ensure_ascii=False, indent=1).encode())
-        self._stamp = None
+        self._known = _Known(stamp=None, people={}, by_digest={})
 
-    def _look_again(self) -> None:
+    def _look_again(self) -> _Known:
+        """The list as it is now; replaced as a whole, so that no thread sees half of a change."""
         folder = Folder.open(self.home.path)
         if folder is None:
-            self._people, self._by_digest, self._stamp = {}, {}, None
-            return
+            return _Known(stamp=None, people={}, by_digest={})
+        known = self._known
         with folder:
             status = folder.status(FILE)
             stamp = (status.st_ino, status.st_mtime_ns, status.st_size) if status else ()
-            if stamp == self._stamp:
-                return
+            if stamp == known.stamp:
+                return known
             people = _read(folder)
-        self._people = people
-        self._by_digest = {key.digest: person.name for person in people.values() for key in person.keys}
-        self._stamp = stamp
+        by_digest = {key.digest: person.name for person in people.values() for key in person.keys}
+        self._known = known = _Known(stamp=stamp, people=people, by_digest=by_digest)
+        return known
 
 
 def _digest(key: str) -> str:
