@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,7 +44,8 @@ def test_a_conversation_with_a_tool_call_looks_like_this(home: Path) -> None:
         terminal.say("please remember that I like tea")
         terminal.wait_for("Noted.")
         terminal.wait_for("user 1%")
-        assert_same_as_stored("terminal/conversation.txt", terminal.wait_for_prompt())
+        screen = re.sub(r"[\d,]+ tokens", "so many tokens", terminal.wait_for_prompt())  # they grow with the date
+        assert_same_as_stored("terminal/conversation.txt", screen)
         terminal.wait_for_prompt()
         terminal.send(CTRL_D)
         assert terminal.wait_for_end() == 0
