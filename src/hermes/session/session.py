@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from hermes.safety.fence import build_memory_context_block
 from hermes.session.announcements import Announcements
+from hermes.session.beginning import begin
 from hermes.session.branching import branch_off, take_back
 from hermes.session.compacting import Compacting, last_count, seen_changes
 from hermes.session.context import Context
@@ -133,33 +134,18 @@ class MemorySession(Compacting, Reviewable):
                 parts.start_external(session_id, owner=owner, identity=known, handed=providers, follows=before)
             if resume is not None:
                 return _following(cls._resumed(parts, found, prefill), follows, reason)
-            prompt = parts.build_prompt(
+            begin(
+                parts,
+                session_id,
+                source=source,
+                title=title,
                 model=model,
                 cwd=cwd,
-                platform=source,
                 system_message=system_message,
                 skip_memory=skip_memory,
                 skip_context_files=skip_context_files,
                 today=today,
-            )
-            parts.database.create_session(
-                source=source,
-                session_id=session_id,
-                title=title,
-                model=model or None,
-                cwd=cwd,
-                project=parts.project or None,
-                system_prompt=prompt.text,
-                tools=parts.toolbox.schemas(),
-                announced=Announcements(parts.store, "").seen,
-                prompt_inputs={
-                    "system_message": system_message,
-                    "skip_memory": skip_memory,
-                    "skip_context_files": skip_context_files,
-                    "today": today.isoformat() if today else None,
-                },
-                parent_session_id=parent,
-                kind="delegate" if parent else None,
+                parent=parent,
             )
             return _following(cls._ready(parts, session_id, [], prefill), follows, reason)
         except BaseException:
