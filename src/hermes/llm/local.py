@@ -155,7 +155,7 @@ def running() -> list[int]:
 
 
 def threads_for(processors: int, load: float) -> int:
-    """Threads that find a processor of their own: a thread too many makes all of them wait (measured: 5 times)."""
+    """Threads that find a processor of their own: with one too many, llama.cpp's threads wait for each other."""
     return max(1, min(_MOST_THREADS, int(processors - load + 0.25)))
 
 
