@@ -9,7 +9,7 @@ from hermes.curated import entries as text
 from hermes.curated.history import CURATE, Cause, Change, Edit, from_record, in_effect, replay, to_record
 from hermes.curated.labels import label_of, labelled_number, recovered
 from hermes.storage.files import Folder
-from hermes.storage.journal import Journal
+from hermes.storage.journal import NOTHING_READ, Journal
 from hermes.storage.locks import FileLock
 from hermes.storage.shared_file import ChangedMeanwhile, Fingerprint, SharedFile
 from hermes.vocabulary.errors import StorageError, WriteRefused
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hermes.curated.history import Leaving
+    from hermes.storage.journal import ReadSoFar
     from hermes.storage.shared_file import OldVersion, Seen
 
 # A thousand times the documents' limit: room for any hand-written file, and an end to reading a runaway one.
@@ -65,6 +66,7 @@ class MemoryFile:
         # the journal it came from, and the entries behind the bytes this object wrote last.
         self._last: tuple[tuple[int, int, int], Change | None] | None = None
         self._written: tuple[bytes | None, tuple[str, ...]] = (None, ())
+        self._known: tuple[ReadSoFar, list[Change]] = (NOTHING_READ, [])
 
     def read(self) -> Reading:
         """The live entries; an error when the file exists and cannot be read, never an empty answer instead."""
@@ -80,8 +82,11 @@ class MemoryFile:
         if folder is None:
             return [], 0
         with folder, self._shared(folder).see() as seen:
-            records, damaged = self._journal(folder).read()
-            return in_effect([from_record(record) for record in records], seen.fingerprint), damaged
+            before, earlier = self._known
+            read = self._journal(folder).read_on(before)
+            changes = [*(earlier if read.goes_on else ()), *map(from_record, read.records)]
+            self._known = (read, changes)
+            return in_effect(changes, seen.fingerprint), read.damaged
 
     def change(
         self, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import zlib
 
+from hermes.vocabulary.values import value
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +25,20 @@ _CHECK = b',"check":"'
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _TAIL = 8192
 _LARGEST = 1 << 30
+
+
+@value
+class ReadSoFar:
+    """Records that were read, and how far: `goes_on` when they follow those of an earlier reading."""
+
+    records: list[Record]
+    damaged: int
+    size: int
+    check: int
+    goes_on: bool = False
+
+
+NOTHING_READ = ReadSoFar(records=[], damaged=0, size=0, check=0)
 
 
 class Journal:
@@ -81,10 +97,18 @@ class Journal:
 
     def read(self) -> tuple[list[Record], int]:
         """All readable records, oldest first, and how many lines are damaged."""
+        seen = self.read_on(NOTHING_READ)
+        return seen.records, seen.damaged
+
+    def read_on(self, before: ReadSoFar) -> ReadSoFar:
+        """What was appended since `before`; when the journal no longer begins with what was read then, all of it."""
         data = self._folder.read(self.name, at_most=_LARGEST) or b""
-        finished = data.split(b"\n")[:-1]
+        start = before.size if zlib.crc32(data[: before.size]) == before.check else 0
+        finished = data[start:].split(b"\n")[:-1]
         records = [record for line in finished if (record := _decode(line)) is not None]
-        return records, len(finished) - len(records)
+        end = data.rfind(b"\n") + 1
+        damaged = len(finished) - len(records) + (before.damaged if start else 0)
+        return ReadSoFar(records=records, damaged=damaged, size=end, check=zlib.crc32(data[:end]), goes_on=start > 0)
 
 
 def _drop_unfinished_line(file: OpenFile) -> None:
