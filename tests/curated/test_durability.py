@@ -21,7 +21,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="the faul
 
 @pytest.mark.proves("durable.kill")
 def test_every_acknowledged_write_survives_a_kill_at_any_moment(tmp_path: Path) -> None:
-    assert_held(kills.run(100, options(tmp_path)), acknowledged=50)
+    assert_held(kills.run(100, options(tmp_path)), acknowledged=25)
 
 
 @needs_compiler
