@@ -2,5 +2,8 @@
 
 REQUIREMENTS: dict[str, tuple[str, str]] = {
     "docs.examples": ("every example in the docs and the README runs", "product"),
+    "docs.reference": ("the reference is generated, and stale pages fail the suite", "product"),
+    "docs.complete": ("every command, option, setting, tool and hook is documented", "product"),
+    "docs.site": ("the documentation site builds offline without a warning", "product"),
     "docs.links": ("every link between pages leads somewhere", "product"),
 }

@@ -151,7 +151,7 @@ def _configure_serve(parser: argparse.ArgumentParser) -> None:
 
 def _configure_fence(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--texts", type=int, default=2_000, help="generated texts to check (default: 2,000)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="what everything random follows from (default: 0)")
     add_json_option(parser)
 
 
@@ -163,12 +163,12 @@ def _configure_compaction(parser: argparse.ArgumentParser) -> None:
 def _configure_curation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--turns", type=int, default=10_000, help="length of the made-up log (default: 10,000)")
     parser.add_argument("--consolidations", type=int, default=1_000, help="homes to consolidate (default: 1,000)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="what everything random follows from (default: 0)")
     add_json_option(parser)
 
 
 def _configure_seeded(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="what everything random follows from (default: 0)")
     add_json_option(parser)
 
 

@@ -101,13 +101,13 @@ def _configure_show(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_get(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="KEY")
+    parser.add_argument("name", metavar="KEY", help="such as memory.nudge_interval; `hermes config show` lists them")
     add_json_option(parser)
 
 
 def _configure_set(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="KEY")
-    parser.add_argument("value", metavar="VALUE")
+    parser.add_argument("name", metavar="KEY", help="such as memory.nudge_interval; `hermes config show` lists them")
+    parser.add_argument("value", metavar="VALUE", help="as it would stand in config.yaml")
     add_json_option(parser)
 
 

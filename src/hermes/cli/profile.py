@@ -42,7 +42,7 @@ def _use(given: argparse.Namespace, context: Context) -> int:
 
 
 def _configure_create(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name", metavar="NAME", help="small letters, digits, - and _")
 
 
 def _configure_use(parser: argparse.ArgumentParser) -> None:

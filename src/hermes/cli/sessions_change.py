@@ -156,13 +156,13 @@ def _optimize(given: argparse.Namespace, context: Context) -> int:
 
 
 def _configure_rename(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="ID|TITLE")
-    parser.add_argument("title", nargs="+", metavar="NEW TITLE")
+    parser.add_argument("session", metavar="ID|TITLE", help="which conversation")
+    parser.add_argument("title", nargs="+", metavar="NEW TITLE", help="what it is called from now on")
     add_json_option(parser)
 
 
 def _configure_delete(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sessions", nargs="+", metavar="ID|TITLE")
+    parser.add_argument("sessions", nargs="+", metavar="ID|TITLE", help="which conversations")
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     add_json_option(parser)
 

@@ -239,7 +239,9 @@ def _configure_search(parser: argparse.ArgumentParser) -> None:
         "question", nargs="+", metavar="QUESTION", help='plain words, or "a phrase", AND, OR, NOT, begin*'
     )
     parser.add_argument("--limit", type=whole_number(1), default=5, metavar="N", help="how many (default: 5)")
-    parser.add_argument("--sort", choices=["relevance", "newest", "oldest"], default="relevance")
+    parser.add_argument(
+        "--sort", choices=["relevance", "newest", "oldest"], default="relevance", help="what comes first"
+    )
     parser.add_argument("--since", metavar="WHEN", help="2024-05-03, May 2024, yesterday, last week, 3 days ago, …")
     parser.add_argument("--until", metavar="WHEN", help="up to and including then")
     parser.add_argument("--role", metavar="ROLES", help="whose messages: user,assistant (default), tool, system")
@@ -249,7 +251,7 @@ def _configure_search(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_show(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="ID|TITLE")
+    parser.add_argument("session", metavar="ID|TITLE", help="which conversation")
     parser.add_argument("--around", type=whole_number(1), metavar="MESSAGE", help="only around this message")
     parser.add_argument(
         "--window", type=whole_number(0), default=5, metavar="N", help="messages on each side (default: 5)"

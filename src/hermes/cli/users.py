@@ -125,7 +125,7 @@ def _configure_key(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_forget(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name", metavar="NAME", help="whom to remove")
     parser.add_argument("--yes", action="store_true", help="do it; without this, only say what would be removed")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     add_json_option(parser)

@@ -77,6 +77,7 @@ class ContextEngine(ABC):
         self.compression_count = 0
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
+        """OpenAI-style functions the engine offers to the model; an empty list for none."""
         return []
 
     def handle_tool_call(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
@@ -85,6 +86,7 @@ class ContextEngine(ABC):
         return json.dumps({"error": f"the context engine {self.name!r} has no tool {name!r}"})
 
     def get_status(self) -> dict[str, Any]:
+        """Figures for people: how full the window is and how often it was compacted."""
         used = min(self.last_prompt_tokens / self.context_length * 100, 100.0) if self.context_length else 0.0
         return {
             "last_prompt_tokens": self.last_prompt_tokens,

@@ -12,11 +12,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDelta:
+    """A piece of the answer, to be shown at once."""
+
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningDelta:
+    """A piece of what the model thinks before it answers."""
+
     text: str
 
 
@@ -64,6 +68,8 @@ ModelEvent = TextDelta | ReasoningDelta | ToolCallStarted | ToolCall | Retrying 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReturned:
+    """A call was carried out; `result` is what the model sees of it."""
+
     call: ToolCall
     result: str
 
