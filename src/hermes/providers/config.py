@@ -42,6 +42,17 @@ def read_config(name: str, hermes_home: str) -> dict[str, Any]:
     return {}
 
 
+def read_elsewhere(*places: str) -> dict[str, Any]:
+    """What the first of these files says: where other programs keep the configuration of the same service."""
+    for place in map(os.path.expanduser, places):
+        folder = Folder.open(os.path.dirname(place))
+        if folder is not None:
+            with folder:
+                if data := folder.read(os.path.basename(place), at_most=_LARGEST):
+                    return _parsed(place, data)
+    return {}
+
+
 def save_config(name: str, hermes_home: str, values: Mapping[str, Any]) -> None:
     """Sets these values in the provider's private file and leaves the others as they are; None removes one."""
     with Folder.create(hermes_home) as folder, FileLock(folder, f"{_file(name)}.lock", timeout=_LOCK_TIMEOUT):
@@ -52,9 +63,14 @@ def save_config(name: str, hermes_home: str, values: Mapping[str, Any]) -> None:
         folder.replace(_file(name), f"{text}\n".encode())
 
 
-def configured(name: str, hermes_home: str, fields: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The value of every field of a provider's schema; a secret or setting that is nowhere is its default."""
-    file = read_config(name, hermes_home)
+def configured(
+    name: str, hermes_home: str, fields: Iterable[Mapping[str, Any]], *, file: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The value of every field of a provider's schema; a secret or setting that is nowhere is its default.
+
+    `file` is what the provider's file says, for providers that read it in a way of their own.
+    """
+    file = read_config(name, hermes_home) if file is None else file
     found: dict[str, Any] = {}
     for field in fields:
         key = field["key"]

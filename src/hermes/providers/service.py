@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from abc import abstractmethod
@@ -47,11 +48,11 @@ class ServiceProvider(MemoryProvider):
         """What carries out each tool."""
 
     def is_available(self) -> bool:
-        return not self._missing(configured(self.name, home_of_the_caller(), self.FIELDS))
+        return not self._missing(self._configured(home_of_the_caller()))
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
         self._home = str(kwargs.get("hermes_home") or home_of_the_caller())
-        self._config = configured(self.name, self._home, self.FIELDS)
+        self._config = self._configured(self._home)
         if missing := self._missing(self._config):
             raise ProviderError(
                 f"{self.name} needs {', '.join(missing)}: `hermes memory setup {self.name}`", kind="absent"
@@ -94,6 +95,9 @@ class ServiceProvider(MemoryProvider):
         shown = {**provider_config, **self._config}
         return {key: ("set" if value else "not set") if key in secret else value for key, value in shown.items()}
 
+    def _configured(self, hermes_home: str) -> dict[str, Any]:
+        return configured(self.name, hermes_home, self.FIELDS)
+
     def _missing(self, values: dict[str, Any]) -> list[str]:
         return [str(field.get("env_var") or field["key"]) for field in missing_fields(self.FIELDS, values)]
 
@@ -130,6 +134,15 @@ def question(query: str) -> str:
 def plain_id(text: str, longest: int = 100) -> str:
     """The text as services take it for an id."""
     return _NO_ID.sub("-", text).strip("-")[:longest] or "default"
+
+
+def distinct_id(text: str, longest: int = 100) -> str:
+    """The same, and different for texts that differ only in what an id cannot have: two people stay two."""
+    plain = plain_id(text, longest)
+    if plain == text:
+        return plain
+    mark = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{plain[: longest - len(mark) - 1]}-{mark}"
 
 
 def bullets(heading: str, lines: Iterable[str]) -> str:

@@ -1,0 +1,317 @@
+"""`hindsight`: facts drawn from turns and joined in a graph, with reflection; its cloud or a server of one's own.
+
+Every turn and every mirrored entry is a document of its own, whose id is the same for each attempt: nothing said before
+is sent again, and nothing is stored twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from hermes.providers.config import configured, read_config, read_elsewhere, save_config
+from hermes.providers.hindsight_api import CLOUD, FRESH, TYPES, Hindsight
+from hermes.providers.hindsight_fields import FIELDS, TOOLS
+from hermes.providers.service import ServiceProvider, bullets, clean, distinct_id, plain_id, question, text_of
+from hermes.vocabulary.errors import ProviderError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hermes.providers.service import Tool
+
+_WAITING = "hindsight_turns"  # turns that wait until there are enough of them
+_HEADING = "## Hindsight Memory"
+
+
+class HindsightProvider(ServiceProvider):
+    name = "hindsight"
+
+    FIELDS = FIELDS
+    TOOLS = TOOLS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._api: Hindsight | None = None
+        self._lock = threading.Lock()
+        self._described: set[str] = set()
+        self._prepared: dict[str, str] = {}
+        self._parent = ""
+        self._workspace = ""
+
+    @property
+    def recall_mode(self) -> str:
+        return str(self._config.get("memory_mode") or "")
+
+    def initialize(self, session_id: str, **kwargs: Any) -> None:
+        self._workspace = str(kwargs.get("agent_workspace") or "")
+        self._parent = str(kwargs.get("parent_session_id") or "")
+        super().initialize(session_id, **kwargs)
+
+    def _configured(self, hermes_home: str) -> dict[str, Any]:
+        elsewhere = (os.path.join(hermes_home, "hindsight", "config.json"), "~/.hindsight/config.json")
+        file = read_config(self.name, hermes_home) or read_elsewhere(*elsewhere)
+        return configured(self.name, hermes_home, self.FIELDS, file=file)
+
+    def _missing(self, values: dict[str, Any]) -> list[str]:
+        key = ["HINDSIGHT_API_KEY"] if values["api_url"] == CLOUD and not values["api_key"] else []
+        return key + super()._missing(values)
+
+    def _connect(self) -> None:
+        config = self._config
+        url, key = str(config["api_url"]), str(config["api_key"] or "")
+        self._api = Hindsight(url, key, timeout=float(config["timeout"]))
+
+    def _handlers(self) -> dict[str, Tool]:
+        return {
+            "hindsight_retain": self._retain,
+            "hindsight_recall": self._recall,
+            "hindsight_reflect": self._reflect,
+            "hindsight_forget": self._forget,
+        }
+
+    # --- hooks ------------------------------------------------------------------------------------------------------
+
+    def prefetch(self, query: str, *, session_id: str = "") -> str:
+        if not (query := question(query)) or not self._config["auto_recall"]:
+            return ""
+        session = session_id or self._session_id
+        heading = str(self._config["recall_prompt_preamble"] or _HEADING)
+        with self._lock:
+            prepared = self._prepared.pop(session, "")
+        if prepared:
+            return f"{heading}\n{prepared}"
+        return bullets(heading, (each["text"] for each in self._found(query, session, hurry=True)))
+
+    def queue_prefetch(self, query: str, *, session_id: str = "") -> None:
+        """A reflection asks a model and takes seconds, so it is made after a turn, for the next one."""
+        asked = question(query)[: int(self._config["recall_max_input_chars"])]
+        if self._config["recall_prefetch_method"] != "reflect" or not self._config["auto_recall"] or not asked:
+            return
+        session = session_id or self._session_id
+        thought = self._thought(asked, session)
+        with self._lock:
+            if session == self._session_id:
+                self._prepared[session] = thought
+
+    def sync_turn(
+        self,
+        user_content: str,
+        assistant_content: str,
+        *,
+        session_id: str = "",
+        messages: list[dict[str, Any]] | None = None,
+        idempotency_key: str = "",
+    ) -> None:
+        del messages
+        if not (self._writes and self._config["auto_retain"]):
+            return
+        session = session_id or self._session_id
+        turn = self._spoken(user_content, assistant_content)
+        together = max(int(self._config["retain_every_n_turns"]), 1)
+        if together == 1:
+            self._store_turns(session, [turn], idempotency_key)
+            return
+        self._finish_others(session)
+        waiting = [each for each in self._waiting(session) if each["key"] != idempotency_key]
+        waiting.append({"key": idempotency_key, "turn": turn})
+        if len(waiting) < together:
+            save_config(_WAITING, self._home, {session: waiting})
+        else:
+            self._store_waiting(session, waiting)
+
+    def on_memory_write(
+        self, action: str, target: str, content: str, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        if not self._writes:
+            return
+        given = metadata or {}
+        new = clean(content) if action in ("add", "replace") else ""
+        old = clean(str(given.get("old_text") or ""))
+        session = str(given.get("session_id") or self._session_id)
+        bank = self._bank(session)
+        if new:
+            kept = {"content": new, "document_id": _entry(target, new), "context": f"curated memory ({target})"}
+            self._store(session, {**kept, "tags": self._tags("", f"curated:{target}")}, wait=True)
+        if old and old != new:  # last, so that a failure in between loses nothing
+            self._opened().drop(bank, _entry(target, old))
+
+    def on_session_end(
+        self, messages: list[dict[str, Any]], *, session_id: str = "", idempotency_key: str = ""
+    ) -> None:
+        del messages, idempotency_key
+        session = session_id or self._session_id
+        if waiting := self._waiting(session):
+            self._store_waiting(session, waiting)
+
+    def on_session_switch(self, new_session_id: str, *, parent_session_id: str = "", **kwargs: Any) -> None:
+        super().on_session_switch(new_session_id, **kwargs)
+        self._parent = parent_session_id
+        with self._lock:
+            self._prepared.clear()
+
+    def check_connection(self) -> str:
+        api, bank = self._opened(), self._bank(self._session_id)
+        version = api.version()
+        self._describe(bank)
+        return f"Hindsight {version} answers, {api.documents(bank):,} documents in the bank {bank}"
+
+    def forget_person(self) -> str:
+        template = str(self._config["bank_id_template"])
+        if not self._person or "{session}" in template:
+            return ""
+        bank = self._bank(self._session_id)
+        return f"deleted the bank {bank} with {self._opened().drop_bank(bank):,} memories"
+
+    # --- tools ------------------------------------------------------------------------------------------------------
+
+    def _retain(self, args: dict[str, Any]) -> dict[str, Any]:
+        content = clean(text_of(args, "content"))
+        about = str(args.get("context") or self._config["retain_context"])
+        more = [str(each) for each in args.get("tags") or ()] if isinstance(args.get("tags"), list) else []
+        document = f"hermes-kept-{_digest(content)}"
+        item = {"content": content, "document_id": document, "context": about}
+        self._store(self._session_id, {**item, "tags": self._tags(self._session_id, *more)}, wait=True)
+        return {"result": "stored", "document_id": document}
+
+    def _recall(self, args: dict[str, Any]) -> dict[str, Any]:
+        found = self._found(text_of(args, "query"), self._session_id)
+        lines = [f"{number}. {each['text']}" for number, each in enumerate(found, 1)]
+        memories = [{"id": each["id"], "text": each["text"]} for each in found]
+        return {"result": "\n".join(lines) or "nothing is known about this yet", "memories": memories}
+
+    def _reflect(self, args: dict[str, Any]) -> dict[str, Any]:
+        return {"result": self._thought(text_of(args, "query"), self._session_id) or "nothing is known about this yet"}
+
+    def _forget(self, args: dict[str, Any]) -> dict[str, Any]:
+        memory_id = text_of(args, "memory_id")
+        api, bank = self._opened(), self._bank(self._session_id)
+        documents = api.sources(bank, memory_id)
+        if not documents:
+            raise ProviderError(f"no document stands behind {memory_id}; it goes with its sources", kind="refused")
+        gone = sum(api.drop(bank, document) for document in documents)
+        return {"result": "forgotten", "memory_id": memory_id, "memories_deleted": gone}
+
+    # --- how --------------------------------------------------------------------------------------------------------
+
+    def _found(self, query: str, session: str, *, hurry: bool = False) -> list[dict[str, Any]]:
+        config = self._config
+        types = _words(config["recall_types"]) or list(TYPES)
+        options = {"budget": config["recall_budget"], "max_tokens": int(config["recall_max_tokens"]), **self._filter()}
+        asked, bank = query[: int(config["recall_max_input_chars"])], self._bank(session)
+
+        def ask(types: list[str]) -> list[dict[str, Any]]:
+            # An observation takes the place of the facts it was made of.
+            return self._opened().recall(bank, asked, hurry=hurry, types=types, prefer_observations=True, **options)
+
+        found = ask(types)
+        # What was said a moment ago is no observation yet.
+        return found or ([] if set(FRESH) & set(types) else ask(list(TYPES)))
+
+    def _thought(self, query: str, session: str) -> str:
+        bank = self._bank(session)
+        self._describe(bank)
+        return self._opened().reflect(bank, query, budget=self._config["recall_budget"], **self._filter())
+
+    def _filter(self) -> dict[str, Any]:
+        tags = _words(self._config["recall_tags"])
+        return {"tags": tags, "tags_match": self._config["recall_tags_match"]} if tags else {}
+
+    def _spoken(self, user: str, assistant: str) -> list[dict[str, str]]:
+        who = self._config["retain_user_prefix"], self._config["retain_assistant_prefix"]
+        said = (("user", f"{who[0]}: {clean(user)}"), ("assistant", f"{who[1]}: {clean(assistant)}"))
+        return [{"role": role, "content": text} for role, text in said]
+
+    def _store_turns(self, session: str, turns: list[list[dict[str, str]]], key: str) -> None:
+        content = json.dumps([message for turn in turns for message in turn], ensure_ascii=False)
+        about = {
+            "source": self._config["retain_source"],
+            "session_id": session,
+            "platform": self._platform,
+            "user_id": self._person,
+            "agent_identity": self._identity,
+            "retained_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "message_count": str(sum(map(len, turns))),
+        }
+        item = {
+            "content": content,
+            "context": self._config["retain_context"],
+            "document_id": plain_id(f"{session}-{key or _digest(content)}"),
+            "metadata": {name: str(text) for name, text in about.items() if text},
+            "tags": self._tags(session),
+        }
+        self._store(session, item, wait=not self._config["retain_async"], key=key)
+
+    def _store_waiting(self, session: str, waiting: list[dict[str, Any]]) -> None:
+        self._store_turns(session, [each["turn"] for each in waiting], str(waiting[-1]["key"]))
+        save_config(_WAITING, self._home, {session: None})
+
+    def _finish_others(self, session: str) -> None:
+        """A conversation that was left has no more turns to wait for."""
+        for other in read_config(_WAITING, self._home):
+            if other != session:
+                self._store_waiting(other, self._waiting(other))
+
+    def _waiting(self, session: str) -> list[dict[str, Any]]:
+        return list(read_config(_WAITING, self._home).get(session) or ())
+
+    def _store(self, session: str, item: dict[str, Any], *, wait: bool, key: str = "") -> None:
+        bank = self._bank(session)
+        self._describe(bank)
+        scopes = self._config["observation_scopes"]
+        more = {"observation_scopes": scopes} if scopes else {}
+        self._opened().retain(bank, {**item, **more}, wait=wait, key=key)
+
+    def _describe(self, bank: str) -> None:
+        """Tells the server once what the bank is for."""
+        missions = {
+            "reflect_mission": str(self._config["bank_mission"] or ""),
+            "retain_mission": str(self._config["bank_retain_mission"] or ""),
+        }
+        if any(missions.values()) and bank not in self._described:
+            self._opened().describe_bank(bank, **{name: text for name, text in missions.items() if text})
+            self._described.add(bank)
+
+    def _tags(self, session: str, *more: str) -> list[str]:
+        parent = f"parent:{self._parent}" if session and self._parent and session == self._session_id else ""
+        own = [f"session:{session}" if session else "", parent]
+        return list(dict.fromkeys(filter(None, [*_words(self._config["retain_tags"]), *more, *own])))
+
+    def _bank(self, session: str) -> str:
+        template = str(self._config["bank_id_template"] or self._config["bank_id"])
+        known = {
+            "profile": self._identity,
+            "workspace": self._workspace,
+            "platform": self._platform,
+            "user": self._person,
+            "session": session,
+        }
+        bank = template
+        for name, text in known.items():
+            bank = bank.replace(f"{{{name}}}", text)
+        # Where one process serves many people, each has a bank of their own.
+        own = self._person and "{user}" not in template
+        return distinct_id(f"{bank}-{self._person}" if own else bank)
+
+    def _opened(self) -> Hindsight:
+        if self._api is None:
+            raise ProviderError("hindsight is not open; start a session first", kind="absent")
+        return self._api
+
+
+def _entry(target: str, text: str) -> str:
+    return f"hermes-{target}-{_digest(text)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:24]
+
+
+def _words(given: Any) -> list[str]:
+    """A list, or words with commas between them."""
+    parts = given.split(",") if isinstance(given, str) else given or ()
+    return [str(part).strip() for part in parts if str(part).strip()]
