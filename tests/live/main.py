@@ -12,7 +12,7 @@ from importlib import import_module
 import live
 from live.kit import Trial, say
 
-_KIT = {"main", "kit", "stub", "inside"}
+_KIT = {"main", "kit", "stub", "inside", "servers"}
 
 
 def main() -> int:
