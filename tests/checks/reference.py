@@ -41,6 +41,7 @@ class Options:
             return
         field = names[-1].lstrip("-").replace("-", "_").upper()
         value = "" if spec.get("action") in ("store_true", "store_const") else f" {metavar or field}"
+        value = f" [{value[1:]}]" if spec.get("nargs") == "?" else value
         self.rows.append((", ".join(names) + value, spec.get("help") or ""))
 
     def add_mutually_exclusive_group(self, **_: Any) -> Options:

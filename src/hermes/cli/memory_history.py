@@ -24,16 +24,29 @@ if TYPE_CHECKING:
 def _log(given: argparse.Namespace, context: Context) -> int:
     changes = _changes(open_store(context, given), given.target)
     wanted = [each for each in changes if any(given.grep in entry for entry in each.removed() + each.added())]
+    told = _told(given.session, context, wanted) if given.session else {}
+    wanted = [each for each in wanted if not given.session or each.id in told]
     wanted = wanted[-given.limit :] if given.limit else wanted
     if given.json:
-        print_json([_as_json(change) for change in wanted])
+        print_json([_as_json(change) | ({"told": told[change.id]} if told else {}) for change in wanted])
         return OK
     for change in reversed(wanted):
         print_text(_headline(change))
+        if told:
+            print_text(f"      {told[change.id]}")
         _print_difference(change.removed(), change.added())
         for leaving in change.archived:
             print_text(f"      archived {preview(leaving.entry)!r}: {leaving.reason}")
     return OK
+
+
+def _told(name: str, context: Context, changes: list[Change]) -> dict[str, str]:
+    """How a conversation learnt of changes; loaded only when it is asked for."""
+    from hermes.cli.sessions_report import named, open_existing
+    from hermes.session.injections import how_told
+
+    with open_existing(context) as db:
+        return how_told(db, named(db, name).id, changes)
 
 
 def _undo(given: argparse.Namespace, context: Context) -> int:
@@ -128,6 +141,9 @@ def _as_json(change: Change) -> dict[str, Any]:
 def _configure_log(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, default=0, metavar="N", help="only the newest N (default: all)")
     parser.add_argument("--grep", default="", metavar="TEXT", help="only changes whose entries contain this")
+    parser.add_argument(
+        "--session", metavar="ID|TITLE", help="only what this conversation was told or wrote, and when and how"
+    )
     add_target(parser, default=None)
 
 

@@ -30,11 +30,8 @@ def _prompt(given: argparse.Namespace, context: Context) -> int:
     finally:
         parts.external.close([])
         parts.close()
-    sizes = [
-        {"name": section.name, "characters": section.characters, "tokens": section.tokens}
-        for section in prompt.sections
-    ]
-    total = {"characters": len(prompt.text), "tokens": sum(section.tokens for section in prompt.sections)}
+    sizes = prompt.sizes()
+    total = {"characters": len(prompt.text), "tokens": sum(size["tokens"] for size in sizes)}
     if given.json:
         print_json({"prompt": prompt.text, "sections": sizes, "total": total})
         return OK

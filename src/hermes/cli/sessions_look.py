@@ -135,6 +135,10 @@ def _search_as_json(query: str, found: Found) -> dict[str, Any]:
 def _show(given: argparse.Namespace, context: Context) -> int:
     with open_existing(context) as db:
         session = named(db, given.session)
+        if given.context is not None:
+            from hermes.cli.sessions_context import show_context
+
+            return show_context(given, db, session)
         messages: Iterable[StoredMessage]
         if given.around is None:
             messages = Pages.of_db(db).messages(session)
@@ -255,6 +259,14 @@ def _configure_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--around", type=whole_number(1), metavar="MESSAGE", help="only around this message")
     parser.add_argument(
         "--window", type=whole_number(0), default=5, metavar="N", help="messages on each side (default: 5)"
+    )
+    parser.add_argument(
+        "--context",
+        nargs="?",
+        const=0,
+        type=whole_number(1),
+        metavar="N",
+        help="instead: what was in front of the model at each turn, or at turn N, with source and size",
     )
     add_json_option(parser)
 

@@ -18,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import date
+    from typing import Any
 
     from hermes.vocabulary.verdicts import Scan
 
@@ -86,6 +87,13 @@ class Prompt:
     @property
     def text(self) -> str:
         return "\n\n".join(section.text for section in self.sections)
+
+    def sizes(self) -> list[dict[str, Any]]:
+        """What each section costs, in order; never its text."""
+        return [{"name": each.name, "characters": each.characters, "tokens": each.tokens} for each in self.sections]
+
+    def followed_by(self, name: str, text: str) -> Prompt:
+        return Prompt(sections=(*self.sections, Section(name=name, text=text)))
 
 
 def assemble(inputs: PromptInputs) -> Prompt:

@@ -82,6 +82,7 @@ class MemoryManager:
         self._attached: list[Attached] = []
         self._tools: dict[str, tuple[Attached, dict[str, Any]]] = {}
         self._switches = 0
+        self.recalled_by: list[str] = []  # whose words the last recall holds
         self.problems: list[str] = []  # what was not taken up, and why
 
     # -- the providers -------------------------------------------------------------------------------------------------
@@ -168,6 +169,7 @@ class MemoryManager:
         found = self._ask_all(asked, lambda each: prefetching(each.provider, query, session_id), began)
         if self._switches != switches:
             return ""  # the session changed while we waited: this is somebody else's now
+        self.recalled_by = [each.name for each, text in found if text]
         return merge([text for _, text in found], budget=self.limits.recall_tokens, known=self.known())
 
     def queue_prefetch_all(self, query: str, *, session_id: str = "") -> None:

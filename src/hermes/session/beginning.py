@@ -44,6 +44,7 @@ def begin(
         cwd=cwd,
         project=parts.project or None,
         system_prompt=prompt.text,
+        prompt_sections=prompt.sizes(),
         tools=parts.toolbox.schemas(),
         announced=Announcements(parts.store, "").seen,
         prompt_inputs={

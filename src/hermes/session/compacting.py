@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hermes.llm.client import Model
+    from hermes.prompt.assembly import Prompt
     from hermes.session.compaction import Boundary, Compactor
     from hermes.session.notices import Notices
     from hermes.session.requests import Request
@@ -106,7 +107,7 @@ class Compacting:
 
     # --- what compaction does to the session -------------------------------------------------------------------------
 
-    def rebuilt_prompt(self) -> str | None:
+    def rebuilt_prompt(self) -> Prompt | None:
         """The system prompt from its sources as they are now; None when they are not known or cannot be read."""
         inputs = self._parts.database.session_details(self.id).get("prompt_inputs")
         if inputs is None:
@@ -118,7 +119,7 @@ class Compacting:
         try:
             if self._parts.store is not None:
                 self._parts.store.freeze()
-            return self._parts.build_prompt(model=row.model or "", cwd=row.cwd, platform=row.source, **given).text
+            return self._parts.build_prompt(model=row.model or "", cwd=row.cwd, platform=row.source, **given)
         except HermesError:  # an unreadable source: what the model has been told stays
             return None
 

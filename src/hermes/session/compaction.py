@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hermes.compression.boundaries import Cut
     from hermes.compression.engine import ContextEngine
     from hermes.llm.client import Model
+    from hermes.prompt.assembly import Prompt
     from hermes.session.context import Context
     from hermes.session.notices import Notices
     from hermes.session.requests import Request
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
 
         def request(self) -> Request: ...
         def overhead(self) -> int: ...
-        def rebuilt_prompt(self) -> str | None: ...
+        def rebuilt_prompt(self) -> Prompt | None: ...
         def announced(self) -> dict[str, int]: ...
         def go_on(
             self,
@@ -239,16 +240,16 @@ class Compactor:
             host.boundary.on_session_end(host.context.said())
         self._told(self.engine.on_session_end, old, host.context.said())
         prompt = host.rebuilt_prompt()
-        if prompt is not None and SYSTEM_NOTE not in prompt:
-            prompt = f"{prompt}\n\n{SYSTEM_NOTE}"
+        if prompt is not None and SYSTEM_NOTE not in prompt.text:
+            prompt = prompt.followed_by("compaction_note", SYSTEM_NOTE)
         seen = host.announced() if prompt is not None else None
-        changed = prompt if prompt != host.system_prompt else None
+        changed = prompt if prompt is not None and prompt.text != host.system_prompt else None
         new = NewContext(
-            messages=_written(done, seen, host.compactions + 1),
+            messages=_written(done, seen, host.compactions + 1, why, changed),
             ids=done.ids,
             archive=done.replaced,
             last_id=host.last_id,
-            system_prompt=changed,
+            system_prompt=changed.text if changed else None,
             meta={_BREAKER: json.dumps(self._breaker().as_dict())},
         )
         if self._parts.settings.flag("compression.in_place") if in_place is None else in_place:
@@ -259,7 +260,7 @@ class Compactor:
             kept = host.context.replaced(_with_gaps(done.ids), _by_gap(new))
             kept.renumbered(ids)
         self._stored, self._real, self._masked = self._breaker(), None, 0
-        host.go_on(session_id, kept, max(ids), system_prompt=changed, seen=seen)
+        host.go_on(session_id, kept, max(ids), system_prompt=new.system_prompt, seen=seen)
         self._start_engine(boundary_reason="compression", old_session_id=old)
         if host.boundary:
             host.boundary.on_session_switch(session_id, parent_session_id=old, reset=False, reason="compression")
@@ -349,14 +350,22 @@ class Compactor:
         self._host.notices.add("compaction", text)
 
 
-def _written(done: Compaction, announced: dict[str, int] | None, number: int) -> list[dict[str, Any]]:
+def _written(
+    done: Compaction, announced: dict[str, int] | None, number: int, why: str, prompt: Prompt | None
+) -> list[dict[str, Any]]:
     """The messages of the new context.
 
-    The first that is written remembers how many compactions there were, and what the rebuilt prompt has told.
+    The first that is written remembers how many compactions there were, what it stands for and why, and what the
+    rebuilt prompt has told.
     """
     messages = [dict(message) for message in done.messages]
     first = messages[done.ids.index(None)]
     first["compactions"] = number
+    size = sum(len(str(each.get("content"))) for each, at in zip(messages, done.ids, strict=True) if at is None)
+    about = {"by": done.how, "why": why, "messages": len(done.replaced)}
+    first["additions"] = [{"source": "summary", "characters": size, **about}]
+    if prompt is not None:
+        first["prompt_sections"] = prompt.sizes()
     if announced is not None:
         first["announced"] = announced
     return messages

@@ -93,6 +93,11 @@ class External:
 
     # -- a turn -----------------------------------------------------------------------------------------------------
 
+    @property
+    def recalled_by(self) -> list[str]:
+        """The providers whose words the last recall holds."""
+        return self.manager.recalled_by if self.manager is not None else []
+
     def recall(self, text: str) -> str:
         """What external memory knows about a person's words, within its deadline and budget."""
         self._asked, self._turns = text, self._turns + 1

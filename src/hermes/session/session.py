@@ -162,13 +162,16 @@ class MemorySession(Compacting, Reviewable):
         self._close_broken_turn()
         self.preflight()
         self._parts.toolbox.start_turn()
-        recalled = "\n\n".join(filter(None, [recalled, self.external.recall(text)]))
+        handed, found = recalled, self.external.recall(text)
+        recalled = "\n\n".join(filter(None, [handed, found]))
         announced = self._announcements.take()
         additions = [part for part in (build_memory_context_block(recalled), announced, overlay) if part]
         message: dict[str, Any] = {"role": "user", "content": text}
         if additions:
             message["api_content"] = "\n\n".join([text, *additions])
             message["additions"] = _sizes(recalled=recalled, announcement=announced, overlay=overlay)
+            if recalled:
+                message["additions"][0]["from"] = ["host"] * bool(handed) + self.external.recalled_by * bool(found)
         if announced:
             message["announced"] = dict(self._announcements.seen)
         if recalled:
@@ -198,7 +201,7 @@ class MemorySession(Compacting, Reviewable):
         hint = self._hints.for_call(arguments or {}) if self._hints else ""
         shown = f"{content}\n\n{hint}" if hint else content
         self.nudges.called("")  # a tool of the host's: what it returns came from outside
-        self._save({"role": "tool", "tool_call_id": call_id, "content": shown})
+        self._save({"role": "tool", "tool_call_id": call_id, "content": shown, **_noted(hint)})
         return shown
 
     def call_tool(self, name: str, arguments: str | Mapping[str, Any] | None, *, call_id: str | None = None) -> str:
@@ -210,9 +213,11 @@ class MemorySession(Compacting, Reviewable):
             text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments or {}), ensure_ascii=False)
             call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
             self._save({"role": "assistant", "content": None, "tool_calls": [call]})
-        result = self._parts.toolbox.call(name, arguments) + self._notes_for(name, arguments)
+        result = self._parts.toolbox.call(name, arguments)
+        notes = self._notes_for(name, arguments)
+        result += notes
         self.nudges.called(name)
-        self._save({"role": "tool", "tool_call_id": call_id, "name": name, "content": result})
+        self._save({"role": "tool", "tool_call_id": call_id, "name": name, "content": result, **_noted(notes)})
         return result
 
     def finish_turn(
@@ -373,6 +378,10 @@ def _following(session: Kind, before: MemorySession | None, reason: str) -> Kind
         said = before.context.said()
         session.external.take_over(before.external, said, session.notices, session_id=session.id, reason=reason)
     return session
+
+
+def _noted(notes: str) -> dict[str, Any]:
+    return {"additions": _sizes(folder_notes=notes)} if notes else {}
 
 
 def _sizes(**parts: str) -> list[dict[str, Any]]:

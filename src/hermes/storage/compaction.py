@@ -76,13 +76,13 @@ class Contexts:
 
         The first session of a branch may begin with copies of its own; those are all it has of its past.
         """
-        for later, session in enumerate(self._chain(self._db.get_session(session_id))):
+        for later, session in enumerate(self.chain(self._db.get_session(session_id))):
             for each in self._pages.messages(session):
                 if not each.damaged and WRITTEN not in each.message and (COPY not in each.message or not later):
                     yield each
 
     def was_compacted(self, session_id: str) -> bool:
-        chain = self._chain(self._db.get_session(session_id))
+        chain = self.chain(self._db.get_session(session_id))
         return len(chain) > 1 or any(each.compacted for each in self._pages.messages(chain[0]))
 
     def read(self, session_id: str, ids: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -217,7 +217,7 @@ class Contexts:
         wanted = "SELECT first_place FROM blocks WHERE block = ? AND owner = ?"
         return int(self._database.row(wanted, (number >> BLOCK_BITS, self._owner))[0]) + number % BLOCK
 
-    def _chain(self, session: Session) -> list[Session]:
+    def chain(self, session: Session) -> list[Session]:
         """The sessions the conversation went through, oldest first."""
         kinds = (None, "compression", "branch")
         return [each for each in self._db.lineage(session.id) if each.kind in kinds and each.key <= session.key]

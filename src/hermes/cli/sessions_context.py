@@ -1,0 +1,77 @@
+"""`hermes sessions show ID --context [N]`: what was in front of the model at each turn, and where it came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hermes.cli.app import OK
+from hermes.cli.render import counted, print_json, print_text, when
+from hermes.cli.sessions_report import as_json, name_of, visible
+from hermes.session.injections import turns
+from hermes.vocabulary.errors import NotFound
+
+if TYPE_CHECKING:
+    import argparse
+
+    from hermes.storage.conversations import Session
+    from hermes.storage.sessions import SessionDB
+
+_SAID = 70
+_SOURCES = {"recalled": "recall", "folder_notes": "notes"}
+
+
+def show_context(given: argparse.Namespace, db: SessionDB, session: Session) -> int:
+    found = [each for each in turns(db, session.id) if given.context in (0, each["turn"])]
+    if given.context and not found:
+        raise NotFound(f"there is no turn {given.context}; `hermes sessions show {session.id} --context` lists them")
+    if given.json:
+        print_json({**as_json(session), "turns": found})
+        return OK
+    print_text(f"{name_of(session)}\n{session.id}\n")
+    for each in found:
+        _print_turn(each)
+    if not found:
+        print_text("nobody has said anything yet")
+    return OK
+
+
+def _print_turn(turn: dict[str, Any]) -> None:
+    said = " ".join(visible(turn["said"]).split())
+    print_text(f"turn {turn['turn']}  {when(turn['at'])[:16]}  {said[:_SAID]}{'…' if len(said) > _SAID else ''}")
+    _line("prompt", _prompt(turn["prompt"]) + (f"; {counted(turn['tools'], 'tool')}" if turn["tools"] else ""))
+    history = turn["history"]
+    if history["messages"]:
+        _line("history", f"{counted(history['messages'], 'message')}, about {history['tokens']:,} tokens")
+    for each in turn["summaries"]:
+        stood = f"in place of {counted(each['messages'], 'message')}, by {each['by']}, because: {each['why']}"
+        _line("summary", f"{each['characters']:,} characters {stood} (message {each['message_id']})")
+    for each in turn["added"]:
+        _line(_SOURCES.get(each["source"], each["source"]), _added(each, turn["announced"]))
+    for each in turn["results"]:
+        notes = "".join(f", {_SOURCES[one['source']]} {one['characters']:,}" for one in each["added"])
+        _line("result", f"{each['tool'] or 'a tool of the host'}: {each['characters']:,} characters{notes}")
+    if answer := turn["answer"]:
+        share = f", {answer['cached_share']:.0%} from the cache" if answer["cached_share"] is not None else ""
+        broken = f" ({answer['cache_broken_by']})" if answer["cache_broken_by"] else ""
+        _line("counted", f"{answer['input_tokens']:,} prompt tokens{share}{broken}")
+    print_text("")
+
+
+def _prompt(prompt: dict[str, Any]) -> str:
+    held = prompt["memory_up_to"]
+    named = []
+    for each in prompt["sections"]:
+        known = f" (up to {held[each['name']]})" if each["name"] in held else ""
+        named.append(f"{each['name']} {each['characters']:,}{known}")
+    rebuilt = ", rebuilt by a compaction" if prompt["rebuilt"] else ""
+    return f"{prompt['characters']:,} characters, about {prompt['tokens']:,} tokens{rebuilt}: {', '.join(named)}"
+
+
+def _added(each: dict[str, Any], announced: dict[str, str]) -> str:
+    came = f" from {', '.join(each['from'])}" if each.get("from") else ""
+    told = f" (memory up to {', '.join(announced.values())})" if each["source"] == "announcement" and announced else ""
+    return f"{each['characters']:,} characters{came}{told}"
+
+
+def _line(name: str, text: str) -> None:
+    print_text(f"  {name:<13}{text}")
