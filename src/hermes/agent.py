@@ -97,6 +97,7 @@ class Agent:
         skip_memory: bool = False,
         skip_context_files: bool = False,
         today: date | None = None,
+        identity: Mapping[str, Any] | None = None,
         follows: MemorySession | None = None,
         reason: str = "new",
     ) -> Self:
@@ -104,7 +105,8 @@ class Agent:
 
         `ask` is called with a question when a tool needs a person's consent; without it such a tool is refused.
         `toolsets` replaces what the settings switch on for this platform (`source`). `cwd` is the folder that tools
-        work in; without it that is the folder of the process, and the prompt holds no project files.
+        work in; without it that is the folder of the process, and the prompt holds no project files. `identity` is what
+        a chat platform knows about whom we talk to.
         """
         return cls.opened_from(
             Opening(
@@ -126,6 +128,7 @@ class Agent:
             skip_memory=skip_memory,
             skip_context_files=skip_context_files,
             today=today,
+            identity=identity,
             follows=follows,
             reason=reason,
         )
@@ -168,6 +171,12 @@ class Agent:
         """Answers one line of a person. The reply is stored when `TurnFinished`, the last event, is given out."""
         self._begin(text)
         self.session.prepare_turn(text, overlay=overlay)
+        yield from self._events(self._run(lambda: self._stop.is_set() or cancelled()))
+
+    def go_on(self, *, cancelled: Callable[[], bool] = lambda: False) -> Iterator[TurnEvent]:
+        """Answers what a process that died has left without an answer; nothing is said or done a second time."""
+        self._begin(None)
+        self.session.take_up()
         yield from self._events(self._run(lambda: self._stop.is_set() or cancelled()))
 
     def turn_with(

@@ -180,6 +180,10 @@ class MemorySession(Compacting, Reviewable):
         self._save(message)
         return self.request()
 
+    def take_up(self) -> None:
+        """The turn that another process did not finish goes on, instead of being marked as broken off."""
+        self._broken_off = False
+
     def request(self) -> Request:
         """What to send now; call it again after tool results for the next step of the turn."""
         messages = [*self._prefill, *self.context.messages]
