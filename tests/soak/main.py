@@ -8,10 +8,17 @@ import sys
 import tempfile
 from dataclasses import asdict
 
-from soak import agent, compaction, curated, people, sessions
+from soak import agent, compaction, curated, gateway, people, sessions
 from soak.common import Options
 
-_PARTS = {"agent": agent, "compaction": compaction, "curated": curated, "people": people, "sessions": sessions}
+_PARTS = {
+    "agent": agent,
+    "compaction": compaction,
+    "curated": curated,
+    "gateway": gateway,
+    "people": people,
+    "sessions": sessions,
+}
 
 
 def main() -> int:

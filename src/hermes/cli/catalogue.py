@@ -122,6 +122,16 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "forget": ("users", "remove somebody with everything of theirs, and prove it; a dry run first"),
         },
     ),
+    "gateway": (
+        "talk to people on Telegram and other platforms, in one process for all of them",
+        {
+            "run": ("gateway", "receive and answer until it is stopped"),
+            "status": ("gateway", "whether it runs, which platforms are connected, what waits, and its memory"),
+            "pair": ("gateway", "make a code with which somebody's account becomes theirs"),
+            "unpair": ("gateway", "make a paired account a stranger again"),
+            "people": ("gateway", "which accounts are known, and whose they are"),
+        },
+    ),
     "mcp": (
         "give this memory to other agents (Claude Code, Codex, Cursor, …)",
         {

@@ -69,6 +69,33 @@ def _mapping(name: str, help_: str) -> Key:
     return Key(name=name, kind="mapping", default=None, help=help_)
 
 
+_GATEWAY_KEYS = (
+    _flag("gateway.telegram.enabled", False, "Talk to people on Telegram; TELEGRAM_BOT_TOKEN in .env."),
+    _choice("gateway.telegram.mode", "polling", ("polling", "webhook"), "Whether we ask Telegram or it calls us."),
+    _text("gateway.telegram.webhook_url", "", "Public https address that leads to /telegram of the gateway."),
+    _text("gateway.telegram.api_url", "https://api.telegram.org", "Where the Bot API is, for a server of your own."),
+    _flag("gateway.webhook.enabled", False, "Talk to people through HTTP; GATEWAY_WEBHOOK_SECRET in .env."),
+    _text("gateway.webhook.reply_url", "", "Address that answers of the generic webhook are sent to."),
+    _mapping("gateway.people", "Accounts and whose they are, by platform: `{telegram: {'12345': ann}}`."),
+    _choice(
+        "gateway.groups",
+        "mention",
+        ("mention", "all", "off"),
+        "In groups, answer when we are mentioned or replied to, always, or never.",
+    ),
+    _number("gateway.stream_seconds", 1.5, "Seconds between two edits of an answer that is being written; 0 for none."),
+    _integer("gateway.workers", 32, "Conversations the gateway answers at the same time.", low=1, high=1024),
+    _integer("gateway.open_conversations", 128, "Conversations the gateway keeps open.", low=1, high=100_000),
+    _integer(
+        "gateway.drain_seconds", 30, "Seconds the gateway waits for running answers when it is stopped.", high=3600
+    ),
+    _text("gateway.host", "127.0.0.1", "Address the gateway listens on for webhooks."),
+    _integer("gateway.port", 8485, "Port the gateway listens on for webhooks.", low=1, high=65535),
+    _flag("gateway.monitor_enabled", True, "Log the gateway's memory, garbage collection and threads."),
+    _number("gateway.monitor_interval", 300, "Seconds between two such lines.", low=0.05, high=86_400),
+    _integer("gateway.monitor_warn_mb", 0, "Megabytes of memory above which such a line is a warning; 0 for none."),
+)
+
 KEYS = (
     _flag("memory.memory_enabled", True, "Keep the agent's notes in MEMORY.md and show them in the prompt."),
     _flag(
@@ -241,6 +268,7 @@ KEYS = (
     _integer("server.open_conversations", 512, "Conversations the server keeps open.", low=1, high=100_000),
     _integer("server.turn_timeout", 600, "Seconds a turn over HTTP may take.", low=1, high=86_400),
     _integer("server.drain_seconds", 30, "Seconds the server waits for running turns when it is stopped.", high=3600),
+    *_GATEWAY_KEYS,
     _mapping("plugins", "Settings of plug-ins, by their names."),
     _mapping("honcho", "Settings of the Honcho provider, as hermes-agent keeps them."),
     _mapping("mcp_servers", "MCP servers whose tools the agent may use."),

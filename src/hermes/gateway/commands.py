@@ -1,0 +1,177 @@
+"""What a person can tell the gateway itself: lines that begin with a slash and never reach a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hermes.curated.history import Cause
+from hermes.curated.operations import usage
+from hermes.curated.store import MemoryStore
+from hermes.gateway.conversations import NEW
+from hermes.gateway.directory import FORGET, HAND_OVER
+from hermes.session.forgetting import finish_removals, forget, rehearse
+from hermes.session.past import open_past
+from hermes.vocabulary.errors import NotFound, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermes.gateway.conversations import Conversations
+    from hermes.gateway.directory import Directory
+    from hermes.gateway.ledger import Entry, Ledger
+
+STOP = "/stop"
+_LOOKED_AT = 20
+
+
+class Commands:
+    def __init__(self, directory: Directory, conversations: Conversations, ledger: Ledger) -> None:
+        self._directory = directory
+        self._conversations = conversations
+        self._ledger = ledger
+        self.waiting: Callable[[str], int] = lambda _lane: 0
+
+    def answer(self, entry: Entry) -> str | None:
+        """The answer to a command; None when it is no command, and a model should see it."""
+        name, _, rest = entry.message.text.strip().partition(" ")
+        command = _COMMANDS.get(name.lower())
+        if command is None:
+            return None
+        try:
+            return command[1](self, entry, rest.strip())
+        except (NotFound, SettingsError) as error:
+            return str(error)
+
+    def help(self, _entry: Entry, _rest: str) -> str:
+        lines = [f"{name}{told}" for name, (told, _) in _COMMANDS.items() if told]
+        return "Just write. I also understand:\n" + "\n".join(lines)
+
+    def start(self, entry: Entry, _rest: str) -> str:
+        return f"Hello {entry.message.user_name or entry.person}. I remember what you tell me. " + self.help(entry, "")
+
+    def paired(self, entry: Entry, _rest: str) -> str:
+        return f"This account is already that of {entry.person}."
+
+    def new(self, entry: Entry, _rest: str) -> str:
+        self._conversations.start_over(entry, NEW)
+        return "A new conversation. What I remember is still there; /continue goes back."
+
+    def stop(self, entry: Entry, _rest: str) -> str:
+        stopped = self._conversations.interrupt(entry.lane)
+        left = self._still_waiting(entry)
+        more = f" {left} of your messages still wait for an answer." if left else ""
+        return ("I stop." if stopped else "There is nothing to stop.") + more
+
+    def status(self, entry: Entry, _rest: str) -> str:
+        lines = [f"You are {entry.person}."]
+        if self._ledger.chat(entry.lane) is None:
+            lines.append("There is no conversation here yet.")
+        else:
+            with self._conversations.entered(entry) as (agent, _):
+                about, model = agent.session.about(), agent.model
+            tokens = about.input_tokens + about.output_tokens
+            title = about.title or "no title yet"
+            lines += [
+                f"This conversation: {title}, {about.message_count:,} messages, {tokens:,} tokens.",
+                f"Model: {model.name}, {model.context_length:,} tokens of context.",
+            ]
+        store = MemoryStore.open(self._directory.people.home_of(entry.person))
+        lines += [f"{each}: {usage(store.entries(each), store.limit(each))}" for each in store.targets]
+        return "\n".join(lines)
+
+    def memory(self, entry: Entry, rest: str) -> str:
+        store = MemoryStore.open(self._directory.people.home_of(entry.person))
+        numbered = [(target, text) for target in store.targets for text in store.entries(target)]
+        word, _, number = rest.partition(" ")
+        if word == "forget":
+            if not number.strip().isdecimal() or not 0 < int(number) <= len(numbered):
+                raise NotFound("say which one: /memory forget NUMBER, with a number from /memory")
+            target, text = numbered[int(number) - 1]
+            store.apply(target, [{"action": "remove", "old_text": text}], cause=Cause(origin="user", note="gateway"))
+            return f"Forgotten: {text}"
+        if not numbered:
+            return "I have not noted anything about you yet."
+        lines = [f"{at}. {text}" for at, (_, text) in enumerate(numbered, start=1)]
+        return "What I have noted:\n" + "\n".join(lines) + "\n\n/memory forget NUMBER removes one."
+
+    def hand_over(self, entry: Entry, _rest: str) -> str:
+        chat = self._ledger.chat(entry.lane)
+        if chat is None:
+            raise NotFound("there is no conversation here yet")
+        code = self._directory.make_code(HAND_OVER, entry.person, chat.session)
+        return f"Where you want to go on, send within 15 minutes:\n/continue {code}"
+
+    def go_on(self, entry: Entry, code: str) -> str:
+        if code:
+            person, session = self._directory.redeem(HAND_OVER, code) or ("", "")
+            if person != entry.person:  # somebody else's code is no code
+                raise NotFound("this code is not good (any more); /handover in the other chat makes one")
+        else:
+            session = self._latest_other(entry)
+        self._conversations.hand_over(entry, session)
+        with self._conversations.entered(entry) as (agent, _):
+            about = agent.session.about()
+        return f"We go on here: {about.title or about.preview or 'your conversation'}"
+
+    def forget_me(self, entry: Entry, rest: str) -> str:
+        what, _, code = rest.partition(" ")
+        if what.lower() != "me":
+            raise NotFound("/forget me removes everything of yours; /memory forget NUMBER removes one note")
+        people, person = self._directory.people, entry.person
+        if not code:
+            plan = rehearse(people, person)
+            made = self._directory.make_code(FORGET, person)
+            return (
+                f"This removes {plan.entries:,} notes, {plan.conversations:,} conversations with {plan.messages:,} "
+                f"messages, and your access, for good. If you mean it, send within 10 minutes:\n/forget me {made}"
+            )
+        if (self._directory.check(FORGET, code, at=entry.received) or ("", ""))[0] != person:
+            raise NotFound("this code is not good (any more); nothing was removed. /forget me gives a new one")
+        return self._forget(entry)
+
+    def _forget(self, entry: Entry) -> str:
+        """Removes the person; done again after a crash in the middle, it finishes what is left."""
+        people, person = self._directory.people, entry.person
+        self._conversations.leave_person(person)
+        outside: list[str] = []
+        if self._directory.knows(person):
+            done = forget(people, person)
+            outside = list(done.providers)
+            if done.elsewhere:
+                outside.append(f"The operator still has words of yours in {len(done.elsewhere)} other files.")
+        finish_removals(people.home)
+        self._ledger.forget(person, keep=entry.id)
+        return "\n".join(["Everything of yours is removed, and I do not know you any more.", *outside])
+
+    def _latest_other(self, entry: Entry) -> str:
+        """The person's most recent conversation besides the one of this chat, wherever they had it."""
+        here = self._ledger.chat(entry.lane)
+        database = open_past(self._directory.people.home_of(entry.person))
+        if database is not None:
+            with database:
+                for each in database.list_sessions(limit=_LOOKED_AT):
+                    if each.kind != "delegate" and each.message_count and (here is None or each.id != here.session):
+                        return each.id
+        raise NotFound("there is no other conversation of yours to go on with")
+
+    def _still_waiting(self, entry: Entry) -> int:
+        return max(0, self.waiting(entry.lane))
+
+
+_COMMANDS: dict[str, tuple[str, Callable[[Commands, Entry, str], str]]] = {
+    "/new": (": begin a new conversation", Commands.new),
+    "/stop": (": stop the answer that is being written", Commands.stop),
+    "/memory": (": what I have noted about you; /memory forget NUMBER removes one", Commands.memory),
+    "/handover": (": go on with this conversation in another chat", Commands.hand_over),
+    "/continue": (": go on with your last conversation here, or with the one of a code", Commands.go_on),
+    "/status": (": who you are, the model, and how much there is", Commands.status),
+    "/forget": (" me: remove everything of yours", Commands.forget_me),
+    "/help": (": this list", Commands.help),
+    "/start": ("", Commands.start),
+    "/pair": ("", Commands.paired),
+    "/reset": ("", Commands.new),
+}
+
+
+def is_stop(text: str) -> bool:
+    return text.strip().lower() == STOP

@@ -1,0 +1,192 @@
+"""The conversations of all people: found again, kept open between messages, started over when it is time.
+
+A chat is a lane: `agent:main:telegram:dm:42`, and in a group one for each person. The agent of a lane is used by one
+worker at a time; `interrupt` may come from anywhere.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hermes.agent import Agent
+from hermes.gateway.ledger import RUNNING, Chat
+from hermes.vocabulary.errors import HermesError, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hermes.gateway.ledger import Entry, Ledger
+    from hermes.gateway.platforms.base import Incoming
+    from hermes.gateway.reset import ResetPolicy
+    from hermes.settings.home import Home
+
+NEW = "new"
+_PATIENCE = 10.0  # seconds to wait for a conversation that is answering before something else is done to it
+
+
+def lane_of(message: Incoming, person: str, profile: str = "") -> str:
+    """The key of a chat: the platform, the place, and in a group the person; ends with whose it is."""
+    words = ["agent", profile or "main", message.platform, message.kind, message.chat]
+    if message.thread:
+        words.append(message.thread)
+    if message.kind != "dm":
+        words.append(message.user)
+    return ":".join([*words, f"@{person}"])
+
+
+class Room:
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.lock = threading.Lock()
+
+
+class Conversations:
+    def __init__(
+        self,
+        home_of: Callable[[str], Home],
+        ledger: Ledger,
+        policy: ResetPolicy,
+        *,
+        clock: Callable[[], float],
+        most: int = 128,
+        open_agent: Callable[..., Agent] = Agent.open,
+    ) -> None:
+        self._home_of = home_of
+        self._ledger = ledger
+        self._policy = policy
+        self._clock = clock
+        self._most = most
+        self._open_agent = open_agent
+        self._lock = threading.Lock()
+        self._rooms: OrderedDict[str, Room] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._rooms)
+
+    @contextmanager
+    def entered(self, entry: Entry) -> Iterator[tuple[Agent, str]]:
+        """The agent of a message's chat, and a line for the person when the chat has started over."""
+        told = ""
+        chat = self._ledger.chat(entry.lane)
+        why = self._policy.due(chat.active, entry.received) if chat and entry.state != RUNNING else ""
+        if chat and why:
+            self.start_over(entry, why)
+            told = self._policy.told(why) if self._policy.notify else ""
+            chat = self._ledger.chat(entry.lane)
+        room = self._room(entry, entry.session if entry.state == RUNNING else chat.session if chat else "")
+        with room.lock:
+            yield room.agent, told
+
+    def interrupt(self, lane: str) -> bool:
+        """Ends the running answer of a chat; False when there is none."""
+        with self._lock:
+            room = self._rooms.get(lane)
+        if room is None or not room.lock.locked():
+            return False
+        room.agent.interrupt()
+        return True
+
+    def start_over(self, entry: Entry, why: str) -> None:
+        """Ends the conversation of a chat and begins a new one; providers hear of it."""
+        chat = self._ledger.chat(entry.lane)
+        with self._lock:
+            old = self._rooms.pop(entry.lane, None)
+        if chat is None and old is None:
+            return
+        follows = {"follows": old.agent.session, "reason": "new" if why == NEW else "reset"} if old else {}
+        agent = self._open(entry, **follows)
+        if old is not None:
+            old.agent.close()
+        if chat is not None:
+            _end(agent, chat.session, why)
+        self._enter(entry.lane, Room(agent))
+        now = Chat(lane=entry.lane, person=entry.person, session=agent.session.id, active=entry.received)
+        self._ledger.move(chat.session if chat else now.session, now)
+
+    def hand_over(self, entry: Entry, session: str) -> None:
+        """The conversation goes on in this chat instead of the one it was in."""
+        for chat in self._ledger.chats(entry.person):
+            if chat.session == session:
+                self.leave(chat.lane)
+        self.leave(entry.lane)
+        here = Chat(lane=entry.lane, person=entry.person, session=session, active=entry.received)
+        self._ledger.move(session, here)
+
+    def leave(self, lane: str) -> None:
+        """Closes what is open of a chat: its note is written, its providers are told."""
+        with self._lock:
+            room = self._rooms.pop(lane, None)
+        if room is not None:
+            _close(room)
+
+    def leave_person(self, person: str) -> None:
+        for lane in self._lanes_of(person):
+            self.leave(lane)
+
+    def sweep(self, knows: Callable[[str], bool]) -> None:
+        """Closes the conversations that are over by their policy, and those of people who are gone."""
+        for chat in self._ledger.chats():
+            if chat.lane in self._rooms and (self._policy.due(chat.active, self._clock()) or not knows(chat.person)):
+                self.leave(chat.lane)
+
+    def close(self) -> None:
+        for lane in list(self._rooms):
+            self.leave(lane)
+
+    def _lanes_of(self, person: str) -> list[str]:
+        with self._lock:
+            return [lane for lane in self._rooms if lane.endswith(f":@{person}")]
+
+    def _room(self, entry: Entry, session: str) -> Room:
+        with self._lock:
+            room = self._rooms.get(entry.lane)
+            if room is not None:
+                self._rooms.move_to_end(entry.lane)
+                return room
+        try:
+            agent = self._open(entry, resume=session) if session else self._open(entry)
+        except NotFound:
+            if not session:
+                raise
+            agent = self._open(entry)  # the person has deleted that conversation
+        return self._enter(entry.lane, Room(agent))
+
+    def _open(self, entry: Entry, **more: Any) -> Agent:
+        message = entry.message
+        known = {
+            "user_id": entry.person,
+            "user_name": message.user_name,
+            "chat_id": message.chat,
+            "chat_name": message.chat_name,
+            "chat_type": message.kind,
+            "thread_id": message.thread,
+            "gateway_session_key": entry.lane,
+        }
+        return self._open_agent(self._home_of(entry.person), message.platform, project="", identity=known, **more)
+
+    def _enter(self, lane: str, room: Room) -> Room:
+        with self._lock:
+            self._rooms[lane] = room
+            idle = [each for each, one in self._rooms.items() if not one.lock.locked() and each != lane]
+            gone = [self._rooms.pop(each) for each in idle[: max(0, len(self._rooms) - self._most)]]
+        for each in gone:
+            _close(each)
+        return room
+
+
+def _end(agent: Agent, session: str, why: str) -> None:
+    try:
+        agent.session.database.end_session(session, why)
+    except HermesError:
+        return  # it was deleted meanwhile, which is an end as well
+
+
+def _close(room: Room) -> None:
+    if room.lock.acquire(timeout=_PATIENCE):
+        try:
+            room.agent.close()
+        finally:
+            room.lock.release()

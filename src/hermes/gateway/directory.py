@@ -1,0 +1,125 @@
+"""Who is who: which account on which platform is which person, and the codes that make it so.
+
+An account is known when the settings list it (`gateway.people`) or when its owner has sent a pairing code. Codes are
+random, good once and for a short time, and kept as digests only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import TYPE_CHECKING
+
+from hermes.settings.people import OWNER
+from hermes.vocabulary.errors import NotFound, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hermes.gateway.ledger import Ledger
+    from hermes.settings.load import Settings
+    from hermes.settings.people import People
+
+PAIR, HAND_OVER, FORGET = "pair", "hand over", "forget"
+SECONDS = {PAIR: 3600.0, HAND_OVER: 900.0, FORGET: 600.0}
+_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # none that looks like another
+_LENGTH = 12  # 59 bits
+
+
+class Directory:
+    def __init__(self, people: People, settings: Settings, ledger: Ledger, clock: Callable[[], float]) -> None:
+        self.people = people
+        self._listed = listed_accounts(settings)
+        self._ledger = ledger
+        self._clock = clock
+
+    def person(self, platform: str, user: str) -> str:
+        """Whose account this is, or "" for a stranger; somebody who was removed is one."""
+        name = self._listed.get((platform, user)) or self._linked(platform, user)
+        return name if name and self.knows(name) else ""
+
+    def knows(self, name: str) -> bool:
+        try:
+            self.people.home_of(name)
+        except NotFound:
+            return False
+        return True
+
+    def accounts(self) -> list[dict[str, str]]:
+        rows = self._ledger.database.rows("SELECT platform, user, person FROM links ORDER BY person, platform, user")
+        linked = [{"platform": row[0], "account": row[1], "person": row[2], "by": "pairing"} for row in rows]
+        listed = [
+            {"platform": platform, "account": user, "person": person, "by": "settings"}
+            for (platform, user), person in sorted(self._listed.items())
+        ]
+        return listed + linked
+
+    def link(self, platform: str, user: str, person: str) -> None:
+        self.people.home_of(person)
+        with self._ledger.database.writing() as connection:
+            values = (platform, user, person, self._clock())
+            connection.execute("INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?)", values)
+
+    def unlink(self, platform: str, user: str) -> None:
+        with self._ledger.database.writing() as connection:
+            gone = connection.execute(
+                "DELETE FROM links WHERE platform = ? AND user = ? RETURNING person", (platform, user)
+            ).fetchall()
+        if not gone:
+            raise NotFound(f"{platform} account {user[:100]!r} is not paired; `hermes gateway people` lists who is")
+
+    def pair(self, code: str, platform: str, user: str) -> str:
+        """Makes the account that of the code's person; "" when the code is not good."""
+        person, _ = self.redeem(PAIR, code) or ("", "")
+        if person and self.knows(person):
+            self.link(platform, user, person)
+            return person
+        return ""
+
+    # --- codes -------------------------------------------------------------------------------------------------------
+
+    def make_code(self, kind: str, person: str, about: str = "") -> str:
+        code = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
+        now = self._clock()
+        with self._ledger.database.writing() as connection:
+            connection.execute("DELETE FROM codes WHERE expires < ? OR (kind = ? AND person = ?)", (now, kind, person))
+            values = (_digest(kind, code), kind, person, about, now + SECONDS[kind])
+            connection.execute("INSERT INTO codes VALUES (?, ?, ?, ?, ?)", values)
+        return code
+
+    def check(self, kind: str, code: str, *, at: float | None = None) -> tuple[str, str] | None:
+        """The person and the subject of a code that is good now, or was when it came `at`."""
+        moment = self._clock() if at is None else at
+        row = self._ledger.database.row(
+            "SELECT person, about FROM codes WHERE digest = ? AND expires >= ?", (_digest(kind, code), moment)
+        )
+        return (str(row[0]), str(row[1])) if row else None
+
+    def redeem(self, kind: str, code: str) -> tuple[str, str] | None:
+        """As `check`; the code is not good any more afterwards."""
+        found = self.check(kind, code)
+        if found:
+            with self._ledger.database.writing() as connection:
+                connection.execute("DELETE FROM codes WHERE digest = ?", (_digest(kind, code),))
+        return found
+
+    def _linked(self, platform: str, user: str) -> str:
+        row = self._ledger.database.row("SELECT person FROM links WHERE platform = ? AND user = ?", (platform, user))
+        return str(row[0]) if row else ""
+
+
+def listed_accounts(settings: Settings) -> dict[tuple[str, str], str]:
+    """The accounts that the settings list: `gateway.people: {telegram: {"12345": ann}}`."""
+    found: dict[tuple[str, str], str] = {}
+    platforms: Mapping[str, Mapping[str, str]] = settings.get("gateway.people") or {}
+    for platform, accounts in platforms.items():
+        if not hasattr(accounts, "items"):
+            raise SettingsError(
+                f'gateway.people.{platform}: expected accounts and whose they are, such as {{"12345": {OWNER}}}'
+            )
+        found |= {(str(platform), str(user)): str(person) for user, person in accounts.items()}
+    return found
+
+
+def _digest(kind: str, code: str) -> str:
+    return hashlib.sha256(f"{kind}:{code.strip().lower()}".encode()).hexdigest()

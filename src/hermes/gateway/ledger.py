@@ -1,0 +1,254 @@
+"""What the gateway must not forget: messages that came in, answers that have to go out, and where each chat stands.
+
+A message is `new` when it is stored, `running` when a turn for it may have begun, `answered` when its answer is stored,
+and `done` when the answer is delivered; its text is erased then. Each step is one durable transaction, so that a
+process that dies at any point is followed by one that goes on from there.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from hermes.gateway.platforms.base import Incoming
+from hermes.storage.database import Database
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hermes.settings.home import Home
+
+FOLDER = "gateway"
+FILE = "gateway.db"
+NEW, RUNNING, ANSWERED, DONE = "new", "running", "answered", "done"
+KEPT_SECONDS = 14 * 86_400  # how long the number of a message that is done is known, so that it is not taken twice
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS inbox (
+    id INTEGER PRIMARY KEY, platform TEXT NOT NULL, number TEXT NOT NULL, lane TEXT NOT NULL, person TEXT NOT NULL,
+    message TEXT NOT NULL, state TEXT NOT NULL, session TEXT NOT NULL DEFAULT '', before INTEGER NOT NULL DEFAULT 0,
+    draft TEXT NOT NULL DEFAULT '', attempts INTEGER NOT NULL DEFAULT 0, received REAL NOT NULL,
+    outcome TEXT NOT NULL DEFAULT '', UNIQUE (platform, number));
+CREATE INDEX IF NOT EXISTS open_messages ON inbox (state) WHERE state <> 'done';
+CREATE TABLE IF NOT EXISTS outbox (
+    message INTEGER NOT NULL, piece INTEGER NOT NULL, text TEXT NOT NULL, sent TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (message, piece));
+CREATE TABLE IF NOT EXISTS cursors (platform TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS chats (
+    lane TEXT PRIMARY KEY, person TEXT NOT NULL, session TEXT NOT NULL, active REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS links (
+    platform TEXT NOT NULL, user TEXT NOT NULL, person TEXT NOT NULL, made REAL NOT NULL,
+    PRIMARY KEY (platform, user));
+CREATE TABLE IF NOT EXISTS codes (
+    digest TEXT PRIMARY KEY, kind TEXT NOT NULL, person TEXT NOT NULL, about TEXT NOT NULL, expires REAL NOT NULL);
+"""
+_FIELDS = "id, lane, person, message, state, session, before, draft, attempts, received"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One message in the ledger. `session` and `before` say where its turn began: after message `before`."""
+
+    id: int
+    lane: str
+    person: str
+    message: Incoming
+    state: str
+    session: str
+    before: int
+    draft: str
+    attempts: int
+    received: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A piece of an answer; `sent` is what the platform calls the message it will stand in."""
+
+    number: int
+    text: str
+    sent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat:
+    lane: str
+    person: str
+    session: str
+    active: float
+
+
+class Ledger:
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    @classmethod
+    def open(cls, home: Home) -> Ledger:
+        database = Database.open(home.join(FOLDER, FILE))
+        # What is erased is erased from the file, too.
+        database.connection.pragma("secure_delete", "ON")
+        with database.writing() as connection:
+            connection.execute(_TABLES)
+        return cls(database)
+
+    def close(self) -> None:
+        self._truncate_log()
+        self.database.close()
+
+    # --- coming in ---------------------------------------------------------------------------------------------------
+
+    def store(
+        self, messages: Sequence[tuple[str, str, Incoming]], now: float, *, platform: str = "", cursor: str = ""
+    ) -> list[Entry]:
+        """Stores messages with their lanes and people, and how far the platform was read; the new ones come back."""
+        stored: list[Any] = []
+        with self.database.writing() as connection:
+            for lane, person, message in messages:
+                found = connection.execute(
+                    "INSERT INTO inbox (platform, number, lane, person, message, state, received) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
+                    (message.platform, message.update, lane, person, _written(message), NEW, now),
+                ).fetchall()
+                stored += [row[0] for row in found]
+            if cursor:
+                connection.execute("INSERT OR REPLACE INTO cursors VALUES (?, ?)", (platform, cursor))
+        return [self.entry(number) for number in stored]
+
+    def cursor(self, platform: str) -> str:
+        row = self.database.row("SELECT value FROM cursors WHERE platform = ?", (platform,))
+        return str(row[0]) if row else ""
+
+    def entry(self, number: int) -> Entry:
+        return _entry(self.database.row(f"SELECT {_FIELDS} FROM inbox WHERE id = ?", (number,)))  # noqa: S608 - our own names
+
+    def open_entries(self) -> list[Entry]:
+        """Everything that is not done, in the order it came."""
+        rows = self.database.rows(f"SELECT {_FIELDS} FROM inbox WHERE state <> 'done' ORDER BY id")  # noqa: S608 - our own names
+        return [_entry(row) for row in rows]
+
+    # --- answering ---------------------------------------------------------------------------------------------------
+
+    def begin(self, entry: Entry, session: str, before: int) -> None:
+        """A turn for this message begins: in this session, after this message of it."""
+        with self.database.writing() as connection:
+            connection.execute(
+                "UPDATE inbox SET state = ?, session = ?, before = ? WHERE id = ?", (RUNNING, session, before, entry.id)
+            )
+            self._stand(connection, Chat(lane=entry.lane, person=entry.person, session=session, active=entry.received))
+
+    def attempted(self, number: int) -> None:
+        with self.database.writing() as connection:
+            connection.execute("UPDATE inbox SET attempts = attempts + 1 WHERE id = ?", (number,))
+
+    def drafted(self, number: int, sent: str) -> None:
+        """Something stands in the chat already, and will become the answer."""
+        with self.database.writing() as connection:
+            connection.execute("UPDATE inbox SET draft = ? WHERE id = ?", (sent, number))
+
+    def answered(self, number: int, pieces: Sequence[str], outcome: str, *, session: str = "") -> None:
+        """The answer is known; from here on the model is not asked again."""
+        with self.database.writing() as connection:
+            [(draft, lane)] = connection.execute("SELECT draft, lane FROM inbox WHERE id = ?", (number,)).fetchall()
+            for place, text in enumerate(pieces):
+                connection.execute(
+                    "INSERT OR REPLACE INTO outbox VALUES (?, ?, ?, ?)", (number, place, text, "" if place else draft)
+                )
+            connection.execute("UPDATE inbox SET state = ?, outcome = ? WHERE id = ?", (ANSWERED, outcome, number))
+            if session:  # a compaction may have moved the conversation on
+                connection.execute("UPDATE chats SET session = ? WHERE lane = ?", (session, lane))
+
+    def pieces(self, number: int) -> list[Piece]:
+        """What is still to be delivered, in order."""
+        rows = self.database.rows("SELECT piece, text, sent FROM outbox WHERE message = ? ORDER BY piece", (number,))
+        return [Piece(number=row[0], text=row[1], sent=row[2]) for row in rows]
+
+    def sent(self, number: int, piece: int, sent: str) -> None:
+        with self.database.writing() as connection:
+            connection.execute("UPDATE outbox SET sent = ? WHERE message = ? AND piece = ?", (sent, number, piece))
+
+    def delivered(self, number: int, piece: int) -> None:
+        with self.database.writing() as connection:
+            connection.execute("DELETE FROM outbox WHERE message = ? AND piece = ?", (number, piece))
+
+    def done(self, entry: Entry, now: float, outcome: str = "") -> None:
+        """The answer is with the person: only the number of the message is kept, so that it is not taken twice."""
+        with self.database.writing() as connection:
+            connection.execute("DELETE FROM outbox WHERE message = ?", (entry.id,))
+            connection.execute(
+                "UPDATE inbox SET state = ?, message = '{}', outcome = coalesce(nullif(?, ''), outcome) WHERE id = ?",
+                (DONE, outcome, entry.id),
+            )
+            connection.execute("DELETE FROM inbox WHERE state = 'done' AND received < ?", (now - KEPT_SECONDS,))
+
+    # --- chats -------------------------------------------------------------------------------------------------------
+
+    def chat(self, lane: str) -> Chat | None:
+        row = self.database.row("SELECT lane, person, session, active FROM chats WHERE lane = ?", (lane,))
+        return Chat(lane=row[0], person=row[1], session=row[2], active=row[3]) if row else None
+
+    def chats(self, person: str = "") -> list[Chat]:
+        """Where each chat stands, the most recent first."""
+        rows = self.database.rows(
+            "SELECT lane, person, session, active FROM chats WHERE ? IN ('', person) ORDER BY active DESC", (person,)
+        )
+        return [Chat(lane=row[0], person=row[1], session=row[2], active=row[3]) for row in rows]
+
+    def move(self, session: str, chat: Chat) -> None:
+        """The conversation goes on in another chat, and only there."""
+        with self.database.writing() as connection:
+            connection.execute("DELETE FROM chats WHERE session = ?", (session,))
+            self._stand(connection, chat)
+
+    def leave(self, lane: str) -> None:
+        with self.database.writing() as connection:
+            connection.execute("DELETE FROM chats WHERE lane = ?", (lane,))
+
+    def _stand(self, connection: Any, chat: Chat) -> None:
+        connection.execute(
+            "INSERT OR REPLACE INTO chats VALUES (?, ?, ?, ?)", (chat.lane, chat.person, chat.session, chat.active)
+        )
+
+    # --- people ------------------------------------------------------------------------------------------------------
+
+    def forget(self, person: str, *, keep: int = 0) -> None:
+        """Erases everything about a person; message `keep` loses its words and its person, and is still answered."""
+        with self.database.writing() as connection:
+            for table in ("chats", "links", "codes"):
+                connection.execute(f"DELETE FROM {table} WHERE person = ?", (person,))  # noqa: S608 - our own names
+            connection.execute(
+                "DELETE FROM outbox WHERE message IN (SELECT id FROM inbox WHERE person = ? AND id <> ?)",
+                (person, keep),
+            )
+            connection.execute("DELETE FROM inbox WHERE person = ? AND id <> ?", (person, keep))
+            connection.execute("UPDATE inbox SET person = '', lane = '', session = '' WHERE id = ?", (keep,))
+        self._truncate_log()
+
+    def counts(self) -> dict[str, int]:
+        rows = self.database.rows("SELECT state, count(*) FROM inbox GROUP BY state")
+        return {NEW: 0, RUNNING: 0, ANSWERED: 0, DONE: 0} | {str(row[0]): int(row[1]) for row in rows}
+
+    def _truncate_log(self) -> None:
+        with self.database.lock, self.database.translated():
+            self.database.connection.wal_checkpoint(None, 3)  # SQLITE_CHECKPOINT_TRUNCATE: the log keeps no old pages
+
+
+def _written(message: Incoming) -> str:
+    return json.dumps(asdict(message), ensure_ascii=False)
+
+
+def _entry(row: Any) -> Entry:
+    kept = json.loads(row[3])
+    empty = {"platform": "", "update": "", "chat": "", "user": "", "text": ""}
+    return Entry(
+        id=row[0],
+        lane=row[1],
+        person=row[2],
+        message=Incoming(**{**empty, **kept}),
+        state=row[4],
+        session=row[5],
+        before=row[6],
+        draft=row[7],
+        attempts=row[8],
+        received=row[9],
+    )

@@ -1,0 +1,235 @@
+"""Telegram's Bot API: long polling or a webhook in, messages and edits out."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import threading
+from typing import TYPE_CHECKING, Any
+
+from hermes.gateway.platforms.base import Incoming, Later, Never
+from hermes.gateway.platforms.splitting import split, units
+from hermes.llm.transport import CANCELLED, shared_client
+from hermes.vocabulary.errors import Interrupted, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hermes.gateway.platforms.base import Inbox
+
+API = "https://api.telegram.org"
+LIMIT = 4096  # UTF-16 units of one message
+SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - the name of a header
+_POLL_SECONDS = 25
+_TIMEOUT = 15.0
+_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before the next attempt, when Telegram does not say
+_BAD, _WRONG_TOKEN, _NO_BOT, _CONFLICT, _TOO_MANY, _SERVER = 400, 401, 404, 409, 429, 500
+
+
+class Telegram:
+    name = "telegram"
+    edits = True
+
+    def __init__(self, token: str, *, api: str = API, webhook_url: str = "", groups: str = "mention") -> None:
+        self._address = f"{api.rstrip('/')}/bot{token}/"
+        self._webhook_url = webhook_url
+        self._groups = groups
+        self._me: dict[str, Any] = {}
+        # Only somebody who has the token can know it, and it does not tell the token.
+        self.secret = hmac.new(token.encode(), b"hermes gateway webhook", hashlib.sha256).hexdigest()
+
+    @property
+    def is_called(self) -> bool:
+        """Whether Telegram calls us, instead of being asked."""
+        return bool(self._webhook_url)
+
+    # --- receiving ---------------------------------------------------------------------------------------------------
+
+    def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:
+        pause = _Pause(stop)
+        while not stop():
+            try:
+                if not self._me:
+                    self._begin()
+                if self._webhook_url:
+                    report("")
+                    return
+                self._poll(inbox, stop)
+            except Interrupted:
+                return
+            except (Later, Never) as error:
+                report(str(error))
+                pause.wait(error.seconds if isinstance(error, Later) else 0)
+            else:
+                report("")
+                pause.reset()
+
+    def _begin(self) -> None:
+        me = self.call("getMe")
+        if self._webhook_url:
+            self.call("setWebhook", url=self._webhook_url, secret_token=self.secret, allowed_updates=["message"])
+        else:
+            self.call("deleteWebhook")
+        self._me = me
+
+    def _poll(self, inbox: Inbox, stop: Callable[[], bool]) -> None:
+        known = inbox.cursor(self.name)
+        offset = {"offset": int(known) + 1} if known else {}
+        updates = self.call(
+            "getUpdates",
+            seconds=_POLL_SECONDS + _TIMEOUT,
+            cancelled=stop,
+            timeout=_POLL_SECONDS,
+            allowed_updates=["message"],
+            **offset,
+        )
+        if updates:  # asking with the next number acknowledges these, so they are stored first
+            self.store(inbox, updates)
+
+    def store(self, inbox: Inbox, updates: list[Mapping[str, Any]]) -> None:
+        """Stores updates, however they came; what is not for us moves the cursor only."""
+        numbers = [int(update["update_id"]) for update in updates]
+        known = inbox.cursor(self.name)
+        newest = max([*numbers, *([int(known)] if known else [])])
+        found = [self._incoming(update) for update in updates]
+        inbox.take(self.name, [each for each in found if each is not None], cursor=str(newest))
+
+    def _incoming(self, update: Mapping[str, Any]) -> Incoming | None:
+        message = update.get("message") or {}
+        sender, chat = message.get("from") or {}, message.get("chat") or {}
+        if "id" not in sender or "id" not in chat or sender.get("is_bot") or chat.get("type") == "channel":
+            return None
+        text = str(message.get("text") or message.get("caption") or "")
+        group = chat.get("type") != "private"
+        if group and not self._is_for_us(message, text):
+            return None
+        name = " ".join(filter(None, [sender.get("first_name"), sender.get("last_name")]))
+        return Incoming(
+            platform=self.name,
+            update=str(update["update_id"]),
+            chat=str(chat["id"]),
+            kind="group" if group else "dm",
+            thread=str(message["message_thread_id"]) if message.get("is_topic_message") else "",
+            user=str(sender["id"]),
+            user_name=name or str(sender.get("username") or ""),
+            chat_name=str(chat.get("title") or ""),
+            text=self._without_mention(text),
+            message=str(message.get("message_id", "")),
+        )
+
+    def _is_for_us(self, message: Mapping[str, Any], text: str) -> bool:
+        if self._groups != "mention":
+            return self._groups == "all"
+        replied = (message.get("reply_to_message") or {}).get("from") or {}
+        mention = self._mention().lower()
+        words = text.lower().split()
+        return (
+            replied.get("id") == self._me.get("id")
+            or mention in (word.strip(".,:;!?()") for word in words)
+            or any(word.startswith("/") and word.endswith(mention) for word in words[:1])
+        )
+
+    def _without_mention(self, text: str) -> str:
+        """The text as it is meant: `/new@our_bot` is `/new`, and `@our_bot hello` is `hello`."""
+        ours = self._mention()
+        first, space, rest = text.partition(" ")
+        if first.lower() == ours.lower():
+            return rest.strip()
+        if first.startswith("/") and first.lower().endswith(ours.lower()):
+            return first[: -len(ours)] + space + rest
+        return text
+
+    def _mention(self) -> str:
+        return f"@{self._me.get('username', '')}"
+
+    # --- answering ---------------------------------------------------------------------------------------------------
+
+    def identity(self) -> str:
+        return self._mention() if self._me else ""
+
+    def send(self, to: Incoming, text: str, *, delivery: str) -> str:  # noqa: ARG002 - edits make repetitions harmless
+        fields: dict[str, Any] = {"chat_id": int(to.chat), "text": text, **_thread(to)}
+        if to.kind == "group" and to.message:
+            fields["reply_parameters"] = {"message_id": int(to.message), "allow_sending_without_reply": True}
+        return str(self.call("sendMessage", **fields)["message_id"])
+
+    def edit(self, to: Incoming, sent: str, text: str) -> None:
+        try:
+            self.call("editMessageText", chat_id=int(to.chat), message_id=int(sent), text=text)
+        except Never as error:
+            if "not modified" not in str(error):  # it says already what it should say
+                raise
+
+    def typing(self, to: Incoming) -> None:
+        self.call("sendChatAction", chat_id=int(to.chat), action="typing", **_thread(to))
+
+    def split(self, text: str) -> list[str]:
+        return [text] if units(text) <= LIMIT else split(text, LIMIT)
+
+    def call(
+        self, method: str, *, seconds: float = _TIMEOUT, cancelled: Callable[[], bool] | None = None, **fields: Any
+    ) -> Any:
+        """One call of the Bot API; what it cannot do becomes `Later` or `Never`, without the token."""
+        import httpx
+
+        extensions = {CANCELLED: cancelled} if cancelled else {}
+        try:
+            answer = shared_client().post(self._address + method, json=fields, timeout=seconds, extensions=extensions)
+            document = answer.json()
+        except httpx.HTTPError as error:
+            raise Later(f"Telegram cannot be reached ({type(error).__name__})", seconds=0) from None
+        except ValueError:
+            raise Later(f"Telegram answered {answer.status_code} without JSON", seconds=0) from None
+        if isinstance(document, dict) and document.get("ok"):
+            return document.get("result")
+        raise _failure(method, document if isinstance(document, dict) else {}, answer.status_code)
+
+
+def _failure(method: str, document: Mapping[str, Any], status: int) -> Later | Never:
+    code = int(document.get("error_code") or status)
+    told = str(document.get("description") or f"status {code}")
+    if code in (_TOO_MANY, _CONFLICT) or code >= _SERVER:
+        seconds = float((document.get("parameters") or {}).get("retry_after") or 0)
+        return Later(f"Telegram {method}: {told}", seconds=seconds)
+    if code in (_WRONG_TOKEN, _NO_BOT):
+        # Nothing is lost meanwhile: when the token is right again, everything that waits is answered.
+        return Later(f"Telegram does not know this bot ({told}); check TELEGRAM_BOT_TOKEN in .env", seconds=60)
+    return Never(f"Telegram {method}: {told}", gone="not found" in told or "can't be edited" in told)
+
+
+def _thread(to: Incoming) -> dict[str, Any]:
+    return {"message_thread_id": int(to.thread)} if to.thread else {}
+
+
+class _Pause:
+    """Waits longer after each failure in a row, and not beyond the end."""
+
+    def __init__(self, stop: Callable[[], bool]) -> None:
+        self._stop = stop
+        self._failures = 0
+        self._event = threading.Event()
+
+    def wait(self, seconds: float) -> None:
+        left = seconds or _PAUSES[min(self._failures, len(_PAUSES) - 1)]
+        self._failures += 1
+        while left > 0 and not self._stop():
+            self._event.wait(min(left, 0.2))
+            left -= 0.2
+
+    def reset(self) -> None:
+        self._failures = 0
+
+
+def telegram_of(token: str | None, *, mode: str, url: str, api: str, groups: str) -> Telegram:
+    """Telegram as the settings describe it."""
+    if not token:
+        raise SettingsError(
+            "gateway.telegram.enabled is true, but there is no token: put TELEGRAM_BOT_TOKEN=… into .env "
+            "(@BotFather on Telegram gives one)"
+        )
+    if mode == "webhook" and not url.startswith("https://") and not url.startswith("http://127.0.0.1"):
+        raise SettingsError(
+            "gateway.telegram.mode is webhook, so gateway.telegram.webhook_url must be the public https address "
+            "that leads to this gateway's /telegram"
+        )
+    return Telegram(token, api=api or API, webhook_url=url if mode == "webhook" else "", groups=groups)

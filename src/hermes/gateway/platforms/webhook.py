@@ -1,0 +1,133 @@
+"""A platform of anybody's own: signed HTTP requests bring messages in, and signed requests take answers out.
+
+    POST /webhook  {"id": "17", "chat": "room", "user": "u1", "text": "hello"}
+
+A request carries `X-Hermes-Timestamp` and `X-Hermes-Signature: sha256=…`, the HMAC-SHA256 of `timestamp.body` with the
+shared secret, or `Authorization: Bearer SECRET`. Answers are signed in the same way and carry a `delivery`: the same
+one is the same piece of the same answer, and must be taken once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from hermes.gateway.platforms.base import Incoming, Later, Never
+from hermes.gateway.platforms.splitting import split
+from hermes.llm.transport import shared_client
+from hermes.vocabulary.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hermes.gateway.platforms.base import Inbox
+
+LIMIT = 32_000
+_TIMEOUT = 15.0
+_OLDEST = 300  # seconds a signature is good for
+_LONGEST_NAME = 200
+_TOO_MANY, _SERVER, _OK = 429, 500, 300
+_SHORTEST_SECRET = 16
+
+
+class Webhook:
+    name = "webhook"
+    edits = False
+
+    def __init__(self, secret: str, reply_url: str, *, clock: Callable[[], float] = time.time) -> None:
+        self._secret = secret.encode()
+        self._reply_url = reply_url
+        self._clock = clock
+
+    def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:  # noqa: ARG002 - others call us
+        report("")
+
+    def identity(self) -> str:
+        return self._reply_url
+
+    def allows(self, headers: Mapping[str, str], body: bytes) -> bool:
+        """Whether a request comes from somebody who has the secret."""
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return hmac.compare_digest(given.strip().encode(), self._secret)
+        stamp = headers.get("x-hermes-timestamp", "")
+        if not stamp.isdecimal() or abs(self._clock() - int(stamp[:12])) > _OLDEST:
+            return False
+        return hmac.compare_digest(headers.get("x-hermes-signature", "").encode(), self._signature(stamp, body))
+
+    def incoming(self, document: Any) -> Incoming:
+        """The message of a request; ValueError says what is wrong with it."""
+        if not isinstance(document, dict):
+            raise TypeError("expected a JSON object")
+        for name in ("id", "user", "text"):
+            if not isinstance(document.get(name), str) or not document[name]:
+                raise ValueError(f"{name}: expected a text that is not empty")
+        given = {name: str(document.get(name) or "") for name in ("id", "chat", "user", "thread", "user_name")}
+        if any(len(text) > _LONGEST_NAME for text in given.values()):
+            raise ValueError(f"names have at most {_LONGEST_NAME} characters")
+        kind = document.get("kind", "dm")
+        if kind not in ("dm", "group"):
+            raise ValueError("kind: expected dm or group")
+        return Incoming(
+            platform=self.name,
+            update=given["id"],
+            chat=given["chat"] or given["user"],
+            user=given["user"],
+            text=document["text"],
+            kind=kind,
+            thread=given["thread"],
+            user_name=given["user_name"],
+            message=given["id"],
+        )
+
+    def send(self, to: Incoming, text: str, *, delivery: str) -> str:
+        import httpx
+
+        answer = {"delivery": delivery, "reply_to": to.update, "chat": to.chat, "thread": to.thread, "user": to.user}
+        body = json.dumps({**answer, "text": text}, ensure_ascii=False).encode()
+        stamp = str(int(self._clock()))
+        headers = {
+            "content-type": "application/json",
+            "x-hermes-delivery": delivery,
+            "x-hermes-timestamp": stamp,
+            "x-hermes-signature": self._signature(stamp, body).decode(),
+        }
+        try:
+            response = shared_client().post(self._reply_url, content=body, headers=headers, timeout=_TIMEOUT)
+        except httpx.HTTPError as error:
+            raise Later(f"{self._reply_url} cannot be reached ({type(error).__name__})", seconds=0) from None
+        if response.status_code < _OK:
+            return delivery
+        told = f"{self._reply_url} answered {response.status_code}"
+        if response.status_code == _TOO_MANY or response.status_code >= _SERVER:
+            wait = response.headers.get("retry-after", "")
+            raise Later(told, seconds=float(wait) if wait.isdecimal() else 0)
+        raise Never(told)
+
+    def edit(self, to: Incoming, sent: str, text: str) -> None:  # noqa: ARG002 - as every platform has it
+        raise Never("a webhook cannot change what it has sent")
+
+    def typing(self, to: Incoming) -> None:
+        """There is nobody to show it to."""
+
+    def split(self, text: str) -> list[str]:
+        return split(text, LIMIT)
+
+    def _signature(self, stamp: str, body: bytes) -> bytes:
+        digest = hmac.new(self._secret, f"{stamp}.".encode() + body, hashlib.sha256)
+        return b"sha256=" + digest.hexdigest().encode()
+
+
+def webhook_of(secret: str | None, *, reply_url: str) -> Webhook:
+    """The webhook as the settings describe it."""
+    if not secret or len(secret) < _SHORTEST_SECRET:
+        raise SettingsError(
+            f"gateway.webhook.enabled is true, so .env must hold GATEWAY_WEBHOOK_SECRET with at least "
+            f"{_SHORTEST_SECRET} characters (for example from `openssl rand -hex 32`)"
+        )
+    if not reply_url.startswith(("http://", "https://")):
+        raise SettingsError("gateway.webhook.reply_url must be the address that answers are sent to")
+    return Webhook(secret, reply_url)

@@ -1,0 +1,179 @@
+"""Telegram through a loopback Bot API: polling and webhook, retries, limits, edits, long answers, groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gateway_home import ANN, BOB, STRANGER, prepare, running
+from telegram_server import bot_api
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from telegram_server import BotApi
+
+
+@pytest.fixture
+def api() -> Iterator[BotApi]:
+    with bot_api() as server:
+        yield server
+        assert server.problems == []
+
+
+def called(api: BotApi, *methods: str) -> list[str]:
+    return [name for name, _ in api.calls if name in methods]
+
+
+@pytest.mark.proves("gateway.telegram_polling")
+def test_a_message_is_answered_and_acknowledged_only_after_it_is_stored(home: Path, api: BotApi) -> None:
+    prepare(home, api)
+    number = api.say(ANN, "hello")
+    with running(home) as gateway:
+        assert api.wait_for_texts(ANN, 1) == ["Understood."]
+        assert api.wait(lambda: not api.updates)
+        assert gateway.settle(10)
+        assert gateway.ledger.cursor("telegram") == str(number)
+        assert gateway.ledger.counts() == {"new": 0, "running": 0, "answered": 0, "done": 1}
+    offsets = [fields.get("offset") for name, fields in api.calls if name == "getUpdates"]
+    assert offsets[:2] == [None, number + 1]
+
+
+@pytest.mark.proves("gateway.telegram_polling")
+def test_messages_of_one_person_are_answered_in_their_order(home: Path, api: BotApi) -> None:
+    prepare(home, api, [{"when": f"question {each}", "text": f"answer {each}"} for each in range(8)])
+    for each in range(8):
+        api.say(ANN, f"question {each}")
+    with running(home):
+        assert api.wait_for_texts(ANN, 8) == [f"answer {each}" for each in range(8)]
+
+
+@pytest.mark.proves("gateway.telegram_retries")
+@pytest.mark.parametrize("method", ["getMe", "getUpdates", "sendMessage", "editMessageText"])
+def test_what_telegram_fails_at_is_tried_again_and_said_once(home: Path, api: BotApi, method: str) -> None:
+    prepare(home, api)
+    api.fail(method, 502, "Bad Gateway")
+    api.say(ANN, "hello")
+    with running(home) as gateway:
+        assert api.wait_for_texts(ANN, 1) == ["Understood."]
+        assert gateway.settle(20)
+        assert api.texts(ANN) == ["Understood."]
+
+
+@pytest.mark.proves("gateway.telegram_retries")
+def test_a_limit_of_telegram_is_waited_for_as_long_as_it_says(home: Path, api: BotApi) -> None:
+    import time
+
+    prepare(home, api)
+    api.fail("editMessageText", 429, "Too Many Requests: retry after 1", retry_after=1)
+    api.say(ANN, "hello")
+    began = time.monotonic()
+    with running(home):
+        assert api.wait_for_texts(ANN, 1) == ["Understood."]
+    assert time.monotonic() - began >= 1
+    assert called(api, "sendMessage", "editMessageText") == ["sendMessage", "editMessageText", "editMessageText"]
+
+
+@pytest.mark.proves("gateway.telegram_retries")
+def test_somebody_who_blocked_the_bot_holds_nobody_up(home: Path, api: BotApi) -> None:
+    prepare(home, api)
+    api.fail("sendMessage", 403, "Forbidden: bot was blocked by the user")
+    with running(home) as gateway:
+        api.say(ANN, "hello")
+        assert api.wait(lambda: "sendMessage" in called(api, "sendMessage"))
+        assert gateway.settle(10)
+        api.say(BOB, "hello")
+        assert api.wait_for_texts(BOB, 1) == ["Understood."]
+        rows = gateway.ledger.database.rows("SELECT outcome FROM inbox ORDER BY id")
+    assert rows == [("undeliverable",), ("stop",)]
+
+
+@pytest.mark.proves("gateway.telegram_edits")
+def test_an_answer_grows_in_its_message_while_it_is_written(home: Path, api: BotApi) -> None:
+    words = " ".join(f"word{each}" for each in range(30))
+    prepare(home, api, [{"text": words, "pause": 0.02}], gateway="  stream_seconds: 0.05\n")
+    api.say(ANN, "go")
+    with running(home) as gateway:
+        assert api.wait(lambda: words in api.texts(ANN))
+        assert gateway.settle(10)
+    [message] = api.sent
+    assert len(message.texts) > 3
+    assert message.texts[0] == "…"
+    assert all(words.startswith(text) for text in message.texts[1:])
+    assert "sendChatAction" in called(api, "sendChatAction")
+
+
+@pytest.mark.proves("gateway.telegram_edits")
+def test_a_draft_that_was_deleted_does_not_lose_the_answer(home: Path, api: BotApi) -> None:
+    prepare(home, api)
+    api.fail("editMessageText", 400, "Bad Request: message to edit not found")
+    api.say(ANN, "hello")
+    with running(home):
+        assert api.wait_for_texts(ANN, 1) == ["Understood."]
+
+
+@pytest.mark.proves("gateway.once")
+@pytest.mark.parametrize("method", ["sendMessage", "editMessageText"])
+def test_an_answer_whose_receipt_is_lost_is_not_given_twice(home: Path, api: BotApi, method: str) -> None:
+    prepare(home, api)
+    api.dropped.append(method)
+    api.say(ANN, "hello")
+    with running(home) as gateway:
+        api.wait_for_texts(ANN, 1)
+        assert gateway.settle(20)
+    assert api.texts(ANN) == ["Understood."]
+    assert api.dropped == []
+
+
+@pytest.mark.proves("gateway.telegram_split")
+def test_a_long_answer_comes_in_pieces_that_telegram_takes(home: Path, api: BotApi) -> None:
+    long = "\n\n".join(f"Paragraph {each}: " + "😀é" * 400 for each in range(20))
+    prepare(home, api, [long])
+    api.say(ANN, "tell me everything")
+    with running(home) as gateway:
+        assert api.wait(lambda: "Paragraph 19" in "".join(api.texts(ANN)))
+        assert gateway.settle(10)
+    pieces = api.texts(ANN)
+    assert len(pieces) >= 6
+    assert "\n\n".join(pieces) == long
+    assert api.problems == []
+
+
+@pytest.mark.proves("gateway.telegram_webhook")
+def test_by_webhook_an_update_is_taken_once_and_only_with_the_secret(home: Path, api: BotApi) -> None:
+    prepare(home, api, telegram="    mode: webhook\n    webhook_url: http://127.0.0.1:1/telegram\n")
+    with running(home, port=0) as gateway:
+        assert api.wait(lambda: bool(api.webhook))
+        assert gateway.door is not None
+        api.webhook["url"] = f"http://127.0.0.1:{gateway.door.port}/telegram"
+        api.say(ANN, "hello")
+        update = api.updates.popleft()
+        assert api.push(update, secret="wrong") == 401
+        assert api.push({"message": {}}) == 400
+        assert [api.push(update) for _ in range(3)] == [200, 200, 200]
+        assert api.wait_for_texts(ANN, 1) == ["Understood."]
+        assert gateway.settle(10)
+        assert api.texts(ANN) == ["Understood."]
+    assert called(api, "getUpdates") == []
+
+
+@pytest.mark.proves("gateway.groups")
+def test_in_a_group_only_those_who_turn_to_the_bot_are_answered(home: Path, api: BotApi) -> None:
+    prepare(home, api, [{"when": "", "text": "Here."}])
+    group = -500
+    api.say(ANN, "just talking", chat=group)
+    api.say(STRANGER, "also talking", chat=group)
+    api.say(ANN, "@hermes_bot what do you think?", chat=group)
+    api.say(BOB, "and me?", chat=group, reply_to_message={"from": {"id": 999}})
+    api.say(ANN, "/help@Hermes_bot", chat=group)
+    with running(home) as gateway:
+        assert api.wait_for_texts(group, 3)
+        assert gateway.settle(10)
+        answers = api.texts(group)
+        lanes = {chat.lane for chat in gateway.ledger.chats()}
+    assert sorted(answers)[:2] == ["Here.", "Here."]
+    assert len(answers) == 3
+    assert lanes == {f"agent:main:telegram:group:{group}:{ANN}:@ann", f"agent:main:telegram:group:{group}:{BOB}:@bob"}
+    assert all("reply_parameters" in each.fields for each in api.sent)

@@ -1,0 +1,25 @@
+"""`hermes gateway`: one process, many people and platforms."""
+
+REQUIREMENTS: dict[str, tuple[str, str]] = {
+    "gateway.telegram_polling": ("Telegram by long polling, acknowledged only after it is stored", "product"),
+    "gateway.telegram_webhook": ("Telegram by webhook, with a secret, each update taken once", "product"),
+    "gateway.telegram_retries": ("passing failures are retried, limits are waited for, blocks hold nobody", "product"),
+    "gateway.telegram_edits": ("an answer grows in one message while it is written", "product"),
+    "gateway.telegram_split": ("long answers are split by Telegram's own count, nothing is left out", "product"),
+    "gateway.webhook": ("anybody's own platform over signed HTTP, each message taken once", "product"),
+    "gateway.strangers": ("unknown people get one answer that says how to get access; nothing is stored", "product"),
+    "gateway.pairing": ("a code makes an account somebody's, once", "product"),
+    "gateway.apart": ("two people never see each other's memory", "product"),
+    "gateway.commands": ("/new, /memory, /status, /help, /stop; what waits is answered in order", "product"),
+    "gateway.forget_me": ("/forget me removes everything of a person after a confirmation", "product"),
+    "gateway.hand_over": ("the same person goes on with a conversation on another platform", "product"),
+    "gateway.identity": ("providers are told who speaks and where", "003 initialize kwargs"),
+    "gateway.once": ("after a kill every message is answered, in order, none twice", "product"),
+    "gateway.hygiene": ("a history that outgrew the window is compacted before a message is handled", "001 hygiene"),
+    "gateway.model_failure": ("a model that fails is told without the operator's details", "product"),
+    "gateway.reset": ("chats start over when idle, daily, or both, and say so", "003 Session Lifecycle"),
+    "gateway.monitor": ("resident memory, garbage collection and threads are logged", "003 Runtime"),
+    "gateway.status": ("what runs, what is connected and what waits, also as JSON; errors say what to do", "product"),
+    "gateway.drain": ("a gateway that is stopped finishes what it has begun", "product"),
+    "gateway.groups": ("in groups the bot answers those who mention it or reply to it", "product"),
+}
