@@ -62,6 +62,12 @@ class Terminal:
         """What a person sees, without the empty lines at the end."""
         return "\n".join(line.rstrip() for line in self._screen.display).rstrip() + "\n"
 
+    @property
+    def rows(self) -> list[list[pyte.screens.Char]]:
+        """Every cell of the screen, with its colours."""
+        buffer, columns = self._screen.buffer, range(self._screen.columns)
+        return [[buffer[line][column] for column in columns] for line in range(self._screen.lines)]
+
     def send(self, keys: str) -> None:
         os.write(self._ours, keys.encode())
 

@@ -5,5 +5,6 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "docs.reference": ("the reference is generated, and stale pages fail the suite", "product"),
     "docs.complete": ("every command, option, setting, tool and hook is documented", "product"),
     "docs.site": ("the documentation site builds offline without a warning", "product"),
+    "docs.screens": ("screenshots are taken from the running program, not drawn", "product"),
     "docs.links": ("every link between pages leads somewhere", "product"),
 }

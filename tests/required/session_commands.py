@@ -9,7 +9,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "skills.command": ("`hermes skills list|show|path` shows the procedures to a person", "product"),
     "skills.in-session": ("the skill tools are in every session and their index in its prompt", "004 Prompt assembly"),
     "status.command": (
-        "`hermes status` tells memory, sessions, pending writes and cache share in one screen",
+        "`hermes status` tells memory, sessions, growth, cache share, engine and breaker in one screen",
         "product",
     ),
     "session.cache-miss": ("what broke the prefix cache is recorded when little came from it", "product"),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from hermes.compression.breaker import Breaker
 from hermes.curated.store import MemoryStore
+from hermes.session.engine_state import BREAKER
 from hermes.session.session import MemorySession
 from hermes.session.usage import what_broke_the_cache
 from hermes.vocabulary.usage import Usage
@@ -91,7 +95,7 @@ def test_a_session_has_the_skill_tools_and_an_edit_moves_nothing(home: Path) -> 
 @pytest.mark.proves("status.command")
 def test_status_shows_everything_in_one_screen(home: Path, hermes: Command) -> None:
     empty = hermes("status", "--json").json
-    assert empty["sessions"] == {"conversations": 0}
+    assert empty["sessions"]["conversations"] == 0
     with MemorySession.open(home) as session:
         for number in (1, 2):
             session.prepare_turn(f"turn {number}")
@@ -103,7 +107,8 @@ def test_status_shows_everything_in_one_screen(home: Path, hermes: Command) -> N
     assert "first turn" in state["sessions"]["last_cache_miss"]
     printed = hermes("status").out
     assert "memory    0% — 0/2,200 chars" in printed
-    assert "kept for 5m; 45% of the prompt tokens" in printed
+    assert "45% of the prompt tokens of recent sessions came from it; kept for 5m" in printed
+    assert "last miss: the first turn" in printed
     shown = hermes("sessions", "show", session.id).out
     assert "(0% of 100 prompt tokens from the cache: the first turn of a session fills the cache)" in shown
     assert "(90% of 100 prompt tokens from the cache)" in shown
@@ -124,3 +129,22 @@ def test_a_miss_is_explained(case: dict[str, bool], reason: str) -> None:
     little, plenty = Usage(input_tokens=100), Usage(input_tokens=100, cache_read_tokens=95)
     assert reason in what_broke_the_cache(little, **(normal | case))  # type: ignore[arg-type]
     assert what_broke_the_cache(plenty, **(normal | case)) == ""  # type: ignore[arg-type]
+
+
+@pytest.mark.proves("status.command")
+def test_status_shows_growth_and_what_holds_compaction_back(home: Path, hermes: Command) -> None:
+    with MemorySession.open(home, "cli") as session:
+        session.prepare_turn("Hello.")
+        session.finish_turn("Hello.")
+        state = hermes("status", "--json").json
+        assert state["engine"]["breaker"] == "closed"
+        assert state["engine"]["name"] == "compressor"
+        assert state["sessions"]["by_month"][0]["messages"] == 2
+        stuck = Breaker().could_not_compact(9_000).could_not_compact(9_000)
+        session.database.set_meta(f"{BREAKER}:{session.id}", json.dumps(stuck.as_dict()))
+        shown = hermes("status").out
+        assert "breaker open" in shown
+        assert "2 compactions in a row did not help" in shown
+        tired = Breaker().failed("helper", "overloaded", time.time(), transient=True)
+        session.database.set_meta(f"{BREAKER}:{session.id}", json.dumps(tired.as_dict()))
+        assert "after it failed: overloaded" in hermes("status").out

@@ -58,6 +58,8 @@ def _print_turn(turn: dict[str, Any]) -> None:
 
 
 def _prompt(prompt: dict[str, Any]) -> str:
+    if not prompt["sections"]:
+        return "none stored"
     held = prompt["memory_up_to"]
     named = []
     for each in prompt["sections"]:

@@ -6,11 +6,13 @@ import os
 
 from hermes.cli.app import OK
 from hermes.cli.render import add_json_option, counted, print_json, print_text
-from hermes.cli.status_background import background, print_background
+from hermes.cli.status_background import background, print_background, print_engine, print_sessions
 from hermes.curated.approval import Approvals
 from hermes.curated.operations import usage
+from hermes.session.engine_state import engine_state
 from hermes.session.wiring import open_parts
 from hermes.settings.home import DATABASE
+from hermes.storage.upkeep import Upkeep
 from hermes.vocabulary.errors import HermesError
 from hermes.vocabulary.version import __version__
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from hermes.session.wiring import Parts
 
 _RECENT = 20
+_MONTHS = 2
 
 
 def _status(given: argparse.Namespace, context: Context) -> int:
@@ -36,9 +39,11 @@ def _status(given: argparse.Namespace, context: Context) -> int:
             "pending_writes": len(Approvals(context.home).pending()[0]),
             "providers": _providers(context),
             "skills": len(parts.skills.index.entries()),
+            "model": context.settings.text("model.default"),
             "sessions": _sessions(parts),
             "prompt_cache_ttl": context.settings.text("prompt_caching.cache_ttl"),
         }
+        state["engine"] = _engine(parts)
         state |= background(parts)  # after the sessions, which open the database
     finally:
         parts.close()
@@ -75,19 +80,30 @@ def _memory(parts: Parts) -> dict[str, str]:
 def _sessions(parts: Parts) -> dict[str, Any]:
     path = parts.home.join(DATABASE)
     if not os.path.exists(path):
-        return {"conversations": 0}
+        return {"conversations": 0, "sessions": 0, "messages": 0, "by_month": []}
     try:
         parts.open_database("local")
         recent = parts.database.list_sessions(limit=_RECENT)
         read, sent = (sum(getattr(s, name) for s in recent) for name in ("cache_read_tokens", "input_tokens"))
-        state: dict[str, Any] = dict(parts.database.counts())
+        upkeep = Upkeep.of_db(parts.database)
+        totals = upkeep.totals()
+        state = {name: totals[name] for name in ("conversations", "sessions", "messages")}
+        state |= {**upkeep.sizes(), "by_month": upkeep.by_month(_MONTHS)}
     except HermesError as error:
         return {"problem": str(error)}
-    state["bytes"] = os.path.getsize(path)
     if sent:
         state["cached_share"] = round(read / sent, 3)
         state["last_cache_miss"] = _last_miss(parts, recent[0].id)
     return state
+
+
+def _engine(parts: Parts) -> dict[str, Any]:
+    try:
+        database = parts.database if parts.has_database else None
+        recent = database.list_sessions(limit=_RECENT) if database is not None else []
+        return engine_state(parts.settings, database, recent)
+    except HermesError as error:
+        return {**engine_state(parts.settings, None, []), "problem": str(error)}
 
 
 def _last_miss(parts: Parts, session_id: str) -> str:
@@ -102,16 +118,22 @@ def _print_state(state: dict[str, Any]) -> None:
     for target, used in state["memory"].items():
         print_text(f"{target:<9} {used}")
     print_text(f"pending   {counted(state['pending_writes'], 'memory write')}")
+    print_text(f"model     {state['model'] or 'none chosen (`hermes setup`)'}")
     for each in state["providers"]:
         refused = f", {each['refused']} refused" if each["refused"] else ""
         last = f"; {each['last']}" if each.get("last") else ""
         print_text(f"provider  {each['name']}, {counted(each['waiting'], 'call')} waiting{refused}{last}")
+    if not state["providers"]:
+        print_text("provider  built-in memory only")
+    print_engine(state["engine"])
     print_text(f"skills    {state['skills']}")
-    print_text("sessions  " + ", ".join(f"{name} {value}" for name, value in state["sessions"].items() if value != ""))
+    print_sessions(state["sessions"])
     share = state["sessions"].get("cached_share")
-    known = "" if share is None else f"; {share:.0%} of the prompt tokens of recent sessions came from it"
+    known = "" if share is None else f"{share:.0%} of the prompt tokens of recent sessions came from it; "
+    print_text(f"cache     {known}kept for {ttl}")
+    if miss := state["sessions"].get("last_cache_miss"):
+        print_text(f"          last miss: {miss}")
     print_background(state)
-    print_text(f"cache     points at the system prompt and the last three messages, kept for {ttl}{known}")
 
 
 COMMANDS = {"status": (add_json_option, _status)}

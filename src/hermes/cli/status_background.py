@@ -1,8 +1,9 @@
-"""What `hermes status` says about work in the background: the last review and the last run of the curator."""
+"""What `hermes status` says about conversations, compaction and work in the background."""
 
 from __future__ import annotations
 
 from hermes.cli.render import counted, print_text, when
+from hermes.cli.sessions_report import bytes_in_words
 from hermes.session.curation_log import CurationLog
 from hermes.session.review import last_review
 from hermes.vocabulary.errors import HermesError
@@ -21,6 +22,26 @@ def background(parts: Parts) -> dict[str, Any]:
     except HermesError as error:
         review = {"status": "unknown", "error": str(error)}
     return {"review": review, "curation": CurationLog(parts.home).last()}
+
+
+def print_sessions(state: dict[str, Any]) -> None:
+    if "problem" in state:
+        print_text(f"sessions  ! {state['problem']}")
+        return
+    print_text(
+        f"sessions  {counted(state['conversations'], 'conversation')}, {counted(state['messages'], 'message')}"
+        + (f", {bytes_in_words(state['file_bytes'])} on disk" if "file_bytes" in state else "")
+    )
+    grown = (f"{counted(each['messages'], 'message')} in {each['month']}" for each in state["by_month"])
+    print_text(f"growth    {', '.join(grown) or 'nothing yet'}")
+
+
+def print_engine(state: dict[str, Any]) -> None:
+    when_ = f"at {state['threshold']:.0%} of the window" if state["enabled"] else "off (compression.enabled)"
+    compacted = counted(state["recent_sessions_compacted"], "recent session")
+    print_text(f"context   {state['name']}, {when_}; {compacted} compacted; breaker {state['breaker']}")
+    for each in state["held_back"]:
+        print_text(f"          ! {each['session_id']}: {each['why']}")
 
 
 def print_background(state: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from hermes.compression.block import SYSTEM_NOTE
 from hermes.compression.boundaries import newest
 from hermes.compression.breaker import Breaker
 from hermes.compression.compressor import HYGIENE_MESSAGES, HYGIENE_THRESHOLD, ContextCompressor
+from hermes.session.engine_state import BREAKER
 from hermes.session.engines import built_in, summarisers
 from hermes.session.foreign_engine import compressed_by
 from hermes.session.requests import settled_until
@@ -77,7 +78,6 @@ if TYPE_CHECKING:
         def reload(self) -> None: ...
 
 
-_BREAKER = "breaker"
 _PASSES = 3  # attempts to fit after a model said that it was too much
 _STEPS = (256_000, 128_000, 64_000, 32_000, 16_000, 8_000)  # windows to assume when it does not say how much is
 
@@ -206,7 +206,7 @@ class Compactor:
                 self._note(choice.problem)
             if isinstance(self._engine, ContextCompressor):
                 self._engine.use_summarisers(**self._summarisers())
-                stored = self._parts.database.get_meta(f"{_BREAKER}:{self._host.id}")
+                stored = self._parts.database.get_meta(f"{BREAKER}:{self._host.id}")
                 self._stored = self._engine.breaker = Breaker.from_dict(json.loads(stored) if stored else None)
             self._told(self._engine.update_model, self._host.model, self._window)
             self._start_engine()
@@ -250,7 +250,7 @@ class Compactor:
             archive=done.replaced,
             last_id=host.last_id,
             system_prompt=changed.text if changed else None,
-            meta={_BREAKER: json.dumps(self._breaker().as_dict())},
+            meta={BREAKER: json.dumps(self._breaker().as_dict())},
         )
         if self._parts.settings.flag("compression.in_place") if in_place is None else in_place:
             session_id, ids = old, self._contexts.replace(old, new)
@@ -343,7 +343,7 @@ class Compactor:
     def _store_breaker(self) -> None:
         now = self._breaker()
         if now != self._stored:
-            self._parts.database.set_meta(f"{_BREAKER}:{self._host.id}", json.dumps(now.as_dict()))
+            self._parts.database.set_meta(f"{BREAKER}:{self._host.id}", json.dumps(now.as_dict()))
             self._stored = now
 
     def _note(self, text: str) -> None:
