@@ -13,7 +13,8 @@ import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from hermes.providers.config import configured, read_config, read_elsewhere, save_config
+from hermes.providers.config import configured, read_config, read_elsewhere
+from hermes.providers.held_turns import HeldTurns
 from hermes.providers.hindsight_api import CLOUD, FRESH, TYPES, Hindsight
 from hermes.providers.hindsight_fields import FIELDS, TOOLS
 from hermes.providers.service import ServiceProvider, bullets, clean, distinct_id, plain_id, question, text_of
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from hermes.providers.service import Tool
 
-_WAITING = "hindsight_turns"  # turns that wait until there are enough of them
 _HEADING = "## Hindsight Memory"
 
 
@@ -112,17 +112,7 @@ class HindsightProvider(ServiceProvider):
             return
         session = session_id or self._session_id
         turn = self._spoken(user_content, assistant_content)
-        together = max(int(self._config["retain_every_n_turns"]), 1)
-        if together == 1:
-            self._store_turns(session, [turn], idempotency_key)
-            return
-        self._finish_others(session)
-        waiting = [each for each in self._waiting(session) if each["key"] != idempotency_key]
-        waiting.append({"key": idempotency_key, "turn": turn})
-        if len(waiting) < together:
-            save_config(_WAITING, self._home, {session: waiting})
-        else:
-            self._store_waiting(session, waiting)
+        self._turns().add(session, turn, idempotency_key, together=int(self._config["retain_every_n_turns"]))
 
     def on_memory_write(
         self, action: str, target: str, content: str, metadata: Mapping[str, Any] | None = None
@@ -144,9 +134,7 @@ class HindsightProvider(ServiceProvider):
         self, messages: list[dict[str, Any]], *, session_id: str = "", idempotency_key: str = ""
     ) -> None:
         del messages, idempotency_key
-        session = session_id or self._session_id
-        if waiting := self._waiting(session):
-            self._store_waiting(session, waiting)
+        self._turns().finish(session_id or self._session_id)
 
     def on_session_switch(self, new_session_id: str, *, parent_session_id: str = "", **kwargs: Any) -> None:
         super().on_session_switch(new_session_id, **kwargs)
@@ -246,18 +234,8 @@ class HindsightProvider(ServiceProvider):
         }
         self._store(session, item, wait=not self._config["retain_async"], key=key)
 
-    def _store_waiting(self, session: str, waiting: list[dict[str, Any]]) -> None:
-        self._store_turns(session, [each["turn"] for each in waiting], str(waiting[-1]["key"]))
-        save_config(_WAITING, self._home, {session: None})
-
-    def _finish_others(self, session: str) -> None:
-        """A conversation that was left has no more turns to wait for."""
-        for other in read_config(_WAITING, self._home):
-            if other != session:
-                self._store_waiting(other, self._waiting(other))
-
-    def _waiting(self, session: str) -> list[dict[str, Any]]:
-        return list(read_config(_WAITING, self._home).get(session) or ())
+    def _turns(self) -> HeldTurns:
+        return HeldTurns(self.name, self._home, self._store_turns)
 
     def _store(self, session: str, item: dict[str, Any], *, wait: bool, key: str = "") -> None:
         bank = self._bank(session)

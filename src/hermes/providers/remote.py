@@ -241,7 +241,12 @@ def misfit(shape: Shape, found: Any, where: str = "the answer") -> str:
 
 
 def _without_none(params: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return {key: each for key, each in params.items() if each is not None} if params else None
+    """Half a character, as a model may send one, has no place in an address."""
+    return {key: _whole(each) for key, each in params.items() if each is not None} if params else None
+
+
+def _whole(text: Any) -> Any:
+    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
 
 
 def _message_in(data: bytes) -> str:
