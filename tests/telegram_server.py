@@ -75,6 +75,24 @@ class BotApi:
         headers = {"X-Telegram-Bot-Api-Secret-Token": given}
         return httpx.post(self.webhook["url"], json=update, headers=headers, timeout=30, trust_env=False).status_code
 
+    def push_all(self) -> None:
+        """Calls the webhook with every update until it is taken, as long as the server lives."""
+        while not self.closed:
+            with self.changed:
+                self.changed.wait_for(lambda: self.closed or bool(self.updates and self.webhook), 1)
+                update = self.updates[0] if self.updates and self.webhook else None
+            if update is None:
+                continue
+            try:
+                taken = self.push(update) == 200
+            except httpx.HTTPError:
+                taken = False
+            with self.changed:
+                if taken:
+                    self.updates.popleft()
+                else:
+                    self.changed.wait(0.05)
+
     # --- what tests ask ----------------------------------------------------------------------------------------------
 
     def texts(self, chat: int) -> list[str]:

@@ -309,3 +309,20 @@ def test_the_memory_of_a_person_is_the_one_other_surfaces_have(home: Path, api: 
     ann.apply("user", [{"action": "add", "content": "Ann sings in a choir."}])
     with running(home) as gateway:
         assert "choir" in ask(api, gateway, ANN, "/memory")
+
+
+@pytest.mark.proves("gateway.forget_me")
+def test_somebody_who_is_forgotten_by_the_operator_is_a_stranger_to_the_gateway(
+    home: Path, api: BotApi, hermes: Callable[..., Ran]
+) -> None:
+    prepare(home, api)
+    code = hermes("gateway", "pair", "ann", "--json").json["code"]
+    with running(home) as gateway:
+        ask(api, gateway, STRANGER, f"/pair {code}")
+        ask(api, gateway, STRANGER, "hello")
+        assert hermes("users", "forget", "ann", "--yes").code == 0
+        assert "do not know you" in ask(api, gateway, STRANGER, "hello again")
+        gateway.conversations.sweep(gateway.directory.knows)
+        assert len(gateway.conversations) == 0
+    accounts = hermes("gateway", "people", "--json").json
+    assert [each for each in accounts if each["by"] == "pairing"] == []

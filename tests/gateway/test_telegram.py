@@ -177,3 +177,17 @@ def test_in_a_group_only_those_who_turn_to_the_bot_are_answered(home: Path, api:
     assert len(answers) == 3
     assert lanes == {f"agent:main:telegram:group:{group}:{ANN}:@ann", f"agent:main:telegram:group:{group}:{BOB}:@bob"}
     assert all("reply_parameters" in each.fields for each in api.sent)
+
+
+@pytest.mark.proves("gateway.telegram_polling")
+def test_an_update_that_makes_no_sense_stops_nobody(home: Path, api: BotApi) -> None:
+    prepare(home, api)
+    api.say(ANN, "hello", message_thread_id=None, is_topic_message=True, entities="?")
+    api.updates.append({"update_id": 5000, "message": {"from": 7, "chat": []}})
+    api.updates.append({"update_id": 5001, "edited_message": {"text": "x"}})
+    api._update = 6000
+    api.say(BOB, "hello")
+    with running(home) as gateway:
+        assert api.wait_for_texts(BOB, 1) == ["Understood."]
+        assert gateway.settle(10)
+        assert gateway.ledger.cursor("telegram") == "6001"

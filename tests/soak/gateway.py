@@ -7,9 +7,11 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,21 +41,23 @@ _PATIENCE = 120.0
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kills", type=int, default=30, metavar="N", help="how often to kill (default: 30)")
+    parser.add_argument("--mode", choices=("polling", "webhook", "both"), default="both", help="how updates come in")
 
 
 def run(given: argparse.Namespace, options: Options) -> Iterator[Outcome]:
-    yield run_kills(given.kills, options)
+    for mode in ("polling", "webhook") if given.mode == "both" else (given.mode,):
+        yield run_kills(given.kills, options, mode=mode)
 
 
-def run_kills(kills: int, options: Options) -> Outcome:
+def run_kills(kills: int, options: Options, *, mode: str = "polling") -> Outcome:
     figures = {"kills": 0, "messages": 0, "answers": 0, "lonely drafts": 0, "in a turn": 0}
-    outcome = Outcome(name=f"gateway kills in {options.folder}", figures=figures)
+    outcome = Outcome(name=f"gateway kills by {mode} in {options.folder}", figures=figures)
     progress = Progress("kills", kills, options)
     chance = random.Random(options.seed)
     place = tempfile.mkdtemp(dir=options.folder, prefix="soak-")
     try:
         with bot_api() as api:
-            trial = _Trial(Path(place) / "home", api, most=(kills + 1) * _MOST_PER_LIFE)
+            trial = _Trial(Path(place) / "home", api, mode=mode, most=(kills + 1) * _MOST_PER_LIFE)
             while outcome.figures["kills"] < kills and progress.goes_on(outcome.figures["kills"], outcome):
                 trial.live(chance)
                 outcome.count("kills")
@@ -70,20 +74,26 @@ def run_kills(kills: int, options: Options) -> Outcome:
 
 
 class _Trial:
-    def __init__(self, home: Path, api: BotApi, *, most: int) -> None:
+    def __init__(self, home: Path, api: BotApi, *, mode: str, most: int) -> None:
         self._home = home
+        self._sign_of_life = "getUpdates" if mode == "polling" else "setWebhook"
         self._api = api
         self._next = 0
         self.asked: dict[int, list[int]] = {ANN: [], BOB: []}
-        prepare(home, api, _script(most), gateway="  stream_seconds: 0.02\n  drain_seconds: 20\n")
+        port = _free_port()
+        where = f"    mode: webhook\n    webhook_url: http://127.0.0.1:{port}/telegram\n" if mode == "webhook" else ""
+        also = f"  stream_seconds: 0.02\n  drain_seconds: 20\n  port: {port}\n"
+        prepare(home, api, _script(most), gateway=also, telegram=where)
+        if where:
+            threading.Thread(target=api.push_all, daemon=True).start()
 
     def live(self, chance: random.Random) -> None:
         """One life of the process: people write before and while it runs, Telegram fails now and then."""
         self._say(chance)
-        before = self._api.count("getUpdates")
+        before = self._api.count(self._sign_of_life)
         process = self._start()
         try:
-            if not self._api.wait(lambda: self._api.count("getUpdates") > before, _PATIENCE):
+            if not self._api.wait(lambda: self._api.count(self._sign_of_life) > before, _PATIENCE):
                 raise RuntimeError(f"the gateway did not start: {process.poll()}")
             for _ in range(chance.randrange(_MOST_PER_LIFE)):
                 self._trouble(chance)
@@ -156,6 +166,12 @@ class _Trial:
         environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
         with open(self._home / "log.txt", "ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _script(most: int) -> list[dict[str, Any]]:

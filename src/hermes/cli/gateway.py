@@ -129,8 +129,8 @@ def _configure_pair(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_unpair(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("platform", metavar="PLATFORM")
-    parser.add_argument("account", metavar="ACCOUNT")
+    parser.add_argument("platform", metavar="PLATFORM", help="telegram or webhook")
+    parser.add_argument("account", metavar="ACCOUNT", help="the account as `hermes gateway people` shows it")
     add_json_option(parser)
 
 

@@ -67,6 +67,11 @@ def _forget(given: argparse.Namespace, context: Context) -> int:
     people = People(context.home)
     finish_removals(people.home)
     sure = given.yes and not given.dry_run
+    if sure:
+        from hermes.gateway.ledger import forget_person
+
+        people.get(given.name)
+        forget_person(people.home, given.name)
     report = forget(people, given.name) if sure else rehearse(people, given.name)
     print_json(asdict(report)) if given.json else _print_report(report)
     incomplete = report.elsewhere or any("could NOT" in line for line in report.providers)

@@ -6,6 +6,7 @@ worker at a time; `interrupt` may come from anywhere.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
 
 NEW = "new"
+_LOG = logging.getLogger("hermes.gateway")
+_WHOSE = ":@"  # between the place and the person of a lane
 _PATIENCE = 10.0  # seconds to wait for a conversation that is answering before something else is done to it
 
 
@@ -34,13 +37,28 @@ def lane_of(message: Incoming, person: str, profile: str = "") -> str:
         words.append(message.thread)
     if message.kind != "dm":
         words.append(message.user)
-    return ":".join([*words, f"@{person}"])
+    return ":".join(words) + _WHOSE + person
 
 
 class Room:
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
         self.lock = threading.Lock()
+        self.closed = False  # somebody who waited for the lock must look for another room
+
+    def close(self, seconds: float = _PATIENCE) -> bool:
+        """Ends the session when its answer is finished; False when that takes too long."""
+        if not self.lock.acquire(timeout=seconds):
+            return False
+        try:
+            if not self.closed:
+                self.closed = True
+                self.agent.close()
+        except HermesError as error:  # such as a home that was removed: nothing is left to save
+            _LOG.warning("a conversation could not be closed in order: %s", error)
+        finally:
+            self.lock.release()
+        return True
 
 
 class Conversations:
@@ -76,9 +94,11 @@ class Conversations:
             self.start_over(entry, why)
             told = self._policy.told(why) if self._policy.notify else ""
             chat = self._ledger.chat(entry.lane)
-        room = self._room(entry, entry.session if entry.state == RUNNING else chat.session if chat else "")
-        with room.lock:
+        room = self._locked(entry, entry.session if entry.state == RUNNING else chat.session if chat else "")
+        try:
             yield room.agent, told
+        finally:
+            room.lock.release()
 
     def interrupt(self, lane: str) -> bool:
         """Ends the running answer of a chat; False when there is none."""
@@ -99,7 +119,7 @@ class Conversations:
         follows = {"follows": old.agent.session, "reason": "new" if why == NEW else "reset"} if old else {}
         agent = self._open(entry, **follows)
         if old is not None:
-            old.agent.close()
+            old.close()
         if chat is not None:
             _end(agent, chat.session, why)
         self._enter(entry.lane, Room(agent))
@@ -108,19 +128,23 @@ class Conversations:
 
     def hand_over(self, entry: Entry, session: str) -> None:
         """The conversation goes on in this chat instead of the one it was in."""
-        for chat in self._ledger.chats(entry.person):
-            if chat.session == session:
-                self.leave(chat.lane)
-        self.leave(entry.lane)
+        lanes = [chat.lane for chat in self._ledger.chats(entry.person) if chat.session == session]
+        if not all(self.leave(lane) for lane in (*lanes, entry.lane)):
+            raise NotFound("that conversation is still being answered; try again when it is")
         here = Chat(lane=entry.lane, person=entry.person, session=session, active=entry.received)
         self._ledger.move(session, here)
 
-    def leave(self, lane: str) -> None:
-        """Closes what is open of a chat: its note is written, its providers are told."""
+    def leave(self, lane: str, seconds: float = _PATIENCE) -> bool:
+        """Closes what is open of a chat: its note is written, its providers are told. False while it is answering."""
         with self._lock:
-            room = self._rooms.pop(lane, None)
-        if room is not None:
-            _close(room)
+            room = self._rooms.get(lane)
+        if room is None:
+            return True
+        closed = room.close(seconds)
+        with self._lock:
+            if closed and self._rooms.get(lane) is room:
+                del self._rooms[lane]
+        return closed
 
     def leave_person(self, person: str) -> None:
         for lane in self._lanes_of(person):
@@ -128,9 +152,11 @@ class Conversations:
 
     def sweep(self, knows: Callable[[str], bool]) -> None:
         """Closes the conversations that are over by their policy, and those of people who are gone."""
-        for chat in self._ledger.chats():
-            if chat.lane in self._rooms and (self._policy.due(chat.active, self._clock()) or not knows(chat.person)):
-                self.leave(chat.lane)
+        for lane in list(self._rooms):
+            chat = self._ledger.chat(lane)
+            over = chat is not None and self._policy.due(chat.active, self._clock())
+            if over or not knows(lane.rpartition(_WHOSE)[2]):
+                self.leave(lane, 0)
 
     def close(self) -> None:
         for lane in list(self._rooms):
@@ -138,12 +164,21 @@ class Conversations:
 
     def _lanes_of(self, person: str) -> list[str]:
         with self._lock:
-            return [lane for lane in self._rooms if lane.endswith(f":@{person}")]
+            return [lane for lane in self._rooms if lane.endswith(_WHOSE + person)]
+
+    def _locked(self, entry: Entry, session: str) -> Room:
+        """The open room of a chat, in the hands of this thread."""
+        while True:
+            room = self._room(entry, session)
+            room.lock.acquire()
+            if not room.closed:
+                return room
+            room.lock.release()
 
     def _room(self, entry: Entry, session: str) -> Room:
         with self._lock:
             room = self._rooms.get(entry.lane)
-            if room is not None:
+            if room is not None and not room.closed:
                 self._rooms.move_to_end(entry.lane)
                 return room
         try:
@@ -173,7 +208,7 @@ class Conversations:
             idle = [each for each, one in self._rooms.items() if not one.lock.locked() and each != lane]
             gone = [self._rooms.pop(each) for each in idle[: max(0, len(self._rooms) - self._most)]]
         for each in gone:
-            _close(each)
+            each.close()
         return room
 
 
@@ -182,11 +217,3 @@ def _end(agent: Agent, session: str, why: str) -> None:
         agent.session.database.end_session(session, why)
     except HermesError:
         return  # it was deleted meanwhile, which is an end as well
-
-
-def _close(room: Room) -> None:
-    if room.lock.acquire(timeout=_PATIENCE):
-        try:
-            room.agent.close()
-        finally:
-            room.lock.release()

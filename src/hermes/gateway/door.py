@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("hermes.gateway")
 _LARGEST = 1 << 20
 _PATIENCE = 30
+_BODY_SECONDS = 20
 
 
 class Door:
@@ -81,10 +82,14 @@ class Door:
 def _guarded(handle: Callable[[Mapping[str, str], bytes], tuple[int, str]]) -> Callable[[Request], Any]:
     async def answer(request: Request) -> Response:
         body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > _LARGEST:
-                return JSONResponse({"error": f"the body is larger than {_LARGEST:,} bytes"}, 413)
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                async for chunk in request.stream():
+                    body += chunk
+                    if len(body) > _LARGEST:
+                        return JSONResponse({"error": f"the body is larger than {_LARGEST:,} bytes"}, 413)
+        except TimeoutError:
+            return JSONResponse({"error": "the body took too long to arrive"}, 408)
         status, told = await asyncio.to_thread(_handled, handle, dict(request.headers), body)
         return JSONResponse({"error": told} if told else {"stored": True}, status)
 

@@ -5,22 +5,24 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 from hermes.gateway.commands import is_stop
 from hermes.gateway.conversations import lane_of
+from hermes.gateway.lanes import Lanes
 from hermes.gateway.platforms.base import Later, Never
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hermes.gateway.directory import Directory
-    from hermes.gateway.lanes import Lanes
     from hermes.gateway.ledger import Entry, Ledger
     from hermes.gateway.platforms.base import Incoming, Platform
 
 _LOG = logging.getLogger("hermes.gateway")
 _REMEMBERED = 10_000  # strangers who have had their answer
+_WAITING = 1_000  # strangers who wait for it
 _PAIRING = ("/pair", "/start")
 _NO_ACCESS = (
     "I do not know you, so I keep nothing of what you write. Ask whoever runs this bot for access: they make a code "
@@ -48,6 +50,9 @@ class Intake:
         self._clock = clock
         self._profile = profile
         self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._untold: dict[int, Incoming] = {}
+        self._numbers = count()
+        self._greeter = Lanes(self._greet, workers=1)  # whoever has access does not wait for those who have not
 
     def cursor(self, platform: str) -> str:
         return self._ledger.cursor(platform)
@@ -77,6 +82,9 @@ class Intake:
             self.queue(entry)
         return len(left)
 
+    def close(self) -> None:
+        self._greeter.close(5)
+
     def _person(self, message: Incoming) -> tuple[str, Incoming]:
         """Whose message it is, and as what it is kept: a code that has paired an account is a greeting."""
         person = self._directory.person(message.platform, message.user)
@@ -95,6 +103,13 @@ class Intake:
         self._told[who] = None
         if len(self._told) > _REMEMBERED:
             self._told.popitem(last=False)
+        if len(self._untold) < _WAITING:
+            number = next(self._numbers)
+            self._untold[number] = stranger
+            self._greeter.add(stranger.platform, number)
+
+    def _greet(self, number: int) -> None:
+        stranger = self._untold.pop(number)
         try:
             text = _NO_ACCESS.format(user=stranger.user)
             self._platforms[stranger.platform].send(stranger, text, delivery=f"stranger.{stranger.update}")

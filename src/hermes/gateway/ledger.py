@@ -8,6 +8,7 @@ process that dies at any point is followed by one that goes on from there.
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ CREATE TABLE IF NOT EXISTS inbox (
     draft TEXT NOT NULL DEFAULT '', attempts INTEGER NOT NULL DEFAULT 0, received REAL NOT NULL,
     outcome TEXT NOT NULL DEFAULT '', UNIQUE (platform, number));
 CREATE INDEX IF NOT EXISTS open_messages ON inbox (state) WHERE state <> 'done';
+CREATE INDEX IF NOT EXISTS old_messages ON inbox (received);
 CREATE TABLE IF NOT EXISTS outbox (
     message INTEGER NOT NULL, piece INTEGER NOT NULL, text TEXT NOT NULL, sent TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (message, piece));
@@ -105,22 +107,25 @@ class Ledger:
         stored: list[Any] = []
         with self.database.writing() as connection:
             for lane, person, message in messages:
-                found = connection.execute(
+                made = connection.execute(
                     "INSERT INTO inbox (platform, number, lane, person, message, state, received) "
                     "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
                     (message.platform, message.update, lane, person, _written(message), NEW, now),
                 ).fetchall()
-                stored += [row[0] for row in found]
+                stored += [row[0] for row in made]
             if cursor:
                 connection.execute("INSERT OR REPLACE INTO cursors VALUES (?, ?)", (platform, cursor))
-        return [self.entry(number) for number in stored]
+        found = [self.entry(number) for number in stored]
+        return [entry for entry in found if entry is not None]
 
     def cursor(self, platform: str) -> str:
         row = self.database.row("SELECT value FROM cursors WHERE platform = ?", (platform,))
         return str(row[0]) if row else ""
 
-    def entry(self, number: int) -> Entry:
-        return _entry(self.database.row(f"SELECT {_FIELDS} FROM inbox WHERE id = ?", (number,)))  # noqa: S608 - our own names
+    def entry(self, number: int) -> Entry | None:
+        """A message; None when everything of its person was erased meanwhile."""
+        row = self.database.row(f"SELECT {_FIELDS} FROM inbox WHERE id = ?", (number,))  # noqa: S608 - our own names
+        return _entry(row) if row else None
 
     def open_entries(self) -> list[Entry]:
         """Everything that is not done, in the order it came."""
@@ -149,7 +154,10 @@ class Ledger:
     def answered(self, number: int, pieces: Sequence[str], outcome: str, *, session: str = "") -> None:
         """The answer is known; from here on the model is not asked again."""
         with self.database.writing() as connection:
-            [(draft, lane)] = connection.execute("SELECT draft, lane FROM inbox WHERE id = ?", (number,)).fetchall()
+            kept = connection.execute("SELECT draft, lane FROM inbox WHERE id = ?", (number,)).fetchall()
+            if not kept:  # everything of the person was erased while their message was answered
+                return
+            [(draft, lane)] = kept
             for place, text in enumerate(pieces):
                 connection.execute(
                     "INSERT OR REPLACE INTO outbox VALUES (?, ?, ?, ?)", (number, place, text, "" if place else draft)
@@ -231,6 +239,14 @@ class Ledger:
     def _truncate_log(self) -> None:
         with self.database.lock, self.database.translated():
             self.database.connection.wal_checkpoint(None, 3)  # SQLITE_CHECKPOINT_TRUNCATE: the log keeps no old pages
+
+
+def forget_person(home: Home, person: str) -> None:
+    """Erases what the gateway of a home keeps about somebody, if there ever was one."""
+    if os.path.exists(home.join(FOLDER, FILE)):
+        ledger = Ledger.open(home)
+        ledger.forget(person)
+        ledger.database.close()
 
 
 def _written(message: Incoming) -> str:

@@ -64,12 +64,15 @@ class Router:
         """Works on one message; None when it is done, or the seconds until it should be tried again."""
         try:
             entry = self._ledger.entry(number)
-            if entry.state in (NEW, RUNNING):
+            if entry is not None and entry.state in (NEW, RUNNING):
                 self._answer(entry)
-            return self._deliver(self._ledger.entry(number)) if entry.state != DONE else None
+                entry = self._ledger.entry(number)
+            return None if entry is None or entry.state == DONE else self._deliver(entry)
         except HermesError as error:  # our own files cannot be read or written: nothing is lost, it is tried again
             _LOG.error("message %s waits: %s", number, error)
-            return self._pause(number)
+        except Exception:  # noqa: BLE001 - a platform is other people's code, and its lane must go on
+            _LOG.exception("message %s waits", number)
+        return self._pause(number)
 
     # --- the answer --------------------------------------------------------------------------------------------------
 
@@ -186,6 +189,8 @@ def _follow(events: Iterator[TurnEvent], show: _Draft, notices: list[str]) -> Tu
             notices.append(event.text)
         elif isinstance(event, TurnFinished):
             end = event
+        else:
+            show.begin()
     return end
 
 

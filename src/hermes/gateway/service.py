@@ -26,7 +26,7 @@ from hermes.settings.load import load_settings
 from hermes.settings.people import People
 from hermes.settings.secrets_file import secret
 from hermes.storage.files import Folder
-from hermes.storage.locks import FileLock
+from hermes.storage.locks import FileLock, is_held
 from hermes.vocabulary.errors import HermesError, SettingsError
 
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ class Gateway:
             self.door.stop()
         for thread in self._receivers:
             thread.join(5)
+        self.intake.close()
         drained = self.lanes.close(self.settings.number("gateway.drain_seconds"))
         drained = self._quick.close(1) and drained
         self.monitor.stop()
@@ -225,10 +226,7 @@ def stored_status(home: Home) -> dict[str, Any]:
         return nothing
     with folder:
         told: Mapping[str, Any] = json.loads(folder.read(STATUS, at_most=_LARGEST) or b"{}")
-        lock = FileLock(folder, LOCK, timeout=0)
-        running = not lock.try_to_take()
-        lock.__exit__()
-        found = {**nothing, **told, "running": running}
+        found = {**nothing, **told, "running": is_held(folder, LOCK)}
         if folder.status(FILE) is None:
             return found
     ledger = Ledger.open(home)

@@ -16,6 +16,8 @@ from hermes.migration.openclaw_source import dig, files_below, find_openclaw, is
 from hermes.migration.report import ARCHIVED, CONFLICT, MIGRATED, SKIPPED, Item, Report
 from hermes.migration.undo_log import recover
 from hermes.settings.load import load_settings
+from hermes.storage.files import Folder
+from hermes.storage.locks import is_held
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -170,11 +172,19 @@ class Migration:
             f"OpenClaw still runs: {process}; stop it first, one bot token cannot serve two programs"
             for process in is_running()
         ]
-        if any(os.path.exists(self._home.join(name)) for name in ("gateway.pid", "gateway.lock")):
+        others = any(os.path.exists(self._home.join(name)) for name in ("gateway.pid", "gateway.lock"))
+        if others or self._gateway_runs():
             found.append("a Hermes gateway seems to run in this home; restart it after the migration")
         if dig(source.config, "memory", "backend") or dig(source.config, "memory"):
             found.append("OpenClaw's memory backend is not taken over; `hermes memory setup` chooses one here")
         return found
+
+    def _gateway_runs(self) -> bool:
+        folder = Folder.open(self._home.join("gateway"))
+        if folder is None:
+            return False
+        with folder:
+            return is_held(folder, "run.lock")
 
 
 def _next_steps(report: Report) -> list[str]:

@@ -87,6 +87,16 @@ class FileLock:
         return f"process {process} ({_command_of(process)})"
 
 
+def is_held(folder: Folder, name: str) -> bool:
+    """Whether some process holds a lock right now; looking does not make the file."""
+    if folder.status(name) is None:
+        return False
+    lock = FileLock(folder, name, timeout=0)
+    free = lock.try_to_take()
+    lock.__exit__()
+    return not free
+
+
 def _process_holding(inode: int) -> int | None:
     """The process with an flock on the inode, where the system tells (Linux)."""
     try:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
 from hermes.gateway.platforms.base import Incoming, Later, Never
 from hermes.gateway.platforms.splitting import split, units
 from hermes.llm.transport import CANCELLED, shared_client
-from hermes.vocabulary.errors import Interrupted, SettingsError
+from hermes.vocabulary.errors import HermesError, Interrupted, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hermes.gateway.platforms.base import Inbox
 
+_LOG = logging.getLogger("hermes.gateway")
 API = "https://api.telegram.org"
 LIMIT = 4096  # UTF-16 units of one message
 SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - the name of a header
@@ -35,6 +37,7 @@ class Telegram:
         self._webhook_url = webhook_url
         self._groups = groups
         self._me: dict[str, Any] = {}
+        self._begun = False
         # Only somebody who has the token can know it, and it does not tell the token.
         self.secret = hmac.new(token.encode(), b"hermes gateway webhook", hashlib.sha256).hexdigest()
 
@@ -49,7 +52,7 @@ class Telegram:
         pause = _Pause(stop)
         while not stop():
             try:
-                if not self._me:
+                if not self._begun:
                     self._begin()
                 if self._webhook_url:
                     report("")
@@ -57,7 +60,7 @@ class Telegram:
                 self._poll(inbox, stop)
             except Interrupted:
                 return
-            except (Later, Never) as error:
+            except HermesError as error:  # theirs, or our own disk: what is not stored is not acknowledged
                 report(str(error))
                 pause.wait(error.seconds if isinstance(error, Later) else 0)
             else:
@@ -65,12 +68,12 @@ class Telegram:
                 pause.reset()
 
     def _begin(self) -> None:
-        me = self.call("getMe")
+        self._me = self.call("getMe")  # from now on we know when we are meant
         if self._webhook_url:
             self.call("setWebhook", url=self._webhook_url, secret_token=self.secret, allowed_updates=["message"])
         else:
             self.call("deleteWebhook")
-        self._me = me
+        self._begun = True
 
     def _poll(self, inbox: Inbox, stop: Callable[[], bool]) -> None:
         known = inbox.cursor(self.name)
@@ -91,8 +94,15 @@ class Telegram:
         numbers = [int(update["update_id"]) for update in updates]
         known = inbox.cursor(self.name)
         newest = max([*numbers, *([int(known)] if known else [])])
-        found = [self._incoming(update) for update in updates]
+        found = [self._understood(update) for update in updates]
         inbox.take(self.name, [each for each in found if each is not None], cursor=str(newest))
+
+    def _understood(self, update: Mapping[str, Any]) -> Incoming | None:
+        try:
+            return self._incoming(update)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:  # one of them must not stop all others
+            _LOG.warning("update %s cannot be understood: %r", update["update_id"], error)
+            return None
 
     def _incoming(self, update: Mapping[str, Any]) -> Incoming | None:
         message = update.get("message") or {}
@@ -107,14 +117,14 @@ class Telegram:
         return Incoming(
             platform=self.name,
             update=str(update["update_id"]),
-            chat=str(chat["id"]),
+            chat=str(int(chat["id"])),
             kind="group" if group else "dm",
-            thread=str(message["message_thread_id"]) if message.get("is_topic_message") else "",
-            user=str(sender["id"]),
+            thread=str(int(message["message_thread_id"])) if message.get("is_topic_message") else "",
+            user=str(int(sender["id"])),
             user_name=name or str(sender.get("username") or ""),
             chat_name=str(chat.get("title") or ""),
             text=self._without_mention(text),
-            message=str(message.get("message_id", "")),
+            message=str(int(message["message_id"])),
         )
 
     def _is_for_us(self, message: Mapping[str, Any], text: str) -> bool:
