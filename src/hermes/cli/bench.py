@@ -1,13 +1,16 @@
-"""`hermes bench`: every figure with its floor or peer from the same run, for people and as JSON."""
+"""`hermes bench`: every figure with its floor or peer from the same run, for people, as JSON and as a chart."""
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.app import OK
 from hermes.cli.progress import Progress
 from hermes.cli.render import add_json_option, print_json, print_text
+from hermes.vocabulary.errors import NotFound, SettingsError
 
 if TYPE_CHECKING:
     import argparse
@@ -15,37 +18,112 @@ if TYPE_CHECKING:
 
     from hermes.cli.app import Context
 
+    Figures = dict[str, Any]
+    Measure = Callable[[argparse.Namespace, Context], Figures]
+    Command = Callable[[argparse.Namespace, Context], int]
 
-def _curated(given: argparse.Namespace, context: Context) -> int:
+_PEER = "hermes-agent"
+_CURATED = (
+    ("add, wall, over write+fsync+rename+fsync", "add_over_floor", 1.5),
+    ("a model's call of the tool, CPU, over hermes-agent's", "tool_call_cpu_over_peer", 0.5),
+    ("add, CPU, over hermes-agent's", "add_cpu_over_peer", 0.5),
+    ("add without the scan, over hermes-agent's with", "unscreened_add_cpu_over_peer", 0.5),
+    ("hermes --version, CPU, over python -c pass", "version_over_python", 2.0),
+    ("hermes --help, CPU, over python -c pass", "help_over_python", 4.0),
+    ("hermes memory add from a cold process", "memory_write_over_python", 3.0),
+    ("hermes tool memory from a cold process", "tool_call_over_python", 3.0),
+)
+
+
+def _curated(given: argparse.Namespace, context: Context) -> Figures:
     del context
     from hermes.bench.curated import run
 
-    figures = run(given.adds, given.starts, given.peer_python, given.folder)
-    rows = [
-        ("add, wall, over write+fsync+rename+fsync", "add_over_floor", 1.5),
-        ("a model's call of the tool, CPU, over hermes-agent's", "tool_call_cpu_over_peer", 0.5),
-        ("add, CPU, over hermes-agent's", "add_cpu_over_peer", 0.5),
-        ("add without the scan, over hermes-agent's with", "unscreened_add_cpu_over_peer", 0.5),
-        ("hermes --version, CPU, over python -c pass", "version_over_python", 2.0),
-        ("hermes --help, CPU, over python -c pass", "help_over_python", 4.0),
-        ("hermes memory add from a cold process", "memory_write_over_python", 3.0),
-        ("hermes tool memory from a cold process", "tool_call_over_python", 3.0),
-    ]
-    _print(given, figures, rows)
-    return OK
+    return run(given.adds, given.starts, _peer(given), given.folder)
 
 
-def _prefix(given: argparse.Namespace, context: Context) -> int:
+def _prefix(given: argparse.Namespace, context: Context) -> Figures:
     from hermes.bench.prefix import TURNS, run
 
     progress = Progress("talking", TURNS)
     try:
-        figures = run(given.model, context.home.root, progress.update)
+        return run(given.model, context.home.root, progress.update)
     finally:
         progress.close()
-    if given.json:
-        print_json(figures)
+
+
+def _recall(given: argparse.Namespace, context: Context) -> Figures:
+    if given.path is not None:
+        return _plain("recall", "path", "limit", "semantic")(given, context)
+    from hermes.bench.recall_own import run
+    from hermes.session.past import open_past
+
+    db = open_past(context.home)
+    if db is None:
+        raise NotFound("there are no conversations yet; `hermes sessions import` brings some in, or name a FILE")
+    with db:
+        return run(db, questions=given.limit or 200)
+
+
+def _plain(module: str, *options: str) -> Measure:
+    """What one benchmark module gives, run with some of the options."""
+
+    def measure(given: argparse.Namespace, context: Context) -> Figures:
+        del context
+        chosen = {option: _peer(given) if option == "peer_python" else getattr(given, option) for option in options}
+        return dict(import_module(f"hermes.bench.{module}").run(**chosen))
+
+    return measure
+
+
+def _peer(given: argparse.Namespace) -> str | None:
+    """The Python to measure hermes-agent with; both programs are called `hermes`, so it has one of its own."""
+    name, _, python = (given.peer or "").partition("=")
+    if given.peer_python or not name:
+        return given.peer_python or None
+    if name != _PEER:
+        raise SettingsError(f"--peer: {name!r} cannot be measured; the peer is {_PEER}, as {_PEER}=PATH-OF-ITS-PYTHON")
+    found = python or os.environ.get("HERMES_AGENT_PYTHON")
+    if not found:
+        raise SettingsError(f"--peer: say which Python has it, as --peer {_PEER}=PATH or in $HERMES_AGENT_PYTHON")
+    return found
+
+
+def _command(name: str, measure: Measure, show: Callable[[Figures], None]) -> Command:
+    def command(given: argparse.Namespace, context: Context) -> int:
+        figures = measure(given, context)
+        if given.chart:
+            from hermes.bench.chart import draw
+
+            write_text(given.chart, draw(figures, f"hermes bench {name}"))
+        print_json(figures) if given.json else show(figures)
         return OK
+
+    return command
+
+
+def write_text(path: str, text: str) -> None:
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise NotFound(f"{path} cannot be written: {error.strerror}") from error
+    print(f"hermes: written to {path}", file=sys.stderr)
+
+
+def _show(figures: Figures) -> None:
+    _print_figures(figures, "")
+
+
+def _show_curated(figures: Figures) -> None:
+    for text, name, target in _CURATED:
+        shown = f"{figures[name]:.2f}" if name in figures else "not measured"
+        print_text(f"{text:<53} {shown:>12}   at most {target:g}")
+    print_text("")
+    _show(figures)
+
+
+def _show_prefix(figures: Figures) -> None:
     print_text(f"{figures['model']}, threads: {figures['threads']}")
     print_text(f"{'':<29}{'frozen prompt':^32}{'memory block rebuilt each turn':^32}")
     print_text(f"{'turn':<29}" + f"{'prompt':>8}{'cached':>8}{'share':>7}{'first':>8} " * 2)
@@ -56,19 +134,7 @@ def _prefix(given: argparse.Namespace, context: Context) -> int:
         )
         print_text(f"{turn['turn']:>2} {turn['what']:<26}" + "".join(columns))
     print_text("")
-    _print_figures({name: figure for name, figure in figures.items() if name != "turns"}, "")
-    return OK
-
-
-def _print(given: argparse.Namespace, figures: dict[str, Any], rows: list[tuple[str, str, float]]) -> None:
-    if given.json:
-        print_json(figures)
-        return
-    for text, name, target in rows:
-        shown = f"{figures[name]:.2f}" if name in figures else "not measured"
-        print_text(f"{text:<53} {shown:>12}   at most {target:g}")
-    print_text("")
-    _print_figures(figures, "")
+    _show({name: figure for name, figure in figures.items() if name != "turns"})
 
 
 def _print_figures(figures: dict[str, Any], indent: str) -> None:
@@ -82,39 +148,12 @@ def _print_figures(figures: dict[str, Any], indent: str) -> None:
             )
 
 
-def _plain(module: str, *options: str) -> Callable[[argparse.Namespace, Context], int]:
-    """A command that runs one benchmark module with some of its options and prints what it returns."""
-
-    def command(given: argparse.Namespace, context: Context) -> int:
-        del context
-        run = import_module(f"hermes.bench.{module}").run
-        _print(given, run(**{option: getattr(given, option) for option in options}), [])
-        return OK
-
-    return command
-
-
 def _configure_curated(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--adds", type=int, default=300, help="memory writes to time (default: 300)")
     parser.add_argument("--starts", type=int, default=30, help="program starts to time (default: 30)")
     parser.add_argument("--folder", metavar="DIR", help="where to write (default: the temporary folder)")
-    parser.add_argument("--peer-python", metavar="PATH", help="a Python that has hermes-agent, to measure it too")
-    add_json_option(parser)
-
-
-def _recall(given: argparse.Namespace, context: Context) -> int:
-    if given.path is not None:
-        return _plain("recall", "path", "limit", "semantic")(given, context)
-    from hermes.bench.recall_own import run
-    from hermes.session.past import open_past
-    from hermes.vocabulary.errors import NotFound
-
-    db = open_past(context.home)
-    if db is None:
-        raise NotFound("there are no conversations yet; `hermes sessions import` brings some in, or name a FILE")
-    with db:
-        _print(given, run(db, questions=given.limit or 200), [])
-    return OK
+    _add_peer(parser)
+    _add_output(parser)
 
 
 def _configure_recall(parser: argparse.ArgumentParser) -> None:
@@ -126,19 +165,19 @@ def _configure_recall(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--limit", type=int, help="only so many questions of each conversation, or in all")
     parser.add_argument("--semantic", action="store_true", help="search by meaning too (needs the extra)")
-    add_json_option(parser)
+    _add_output(parser)
 
 
 def _configure_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--messages", type=int, default=100_000, help="size of the made-up corpus (default: 100,000)")
-    parser.add_argument("--peer-python", metavar="PATH", help="a Python that has hermes-agent, to measure it too")
-    add_json_option(parser)
+    _add_peer(parser)
+    _add_output(parser)
 
 
 def _configure_importing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--messages", type=int, default=100_000, help="messages to import (default: 100,000)")
     parser.add_argument("--folder", metavar="DIR", help="where to work (default: the temporary folder)")
-    add_json_option(parser)
+    _add_output(parser)
 
 
 def _configure_serve(parser: argparse.ArgumentParser) -> None:
@@ -152,11 +191,11 @@ def _configure_serve(parser: argparse.ArgumentParser) -> None:
 def _configure_fence(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--texts", type=int, default=2_000, help="generated texts to check (default: 2,000)")
     parser.add_argument("--seed", type=int, default=0, help="what everything random follows from (default: 0)")
-    add_json_option(parser)
+    _add_output(parser)
 
 
 def _configure_compaction(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--peer-python", metavar="PATH", help="a Python that has hermes-agent, to measure it too")
+    _add_peer(parser)
     _configure_seeded(parser)
 
 
@@ -164,32 +203,49 @@ def _configure_curation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--turns", type=int, default=10_000, help="length of the made-up log (default: 10,000)")
     parser.add_argument("--consolidations", type=int, default=1_000, help="homes to consolidate (default: 1,000)")
     parser.add_argument("--seed", type=int, default=0, help="what everything random follows from (default: 0)")
-    add_json_option(parser)
+    _add_output(parser)
 
 
 def _configure_seeded(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="what everything random follows from (default: 0)")
-    add_json_option(parser)
+    _add_output(parser)
 
 
 def _configure_prefix(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="local", help="the embedded model to measure with (default: local)")
+    _add_output(parser)
+
+
+def _add_peer(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--peer", metavar="NAME[=PYTHON]", help="measure it in the same run: hermes-agent, in a Python of its own"
+    )
+    parser.add_argument("--peer-python", metavar="PATH", help="the same as --peer hermes-agent=PATH")
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--chart", metavar="FILE.svg", help="also draw the figures")
     add_json_option(parser)
 
 
-COMMANDS = {
+_MEASURES: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Measure]] = {
     "prefix": (_configure_prefix, _prefix),
     "curated": (_configure_curated, _curated),
     "scan": (_configure_seeded, _plain("scan", "seed")),
-    "secrets": (add_json_option, _plain("secrets")),
+    "secrets": (_add_output, _plain("secrets")),
     "fence": (_configure_fence, _plain("fence", "seed", "texts")),
     "prompt": (_configure_seeded, _plain("prompt", "seed")),
     "compaction": (_configure_compaction, _plain("compaction", "seed", "peer_python")),
     "holographic": (_configure_seeded, _plain("holographic", "seed")),
     "curation": (_configure_curation, _plain("curation", "turns", "consolidations", "seed")),
     "recall": (_configure_recall, _recall),
-    "turn": (add_json_option, _plain("whole_turn")),
+    "turn": (_add_output, _plain("whole_turn")),
     "serve": (_configure_serve, _plain("serve", "people", "seconds", "latency", "think", "seed")),
     "search": (_configure_search, _plain("search", "messages", "peer_python")),
     "import": (_configure_importing, _plain("importing", "messages", "folder")),
+}
+_SHOWN = {"curated": _show_curated, "prefix": _show_prefix}
+COMMANDS = {
+    name: (configure, _command(name, measure, _SHOWN.get(name, _show)))
+    for name, (configure, measure) in _MEASURES.items()
 }
