@@ -168,3 +168,9 @@ def test_latin_lexicons_are_written_the_way_the_scanner_reads_them() -> None:
         with open(os.path.join(tables, name), encoding="utf-8") as file:
             words = file.read()
         assert [word for word in words.split() if fold(word) != word.lower()] == []
+
+
+@pytest.mark.proves("threats.harmless")
+def test_words_that_digits_of_hashes_spell_by_chance_are_not_refused() -> None:
+    notes = ["never 10 e8feac075c8d 5", "naïve 12 d716c24d8757 4", "naïve 12 8ac2b71dd078 2"]
+    assert [verdict.level for verdict in scan_entries(notes)].count("refuse") == 0

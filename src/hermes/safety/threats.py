@@ -27,6 +27,7 @@ _TOKEN = re.compile(r"[^\W_]+(?:'[^\W_]+)?|[\ue800-\ue8ff]|[.!?](?=\s|$)|\n(?=\n
 _DEEPEST_NESTING = 3
 _MARGIN = 24
 _LONG_TEXT = 25
+_FEWEST_LETTERS = 12
 # A developer's project files talk about these all day; outside the prompt's own memory only the clear cases count.
 _QUIET_OUTSIDE_MEMORY = frozenset({"persistence", "standing_order", "hostile_action", "secret_reading", "exfiltration"})
 
@@ -115,15 +116,17 @@ def _read(text: str, how: str, scope: str) -> Iterator[Finding]:
             yield Finding(
                 threat=match.rule.threat,
                 # Slips of the pen are too little to refuse on: real words differ by one letter, too.
-                level=ASK if name.startswith("typing error") or _is_prose(name, tokens) else match.level,
+                level=ASK if name.startswith("typing error") or _by_chance(name, tokens, matched) else match.level,
                 excerpt=shorten(" ".join(matched)),
                 how=name if how == "plain" else f"{how}, {name}",
             )
 
 
-def _is_prose(name: str, tokens: list[str]) -> bool:
-    """In a long text some identifiers come apart into words that happen to make a sentence."""
-    return name == "separators" and len(tokens) > _LONG_TEXT
+def _by_chance(name: str, tokens: list[str], matched: list[str]) -> bool:
+    """In a long text some identifiers come apart into words that happen to make a sentence, in hashes short ones do."""
+    if name == "separators":
+        return len(tokens) > _LONG_TEXT
+    return name == "leetspeak, separators" and sum(map(len, matched)) < _FEWEST_LETTERS
 
 
 def _cut(folded: str) -> list[str]:
