@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 
 SNAPSHOTS = os.path.join(os.path.dirname(__file__), "snapshots")
@@ -15,4 +16,6 @@ def assert_same_as_stored(name: str, text: str) -> None:
             file.write(text)
     with open(path, encoding="utf-8", newline="") as file:
         stored = file.read()
-    assert text == stored, f"{name} differs; if that is intended, run once with HERMES_REWRITE_SNAPSHOTS=1"
+    differences = "\n".join(difflib.unified_diff(stored.split("\n"), text.split("\n"), "stored", "now", lineterm="", n=1))
+    remedy = "if that is intended, run once with HERMES_REWRITE_SNAPSHOTS=1"
+    assert text == stored, f"{name} differs; {remedy}\n{differences}"

@@ -74,7 +74,13 @@ class Terminal:
     def say(self, line: str) -> None:
         """Types a line when the program waits for one."""
         self.wait_for_prompt()
+        before = len(self.raw)
         self.send(line + ENTER)
+        # Until it is echoed, the old prompt still stands on the screen and the next line would be typed too early.
+        end = time.monotonic() + PATIENCE
+        while line[:4].encode() not in self.raw[before:]:
+            if not self._read(end - time.monotonic()):
+                raise AssertionError(f"{line!r} was not echoed:\n{self.screen}")
 
     def wait_for_prompt(self) -> str:
         """Reads until the cursor stands behind an empty prompt, and returns the screen."""
