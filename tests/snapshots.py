@@ -16,6 +16,8 @@ def assert_same_as_stored(name: str, text: str) -> None:
             file.write(text)
     with open(path, encoding="utf-8", newline="") as file:
         stored = file.read()
-    differences = "\n".join(difflib.unified_diff(stored.split("\n"), text.split("\n"), "stored", "now", lineterm="", n=1))
+    differences = "\n".join(
+        difflib.unified_diff(stored.split("\n"), text.split("\n"), "stored", "now", lineterm="", n=1)
+    )
     remedy = "if that is intended, run once with HERMES_REWRITE_SNAPSHOTS=1"
     assert text == stored, f"{name} differs; {remedy}\n{differences}"

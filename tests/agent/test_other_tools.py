@@ -300,7 +300,8 @@ def test_ctrl_c_while_tasks_run_ends_them_all(home: Path) -> None:
         if messages[-1]["content"] == "go":
             return Reply(calls=[("delegate_task", {"tasks": [{"goal": "one"}, {"goal": "two"}]})])
         if messages[-1]["content"] == "one":
-            signal.raise_signal(signal.SIGINT)  # the main thread is waiting for its tasks now
+            # The main thread waits for its tasks; a terminal's Ctrl-C wakes it, a signal to this thread would not.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         return Reply(text="slowly " * 1_000, pause=0.05)
 
     with Agent.open(home, model=Scripted([choose] * 3)) as agent:
