@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
-import tempfile
 import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,7 +18,7 @@ from hermes.llm.scripted import Reply, Scripted
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import HermesError
 from hermes.vocabulary.events import ToolReturned, TurnFinished
-from soak.common import Outcome, Progress
+from soak.common import Outcome, kill_again_and_again
 
 if TYPE_CHECKING:
     import argparse
@@ -44,23 +42,8 @@ def run(given: argparse.Namespace, options: Options) -> Iterator[Outcome]:
 
 
 def run_kills(kills: int, options: Options) -> Outcome:
-    outcome = Outcome(name=f"kills in {options.folder}", figures={"kills": 0, "acknowledged": 0, "in a turn": 0})
-    progress = Progress("kills", kills, options)
-    while outcome.figures["kills"] < kills and progress.goes_on(outcome.figures["kills"], outcome):
-        place = tempfile.mkdtemp(dir=options.folder, prefix="soak-")
-        try:
-            trial = _Trial(place)
-            for _ in range(min(_KILLS_PER_HOME, kills - outcome.figures["kills"])):
-                number = outcome.figures["kills"]
-                problems = trial.kill_once(random.Random(f"{options.seed}/{number}"), number, outcome)
-                outcome.count("kills")
-                if problems:
-                    outcome.fail(*(f"kill {number} (--seed {options.seed}): {each}" for each in problems))
-                    break
-        finally:
-            shutil.rmtree(place)
-    progress.goes_on(kills, outcome)
-    return outcome
+    outcome = Outcome(name=f"kills in {options.folder}", figures={"acknowledged": 0, "in a turn": 0})
+    return kill_again_and_again(kills, options, outcome, _Trial, per_folder=_KILLS_PER_HOME)
 
 
 class _Trial:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _FAILURES_SHOWN = 20
 _PROGRESS_EVERY = 0.5
@@ -67,6 +72,33 @@ class Progress:
             text = f"\r{self._name}: {done:,} of {self._total:,}, {len(outcome.failures):,} failed"
             print(f"{text}, {done / max(self.elapsed, 0.001):,.0f}/s ", end=end, file=sys.stderr, flush=True)
         return not self._options.seconds or self.elapsed < self._options.seconds
+
+
+class Trial(Protocol):
+    """Something in a folder that is killed and looked at again and again; gives what was wrong after a kill."""
+
+    def kill_once(self, chance: random.Random, number: int, outcome: Outcome) -> list[str]: ...
+
+
+def kill_again_and_again(
+    kills: int, options: Options, outcome: Outcome, begin: Callable[[str], Trial], *, per_folder: int
+) -> Outcome:
+    """`kills` times, in a new folder after every `per_folder` of them, or after one that went wrong."""
+    outcome.figures = {"kills": 0, **outcome.figures}
+    progress = Progress("kills", kills, options)
+    while outcome.figures["kills"] < kills and progress.goes_on(outcome.figures["kills"], outcome):
+        with tempfile.TemporaryDirectory(dir=options.folder, prefix="soak-") as place:
+            trial = begin(place)
+            for _ in range(min(per_folder, kills - outcome.figures["kills"])):
+                number = outcome.figures["kills"]
+                problems = trial.kill_once(random.Random(f"{options.seed}/{number}"), number, outcome)
+                outcome.count("kills")
+                outcome.fail(*(f"kill {number} (--seed {options.seed}): {each}" for each in problems))
+                if problems:
+                    break  # what follows there would only repeat it
+    progress.goes_on(kills, outcome)
+    outcome.figures["kills per second"] = outcome.figures["kills"] / max(progress.elapsed, 0.001)
+    return outcome
 
 
 def _shown(value: object) -> str:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import shutil
 import signal
-import tempfile
 import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,10 +17,11 @@ from hermes.storage.compaction import COPY, ORDER, WRITTEN, Contexts
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import HermesError
 from histories import openai_faults
-from soak.common import Outcome, Progress
+from soak.common import Outcome, kill_again_and_again
 
 if TYPE_CHECKING:
     import argparse
+    import random
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -45,24 +43,13 @@ def run(given: argparse.Namespace, options: Options) -> Iterator[Outcome]:
 
 
 def kills(wanted: int, options: Options, per_home: int = _KILLS_PER_HOME) -> Outcome:
-    figures = {"kills": 0, "turns": 0, "compactions": 0, "in a compaction": 0}
+    figures = {"turns": 0, "compactions": 0, "in a compaction": 0}
     outcome = Outcome(name=f"compaction in {options.folder}", figures=figures)
-    progress = Progress("kills", wanted, options)
-    while outcome.figures["kills"] < wanted and progress.goes_on(outcome.figures["kills"], outcome):
-        home = tempfile.mkdtemp(dir=options.folder, prefix="soak-")
-        try:
-            trial = _Trial(home, in_place=outcome.figures["kills"] // per_home % 2 == 0)
-            for _ in range(min(per_home, wanted - outcome.figures["kills"])):
-                number = outcome.figures["kills"]
-                problems = trial.kill_once(random.Random(f"{options.seed}/{number}"), outcome)
-                outcome.count("kills")
-                if problems:
-                    outcome.fail(*(f"kill {number} (--seed {options.seed}): {each}" for each in problems))
-                    break
-        finally:
-            shutil.rmtree(home)
-    progress.goes_on(wanted, outcome)
-    return outcome
+
+    def begin(place: str) -> _Trial:
+        return _Trial(place, in_place=outcome.figures["kills"] // per_home % 2 == 0)
+
+    return kill_again_and_again(wanted, options, outcome, begin, per_folder=per_home)
 
 
 class _Trial:
@@ -77,7 +64,8 @@ class _Trial:
         with MemorySession.open(home, title="soak") as session:
             self._first = session.id
 
-    def kill_once(self, chance: random.Random, outcome: Outcome) -> list[str]:
+    def kill_once(self, chance: random.Random, number: int, outcome: Outcome) -> list[str]:
+        del number
         delay = chance.uniform(0, chance.choice(_LONGEST_DELAYS))
         reader, writer = os.pipe()
         child = os.fork()

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
-import tempfile
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hermes.curated.store import TARGETS, MemoryStore
 from hermes.vocabulary.errors import HermesError
 from soak.checks import problems_of
-from soak.common import Outcome, Progress
+from soak.common import Outcome, kill_again_and_again
 from soak.writer import State, Writer
 
 if TYPE_CHECKING:
+    import random
+
     from soak.checks import Entries
     from soak.common import Options
 
@@ -28,22 +28,10 @@ _LINES = (0, 1, 1, 2, 3, 5, 9)
 
 def run(kills: int, options: Options) -> Outcome:
     """`kills` times: start a writer, kill it, open the home again and compare."""
-    outcome = Outcome(name=f"kills in {options.folder}", figures={"kills": 0, "acknowledged": 0, "in flight": 0})
-    progress = Progress("kills", kills, options)
-    for start in range(0, kills, _KILLS_PER_HOME):
-        with tempfile.TemporaryDirectory(dir=options.folder, prefix="soak-") as place:
-            trial = _Trial(os.path.join(place, "home"))
-            for number in range(start, min(kills, start + _KILLS_PER_HOME)):
-                problems = trial.kill_once(random.Random(f"{options.seed}/{number}"), f"{number}", outcome)
-                outcome.count("kills")
-                outcome.fail(*(f"kill {number} (--seed {options.seed}): {each}" for each in problems))
-                if problems:
-                    break  # what follows in this home would only repeat it
-        if not progress.goes_on(start + _KILLS_PER_HOME, outcome):
-            break
-    progress.goes_on(kills, outcome)
-    outcome.figures["kills per second"] = outcome.figures["kills"] / max(progress.elapsed, 0.001)
-    return outcome
+    outcome = Outcome(name=f"kills in {options.folder}", figures={"acknowledged": 0, "in flight": 0})
+    return kill_again_and_again(
+        kills, options, outcome, lambda place: _Trial(os.path.join(place, "home")), per_folder=_KILLS_PER_HOME
+    )
 
 
 class _Trial:
@@ -55,12 +43,12 @@ class _Trial:
         self._pace = 0.0005
         self._acknowledged: dict[str, dict[str, str]] = {target: {} for target in TARGETS}
 
-    def kill_once(self, chance: random.Random, name: str, outcome: Outcome) -> list[str]:
+    def kill_once(self, chance: random.Random, number: int, outcome: Outcome) -> list[str]:
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reader)
-            _write_until_killed(self._home, Writer(chance, self._state, name), writer)
+            _write_until_killed(self._home, Writer(chance, self._state, f"{number}"), writer)
         os.close(writer)
         heard = self._wait(reader, chance.choice(_LINES))
         time.sleep(chance.uniform(0, 1.5 * self._pace))

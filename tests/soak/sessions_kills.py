@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import shutil
 import signal
-import tempfile
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import HermesError
-from soak.common import Outcome, Progress
+from soak.common import Outcome, kill_again_and_again
 
 if TYPE_CHECKING:
+    import random
+
     from soak.common import Options
 
 _KILLS_PER_FILE = 50
@@ -36,24 +35,10 @@ _WORDS = (
 
 
 def run(kills: int, options: Options) -> Outcome:
-    outcome = Outcome(name=f"kills in {options.folder}", figures={"kills": 0, "acknowledged": 0, "in flight": 0})
-    progress = Progress("kills", kills, options)
-    while outcome.figures["kills"] < kills and progress.goes_on(outcome.figures["kills"], outcome):
-        place = tempfile.mkdtemp(dir=options.folder, prefix="soak-")
-        try:
-            trial = _Trial(os.path.join(place, "state.db"))
-            for _ in range(min(_KILLS_PER_FILE, kills - outcome.figures["kills"])):
-                number = outcome.figures["kills"]
-                problems = trial.kill_once(random.Random(f"{options.seed}/{number}"), number, outcome)
-                outcome.count("kills")
-                if problems:
-                    outcome.fail(*(f"kill {number} (--seed {options.seed}): {each}" for each in problems))
-                    break
-        finally:
-            shutil.rmtree(place)
-    progress.goes_on(kills, outcome)
-    outcome.figures["kills per second"] = outcome.figures["kills"] / max(progress.elapsed, 0.001)
-    return outcome
+    outcome = Outcome(name=f"kills in {options.folder}", figures={"acknowledged": 0, "in flight": 0})
+    return kill_again_and_again(
+        kills, options, outcome, lambda place: _Trial(os.path.join(place, "state.db")), per_folder=_KILLS_PER_FILE
+    )
 
 
 class _Trial:
