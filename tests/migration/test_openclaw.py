@@ -329,7 +329,10 @@ def test_a_running_openclaw_and_gateway_are_named(claw: Path, home: Path, hermes
     (home / "gateway.pid").write_text("1", encoding="utf-8")
     program = tmp_path / "openclaw"
     os.symlink(sys.executable, program)
-    with subprocess.Popen([str(program), "-c", "input()"], stdin=subprocess.PIPE) as process:
+    command = [str(program), "-c", "print(flush=True); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # right after a start the system knows no command line yet
         assert any(str(process.pid) in each for each in is_running())
         report = hermes("claw", "migrate", "--dry-run", "--json").json
         assert any("still runs" in text for text in report["warnings"])
