@@ -17,7 +17,6 @@ from gateway_home import ANN, BOB, SECRET, STRANGER, prepare, running
 from hermes.curated.store import MemoryStore
 from hermes.settings.home import find_home, person_home
 from hermes.storage.sessions import SessionDB
-from telegram_server import bot_api
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,13 +25,6 @@ if TYPE_CHECKING:
     from conftest import Ran
     from hermes.gateway.service import Gateway
     from telegram_server import BotApi
-
-
-@pytest.fixture
-def api() -> Iterator[BotApi]:
-    with bot_api() as server:
-        yield server
-        assert server.problems == []
 
 
 def ask(api: BotApi, gateway: Gateway, user: int, text: str) -> str:

@@ -1,4 +1,4 @@
-"""The gateway over time: kills, overnight piles, chats that start over, its own memory, its status and its end."""
+"""The gateway over time: overnight piles, chats that start over, its own memory, its status and its end."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gateway_home import ANN, BOB, Clock, prepare, running
 from hermes.agent import Agent
 from hermes.gateway.lanes import Lanes
+from hermes.gateway.ledger import Chat, Ledger
 from hermes.gateway.monitor import Monitor
 from hermes.gateway.platforms.splitting import split, units
 from hermes.gateway.reset import ResetPolicy
@@ -24,55 +25,33 @@ from hermes.storage.compaction import Contexts
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import ContextTooLong, ModelBusy
 from patience import PATIENT
-from soak.common import Options
-from soak.gateway import run_kills
-from telegram_server import bot_api
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from conftest import Ran
     from telegram_server import BotApi
 
 
-@pytest.fixture
-def api() -> Iterator[BotApi]:
-    with bot_api() as server:
-        yield server
-        assert server.problems == []
-
-
-@pytest.mark.proves("gateway.once")
-@pytest.mark.parametrize("mode", ["polling", "webhook"])
-def test_a_killed_gateway_loses_no_message_and_answers_none_twice(tmp_path: Path, mode: str) -> None:
-    outcome = run_kills(3, Options(folder=str(tmp_path), seed=3, quiet=True), mode=mode)
-    assert outcome.failures == []
-    assert outcome.figures["answers"] == outcome.figures["messages"] >= 4
-
-
-@pytest.mark.proves("gateway.once")
-def test_an_answer_that_a_dead_process_had_stored_is_delivered_without_asking_the_model_again(
-    home: Path, api: BotApi
+@pytest.mark.proves("gateway.model_failure")
+def test_whatever_breaks_in_a_turn_is_told_and_logged_and_holds_nobody_up(
+    home: Path, api: BotApi, caplog: pytest.LogCaptureFixture
 ) -> None:
-    prepare(home, api, ["Thought about it once."])
-    with running(home) as gateway:
-        number = api.say(ANN, "think")
-        api.wait_for_texts(ANN, 1)
+    prepare(home, api)
+
+    def broken(*_places: Any, **_more: Any) -> Agent:
+        raise RuntimeError("a plug-in of somebody else")
+
+    with running(home, open_agent=broken) as gateway:
+        api.say(ANN, "hello")
+        [told] = api.wait_for_texts(ANN, 1)
+        api.say(ANN, "/help")
+        api.wait_for_texts(ANN, 2)
         assert gateway.settle(10)
-        entry = gateway.ledger.entry(1)
-        # As if the process had died between the end of the turn and the storing of its answer.
-        with gateway.ledger.database.writing() as connection:
-            kept = (
-                f'{{"platform": "telegram", "update": "{number}", "chat": "{ANN}", "user": "{ANN}", "text": "think"}}'
-            )
-            connection.execute("UPDATE inbox SET state = 'running', message = ?", (kept,))
-    assert entry is not None
-    assert entry.state == "done"
-    with running(home) as gateway:
-        assert api.wait_for_texts(ANN, 2) == ["Thought about it once."] * 2
-        assert gateway.settle(10)
-        assert gateway.ledger.database.rows("SELECT outcome FROM inbox") == [("answered before",)]
+    assert "the operator has to look at it (message 1 in the log)" in told
+    assert "plug-in" not in told
+    assert "a plug-in of somebody else" in caplog.text
 
 
 def overnight(home: Path, *, messages: int, size: int) -> str:
@@ -87,8 +66,6 @@ def overnight(home: Path, *, messages: int, size: int) -> str:
 
 def stand(home: Path, session: str) -> None:
     """The chat of ann stands in this conversation."""
-    from hermes.gateway.ledger import Chat, Ledger
-
     ledger = Ledger.open(find_home(home))
     lane = f"agent:main:telegram:dm:{ANN}:@ann"
     ledger.move(session, Chat(lane=lane, person="ann", session=session, active=0))

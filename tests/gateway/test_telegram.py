@@ -7,20 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gateway_home import ANN, BOB, STRANGER, prepare, running
-from telegram_server import bot_api
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from telegram_server import BotApi
-
-
-@pytest.fixture
-def api() -> Iterator[BotApi]:
-    with bot_api() as server:
-        yield server
-        assert server.problems == []
 
 
 def called(api: BotApi, *methods: str) -> list[str]:

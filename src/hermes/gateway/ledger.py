@@ -208,10 +208,6 @@ class Ledger:
             connection.execute("DELETE FROM chats WHERE session = ?", (session,))
             self._stand(connection, chat)
 
-    def leave(self, lane: str) -> None:
-        with self.database.writing() as connection:
-            connection.execute("DELETE FROM chats WHERE lane = ?", (lane,))
-
     def _stand(self, connection: Any, chat: Chat) -> None:
         connection.execute(
             "INSERT OR REPLACE INTO chats VALUES (?, ?, ?, ?)", (chat.lane, chat.person, chat.session, chat.active)

@@ -1,0 +1,138 @@
+"""Processes that die: no message is lost, none is answered twice, and a turn goes on where it was."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gateway_home import ANN, BOB, prepare, running
+from hermes.gateway.conversations import lane_of
+from hermes.gateway.ledger import Ledger
+from hermes.gateway.platforms.base import Incoming
+from hermes.session.session import MemorySession
+from hermes.settings.home import find_home, person_home
+from hermes.storage.sessions import SessionDB
+from soak.common import Options
+from soak.gateway import run_kills
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from telegram_server import BotApi
+
+
+@pytest.mark.proves("gateway.once")
+@pytest.mark.parametrize("mode", ["polling", "webhook"])
+def test_a_killed_gateway_loses_no_message_and_answers_none_twice(tmp_path: Path, mode: str) -> None:
+    outcome = run_kills(3, Options(folder=str(tmp_path), seed=3, quiet=True), mode=mode)
+    assert outcome.failures == []
+    assert outcome.figures["answers"] == outcome.figures["messages"] >= 4
+
+
+@pytest.mark.proves("gateway.once")
+def test_an_answer_that_a_dead_process_had_stored_is_delivered_without_asking_the_model_again(
+    home: Path, api: BotApi
+) -> None:
+    prepare(home, api, ["Thought about it once."])
+    with running(home) as gateway:
+        number = api.say(ANN, "think")
+        api.wait_for_texts(ANN, 1)
+        assert gateway.settle(10)
+        entry = gateway.ledger.entry(1)
+        # As if the process had died between the end of the turn and the storing of its answer.
+        with gateway.ledger.database.writing() as connection:
+            kept = (
+                f'{{"platform": "telegram", "update": "{number}", "chat": "{ANN}", "user": "{ANN}", "text": "think"}}'
+            )
+            connection.execute("UPDATE inbox SET state = 'running', message = ?", (kept,))
+    assert entry is not None
+    assert entry.state == "done"
+    with running(home) as gateway:
+        assert api.wait_for_texts(ANN, 2) == ["Thought about it once."] * 2
+        assert gateway.settle(10)
+        assert gateway.ledger.database.rows("SELECT outcome FROM inbox") == [("answered before",)]
+
+
+def left_behind(home: Path, *messages: dict[str, Any]) -> None:
+    """What a process that died in the middle of a turn leaves: a message that is running, and a part of its turn."""
+    place = person_home(find_home(home), "ann")
+    with MemorySession.open(place, "telegram", project="") as session:
+        for message in messages:
+            session.record(message)
+    ledger = Ledger.open(find_home(home))
+    asked = Incoming(platform="telegram", update="1", chat=str(ANN), user=str(ANN), text="buy the tickets")
+    [entry] = ledger.store([(lane_of(asked, "ann"), "ann", asked)], 1.0)
+    ledger.begin(entry, session.id, 0)
+    ledger.close()
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "todo", "arguments": "{}"}}
+ASKED = {"role": "user", "content": "buy the tickets"}
+
+
+@pytest.mark.proves("gateway.once")
+@pytest.mark.parametrize(
+    "had",
+    [
+        (),
+        (ASKED,),
+        (ASKED, {"role": "assistant", "content": None, "tool_calls": [CALL]}),
+        (
+            ASKED,
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "c1", "content": "bought"},
+        ),
+    ],
+)
+def test_a_turn_that_was_cut_off_goes_on_where_it_was(home: Path, api: BotApi, had: tuple[dict[str, Any], ...]) -> None:
+    prepare(home, api, ["The tickets are bought.", "You are welcome."])
+    left_behind(home, *had)
+    with running(home) as gateway:
+        assert api.wait_for_texts(ANN, 1) == ["The tickets are bought."]
+        assert gateway.settle(10)
+        api.say(ANN, "thank you")
+        assert api.wait_for_texts(ANN, 2)[1] == "You are welcome."
+        assert gateway.settle(10)
+    with SessionDB.open(str(home / "users" / "ann" / "state.db")) as database:
+        [session] = database.list_sessions()
+        stored = [each.message for each in database.messages(session.id)]
+    said = [each["content"] for each in stored if each["role"] == "user"]
+    assert said == ["buy the tickets", "thank you"]
+    assert [each["content"] for each in stored if each["role"] == "assistant" and each["content"]] == [
+        "The tickets are bought.",
+        "You are welcome.",
+    ]
+
+
+@pytest.mark.proves("gateway.once")
+def test_few_open_conversations_serve_many_chats(home: Path, api: BotApi) -> None:
+    prepare(home, api, gateway="  open_conversations: 1\n  workers: 4\n")
+    with running(home) as gateway:
+        for each in range(12):
+            api.say((ANN, BOB)[each % 2], f"message {each}")
+        assert api.wait_for_texts(ANN, 6) == ["Understood."] * 6
+        assert api.wait_for_texts(BOB, 6) == ["Understood."] * 6
+        assert gateway.settle(20)
+        assert len(gateway.conversations) <= 2
+    for person in ("ann", "bob"):
+        with SessionDB.open(str(home / "users" / person / "state.db")) as database:
+            assert [each.message_count for each in database.list_sessions()] == [12]
+
+
+@pytest.mark.proves("gateway.drain")
+def test_a_gateway_that_cannot_wait_ends_at_once_and_the_next_one_answers(home: Path, api: BotApi) -> None:
+    prepare(home, api, [{"when": "", "text": "a slow answer " * 40, "pause": 0.05}], gateway="  drain_seconds: 0\n")
+    api.say(ANN, "begin")
+    command = [sys.executable, "-m", "hermes", "--home", str(home), "gateway", "run"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    assert api.wait(lambda: api.count("sendChatAction") > 0)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+    assert api.texts(ANN) == []
+    (home / "script.json").write_text('["An answer at last."]')
+    with running(home):
+        assert api.wait_for_texts(ANN, 1) == ["An answer at last."]
