@@ -235,6 +235,7 @@ def test_the_generic_webhook_takes_signed_messages_once_and_sends_signed_answers
         assert receiver.texts(2) == ["Understood.", "Understood."]
         assert gateway.settle(10)
     assert receiver.attempts == 3
+    assert list(receiver.taken) == ["m1.0", "m2.0"]
 
 
 @pytest.mark.proves("gateway.hand_over")
@@ -316,5 +317,8 @@ def test_somebody_who_is_forgotten_by_the_operator_is_a_stranger_to_the_gateway(
         assert "do not know you" in ask(api, gateway, STRANGER, "hello again")
         gateway.conversations.sweep(gateway.directory.knows)
         assert len(gateway.conversations) == 0
+        ask(api, gateway, BOB, "hello")
+        numbers = gateway.ledger.database.rows("SELECT id FROM inbox")
+    assert numbers == [(3,)]  # no number of what was erased is given again
     accounts = hermes("gateway", "people", "--json").json
     assert [each for each in accounts if each["by"] == "pairing"] == []

@@ -134,7 +134,7 @@ class Router:
                 if platform.edits:
                     self._fill(platform, entry, piece.number, piece.sent, piece.text)
                 else:
-                    platform.send(entry.message, piece.text, delivery=f"{entry.id}.{piece.number}")
+                    platform.send(entry.message, piece.text, delivery=f"{entry.message.update}.{piece.number}")
                 self._ledger.delivered(entry.id, piece.number)
         except Later as error:
             _LOG.warning("the answer to message %s waits: %s", entry.id, error)
@@ -155,7 +155,7 @@ class Router:
             platform.edit(entry.message, self._send_draft(platform, entry, piece), text)  # somebody deleted the draft
 
     def _send_draft(self, platform: Platform, entry: Entry, piece: int) -> str:
-        sent = platform.send(entry.message, DRAFT, delivery=f"{entry.id}.{piece}")
+        sent = platform.send(entry.message, DRAFT, delivery=f"{entry.message.update}.{piece}")
         self._ledger.sent(entry.id, piece, sent)
         return sent
 
@@ -233,7 +233,7 @@ class _Draft:
         if not shown or shown == self._shown:
             return
         if not self._sent:
-            self._sent = self._platform.send(self._entry.message, DRAFT, delivery=f"{self._entry.id}.0")
+            self._sent = self._platform.send(self._entry.message, DRAFT, delivery=f"{self._entry.message.update}.0")
             self._ledger.drafted(self._entry.id, self._sent)
         self._platform.edit(self._entry.message, self._sent, shown)
         self._shown = shown
