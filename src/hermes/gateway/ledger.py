@@ -28,10 +28,10 @@ KEPT_SECONDS = 14 * 86_400  # how long the number of a message that is done is k
 _TABLES = """
 CREATE TABLE IF NOT EXISTS inbox (
     -- A number is never given again: one that still waits in a lane must not become somebody else's message.
-    id INTEGER PRIMARY KEY AUTOINCREMENT, platform TEXT NOT NULL, number TEXT NOT NULL, lane TEXT NOT NULL, person TEXT NOT NULL,
-    message TEXT NOT NULL, state TEXT NOT NULL, session TEXT NOT NULL DEFAULT '', before INTEGER NOT NULL DEFAULT 0,
-    draft TEXT NOT NULL DEFAULT '', attempts INTEGER NOT NULL DEFAULT 0, received REAL NOT NULL,
-    outcome TEXT NOT NULL DEFAULT '', UNIQUE (platform, number));
+    id INTEGER PRIMARY KEY AUTOINCREMENT, platform TEXT NOT NULL, number TEXT NOT NULL, lane TEXT NOT NULL,
+    person TEXT NOT NULL, message TEXT NOT NULL, state TEXT NOT NULL, session TEXT NOT NULL DEFAULT '',
+    before INTEGER NOT NULL DEFAULT 0, draft TEXT NOT NULL DEFAULT '', attempts INTEGER NOT NULL DEFAULT 0,
+    received REAL NOT NULL, outcome TEXT NOT NULL DEFAULT '', UNIQUE (platform, number));
 CREATE INDEX IF NOT EXISTS open_messages ON inbox (state) WHERE state <> 'done';
 CREATE INDEX IF NOT EXISTS old_messages ON inbox (received);
 CREATE TABLE IF NOT EXISTS outbox (
