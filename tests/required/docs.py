@@ -6,5 +6,6 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "docs.complete": ("every command, option, setting, tool and hook is documented", "product"),
     "docs.site": ("the documentation site builds offline without a warning", "product"),
     "docs.screens": ("screenshots are taken from the running program, not drawn", "product"),
+    "docs.claims": ("commands, options, settings and imports on the pages exist", "product"),
     "docs.links": ("every link between pages leads somewhere", "product"),
 }
