@@ -59,6 +59,9 @@ class ServiceScenarios:
         """The tool call that forgets what the service holds with this text in it."""
         raise NotImplementedError
 
+    def settle(self, manager: MemoryManager) -> None:
+        """What it takes until a turn can be recalled, where the service waits for the end of a session."""
+
     # --- fixtures -----------------------------------------------------------------------------------------------------
 
     @pytest.fixture
@@ -95,6 +98,7 @@ class ServiceScenarios:
         manager.sync_all(FACT, ANSWER, session_id="s1")
         assert manager.flush()
         assert sum("parrots" in text for text in self.held(service)) >= 1
+        self.settle(manager)
         manager.on_turn_start(2, "Where are the parrots?")
         assert "parrots in Lisbon" in manager.prefetch_all("Where are the green parrots?", session_id="s1")
         assert "parrots" not in manager.prefetch_all("zzzz", session_id="s1")
@@ -133,7 +137,7 @@ class ServiceScenarios:
         manager.on_session_switch("s2", parent_session_id="s1", reason="compression")
         manager.sync_all("second question about turtles", "second answer", session_id="s2")
         assert manager.flush()
-        sent = [json.dumps(each.body) for each in service.asked if isinstance(each.body, dict)]
+        sent = [f"{each.path} {json.dumps(each.body)}" for each in service.asked if isinstance(each.body, dict)]
         assert any("s1" in text and "first answer" in text for text in sent)
         assert any("s2" in text and "second answer" in text for text in sent)
         assert not any("s2" in text and "first answer" in text for text in sent)

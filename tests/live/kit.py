@@ -70,8 +70,12 @@ def story(
     *,
     forget: Callable[[Callable[..., Any]], None],
     patience: float = 20.0,
+    at_the_end: bool = False,
 ) -> int:
-    """Store a turn, recall it, mirror an entry and change it, forget: through the manager, for real."""
+    """Store a turn, recall it, mirror an entry and change it, forget: through the manager, for real.
+
+    `at_the_end` is for services that make memories of a session when it ends.
+    """
     from hermes.providers.config import save_config
     from hermes.providers.discovery import load_provider
     from hermes.providers.manager import Limits, MemoryManager
@@ -98,6 +102,8 @@ def story(
     manager.initialize_all("live-1", platform="cli", agent_context="primary")
     step("the connection", lambda: bool(manager.get_provider(provider).check_connection()))
     manager.sync_all(FACT, "Noted.", session_id="live-1")
+    if at_the_end:
+        manager.on_session_end([], session_id="live-1")
     step("a turn is stored", lambda: manager.flush(patience))
     step("and recalled", lambda: "Humboldt" in manager.prefetch_all("What is the parrot called?", session_id="live-1"))
     manager.on_memory_write("add", "memory", ENTRY, {"session_id": "live-1"})

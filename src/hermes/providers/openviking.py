@@ -1,0 +1,360 @@
+"""`openviking`: a tree of memories and resources on a server of one's own, read in tiers.
+
+Turns go to a session on the server, which makes memories of them when the session is committed: at every boundary, and
+again after it when more was said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from hermes.providers.config import configured, read_config, read_elsewhere, save_config
+from hermes.providers.openviking_api import OpenViking
+from hermes.providers.openviking_fields import CATEGORIES, FIELDS, LEVELS, TOOLS
+from hermes.providers.openviking_turns import as_messages
+from hermes.providers.service import ServiceProvider, bullets, clean, count_of, distinct_id, question, text_of
+from hermes.vocabulary.errors import ProviderError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hermes.providers.service import Tool
+
+_STATE = "openviking_sessions"  # which sessions have something uncommitted, and which commits are under way
+_MIRRORED = {"user": "preferences", "memory": "patterns"}
+_CAPS = {"abstract": 1_200, "overview": 4_000, "full": 8_000}
+_CAP_TOGETHER = 2_500
+_MOST_READ, _MOST_SHOWN = 3, 50
+_SHORTEST_QUERY = 5
+_CHARACTERS_PER_TOKEN = 4
+_OWN_TOOLS = tuple(str(each["name"]) for each in TOOLS)
+_BLURBS = (".abstract.md", ".overview.md")
+_RESOURCES = ("http://", "https://", "git@", "ssh://")
+
+
+class OpenVikingProvider(ServiceProvider):
+    name = "openviking"
+
+    FIELDS = FIELDS
+    TOOLS = TOOLS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._api: OpenViking | None = None
+        self._unsure: set[str] = {""}
+        self._budgeted = True
+        self._others_finished = False
+
+    def _configured(self, hermes_home: str) -> dict[str, Any]:
+        values = configured(self.name, hermes_home, self.FIELDS)
+        if values["use_ovcli_config"]:
+            file = read_elsewhere(str(values["ovcli_config_path"]))
+            names = {"endpoint": "url", "api_key": "api_key", "account": "account", "user": "user", "agent": "agent"}
+            values |= {key: file[other] for key, other in names.items() if file.get(other)}
+        return values
+
+    def _connect(self) -> None:
+        config = self._config
+        key = str(config["api_key"] or "")
+        # Where one process serves many people, each is a user of their own.
+        user = distinct_id(self._person) if self._person else str(config["user"] or ("" if key else "default"))
+        self._api = OpenViking(
+            str(config["endpoint"]),
+            key,
+            account=str(config["account"]),
+            user=user,
+            agent=str(config["agent"]),
+            recall_seconds=float(config["recall_timeout_seconds"]),
+        )
+        self._others_finished = False
+
+    def _handlers(self) -> dict[str, Tool]:
+        return {
+            "viking_search": self._search,
+            "viking_read": self._read,
+            "viking_browse": self._browse,
+            "viking_remember": self._remember,
+            "viking_forget": self._forget,
+            "viking_add_resource": self._add_resource,
+        }
+
+    # --- hooks ------------------------------------------------------------------------------------------------------
+
+    def prefetch(self, query: str, *, session_id: str = "") -> str:
+        query = question(query)
+        if len(query) < _SHORTEST_QUERY:
+            return ""
+        self._user()
+        hits = self._budgeted_hits(query, session_id or self._session_id) if self._budgeted else None
+        found = hits if hits is not None else self._plain_hits(query)
+        least = float(self._config["recall_score_threshold"])
+        kept = [hit for hit in found if self._is_worth(str(hit["uri"])) and float(hit.get("score") or 0) >= least]
+        most = count_of(self._config, "recall_limit", 6, 100)
+        longest = count_of(self._config, "recall_max_injected_chars", 4000, 50_000)
+        lines = (f"[{_category(str(hit['uri']))}] {hit['text']} ({hit['uri']})" for hit in kept[:most])
+        return bullets("## OpenViking Memory", lines)[:longest]
+
+    def sync_turn(
+        self,
+        user_content: str,
+        assistant_content: str,
+        *,
+        session_id: str = "",
+        messages: list[dict[str, Any]] | None = None,
+        idempotency_key: str = "",
+    ) -> None:
+        if not self._writes:
+            return
+        session = session_id or self._session_id
+        self._surface_failed_commits()
+        self._finish_others(session)
+        turn = as_messages(
+            user_content,
+            assistant_content,
+            messages or (),
+            agent=str(self._config["agent"]),
+            key=idempotency_key,
+            own=_OWN_TOOLS,
+        )
+        self._send_once(session, turn, idempotency_key)
+
+    def on_session_end(
+        self, messages: list[dict[str, Any]], *, session_id: str = "", idempotency_key: str = ""
+    ) -> None:
+        del messages, idempotency_key
+        self._surface_failed_commits()
+        self._commit(session_id or self._session_id)
+
+    def on_memory_write(
+        self, action: str, target: str, content: str, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        if not self._writes:
+            return
+        new = clean(content) if action in ("add", "replace") else ""
+        old = clean(str((metadata or {}).get("old_text") or ""))
+        category = _MIRRORED.get(target, "patterns")
+        if new:
+            self._opened().write(self._address(category, new), new)
+        if old and old != new:  # last, so that a failure in between loses nothing
+            self._opened().delete(self._address(category, old))
+
+    def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:
+        super().on_session_switch(new_session_id, **kwargs)
+        self._others_finished = False
+
+    def check_connection(self) -> str:
+        user = self._user()
+        return f"OpenViking answers, {self._opened().count():,} memories of {user}"
+
+    # --- tools ------------------------------------------------------------------------------------------------------
+
+    def _search(self, args: dict[str, Any]) -> dict[str, Any]:
+        query = text_of(args, "query")
+        scope = self._allowed(str(args["scope"])) if args.get("scope") else ""
+        session = self._viking_session(self._session_id) if args.get("mode") == "deep" else ""
+        limit = count_of(args, "limit", 10, 100)
+        found = self._opened().find(query, limit=limit * 4, scope=scope, session=session)
+        hits = [
+            {"uri": hit["uri"], "type": kind, "score": hit.get("score"), "abstract": hit.get("abstract") or ""}
+            for kind, hits in (("memory", "memories"), ("resource", "resources"), ("skill", "skills"))
+            for hit in found.get(hits) or ()
+            if not str(hit["uri"]).endswith(_BLURBS) and self._is_mine(str(hit["uri"]))
+        ]
+        hits.sort(key=lambda hit: -float(hit["score"] or 0))
+        return {"results": hits[:limit], "total": len(hits)}
+
+    def _read(self, args: dict[str, Any]) -> dict[str, Any]:
+        level = str(args.get("level") or "overview")
+        if level not in LEVELS:
+            raise ProviderError(f"level must be one of {', '.join(LEVELS)}, not {level!r}", kind="refused")
+        uris = [str(uri) for uri in args.get("uris") or ()] if isinstance(args.get("uris"), list) else []
+        if not uris:
+            return self._one(text_of(args, "uri"), level, _CAPS[level])
+        cap = min(_CAPS[level], _CAP_TOGETHER)
+        results = [self._one(uri, level, cap) for uri in uris[:_MOST_READ]]
+        counts = {"requested": len(uris), "returned": len(results), "truncated": len(uris) > _MOST_READ}
+        return {"level": level, "results": results, **counts}
+
+    def _browse(self, args: dict[str, Any]) -> dict[str, Any]:
+        actions = {"tree": "tree", "list": "ls", "stat": "stat"}
+        action = text_of(args, "action")
+        if action not in actions:
+            raise ProviderError(f"action must be one of {', '.join(actions)}, not {action!r}", kind="refused")
+        path = self._allowed(str(args.get("path") or f"viking://user/{self._user()}"))
+        found = self._opened().browse(actions[action], path)
+        entries = found if isinstance(found, list) else found.get("entries") or [found]
+        return {"path": path, "entries": [_entry(each) for each in entries[:_MOST_SHOWN] if isinstance(each, dict)]}
+
+    def _remember(self, args: dict[str, Any]) -> dict[str, Any]:
+        content, category = clean(text_of(args, "content")), str(args.get("category") or "preference")
+        if category not in CATEGORIES:
+            raise ProviderError(f"category must be one of {', '.join(CATEGORIES)}, not {category!r}", kind="refused")
+        uri = self._address(CATEGORIES[category], content)
+        self._opened().write(uri, content)
+        return {"status": "stored", "message": f"kept as {uri}", "uri": uri}
+
+    def _forget(self, args: dict[str, Any]) -> dict[str, Any]:
+        uri = self._allowed(text_of(args, "uri"))
+        if not uri.startswith(self._memories()) or not uri.endswith(".md") or uri.endswith(_BLURBS):
+            raise ProviderError(f"{uri} is no memory of yours; viking_search shows their addresses", kind="refused")
+        if not self._opened().delete(uri):
+            raise ProviderError(f"there is no memory {uri}; viking_search shows what is there", kind="missing")
+        return {"status": "deleted", "uri": uri}
+
+    def _add_resource(self, args: dict[str, Any]) -> dict[str, Any]:
+        url = text_of(args, "url")
+        if not url.startswith(_RESOURCES):
+            raise ProviderError("only addresses (https, git) can be added, no files of this machine", kind="refused")
+        if args.get("to") and args.get("parent"):
+            raise ProviderError("give to or parent, not both", kind="refused")
+        body: dict[str, Any] = {"path": url, "wait": bool(args.get("wait"))}
+        body |= {key: str(args[key]) for key in ("reason", "to", "parent", "instruction") if args.get(key)}
+        found = self._opened().add_resource(body, min(max(float(args.get("timeout") or 30), 1.0), 300.0))
+        root = str(found.get("root_uri") or found.get("uri") or "")
+        return {"status": "added", "root_uri": root, "message": "it can be searched once the server has read it"}
+
+    # --- how: recall ------------------------------------------------------------------------------------------------
+
+    def _budgeted_hits(self, query: str, session: str) -> list[dict[str, Any]] | None:
+        """None where the server has no such search; it is not asked for it again."""
+        tokens = max(count_of(self._config, "recall_max_injected_chars", 4000, 50_000) // _CHARACTERS_PER_TOKEN, 64)
+        try:
+            limit = 2 * count_of(self._config, "recall_limit", 6, 100)  # some are the server's words about folders
+            name = self._viking_session(session)
+            return self._opened().context(query, name, tokens, limit=limit, scope=self._scope())
+        except ProviderError as error:
+            if error.kind not in ("refused", "missing"):
+                raise
+            self._budgeted = False
+            return None
+
+    def _plain_hits(self, query: str) -> list[dict[str, Any]]:
+        api = self._opened()
+        wanted = max(4 * count_of(self._config, "recall_limit", 6, 100), 20)
+        found = api.find(query, limit=wanted, scope=self._scope(), hurry=True)
+        kinds = ("memories", "resources") if self._config["recall_resources"] else ("memories",)
+        hits = [hit for kind in kinds for hit in found.get(kind) or () if self._is_worth(str(hit["uri"]))]
+        hits.sort(key=lambda hit: -float(hit.get("score") or 0))
+        whole = 0 if self._config["recall_prefer_abstract"] else int(self._config["recall_full_read_limit"])
+        cap = _CAPS["abstract"]
+        texts = [
+            api.read(str(hit["uri"]), "read", hurry=True)[:cap] if place < whole else str(hit.get("abstract") or "")
+            for place, hit in enumerate(hits)
+        ]
+        return [{**hit, "text": text} for hit, text in zip(hits, texts, strict=True) if text.strip()]
+
+    def _is_worth(self, uri: str) -> bool:
+        """A memory of this person; not another's, and not the server's own words about a folder."""
+        if uri.endswith(_BLURBS) or not uri.endswith(".md"):
+            return False
+        return uri.startswith(self._memories()) or (bool(self._config["recall_resources"]) and self._is_mine(uri))
+
+    def _scope(self) -> str:
+        return "" if self._config["recall_resources"] else self._memories()
+
+    def _memories(self) -> str:
+        return f"viking://user/{self._user()}/memories/"
+
+    def _is_mine(self, uri: str) -> bool:
+        """A server without keys shows everybody's tree to everybody, so we look only into our own."""
+        whose = uri.removeprefix("viking://user/").split("/", 1)[0]
+        return not uri.startswith("viking://user") or whose == self._user()
+
+    def _allowed(self, uri: str) -> str:
+        if not uri.startswith("viking://") or ".." in uri or not self._is_mine(uri):
+            raise ProviderError(f"{uri} is no address of yours; viking_search shows them", kind="refused")
+        return uri
+
+    def _one(self, uri: str, level: str, cap: int) -> dict[str, Any]:
+        api, uri = self._opened(), self._allowed(uri)
+        # A file has no short form of its own: the server would answer with that of its folder.
+        whole = level == "full" or not api.is_folder(uri)
+        text = api.read(uri, "read" if whole else level)
+        fallback = {"fallback": "full"} if whole and level != "full" else {}
+        return {"uri": uri, "resolved_uri": uri, "level": level, "content": text[:cap], **fallback}
+
+    # --- how: storing -----------------------------------------------------------------------------------------------
+
+    def _send_once(self, session: str, turn: list[dict[str, Any]], key: str) -> None:
+        api, name = self._opened(), self._viking_session(session)
+        self._user()
+        save_config(_STATE, self._home, {f"session {session}": True})  # before: a kill in between leaves it to commit
+        # After a start nobody knows whether the last attempt of the process before arrived.
+        if key and self._unsure & {"", key} and api.has_turn(name, key):
+            self._unsure -= {"", key}
+            return
+        try:
+            api.add_messages(name, turn)
+        except ProviderError as error:
+            if error.passing and error.kind != "unreachable":
+                self._unsure.add(key)
+            raise
+        self._unsure -= {"", key}
+
+    def _commit(self, session: str) -> None:
+        if not read_config(_STATE, self._home).get(f"session {session}"):
+            return
+        task = self._opened().commit(self._viking_session(session))
+        save_config(_STATE, self._home, {f"session {session}": None, **({f"task {task}": session} if task else {})})
+
+    def _finish_others(self, session: str) -> None:
+        """Conversations that ended without saying so, such as those of a program that was killed."""
+        if self._others_finished:
+            return
+        for name in read_config(_STATE, self._home):
+            kind, _, other = name.partition(" ")
+            if kind == "session" and other != session:
+                self._commit(other)
+        self._others_finished = True
+
+    def _surface_failed_commits(self) -> None:
+        """The server works on a commit after it has answered; that it failed is told by the next call."""
+        failed = []
+        for name, session in read_config(_STATE, self._home).items():
+            kind, _, task = name.partition(" ")
+            if kind != "task":
+                continue
+            state, why = self._opened().outcome(task)
+            if state == "failed":  # what was said is committed again with what comes next
+                failed.append(why or "it gave no reason")
+                save_config(_STATE, self._home, {name: None, f"session {session}": True})
+            elif state in ("completed", "cancelled"):
+                save_config(_STATE, self._home, {name: None})
+        if failed:
+            said = f"openviking could not make memories of a session: {failed[0][:300]} (see the server's log)"
+            raise ProviderError(said, kind="busy")
+
+    def _address(self, category: str, content: str) -> str:
+        name = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()[:12]
+        return f"{self._memories()}{category}/mem_{name}.md"
+
+    def _user(self) -> str:
+        user = self._opened().user()
+        if self._person and user != distinct_id(self._person):
+            raise ProviderError(
+                f"openviking takes everybody for {user}, so people cannot be kept apart: give Hermes a root key, or "
+                "run the server in trusted mode",
+                kind="absent",
+            )
+        return user
+
+    def _viking_session(self, session: str) -> str:
+        return distinct_id(session)
+
+    def _opened(self) -> OpenViking:
+        if self._api is None:
+            raise ProviderError("openviking is not open; start a session first", kind="absent")
+        return self._api
+
+
+def _category(uri: str) -> str:
+    below = uri.partition("/memories/")[2]
+    return below.split("/", 1)[0].removesuffix(".md") if below else "resource"
+
+
+def _entry(found: dict[str, Any]) -> dict[str, Any]:
+    uri = str(found.get("uri") or "")
+    name = str(found.get("name") or uri.rstrip("/").rsplit("/", 1)[-1])
+    kind = "folder" if found.get("isDir") else "file"
+    return {"name": name, "uri": uri, "type": kind, "abstract": str(found.get("abstract") or "")}
