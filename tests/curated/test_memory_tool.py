@@ -79,9 +79,13 @@ def test_a_text_that_no_entry_contains_is_refused_with_the_entries_to_choose_fro
 
 
 @pytest.mark.proves("curated.no-match")
-def test_a_missing_old_text_is_refused_by_name(remember: Remember) -> None:
-    assert "old_text is missing" in remember(action="remove")["error"]
-    assert "old_text is missing" in remember(action="replace", content="x")["error"]
+def test_a_missing_old_text_is_refused_by_name_with_the_entries_to_choose_from(remember: Remember) -> None:
+    remember(action="add", content="Uses pytest.")
+    calls = ({"action": "remove"}, {"action": "replace", "content": "x"}, {"operations": [{"action": "remove"}]})
+    for call in calls:
+        refused = remember(**call)
+        assert "old_text is missing" in refused["error"]
+        assert (refused["current_entries"], refused["usage"]) == (["Uses pytest."], "0% — 12/2,200 chars")
 
 
 @pytest.mark.proves("curated.ambiguous")

@@ -114,9 +114,7 @@ def _too_full(before: Sequence[str], after: Sequence[str], limit: int) -> bool:
 
 
 def _prepared(operation: Operation, screen: Screen, cause: Cause) -> Operation:
-    if operation["action"] != "add" and not operation.get("old_text"):
-        raise WriteRefused("old_text is missing; give a piece of the entry to change", kind="missing_old_text")
-    if operation["action"] == "remove":
+    if operation["action"] == "remove" or _lacks_old_text(operation):  # the latter is refused with the live entries
         return {**operation, "content": ""}
     content = operation.get("content", "")
     if operation["action"] == "replace" and not text.trim(content):
@@ -126,6 +124,10 @@ def _prepared(operation: Operation, screen: Screen, cause: Cause) -> Operation:
     return {**operation, "content": content}
 
 
+def _lacks_old_text(operation: Operation) -> bool:
+    return operation["action"] != "add" and not operation.get("old_text")
+
+
 def _apply(live: list[str], operation: Operation) -> list[Edit]:
     content = operation["content"]
     if operation["action"] == "add":
@@ -133,6 +135,8 @@ def _apply(live: list[str], operation: Operation) -> list[Edit]:
             return []
         live.append(content)
         return [Edit(index=len(live) - 1, before=None, after=content)]
+    if _lacks_old_text(operation):
+        raise WriteRefused("old_text is missing; give a piece of the entry to change", kind="missing_old_text")
     index = text.index_of(live, operation["old_text"])
     before, after = live[index], content if operation["action"] == "replace" else None
     if after is not None and after != before and after in live:
