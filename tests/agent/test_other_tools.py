@@ -20,8 +20,10 @@ from hermes.vocabulary.errors import SettingsError
 from hermes.vocabulary.events import ToolReturned, TurnFinished
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from conftest import Ran
 
 PAGES: dict[str, tuple[str, bytes]] = {
     "/page": (
@@ -330,3 +332,18 @@ def test_open_steps_survive_a_compaction_and_a_resume_after_it(home: Path) -> No
     with Agent.open(home, model=model, resume=agent.session.id, toolsets=["todo"]) as agent:
         (result,) = [first_json(each.result) for each in agent.turn("and now?") if isinstance(each, ToolReturned)]
     assert result["todos"] == items
+
+
+@pytest.mark.proves("agent.delegation")
+def test_a_task_can_be_delegated_from_the_command_line(home: Path, hermes: Callable[..., Ran]) -> None:
+    configure(home, "model: {provider: scripted, default: script.json}")
+    (home / "script.json").write_text('["The gate is green."]', encoding="utf-8")
+    listed = {each["function"]["name"]: each["function"] for each in hermes("tool", "--list").json}
+    assert {"goal", "context", "role", "tasks", "background"} <= set(
+        listed["delegate_task"]["parameters"]["properties"]
+    )
+    ran = hermes("tool", "delegate_task", '{"goal": "Which colour is the gate?", "background": true}')
+    (result,) = ran.json["results"]
+    assert (ran.code, result["status"], result["summary"]) == (0, "completed", "The gate is green.")
+    refused = hermes("tool", "delegate_task", "{}")
+    assert (refused.code, refused.json["success"]) == (1, False)

@@ -8,15 +8,21 @@ from hermes.cli.app import OK, REFUSED, USAGE
 from hermes.cli.render import print_json, print_text
 from hermes.session.wiring import open_parts
 
+_DELEGATE = "delegate_task"
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from hermes.cli.app import Context
+    from hermes.tools.delegate import Outcome, Task
     from hermes.tools.registry import Tool
 
 
 def _run(given: argparse.Namespace, context: Context) -> int:
+    if given.name == _DELEGATE and not given.list:
+        return _delegate(given, context)
     parts = open_parts(context.home, settings=context.settings, project=given.project or "")
     parts.bind(given.session)
     toolbox = parts.toolbox
@@ -31,11 +37,37 @@ def _run(given: argparse.Namespace, context: Context) -> int:
     if given.name is None:
         print("hermes: which tool? `hermes tool --list` shows them", file=sys.stderr)
         return USAGE
-    arguments = sys.stdin.buffer.read() if given.arguments == "-" else given.arguments
-    result = toolbox.call(given.name, arguments)
-    print_text(result)
+    result = toolbox.call(given.name, _arguments(given))
     parts.external.close([])
+    return _told(result)
+
+
+def _arguments(given: argparse.Namespace) -> str | bytes | None:
+    return sys.stdin.buffer.read() if given.arguments == "-" else given.arguments
+
+
+def _told(result: str) -> int:
+    print_text(result)
     return REFUSED if '"success": false' in result[:20] else OK
+
+
+def _delegate(given: argparse.Namespace, context: Context) -> int:
+    """Delegated tasks need a model and a conversation that they belong to; this one is filed as `tool`."""
+    import os
+
+    from hermes.agent import Agent
+
+    arguments = _arguments(given) or "{}"
+    text = arguments.decode(errors="replace") if isinstance(arguments, bytes) else arguments
+    with Agent.open(context.home, "tool", cwd=os.getcwd(), project=given.project or "", ask=_consent()) as agent:
+        return _told(agent.session.call_tool(_DELEGATE, text))
+
+
+def _consent() -> Callable[[str], bool] | None:
+    def ask(question: str) -> bool:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+    return ask if sys.stdin.isatty() else None
 
 
 def _tools_of_the_agent(context: Context) -> list[Tool]:
@@ -43,19 +75,21 @@ def _tools_of_the_agent(context: Context) -> list[Tool]:
     import os
 
     from hermes.tools.builtin import Kit
-
-    def ask(question: str) -> bool:
-        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    from hermes.tools.delegate import DelegateTask
 
     kit = Kit(
         context.settings,
         folder=os.getcwd(),
         home=context.home.above or context.home.root,
-        ask=ask if sys.stdin.isatty() else None,
+        ask=_consent(),
         cancelled=lambda: False,
         history=lambda: (),
     )
-    return [make() for make in kit.makers().values()]
+    return [*(make() for make in kit.makers().values()), DelegateTask(_nobody, at_once=1, longest=0, stop=lambda: None)]
+
+
+def _nobody(_task: Task) -> Outcome:
+    raise AssertionError("listed only; `_delegate` runs it")
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

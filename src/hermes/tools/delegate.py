@@ -72,6 +72,7 @@ class DelegateTask:
                     },
                     "description": "Several tasks that run at the same time, instead of goal.",
                 },
+                "background": {"type": "boolean", "description": "Without effect: the answer is waited for."},
             },
         },
     }
