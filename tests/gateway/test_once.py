@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gateway_home import ANN, BOB, prepare, running
+from hermes.curated.store import MemoryStore
 from hermes.gateway.conversations import lane_of
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.platforms.base import Incoming
@@ -136,3 +139,22 @@ def test_a_gateway_that_cannot_wait_ends_at_once_and_the_next_one_answers(home: 
     (home / "script.json").write_text('["An answer at last."]')
     with running(home):
         assert api.wait_for_texts(ANN, 1) == ["An answer at last."]
+
+
+@pytest.mark.proves("gateway.once")
+def test_a_note_is_removed_once_although_the_process_died_before_it_said_so(home: Path, api: BotApi) -> None:
+    prepare(home, api)
+    store = MemoryStore.open(person_home(find_home(home), "ann"))
+    for note in ("Ann sings.", "Ann rows.", "Ann reads."):
+        store.apply("user", [{"action": "add", "content": note}])
+    with running(home) as gateway:
+        number = api.say(ANN, "/memory forget 1")
+        assert api.wait_for_texts(ANN, 1) == ["Forgotten: Ann sings."]
+        assert gateway.settle(10)
+        asked = Incoming(platform="telegram", update=str(number), chat=str(ANN), user=str(ANN), text="/memory forget 1")
+        with gateway.ledger.database.writing() as connection:
+            connection.execute("UPDATE inbox SET state = 'new', message = ?", (json.dumps(asdict(asked)),))
+    with running(home) as gateway:
+        assert api.wait_for_texts(ANN, 2)[1] == "Forgotten: Ann sings."
+        assert gateway.settle(10)
+    assert MemoryStore.open(person_home(find_home(home), "ann")).entries("user") == ("Ann rows.", "Ann reads.")

@@ -170,6 +170,18 @@ def test_in_a_group_only_those_who_turn_to_the_bot_are_answered(home: Path, api:
     assert all("reply_parameters" in each.fields for each in api.sent)
 
 
+@pytest.mark.proves("gateway.groups")
+def test_what_is_private_is_not_shown_to_a_group(home: Path, api: BotApi) -> None:
+    prepare(home, api)
+    group = -500
+    for command in ("/memory", "/status", "/handover", "/forget me"):
+        api.say(ANN, f"{command.split()[0]}@hermes_bot {command.partition(' ')[2]}", chat=group)
+    with running(home) as gateway:
+        answers = api.wait_for_texts(group, 4)
+        assert gateway.settle(10)
+    assert {answer.partition(";")[0] for answer in answers} == {"Everybody here would read that"}
+
+
 @pytest.mark.proves("gateway.telegram_polling")
 def test_an_update_that_makes_no_sense_stops_nobody(home: Path, api: BotApi) -> None:
     prepare(home, api)

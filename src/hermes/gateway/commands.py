@@ -11,7 +11,8 @@ from hermes.gateway.conversations import NEW
 from hermes.gateway.directory import FORGET, HAND_OVER
 from hermes.session.forgetting import finish_removals, forget, rehearse
 from hermes.session.past import open_past
-from hermes.vocabulary.errors import NotFound, SettingsError
+from hermes.settings.people import OWNER
+from hermes.vocabulary.errors import NotFound, SettingsError, WriteRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hermes.gateway.ledger import Entry, Ledger
 
 STOP = "/stop"
+_PRIVATE = frozenset({"/memory", "/handover", "/continue", "/forget", "/status"})  # not for a whole group to read
 _LOOKED_AT = 20
 
 
@@ -37,9 +39,11 @@ class Commands:
         command = _COMMANDS.get(name.lower())
         if command is None:
             return None
+        if name.lower() in _PRIVATE and entry.message.kind != "dm":
+            return "Everybody here would read that; ask me in a private chat."
         try:
             return command[1](self, entry, rest.strip())
-        except (NotFound, SettingsError) as error:
+        except (NotFound, SettingsError, WriteRefused) as error:
             return str(error)
 
     def help(self, _entry: Entry, _rest: str) -> str:
@@ -67,8 +71,9 @@ class Commands:
         if self._ledger.chat(entry.lane) is None:
             lines.append("There is no conversation here yet.")
         else:
-            with self._conversations.entered(entry) as (agent, _):
+            with self._conversations.entered(entry) as (agent, told):
                 about, model = agent.session.about(), agent.model
+            lines += [told] if told else []
             tokens = about.input_tokens + about.output_tokens
             title = about.title or "no title yet"
             lines += [
@@ -84,15 +89,24 @@ class Commands:
         numbered = [(target, text) for target in store.targets for text in store.entries(target)]
         word, _, number = rest.partition(" ")
         if word == "forget":
-            if not number.strip().isdecimal() or not 0 < int(number) <= len(numbered):
-                raise NotFound("say which one: /memory forget NUMBER, with a number from /memory")
-            target, text = numbered[int(number) - 1]
-            store.apply(target, [{"action": "remove", "old_text": text}], cause=Cause(origin="user", note="gateway"))
-            return f"Forgotten: {text}"
+            return self._forget_one(entry, store, numbered, number.strip())
         if not numbered:
             return "I have not noted anything about you yet."
         lines = [f"{at}. {text}" for at, (_, text) in enumerate(numbered, start=1)]
         return "What I have noted:\n" + "\n".join(lines) + "\n\n/memory forget NUMBER removes one."
+
+    def _forget_one(self, entry: Entry, store: MemoryStore, numbered: list[tuple[str, str]], number: str) -> str:
+        note = f"gateway message {entry.message.platform} {entry.message.update}"
+        if entry.attempts:  # a process that died may have done it; the same number is another entry by now
+            changes = [change for target in store.targets for change in store.history(target)[0]]
+            done = next((change for change in changes if change.cause.note == note), None)
+            if done is not None:
+                return f"Forgotten: {done.removed()[0]}"
+        if not number.isdecimal() or not 0 < int(number) <= len(numbered):
+            raise NotFound("say which one: /memory forget NUMBER, with a number from /memory")
+        target, text = numbered[int(number) - 1]
+        store.apply(target, [{"action": "remove", "old_text": text}], cause=Cause(origin="user", note=note))
+        return f"Forgotten: {text}"
 
     def hand_over(self, entry: Entry, _rest: str) -> str:
         chat = self._ledger.chat(entry.lane)
@@ -103,7 +117,7 @@ class Commands:
 
     def go_on(self, entry: Entry, code: str) -> str:
         if code:
-            person, session = self._directory.redeem(HAND_OVER, code) or ("", "")
+            person, session = self._directory.check(HAND_OVER, code, at=entry.received) or ("", "")
             if person != entry.person:  # somebody else's code is no code
                 raise NotFound("this code is not good (any more); /handover in the other chat makes one")
         else:
@@ -118,6 +132,10 @@ class Commands:
         if what.lower() != "me":
             raise NotFound("/forget me removes everything of yours; /memory forget NUMBER removes one note")
         people, person = self._directory.people, entry.person
+        if person == OWNER:
+            raise NotFound(
+                "you run this home, so it cannot be forgotten from here; `hermes memory reset` empties memory"
+            )
         if not code:
             plan = rehearse(people, person)
             made = self._directory.make_code(FORGET, person)

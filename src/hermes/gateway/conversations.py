@@ -148,6 +148,7 @@ class Conversations:
 
     def leave_person(self, person: str) -> None:
         for lane in self._lanes_of(person):
+            self.interrupt(lane)
             self.leave(lane)
 
     def sweep(self, knows: Callable[[str], bool]) -> None:
