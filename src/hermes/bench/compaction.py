@@ -13,6 +13,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
+from hermes.bench.measure import best_cpu
 from hermes.compression.block import is_block, parse_block
 from hermes.compression.compressor import ContextCompressor
 from hermes.compression.pointers import format_ranges
@@ -208,18 +209,18 @@ def _cost(length: int, seed: int) -> dict[str, float]:
     alone = ContextCompressor(**settings)
     helped = ContextCompressor(**settings, summarise=_vague)
     done = compact(alone)
-    at_once = _best(lambda: compact(ContextCompressor(**settings, summarise=_vague)), 2)
+    at_once = best_cpu(lambda: compact(ContextCompressor(**settings, summarise=_vague)), 2)
     compact(helped)
-    dumps = _best(lambda: json.dumps(messages), times)
-    own = _best(lambda: compact(alone), times)
+    dumps = best_cpu(lambda: json.dumps(messages), times)
+    own = best_cpu(lambda: compact(alone), times)
     return {
         "messages": len(messages),
         "messages_after": len(done.messages),
         "characters": sum(len(text_of(message)) for message in messages),
         "compaction_ms": own * 1e3,
-        "with_helper_ms": _best(lambda: compact(helped), times) * 1e3,
+        "with_helper_ms": best_cpu(lambda: compact(helped), times) * 1e3,
         "with_helper_masking_at_once_ms": at_once * 1e3,
-        "without_counts_ms": _best(lambda: compact(alone, None), times) * 1e3,
+        "without_counts_ms": best_cpu(lambda: compact(alone, None), times) * 1e3,
         "json_dumps_ms": dumps * 1e3,
         "over_json_dumps": own / dumps,
     }
@@ -254,12 +255,3 @@ def _largest_prompt(seed: int) -> dict[str, int]:
     compressor = ContextCompressor(200_000, summarise=summariser, summary_context_length=32_000)
     compressor.compact(messages, counts=[estimate_message(messages[1])] * len(messages), force=True)
     return {"window": 32_000, "tokens": max(sizes), "calls": len(sizes)}
-
-
-def _best(action: Callable[[], object], times: int) -> float:
-    best = float("inf")
-    for _ in range(times):
-        start = time.process_time()
-        action()
-        best = min(best, time.process_time() - start)
-    return best

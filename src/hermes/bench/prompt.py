@@ -10,9 +10,9 @@ import datetime as dt
 import os
 import random
 import tempfile
-import time
 from typing import TYPE_CHECKING
 
+from hermes.bench.measure import best_cpu
 from hermes.llm.cache_points import cache_points, with_cache_points
 from hermes.prompt.assembly import PromptInputs, assemble
 from hermes.safety.threats import scan
@@ -20,8 +20,6 @@ from hermes.skills.index import SkillIndex
 from hermes.vocabulary.tokens import estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hermes.safety.verdict import Verdict
 
 SKILLS = 200
@@ -51,10 +49,10 @@ def _assembly(chance: random.Random) -> dict[str, float]:
             _write_skill(home, number, chance)
         with open(os.path.join(home, "AGENTS.md"), "w", encoding="utf-8") as file:
             file.write(_sentence(chance, 1_500))
-        cold = _best(lambda: _assemble(home, _index(home)), 3)
+        cold = best_cpu(lambda: _assemble(home, _index(home)), 3)
         index = _index(home)
         index.render()
-        return {"assembly_first_ms": cold * 1e3, "assembly_warm_ms": _best(lambda: _assemble(home, index), 9) * 1e3}
+        return {"assembly_first_ms": cold * 1e3, "assembly_warm_ms": best_cpu(lambda: _assemble(home, index), 9) * 1e3}
 
 
 def _index(home: str) -> SkillIndex:
@@ -91,9 +89,9 @@ def _marking(length: int) -> dict[str, float]:
     history += [{"role": ("user", "assistant")[n % 2], "content": f"message {n}"} for n in range(length)]
     return {
         "messages": length,
-        "points_ms": _best(lambda: cache_points(history), 9) * 1e3,
-        "whole_list_ms": _best(lambda: with_cache_points(history), 5) * 1e3,
-        "deepcopy_ms": _best(lambda: copy.deepcopy(history), 2) * 1e3,
+        "points_ms": best_cpu(lambda: cache_points(history), 9) * 1e3,
+        "whole_list_ms": best_cpu(lambda: with_cache_points(history), 5) * 1e3,
+        "deepcopy_ms": best_cpu(lambda: copy.deepcopy(history), 2) * 1e3,
     }
 
 
@@ -108,21 +106,12 @@ def _estimating(kind: str, chance: random.Random) -> dict[str, object]:
     characters = len(text)
     return {
         "text": kind,
-        "estimate_mb_per_s": size / _best(lambda: estimate(text), 5) / 1e6,
+        "estimate_mb_per_s": size / best_cpu(lambda: estimate(text), 5) / 1e6,
         "four_characters_per_token": characters // 4,
         "estimate": estimate(text),
-        "len_ns": _best(lambda: [len(text) for _ in range(1_000)], 5) * 1e6,
+        "len_ns": best_cpu(lambda: [len(text) for _ in range(1_000)], 5) * 1e6,
     }
 
 
 def _sentence(chance: random.Random, words: int) -> str:
     return " ".join(chance.choice(WORDS) for _ in range(words)).capitalize() + "."
-
-
-def _best(action: Callable[[], object], times: int) -> float:
-    best = float("inf")
-    for _ in range(times):
-        start = time.process_time()
-        action()
-        best = min(best, time.process_time() - start)
-    return best

@@ -7,16 +7,14 @@ stream, in the same run.
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
+from hermes.bench.measure import best_cpu
 from hermes.llm.anthropic import Anthropic
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.openai_compatible import OpenAICompatible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hermes.llm.client import HttpModel
 
 HISTORIES = (0, 1_000, 10_000)
@@ -32,7 +30,10 @@ def run() -> dict[str, object]:
         f"{name}_{length}_messages": _call(model, length)
         for name, model in (("openai", OpenAICompatible(here)), ("anthropic", Anthropic(native)))
         for length in HISTORIES
-    } | {"stream_of_500_deltas_ms": _best(lambda: _read(here)), "json_loads_of_them_ms": _best(_parse)}
+    } | {
+        "stream_of_500_deltas_ms": best_cpu(lambda: _read(here), _TIMES) * 1_000,
+        "json_loads_of_them_ms": best_cpu(_parse, _TIMES) * 1_000,
+    }
 
 
 def _call(model: HttpModel, length: int) -> dict[str, float]:
@@ -40,8 +41,8 @@ def _call(model: HttpModel, length: int) -> dict[str, float]:
     history = [message(number) for number in range(length)]
     model.body(_SYSTEM, history, _TOOLS)
     whole = {"messages": [{"role": "system", "content": _SYSTEM}, *history], "tools": _TOOLS}
-    body = _best(lambda: model.body(_SYSTEM, [*history, message(length)], _TOOLS))
-    dumps = _best(lambda: json.dumps(whole, ensure_ascii=False).encode())
+    body = best_cpu(lambda: model.body(_SYSTEM, [*history, message(length)], _TOOLS), _TIMES) * 1_000
+    dumps = best_cpu(lambda: json.dumps(whole, ensure_ascii=False).encode(), _TIMES) * 1_000
     size = len(model.body(_SYSTEM, history, _TOOLS))
     return {"request_ms": body, "json_dumps_ms": dumps, "share": body / dumps, "request_kb": size / 1_000}
 
@@ -83,12 +84,3 @@ def _read(endpoint: Endpoint) -> int:
 
 def _parse() -> int:
     return sum(1 for _ in map(json.loads, _CHUNKS))
-
-
-def _best(action: Callable[[], object]) -> float:
-    best = float("inf")
-    for _ in range(_TIMES):
-        start = time.process_time()
-        action()
-        best = min(best, (time.process_time() - start) * 1_000)
-    return best

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from typing import TYPE_CHECKING
 
-from hermes.cli.app import OK, REFUSED
+from hermes.cli.app import OK
 from hermes.cli.progress import Progress
 from hermes.cli.render import add_json_option, counted, print_json, print_text
-from hermes.cli.sessions_report import moment_option
+from hermes.cli.sessions_report import moment_option, tell_damaged
 from hermes.migration.archive_file import ArchiveReader
 from hermes.migration.export_home import Selection, export_home
 from hermes.migration.import_home import import_home
@@ -58,13 +57,7 @@ def _export(given: argparse.Namespace, context: Context) -> int:
         for path in done.left_out or ():
             secret = " (secrets come along with --with-secrets)" if path.endswith(".env") else ""
             print_text(f"left out: {path}{secret}")
-    if done.damaged:
-        print(
-            f"hermes: {done.damaged:,} damaged messages were left out; `hermes sessions repair` looks at them",
-            file=sys.stderr,
-        )
-        return REFUSED
-    return OK
+    return tell_damaged(done.damaged)
 
 
 def _import(given: argparse.Namespace, context: Context) -> int:

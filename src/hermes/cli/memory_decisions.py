@@ -6,7 +6,7 @@ import sys
 
 from hermes.cli.app import OK, REFUSED
 from hermes.cli.memory_report import BY_HAND, add_project, add_target, open_store, report, report_all
-from hermes.cli.render import add_json_option, counted, print_json, print_text, when
+from hermes.cli.render import add_json_option, counted, print_all, print_json, print_text, when
 from hermes.curated.approval import Approvals
 from hermes.curated.operations import usage
 from hermes.curated.store import TARGETS
@@ -111,11 +111,7 @@ def _approve(given: argparse.Namespace, context: Context) -> int:
 def _reject(given: argparse.Namespace, context: Context) -> int:
     approvals = Approvals(context.home)
     rejected = [approvals.reject(pending_id) for pending_id in _chosen(given, approvals)]
-    if given.json:
-        print_json([_as_json(each) for each in rejected])
-    else:
-        for each in rejected:
-            print_text(f"{each.id} rejected: {each.summary}")
+    print_all(given, rejected, _as_json, lambda each: f"{each.id} rejected: {each.summary}")
     return OK
 
 

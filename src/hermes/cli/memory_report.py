@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.cli.app import OK
-from hermes.cli.render import add_json_option, print_json, print_text
+from hermes.cli.render import add_json_option, print_all, print_json, print_text
 from hermes.curated.history import Cause
 from hermes.curated.store import ALL_TARGETS, MemoryStore
 
@@ -49,11 +49,7 @@ def report(given: argparse.Namespace, written: Written) -> int:
 
 def report_all(given: argparse.Namespace, written: list[Written]) -> int:
     """Says what several writes did; one JSON list for scripts."""
-    if given.json:
-        print_json([_as_json(each) for each in written])
-    else:
-        for each in written:
-            print_text(_in_words(each))
+    print_all(given, written, _as_json, _in_words)
     return OK
 
 

@@ -8,7 +8,10 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from typing import Any
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    Thing = TypeVar("Thing")
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +28,17 @@ def print_text(text: str) -> None:
     """Prints whatever the terminal can show; a character it cannot show becomes an escape, never an error."""
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def print_all(
+    given: argparse.Namespace, things: list[Thing], as_json: Callable[[Thing], Any], in_words: Callable[[Thing], str]
+) -> None:
+    """One JSON list for scripts, or a line for each."""
+    if given.json:
+        print_json([as_json(each) for each in things])
+    else:
+        for each in things:
+            print_text(in_words(each))
 
 
 def counted(number: int, one: str, many: str = "") -> str:

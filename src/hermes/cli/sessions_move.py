@@ -8,10 +8,9 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from hermes.cli.app import OK, REFUSED
 from hermes.cli.progress import Progress
 from hermes.cli.render import counted
-from hermes.cli.sessions_report import conversation, mask_or_refuse, named, open_existing
+from hermes.cli.sessions_report import conversation, mask_or_refuse, named, open_existing, tell_damaged
 from hermes.recall.exporting import JsonlWriter, MarkdownWriter, export
 from hermes.recall.html import HtmlWriter
 from hermes.storage.pages import Pages
@@ -46,13 +45,7 @@ def _export(given: argparse.Namespace, context: Context) -> int:
             f"{given.out} holds {counted(done.sessions, 'session')} with {counted(done.messages, 'message')}",
             file=sys.stderr,
         )
-    if done.damaged:
-        print(
-            f"hermes: {done.damaged:,} damaged messages were left out; `hermes sessions repair` looks at them",
-            file=sys.stderr,
-        )
-        return REFUSED
-    return OK
+    return tell_damaged(done.damaged)
 
 
 def _chosen(db: SessionDB, given: argparse.Namespace) -> list[Session]:

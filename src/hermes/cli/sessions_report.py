@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from hermes.cli.app import OK, REFUSED
 from hermes.cli.arguments import wrong_argument
 from hermes.session.past import open_past
 from hermes.vocabulary.errors import NotFound, SettingsError
@@ -74,6 +75,14 @@ def as_json(session: Session) -> dict[str, Any]:
         "tool_call_count": session.tool_call_count,
         "preview": session.preview,
     }
+
+
+def tell_damaged(count: int) -> int:
+    """The exit code of an export, after saying what could not be part of it."""
+    if not count:
+        return OK
+    print(f"hermes: {count:,} damaged messages were left out; `hermes sessions repair` looks at them", file=sys.stderr)
+    return REFUSED
 
 
 def confirmed(question: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from hermes.cli.app import OK
-from hermes.cli.render import add_json_option, print_json, print_text, when
+from hermes.cli.render import add_json_option, print_all, print_json, print_text, when
 from hermes.session.wiring import open_parts
 from hermes.skills import lifecycle
 from hermes.skills.pending import PendingSkills
@@ -92,11 +92,7 @@ def _reject(given: argparse.Namespace, context: Context) -> int:
     rejected = _chosen(given, pending)
     for each in rejected:
         pending.drop(each.id)
-    if given.json:
-        print_json([_as_json(each) for each in rejected])
-    else:
-        for each in rejected:
-            print_text(f"{each.id} rejected: {each.summary}")
+    print_all(given, rejected, _as_json, lambda each: f"{each.id} rejected: {each.summary}")
     return OK
 
 
