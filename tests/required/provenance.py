@@ -10,6 +10,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "a write in a turn that text from outside has entered is staged for a person by default",
         "product",
     ),
+    "provenance.host-tools": (
+        "results of a host's or client's own tools, and notes in folders, count as text from outside",
+        "product",
+    ),
     "provenance.poisoned-page": (
         "a web page that asks to be remembered is staged with origin and excerpt, and enters no later prompt",
         "product",

@@ -194,6 +194,8 @@ class MemorySession(Compacting, Reviewable):
 
     def record(self, message: Mapping[str, Any]) -> None:
         """Saves a message of the host's own loop: an assistant message with tool calls, or a tool's result."""
+        if message.get("role") == "tool":
+            self._parts.taint.note("tool", "a tool of the host", str(message.get("content") or ""))
         self._save(dict(message))
 
     def record_result(self, call_id: str, content: str, arguments: Mapping[str, Any] | None = None) -> str:
@@ -205,6 +207,7 @@ class MemorySession(Compacting, Reviewable):
         hint = self._hints.for_call(arguments or {}) if self._hints else ""
         shown = f"{content}\n\n{hint}" if hint else content
         self.nudges.called("")  # a tool of the host's: what it returns came from outside
+        self._parts.taint.note("tool", "a tool of the host", shown)
         self._save({"role": "tool", "tool_call_id": call_id, "content": shown, **_noted(hint)})
         return shown
 
@@ -358,8 +361,10 @@ class MemorySession(Compacting, Reviewable):
         """Notes for agents in a folder that one of our file tools entered for the first time."""
         if self._hints is None or not getattr(self._parts.toolbox.get(name), "works_in_folders", False):
             return ""
-        given = parsed(arguments)
-        return self._hints.for_call(given) if given else ""
+        notes = self._hints.for_call(given) if (given := parsed(arguments)) else ""
+        if notes:  # also by a tool that brings in nothing itself, such as one that writes a file
+            self._parts.taint.note("file", "notes for agents", notes)
+        return notes
 
     def _close_open_calls(self) -> None:
         """A call without a result would make the history invalid for every model; it gets one that says why."""
