@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hermes.curated.history import Change
-    from hermes.storage.conversations import Session
     from hermes.storage.sessions import SessionDB
     from hermes.storage.transcripts import StoredMessage
 
@@ -26,36 +25,63 @@ def turns(db: SessionDB, session_id: str) -> Iterator[dict[str, Any]]:
     number = 0
     for later, session in enumerate(Contexts(db).chain(db.get_session(session_id))):
         stored = [each for each in db.messages(session.id) if not each.damaged]
-        details = db.session_details(session.id)
+        seen = _Seen(db.session_details(session.id))
         for at, each in enumerate(stored):
-            if each.role != "user" or WRITTEN in each.message or (later and COPY in each.message):
-                continue
-            number += 1
-            yield _turn(number, session, details, stored[: at + 1], _rest_of_turn(stored, at))
+            if each.role == "user" and WRITTEN not in each.message and not (later and COPY in each.message):
+                number += 1
+                yield {"turn": number, "session_id": session.id, **_turn(seen, each, _rest_of_turn(stored, at))}
+            seen.take(each)
 
 
-def _turn(
-    number: int, session: Session, details: dict[str, Any], before: list[StoredMessage], rest: list[StoredMessage]
-) -> dict[str, Any]:
-    asked, context = before[-1], _context(before[:-1])
+class _Seen:
+    """What the model had in front of it, followed message by message."""
+
+    def __init__(self, details: dict[str, Any]) -> None:
+        self.tools = len(details.get("tools") or ())
+        self.context: list[StoredMessage] = []
+        self.tokens = 0
+        self._by_place: dict[int, StoredMessage] = {}
+        self._held: dict[str, int] = details.get("announced", {})
+        self._sections: list[dict[str, Any]] = details.get("prompt_sections") or _whole(details)
+        self._rebuilt = False
+        self.summaries: list[dict[str, Any]] = []
+
+    def take(self, each: StoredMessage) -> None:
+        self._by_place[each.place] = each
+        if WRITTEN in each.message:  # a compaction, which may have rebuilt the prompt
+            self._held = each.message.get("announced", self._held)
+            if "prompt_sections" in each.message:
+                self._sections, self._rebuilt = each.message["prompt_sections"], True
+        if ORDER in each.message:
+            places = [place for first, last in each.message[ORDER] for place in range(first, last + 1)]
+            self.context = [self._by_place[place] for place in places if place in self._by_place]
+            self.tokens = sum(map(_tokens, self.context))
+        else:
+            self.context.append(each)
+            self.tokens += _tokens(each)
+        if WRITTEN in each.message:
+            self.summaries = [found for one in self.context if WRITTEN in one.message for found in _summaries(one)]
+
+    def prompt(self) -> dict[str, Any]:
+        """The sections of the prompt, and up to which changes of memory it holds."""
+        return {
+            "characters": sum(each["characters"] for each in self._sections),
+            "tokens": sum(each["tokens"] for each in self._sections),
+            "sections": self._sections,
+            "memory_up_to": _change_ids(self._held),
+            "rebuilt": self._rebuilt,
+        }
+
+
+def _turn(seen: _Seen, asked: StoredMessage, rest: list[StoredMessage]) -> dict[str, Any]:
     return {
-        "turn": number,
-        "session_id": session.id,
         "message_id": asked.id,
         "at": asked.timestamp,
         "said": asked.text,
-        "prompt": _prompt(details, before),
-        "tools": len(details.get("tools") or ()),
-        "history": {
-            "messages": len(context),
-            "tokens": sum(estimate_message(wire_message(each.message)) for each in context),
-        },
-        "summaries": [
-            {"message_id": each.id, **addition}
-            for each in context
-            for addition in each.message.get("additions", ())
-            if addition["source"] == "summary"
-        ],
+        "prompt": seen.prompt(),
+        "tools": seen.tools,
+        "history": {"messages": len(seen.context), "tokens": seen.tokens},
+        "summaries": seen.summaries,
         "added": _additions(asked),
         "announced": _change_ids(asked.message.get("announced", {})) if _told(asked) else {},
         "results": [
@@ -67,6 +93,20 @@ def _turn(
     }
 
 
+def _whole(details: dict[str, Any]) -> list[dict[str, Any]]:
+    """The prompt as one section: of a session of an earlier version, or one that was brought in."""
+    text = details.get("system_prompt") or ""
+    return [{"name": "prompt", "characters": len(text), "tokens": estimate(text)}] if text else []
+
+
+def _summaries(each: StoredMessage) -> list[dict[str, Any]]:
+    return [{"message_id": each.id, **one} for one in _additions(each) if one["source"] == "summary"]
+
+
+def _tokens(each: StoredMessage) -> int:
+    return estimate_message(wire_message(each.message))
+
+
 def _rest_of_turn(stored: Sequence[StoredMessage], at: int) -> list[StoredMessage]:
     rest = []
     for each in stored[at + 1 :]:
@@ -76,36 +116,6 @@ def _rest_of_turn(stored: Sequence[StoredMessage], at: int) -> list[StoredMessag
             break
         rest.append(each)
     return rest
-
-
-def _context(before: list[StoredMessage]) -> list[StoredMessage]:
-    """The messages the model had: those the last compaction had put in order, and what came after it."""
-    last = next((at for at in range(len(before) - 1, -1, -1) if ORDER in before[at].message), None)
-    if last is None:
-        return before
-    by_place = {each.place: each for each in before}
-    places = [place for first, end in before[last].message[ORDER] for place in range(first, end + 1)]
-    return [by_place[place] for place in places if place in by_place] + before[last + 1 :]
-
-
-def _prompt(details: dict[str, Any], before: Sequence[StoredMessage]) -> dict[str, Any]:
-    """The sections of the prompt then, and up to which changes of memory it held; a compaction may have rebuilt it."""
-    sections, held, rebuilt = details.get("prompt_sections"), details.get("announced", {}), False
-    for each in before:
-        if WRITTEN in each.message:
-            held = each.message.get("announced", held)
-            if "prompt_sections" in each.message:
-                sections, rebuilt = each.message["prompt_sections"], True
-    if sections is None:  # a session of an earlier version, or one that was brought in
-        text = details.get("system_prompt") or ""
-        sections = [{"name": "prompt", "characters": len(text), "tokens": estimate(text)}] if text else []
-    return {
-        "characters": sum(each["characters"] for each in sections),
-        "tokens": sum(each["tokens"] for each in sections),
-        "sections": sections,
-        "memory_up_to": _change_ids(held),
-        "rebuilt": rebuilt,
-    }
 
 
 def _additions(each: StoredMessage) -> list[dict[str, Any]]:
