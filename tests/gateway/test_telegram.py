@@ -171,6 +171,21 @@ def test_in_a_group_only_those_who_turn_to_the_bot_are_answered(home: Path, api:
 
 
 @pytest.mark.proves("gateway.groups")
+@pytest.mark.parametrize(("mode", "answers"), [("all", ["Here."]), ("off", [])])
+def test_a_group_can_be_answered_always_or_never(home: Path, api: BotApi, mode: str, answers: list[str]) -> None:
+    prepare(home, api, [{"when": "", "text": "Here."}], gateway=f"  groups: {mode}\n")
+    group = -500
+    api.say(STRANGER, "talking to friends", chat=group)
+    api.say(ANN, "talking to friends", chat=group)
+    api.say(BOB, "hello")
+    with running(home) as gateway:
+        api.wait_for_texts(BOB, 1)
+        api.wait_for_texts(group, len(answers))
+        assert gateway.settle(10)
+    assert api.texts(group) == answers
+
+
+@pytest.mark.proves("gateway.groups")
 def test_what_is_private_is_not_shown_to_a_group(home: Path, api: BotApi) -> None:
     prepare(home, api)
     group = -500

@@ -98,7 +98,7 @@ class Intake:
     def _tell(self, stranger: Incoming) -> None:
         """One answer for each stranger, as long as this process lives: nothing about them is stored."""
         who = (stranger.platform, stranger.user)
-        if who in self._told:
+        if who in self._told or not stranger.addressed:
             return
         self._told[who] = None
         if len(self._told) > _REMEMBERED:

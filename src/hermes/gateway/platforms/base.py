@@ -27,6 +27,7 @@ class Incoming:
     message: str = ""  # what an answer in a group refers to
     user_name: str = ""
     chat_name: str = ""
+    addressed: bool = True  # meant for us, and not only said where we can hear it
 
 
 class Later(HermesError):

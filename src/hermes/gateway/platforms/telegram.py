@@ -111,7 +111,8 @@ class Telegram:
             return None
         text = str(message.get("text") or message.get("caption") or "")
         group = chat.get("type") != "private"
-        if group and not self._is_for_us(message, text):
+        addressed = not group or self._is_for_us(message, text)
+        if group and (self._groups == "off" or (self._groups == "mention" and not addressed)):
             return None
         name = " ".join(filter(None, [sender.get("first_name"), sender.get("last_name")]))
         return Incoming(
@@ -125,11 +126,10 @@ class Telegram:
             chat_name=str(chat.get("title") or ""),
             text=self._without_mention(text),
             message=str(int(message["message_id"])),
+            addressed=addressed,
         )
 
     def _is_for_us(self, message: Mapping[str, Any], text: str) -> bool:
-        if self._groups != "mention":
-            return self._groups == "all"
         replied = (message.get("reply_to_message") or {}).get("from") or {}
         mention = self._mention().lower()
         words = text.lower().split()
