@@ -56,12 +56,19 @@ class _Handler(BaseHTTPRequestHandler):
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             found = {"id": "stub", "object": "chat.completion", "created": 0, "model": "stub", "choices": [choice]}
             found["usage"] = _USAGE
+        self._send(found)
+
+    def _send(self, found: dict[str, Any]) -> None:
         body = json.dumps(found).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        """The list of models, which some services look at first."""
+        self._send({"object": "list", "data": [{"id": "stub", "object": "model", "created": 0, "owned_by": "stub"}]})
 
     def log_message(self, *_: object) -> None:
         pass

@@ -72,7 +72,7 @@ class TestOpenViking(ServiceScenarios):
     def test_a_turn_is_stored_with_its_tools_but_not_with_what_was_recalled(
         self, manager: MemoryManager, service: Any
     ) -> None:
-        steps = [
+        steps: list[dict[str, Any]] = [
             {"role": "user", "content": "count the birds"},
             {
                 "role": "assistant",

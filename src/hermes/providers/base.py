@@ -44,6 +44,8 @@ class MemoryProvider(ABC):
     def name(self) -> str:
         """The id people write into `memory.provider`, such as `mem0`."""
 
+    unavailable_because = ""  # what a person should do about it, when `is_available` said no
+
     @abstractmethod
     def is_available(self) -> bool:
         """Whether packages, programs and settings are there. Quick, and without any network call."""

@@ -303,7 +303,8 @@ class MemoryManager:
         asked = [(each, each.begin(each.provider.is_available)) for each in self._attached]
         for attached, job in asked:
             if not self._settled(attached, job, end):
-                why = attached.health.last_error or "its packages or settings are missing"
+                said = str(getattr(attached.provider, "unavailable_because", "") or "")
+                why = attached.health.last_error or said or "its packages or settings are missing"
                 self._not_taken(f"{attached.name} is not available: {why}; `hermes memory status` tells more")
                 self._attached.remove(attached)
                 attached.stop()
