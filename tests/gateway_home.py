@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -66,5 +65,3 @@ def running(home: Path, **more: Any) -> Iterator[Gateway]:
         yield gateway
     finally:
         assert gateway.stop()
-        left = [thread.name for thread in threading.enumerate() if thread.name.startswith("gateway-")]
-        assert len(left) < 40, left

@@ -137,8 +137,9 @@ def test_a_gateway_that_cannot_wait_ends_at_once_and_the_next_one_answers(home: 
     assert process.wait(20) == 0
     assert api.texts(ANN) == []
     (home / "script.json").write_text('["An answer at last."]')
-    with running(home):
+    with running(home) as gateway:
         assert api.wait_for_texts(ANN, 1) == ["An answer at last."]
+        assert gateway.settle(10)
 
 
 @pytest.mark.proves("gateway.once")
