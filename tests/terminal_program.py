@@ -20,6 +20,7 @@ import pyte
 if TYPE_CHECKING:
     from pathlib import Path
 
+_LAST_WORDS = 5.0
 PATIENCE = 40.0  # seconds; a slow machine is no failure
 ENTER, CTRL_C, CTRL_D, CTRL_O, TAB, ALT_ENTER = "\r", "\x03", "\x04", "\x0f", "\t", "\x1b\r"
 # The terminal becomes the program's own, so that its Ctrl-C is a signal.
@@ -53,8 +54,12 @@ class Terminal:
 
     def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
-            self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
+            self._process.send_signal(signal.SIGTERM)  # a measurement of coverage writes its figures then
+        try:
+            self._process.wait(_LAST_WORDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         os.close(self._ours)
 
     @property

@@ -184,3 +184,10 @@ def test_a_file_that_was_overfilled_by_hand_enters_the_prompt_only_as_far_as_it_
     shown = MemoryStore.open(home).snapshot("memory").split("═\n")[-1]
     assert "7 more of MEMORY.md do not fit and are not shown" in shown
     assert len(shown.rpartition("\n§\n")[0]) <= 200
+
+
+@pytest.mark.proves("archive.found")
+def test_what_is_not_in_the_archive_is_said_with_the_command_that_lists_it(hermes: Hermes) -> None:
+    refused = hermes("memory", "restore", "never said")
+    assert refused.code == 1
+    assert "hermes memory list --archived" in refused.err

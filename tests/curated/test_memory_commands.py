@@ -209,3 +209,29 @@ def test_a_damaged_record_is_left_out_and_said_so(home: Path, hermes: Command) -
     ran = hermes("memory", "log", "--json")
     assert [each["id"] for each in ran.json] == ["m2"]
     assert "1 records of the memory history are damaged" in ran.err
+
+
+@pytest.mark.proves("curated.approval")
+def test_every_kind_of_pending_change_says_what_it_would_do(hermes: Callable[..., Ran]) -> None:
+    hermes("memory", "add", "Uses zsh.")
+    hermes("config", "set", "memory.write_approval", "on")
+    for change in (
+        '{"action": "replace", "target": "memory", "old_text": "zsh", "content": "Uses fish."}',
+        '{"action": "remove", "target": "memory", "old_text": "zsh"}',
+    ):
+        hermes("tool", "memory", change)
+    shown = hermes("memory", "pending").out
+    assert "replace 'zsh' by 'Uses fish.'" in shown
+    assert "remove 'zsh'" in shown
+    (first, second) = [each["id"] for each in hermes("memory", "pending", "--json").json]
+    assert f"{second} rejected: " in hermes("memory", "reject", second).out
+    assert hermes("memory", "approve", first).code == 0
+    assert "Uses fish." in hermes("memory", "list").out
+
+
+@pytest.mark.proves("bench.all")
+def test_a_short_measurement_of_writes_and_starts_shows_ratios_and_targets(hermes: Callable[..., Ran]) -> None:
+    shown = hermes("bench", "curated", "--adds", "2", "--starts", "1")
+    assert shown.code == 0, shown.err
+    assert "add, wall, over write+fsync+rename+fsync" in shown.out
+    assert "not measured" in shown.out

@@ -135,3 +135,43 @@ def test_a_server_that_is_not_there_is_a_problem_with_a_remedy(hermes: Callable[
 
     assert ran.code == 1
     assert "is the server running" in found(ran, "model")[0]["remedy"]
+
+
+@pytest.mark.proves("doctor.sound")
+def test_what_a_killed_writer_left_is_named_and_removed_on_request(hermes: Callable[..., Ran], home: Path) -> None:
+    hermes("memory", "add", "Uses zsh.")
+    left, used = home / ".config.yaml.4194305.tmp", home / f".config.yaml.{os.getpid()}.tmp"
+    for file in (left, used):
+        file.write_text("half")
+        file.chmod(0o600)
+
+    assert "2 temporary files" in found(hermes("doctor", "--offline", "--json"), "leftovers")[0]["found"]
+    (told,) = found(hermes("doctor", "--offline", "--fix", "--json"), "leftovers")
+    assert told["fixed"] is True
+    assert told["found"] == "1 temporary files of killed writers removed; 1 of writers that run stay"
+    assert (left.exists(), used.exists()) == (False, True)
+
+
+@pytest.mark.proves("doctor.sound")
+def test_a_memory_file_in_another_form_is_told_with_the_command_that_accepts_it(
+    hermes: Callable[..., Ran], home: Path
+) -> None:
+    hermes("memory", "add", "Uses zsh.")
+    (home / "memories" / "MEMORY.md").write_text("x" * 3_000)
+
+    (told,) = found(hermes("doctor", "--offline", "--json"), "memory memory")
+
+    assert told["state"] == "warning"
+    assert "hermes memory adopt" in told["remedy"]
+
+
+@pytest.mark.proves("doctor.sound")
+def test_a_log_that_has_grown_long_is_told_and_brought_in_on_request(hermes: Callable[..., Ran], home: Path) -> None:
+    with MemorySession.open() as session:
+        session.prepare_turn("Hello.")
+        session.finish_turn("Hello.")
+        with open(home / "state.db-wal", "ab") as log:
+            log.truncate(70_000_000)
+
+        assert "70 MB" in found(hermes("doctor", "--offline", "--json"), "log")[0]["found"]
+        assert found(hermes("doctor", "--offline", "--fix", "--json"), "log")[0]["fixed"] is True

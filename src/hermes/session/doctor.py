@@ -109,7 +109,10 @@ def _leftovers(home: Home, *, fix: bool) -> Iterator[Check]:
             if folder is not None:
                 with folder:
                     folder.discard_abandoned()
-        yield Check(name="leftovers", state=OK, found=f"{len(left)} temporary files of killed writers", fixed=True)
+        kept = sum(map(os.path.exists, left))
+        found = f"{len(left) - kept} temporary files of killed writers removed"
+        found += f"; {kept} of writers that run stay" if kept else ""
+        yield Check(name="leftovers", state=OK, found=found, fixed=kept < len(left))
     else:
         found = f"{len(left)} temporary files, of writers that run or were killed"
         yield Check(name="leftovers", state=OK, found=found, remedy="`hermes doctor --fix` removes what nobody uses")
