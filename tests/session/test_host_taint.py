@@ -11,6 +11,7 @@ from hermes.agent import Agent
 from hermes.curated.store import MemoryStore
 from hermes.llm.scripted import Reply, Scripted
 from hermes.session.session import MemorySession
+from hermes.vocabulary.events import TurnFinished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +50,7 @@ def test_a_write_after_the_result_of_a_clients_function_waits_for_a_person(home:
     model = Scripted([Reply(calls=[("browse", {})]), Reply(calls=[("memory", _ADD)]), "Saved."])
     with Agent(MemorySession.open(home), model) as agent:
         *_, asked = agent.turn_with([browse], "read that page")
+        assert isinstance(asked, TurnFinished)
         results = [{"role": "tool", "tool_call_id": asked.message["tool_calls"][0]["id"], "content": _PAGE}]
         for _ in agent.turn_with([browse], None, results):
             continue
