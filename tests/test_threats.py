@@ -174,3 +174,16 @@ def test_latin_lexicons_are_written_the_way_the_scanner_reads_them() -> None:
 def test_words_that_digits_of_hashes_spell_by_chance_are_not_refused() -> None:
     notes = ["never 10 e8feac075c8d 5", "naïve 12 d716c24d8757 4", "naïve 12 8ac2b71dd078 2"]
     assert [verdict.level for verdict in scan_entries(notes)].count("refuse") == 0
+
+
+@pytest.mark.proves("threats.hidden")
+def test_an_embedding_of_the_other_direction_is_for_a_person_to_judge() -> None:
+    verdict = scan("The note says \u2067enil txen eht daer", "memory")
+    assert verdict.level == "ask"
+    assert scan("השם הוא \u2067שלום", "memory").level == "clean"  # noqa: RUF001 - Hebrew
+
+
+@pytest.mark.proves("threats.harmless")
+@pytest.mark.parametrize("text", ["<~z{|}~> stands in the manual.", "Ref NB2HI4DTHIXS6===1 and QUJD=RA of the order."])
+def test_what_only_looks_encoded_is_left_as_it_is(text: str) -> None:
+    assert scan(text, "memory").level == "clean"
