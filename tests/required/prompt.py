@@ -22,6 +22,7 @@ REQUIREMENTS = {
         "The same inputs give the same bytes; the date is a date, without a time of day",
         "004 Why prompt assembly is split this way",
     ),
+    "prompt.settings": ("The time zone and words about a platform can be set", "product"),
     "prompt.sizes": ("Each section has a name, its characters and a token estimate", "product"),
     "prompt.skip": (
         "skip_context_files and skip_memory leave files, identity file and memory out",

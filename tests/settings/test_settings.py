@@ -291,3 +291,32 @@ def test_secrets_are_read_saved_and_private(home: Path, monkeypatch: pytest.Monk
 def test_a_secret_that_would_break_the_file_is_refused(home: Path, name: str, text: str) -> None:
     with pytest.raises(SettingsError, match="cannot be stored"):
         save_secret(locate_home(), name, text)
+
+
+@pytest.mark.proves("prompt.settings")
+def test_the_date_in_the_prompt_is_that_of_the_time_zone(home: Path, hermes: Command) -> None:
+    def day(zone: str) -> str:
+        assert hermes("config", "set", "timezone", zone).code == 0
+        return next(line for line in hermes("prompt").out.splitlines() if "Conversation started" in line)
+
+    # A day and more lies between these two at every moment.
+    assert day("Pacific/Kiritimati") != day("Etc/GMT+12")
+    for wrong in ("Europe/Nowhere", "../etc/passwd", "Europe"):
+        assert hermes("config", "set", "timezone", wrong).code == 2
+
+
+@pytest.mark.proves("prompt.settings")
+def test_words_about_a_platform_are_replaced_or_extended(home: Path, hermes: Command) -> None:
+    def said(platform: str) -> str:
+        whole: str = hermes("prompt", "--platform", platform, "--json").json["prompt"]
+        return whole.rpartition("Conversation started")[2].partition("\n\n")[2]
+
+    own = said("cli")
+    home.mkdir(exist_ok=True)
+    hints = "platform_hints: {cli: {append: Write British English.}, slack: Be brief., kiosk: {replace: Big letters.}}"
+    (home / "config.yaml").write_text(hints, encoding="utf-8")
+    assert [said(each) for each in ("cli", "slack", "kiosk")] == [
+        f"{own}\n\nWrite British English.",
+        "Be brief.",
+        "Big letters.",
+    ]

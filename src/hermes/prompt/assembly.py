@@ -62,6 +62,7 @@ class PromptInputs:
     session_id: str = ""
     platform: str = ""
     platform_hint: str = ""  # used instead of the platform's own
+    more_on_platform: str = ""  # follows it
     skip_context_files: bool = False
     skip_memory: bool = False
 
@@ -185,9 +186,10 @@ def _date(inputs: PromptInputs) -> str:
 
 
 def _platform_hint(inputs: PromptInputs) -> str:
-    if inputs.platform_hint.strip():
-        return inputs.platform_hint
-    return _prose(os.path.join("platform", f"{inputs.platform}.md")) if inputs.platform in PLATFORMS else ""
+    hint = inputs.platform_hint
+    if not hint.strip() and inputs.platform in PLATFORMS:
+        hint = _prose(os.path.join("platform", f"{inputs.platform}.md"))
+    return "\n\n".join(part.strip() for part in (hint, inputs.more_on_platform) if part.strip())
 
 
 @cache

@@ -168,17 +168,17 @@ class Parts:
         today: date | None = None,
     ) -> Prompt:
         """The system prompt a session that starts now would get."""
-        from datetime import datetime
-
         from hermes.prompt.assembly import PromptInputs, assemble
         from hermes.prompt.context_files import LIMIT
         from hermes.safety.threats import scan
+        from hermes.session.surroundings import local_day, platform_words
 
         store = self.store
+        instead, more = platform_words(self.settings, platform)
         return assemble(
             PromptInputs(
                 scan=lambda text: scan(text, "context"),
-                started=today or datetime.now().astimezone().date(),
+                started=today or local_day(self.settings),
                 home=self.home.operator,
                 tools=frozenset(self.toolbox.names()),
                 model=model,
@@ -192,6 +192,8 @@ class Parts:
                 cwd=cwd,
                 context_limit=self.settings.get("context_file_max_chars") or LIMIT,
                 platform=platform,
+                platform_hint=instead,
+                more_on_platform=more,
                 skip_memory=skip_memory,
                 skip_context_files=skip_context_files,
             )

@@ -21,12 +21,22 @@ def problem_with(key: Key, given: Any) -> str:
         "integer": lambda: isinstance(given, int) and not isinstance(given, bool),
         "number": lambda: isinstance(given, int | float) and not isinstance(given, bool) and given == given,  # noqa: PLR0124 - NaN
         "text": lambda: isinstance(given, str),
+        "zone": lambda: isinstance(given, str) and _is_zone(given),
         "choice": lambda: given in key.choices if isinstance(given, str) else False,
         "texts": lambda: isinstance(given, list | tuple) and all(isinstance(item, str) for item in given),
         "mapping": lambda: isinstance(given, dict),
     }[key.kind]()
     in_range = not fits or not isinstance(given, int | float) or isinstance(given, bool) or _within(key, given)
     return "" if fits and in_range else f"expected {key.expected}, found {given!r}"
+
+
+def _is_zone(name: str) -> bool:
+    from zoneinfo import ZoneInfo
+
+    try:
+        return name == "" or bool(ZoneInfo(name).key)
+    except (ValueError, OSError, KeyError):  # a path, a folder, or a name nobody knows
+        return False
 
 
 def _within(key: Key, given: float) -> bool:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @value
 class Key:
-    """One setting. `kind` is flag, integer, number, text, choice, texts (a list) or mapping (free form)."""
+    """One setting. `kind` is flag, integer, number, text, zone, choice, texts (a list) or mapping (free form)."""
 
     name: str
     kind: str
@@ -30,6 +30,7 @@ class Key:
             "integer": "a whole number",
             "number": "a number",
             "text": "a text",
+            "zone": "a time zone such as Europe/Berlin, or nothing",
             "choice": f"one of {', '.join(self.choices)}",
             "texts": "a list of texts",
             "mapping": "a mapping of names to values",
@@ -233,7 +234,7 @@ KEYS = (
         optional=True,
     ),
     _integer("file_read_max_chars", 100_000, "Characters a file tool returns at most.", low=1000),
-    _text("timezone", "", "Time zone for dates in the prompt, such as Europe/Berlin; empty for the machine's own."),
+    Key(name="timezone", kind="zone", default="", help="Time zone for dates in the prompt; empty for the machine's own."),
     _integer("tool_output.max_bytes", 50_000, "Bytes of a tool's output that are kept.", low=1000),
     _integer("tool_output.max_lines", 2000, "Lines of a tool's output that are kept.", low=10),
     _integer("tool_output.max_line_length", 2000, "Characters of one line of a tool's output that are kept.", low=80),
@@ -283,7 +284,7 @@ KEYS = (
     _flag("web.allow_private_addresses", False, "Let the agent fetch from this machine and the local network."),
     _integer("web.max_bytes", 2_000_000, "Bytes of a page that are fetched at most.", low=1000, high=1_000_000_000),
     _number("web.timeout", 30, "Seconds a page may take.", low=1, high=600),
-    _mapping("platform_hints", "Texts that replace or extend what the prompt says about a platform."),
+    _mapping("platform_hints", "What the prompt says about a platform instead: a text, or `{append: …}` to extend it."),
     _integer("_config_version", 0, "Written by hermes-agent; kept and not used."),
 )
 
