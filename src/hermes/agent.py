@@ -162,7 +162,7 @@ class Agent:
             servers=opening.servers,
             open_steps=opening.kit.open_steps if opening.kit and is_enabled("todo", opening.toolsets) else lambda: "",
         )
-        agent.reviews.curate_if_due()
+        agent.reviews.tidy_if_due()
         return agent
 
     def turn(

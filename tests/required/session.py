@@ -18,4 +18,5 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "session.hints": ("notes of a sub-directory follow the tool result that leads there, once", "004 Prompt assembly"),
     "session.notices": ("what the person should know reaches them once and never the model", "product"),
     "session.skip": ("delegated work can leave out memory and context files", "004 Prompt assembly"),
+    "session.ended": ("a closed conversation counts as ended until it is resumed; a platform's goes on", "product"),
 }

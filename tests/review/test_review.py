@@ -357,5 +357,30 @@ def test_an_agent_that_starts_runs_the_curator_when_it_is_due(home: Path, hermes
     assert hermes("status", "--json").json["curation"]["trigger"] == "schedule"
 
 
+@pytest.mark.proves("search.cli-prune")
+def test_an_agent_that_starts_prunes_what_ended_long_ago_when_the_settings_say_so(home: Path) -> None:
+    def conversations() -> list[str]:
+        with SessionDB.open(home / "state.db") as db:
+            return sorted(each.title or "" for each in db.list_sessions(limit=10))
+
+    long_ago = time.time() - 100 * 86_400
+    with SessionDB.open(home / "state.db") as db:
+        for title in ("ended", "open"):
+            old = db.create_session(source="cli", title=title, started_at=long_ago)
+            db.append(old, {"role": "user", "content": "hello", "timestamp": long_ago})
+            if title == "ended":
+                db.end_session(old, "agent_close")
+    with Agent.open(home, model=Scripted(["hi"]), title="first") as agent:
+        assert agent.reviews.wait(20)
+        list(agent.turn("hello"))
+    assert conversations() == ["ended", "first", "open"]  # nothing is pruned unless somebody asked for it
+    settings(home, sessions__auto_prune=True)
+    with Agent.open(home, model=Scripted(["hi"]), title="second") as agent:
+        assert agent.reviews.wait(20)
+        list(agent.turn("hello"))
+        assert not agent.reviews.tidy_if_due()  # once per interval
+    assert conversations() == ["first", "open", "second"]
+
+
 def _call(name: str, call_id: str) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": "{}"}}

@@ -206,3 +206,22 @@ def test_prefilled_messages_begin_every_request_and_are_never_stored(home: Path)
     assert [message["content"] for message in stored(home, session.id)] == ["3+3?", "6"]
     with MemorySession.open(home, resume=session.id, prefill=example) as resumed:
         assert resumed.request().messages[:2] == example
+
+
+@pytest.mark.proves("session.ended")
+def test_a_conversation_ends_when_it_is_closed_and_is_open_again_when_it_is_resumed(home: Path) -> None:
+    def ended(session_id: str) -> tuple[bool, str | None]:
+        with SessionDB.open(home / "state.db") as db:
+            row = db.get_session(session_id)
+        return row.ended_at is not None, row.end_reason
+
+    with MemorySession.open(home) as session:
+        session.prepare_turn("hello")
+        session.finish_turn("Hello.")
+        assert ended(session.id) == (False, None)
+    assert ended(session.id) == (True, "agent_close")
+    with MemorySession.open(home, resume=session.id):
+        assert ended(session.id) == (False, None)
+    with MemorySession.open(home, identity={"gateway_session_key": "telegram:1"}) as chat:
+        chat.prepare_turn("hello")
+    assert ended(chat.id) == (False, None)

@@ -19,6 +19,7 @@ from hermes.cli.sessions_report import (
     visible,
     whole_number,
 )
+from hermes.session.pruning import QUICKLY_REWRITTEN
 from hermes.storage.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from hermes.storage.conversations import Session
     from hermes.storage.sessions import SessionDB
 
-# Rewriting a file makes writers wait; up to this size that is about a second.
-_QUICKLY_REWRITTEN = 64_000_000
 _LISTED = 10
 _EMBEDDED_AT_ONCE = 1_000
 
@@ -75,7 +74,7 @@ def _prune(given: argparse.Namespace, context: Context) -> int:
             )
             return REFUSED
         removed = _remove(db, old)
-        if context.settings.flag("sessions.vacuum_after_prune") and upkeep.sizes()["file_bytes"] <= _QUICKLY_REWRITTEN:
+        if context.settings.flag("sessions.vacuum_after_prune") and upkeep.sizes()["file_bytes"] <= QUICKLY_REWRITTEN:
             upkeep.rewrite()
     if given.json:
         print_json({**removed, "dry_run": False})

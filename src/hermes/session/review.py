@@ -76,24 +76,38 @@ class Reviews:
         self._in_background(lambda: self.run(chosen, kinds, parent, same_model=chosen is model), "review")
         return True
 
-    def curate_if_due(self) -> bool:
-        """Starts a run of the curator when the schedule says so and nobody used the home for a while."""
+    def tidy_if_due(self) -> bool:
+        """Starts what the schedule asks for, one after the other: old conversations are pruned, the curator runs."""
+        if self._is_side_work() or self.running:
+            return False
+        due = [work for work in (self._pruning(), self._curating()) if work is not None]
+        if due:
+            self._in_background(lambda: [work() for work in due], "tidying")
+        return bool(due)
+
+    def _pruning(self) -> Callable[[], object] | None:
+        if not self._settings.flag("sessions.auto_prune"):
+            return None
+        from hermes.session.pruning import is_due, prune
+
+        database, settings = self._database, self._settings
+        return (lambda: prune(database, settings)) if is_due(database, settings) else None
+
+    def _curating(self) -> Callable[[], object] | None:
+        """A run of the curator, when the schedule says so and nobody used the home for a while."""
         from hermes.session.curator import Curator, helper_for
 
         session, settings = self._session, self._settings
-        if self._is_side_work():
-            return False
         curator = Curator(session.home, settings, session.store)
         others = [each for each in session.database.list_sessions(limit=2) if each.id != session.id]
-        if curator.why_not_now(max((each.last_active for each in others), default=0.0)) or self.running:
-            return False
+        if curator.why_not_now(max((each.last_active for each in others), default=0.0)):
+            return None
 
         def run() -> None:
             done = Curator(session.home, settings, session.store, ask=helper_for(settings)).run(trigger="schedule")
             _tell_curated(session, done)
 
-        self._in_background(run, "curator")
-        return True
+        return run
 
     @property
     def running(self) -> bool:

@@ -21,6 +21,7 @@ from hermes.session.beginning import begin
 from hermes.session.branching import branch_off, take_back
 from hermes.session.compacting import Compacting, last_count, seen_changes
 from hermes.session.context import Context
+from hermes.session.ending import CHAT, mark_ended, mark_open
 from hermes.session.nudges import Nudges
 from hermes.session.requests import Request, parsed, reply_message, unanswered_calls
 from hermes.session.reviewable import Reviewable
@@ -126,6 +127,7 @@ class MemorySession(Compacting, Reviewable):
         )
         context = {"agent_context": "subagent" if parent else "primary", "parent_session_id": parent}
         known = {"platform": source, "session_title": title, **context, **(identity or {})}
+        parts.goes_on = CHAT in known
         try:
             found = cls._tip(parts, resume) if resume is not None else ""
             session_id = found or new_id(time.time())
@@ -299,6 +301,7 @@ class MemorySession(Compacting, Reviewable):
     def close(self) -> None:
         self.write_note()
         self.external.close(self.context.said())
+        mark_ended(self._parts, self.id)
         self._parts.close()
 
     def __enter__(self) -> Self:
@@ -320,6 +323,7 @@ class MemorySession(Compacting, Reviewable):
     def _resumed(cls, parts: Parts, session_id: str, prefill: Sequence[Mapping[str, Any]]) -> Self:
         from hermes.storage.compaction import Contexts
 
+        mark_open(parts.database, session_id)
         return cls._ready(parts, session_id, Contexts(parts.database).live(session_id), prefill)
 
     @classmethod

@@ -58,6 +58,7 @@ class Parts:
         self.external = External()
         self.provider_block = ""
         self.toolsets = toolsets
+        self.goes_on = False  # the conversation outlives this program
         self.taint = Taint()
         self.memory = MemoryTool(
             store,

@@ -234,7 +234,9 @@ KEYS = (
         optional=True,
     ),
     _integer("file_read_max_chars", 100_000, "Characters a file tool returns at most.", low=1000),
-    Key(name="timezone", kind="zone", default="", help="Time zone for dates in the prompt; empty for the machine's own."),
+    Key(
+        name="timezone", kind="zone", default="", help="Time zone for dates in the prompt; empty for the machine's own."
+    ),
     _integer("tool_output.max_bytes", 50_000, "Bytes of a tool's output that are kept.", low=1000),
     _integer("tool_output.max_lines", 2000, "Lines of a tool's output that are kept.", low=10),
     _integer("tool_output.max_line_length", 2000, "Characters of one line of a tool's output that are kept.", low=80),

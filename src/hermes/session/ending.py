@@ -1,0 +1,34 @@
+"""When a conversation counts as ended: from the moment nobody has it open until somebody resumes it.
+
+Only ended conversations are ever pruned. A chat on a platform goes on when a program stops; the gateway ends it. A
+reason that says what the conversation became stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hermes.vocabulary.errors import NotFound
+
+if TYPE_CHECKING:
+    from hermes.session.wiring import Parts
+    from hermes.storage.sessions import SessionDB
+
+CHAT = "gateway_session_key"  # what a gateway tells about a chat of its own
+CLOSED = "agent_close"
+_FOR_GOOD = frozenset({"compression", "branched"})
+
+
+def mark_ended(parts: Parts, session_id: str) -> None:
+    if parts.goes_on:
+        return
+    try:
+        parts.database.end_session(session_id, CLOSED)
+    except NotFound:
+        return  # deleted meanwhile, because nobody had said anything or by somebody else
+
+
+def mark_open(database: SessionDB, session_id: str) -> None:
+    session = database.get_session(session_id)
+    if session.ended_at is not None and session.end_reason not in _FOR_GOOD:
+        database.update_session(session_id, ended_at=None, end_reason=None)
