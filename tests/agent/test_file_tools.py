@@ -225,3 +225,21 @@ def test_the_tool_command_calls_the_agents_tools_too(
     assert (refused.code, "nobody can be asked" in refused.json["error"]) == (1, True)
     listed = {each["function"]["name"] for each in hermes("tool", "--list").json}
     assert {"memory", "read_file", "terminal", "fetch_url"} <= listed
+
+
+@pytest.mark.proves("agent.files")
+def test_what_cannot_be_patched_or_written_is_told_and_left_as_it_is(home: Path, folder: Path) -> None:
+    (folder / "old.txt").write_bytes("naïve".encode("latin-1"))
+    (folder / "inner").mkdir()
+    latin, inner, below = call_tools(
+        home,
+        folder,
+        ("patch", {"path": "old.txt", "old_text": "na", "new_text": "no"}),
+        ("patch", {"path": "inner", "old_text": "a", "new_text": "b"}),
+        ("write_file", {"path": "old.txt/new.txt", "content": "text"}),
+    )
+    assert "not UTF-8 text" in latin["error"]
+    assert "is not a file" in inner["error"]
+    assert not below["success"]
+    assert (folder / "old.txt").read_bytes() == "naïve".encode("latin-1")
+    assert sorted(path.name for path in folder.iterdir()) == ["inner", "old.txt"]

@@ -152,7 +152,7 @@ def test_what_a_killed_writer_left_is_named_and_removed_on_request(hermes: Calla
     assert (left.exists(), used.exists()) == (False, True)
 
 
-@pytest.mark.proves("doctor.sound")
+@pytest.mark.proves("doctor.memory")
 def test_a_memory_file_in_another_form_is_told_with_the_command_that_accepts_it(
     hermes: Callable[..., Ran], home: Path
 ) -> None:
@@ -175,3 +175,17 @@ def test_a_log_that_has_grown_long_is_told_and_brought_in_on_request(hermes: Cal
 
         assert "70 MB" in found(hermes("doctor", "--offline", "--json"), "log")[0]["found"]
         assert found(hermes("doctor", "--offline", "--fix", "--json"), "log")[0]["fixed"] is True
+
+
+@pytest.mark.proves("doctor.reach")
+def test_each_provider_in_use_is_looked_at(hermes: Callable[..., Ran]) -> None:
+    hermes("memory", "add", "Uses zsh.")
+    hermes("config", "set", "memory.providers", "[holographic, retaindb, nowhere]")
+
+    ran = hermes("doctor", "--offline", "--json")
+
+    assert found(ran, "provider holographic")[0]["state"] == "ok"
+    (keyless,) = found(ran, "provider retaindb")
+    assert (keyless["state"], "hermes memory setup retaindb" in keyless["remedy"]) == ("problem", True)
+    (absent,) = found(ran, "provider nowhere")
+    assert (absent["state"], "hermes memory off" in absent["remedy"]) == ("problem", True)

@@ -143,6 +143,9 @@ def test_lcm_leads_from_a_summary_down_to_every_message(home: Path) -> None:
         assert missing == []
         assert all(f"lcm:{number}" in block for number in (1, overview["count"]))
         assert not ask(session, "lcm_expand", node=99)["success"]
+        assert not ask(session, "lcm_describe", node=99)["success"]
+        assert not ask(session, "lcm_grep", query=" ")["success"]
+        assert not ask(session, "lcm_expand")["success"]
         described = ask(session, "lcm_describe", node=1)
         assert described["ids"] in block
     with MemorySession.open(home, resume=session.id) as again:
