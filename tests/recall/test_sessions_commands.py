@@ -110,7 +110,7 @@ def test_stored_text_cannot_act_on_the_terminal(db: SessionDB, hermes: Command) 
     for command in (("show", made), ("list",), ("search", "screen"), ("stats",)):
         out = hermes("sessions", *command).out
         assert not any(sign in out for sign in "\x1b\x07\u202e")
-    assert "clear \\x1b[2J the screen" in hermes("sessions", "show", made).out
+    assert "clear \\u001b[2J the screen" in hermes("sessions", "show", made).out
 
 
 @pytest.mark.proves("search.cli-rename")

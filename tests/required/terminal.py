@@ -16,6 +16,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "terminal.status": ("a status line shows model, tokens, share cached and memory use", "product"),
     "terminal.narrow": ("narrow terminals and NO_COLOR are respected", "product"),
     "terminal.safe": ("what a model writes cannot act on the terminal", "product"),
+    "terminal.safe-commands": ("no command and no question prints what acts on the terminal or hides text", "product"),
     "terminal.piped": ("piped input and output carry no escapes; only the answer is on standard output", "product"),
     "terminal.once": (
         "-q asks one question, --json tells usage and tool calls, exit codes tell the outcome",

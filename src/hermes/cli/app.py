@@ -76,7 +76,9 @@ def run_words(words: list[str], context: Context) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except HermesError as error:
-        print(f"hermes: {error}", file=sys.stderr)
+        from hermes.cli.render import print_problem
+
+        print_problem(error)
         return USAGE if isinstance(error, SettingsError) else REFUSED
     return code
 

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from hermes.cli import chat_tools
-from hermes.cli.render import counted
+from hermes.cli.render import counted, visible
 from hermes.vocabulary.events import (
     Compacted,
     Notice,
@@ -101,7 +101,7 @@ class TurnView:
         with self._asking:  # delegated tasks may ask at the same time
             if question in self._allowed:
                 return True
-            self.screen.line(question, "bold")
+            self.screen.line(visible(question), "bold")  # also what would hide a part of the command
             try:
                 with _plain_ctrl_c():
                     said = input(_ASK).strip().lower()

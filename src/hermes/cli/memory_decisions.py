@@ -6,7 +6,7 @@ import sys
 
 from hermes.cli.app import OK, REFUSED
 from hermes.cli.memory_report import BY_HAND, add_project, add_target, open_store, report, report_all
-from hermes.cli.render import add_json_option, counted, print_all, print_json, print_text, when
+from hermes.cli.render import add_json_option, counted, print_all, print_json, print_problem, print_text, when
 from hermes.curated.approval import Approvals
 from hermes.curated.operations import usage
 from hermes.curated.store import TARGETS
@@ -97,7 +97,7 @@ def _pending(given: argparse.Namespace, context: Context) -> int:
         if each.reason:
             print_text(f"          because {each.reason}")
     for path in unreadable:
-        print(f"hermes: {path} cannot be understood; look at it and remove it", file=sys.stderr)
+        print_problem(f"{path} cannot be understood; look at it and remove it")
     if not waiting:
         print_text("nothing is pending")
     return OK
@@ -133,7 +133,7 @@ def _reset(given: argparse.Namespace, context: Context) -> int:
     everything = ["project"] if given.project else list(store.targets)
     targets = [given.target] if given.target else everything
     if not given.yes and not _confirmed(f"forget everything in {' and '.join(targets)}?"):
-        print("hermes: nothing was changed (use --yes to skip the question)", file=sys.stderr)
+        print_problem("nothing was changed (use --yes to skip the question)")
         return REFUSED
     return report_all(given, [store.reset(target, cause=BY_HAND) for target in targets])
 

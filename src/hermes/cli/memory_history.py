@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 from hermes.cli.app import OK
 from hermes.cli.memory_report import BY_HAND, add_project, add_target, open_store, report
-from hermes.cli.render import add_json_option, indented, print_json, print_text, when
+from hermes.cli.render import add_json_option, indented, print_json, print_problem, print_text, when
 from hermes.curated.entries import preview
 from hermes.curated.history import replay
 from hermes.vocabulary.errors import NotFound
@@ -81,7 +79,7 @@ def _changes(store: MemoryStore, target: str | None = None) -> list[Change]:
         changes, damaged = store.history(each)
         found += changes
         if damaged:
-            print(f"hermes: {damaged} records of the {each} history are damaged and left out", file=sys.stderr)
+            print_problem(f"{damaged} records of the {each} history are damaged and left out")
     return sorted(found, key=lambda change: change.at)
 
 

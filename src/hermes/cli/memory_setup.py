@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.cli.app import OK, REFUSED
 from hermes.cli.questions import ask, ask_secret, choose
-from hermes.cli.render import print_text
+from hermes.cli.render import print_problem, print_text
 from hermes.providers import config as provider_config
 from hermes.providers.discovery import available_providers, find_provider, load_provider
 from hermes.session.provider_checks import connection_of, fields_of, secret_name
@@ -199,7 +199,7 @@ def _try(provider: Any, name: str, context: Context) -> int:
     try:
         print_text(f"{name}: {connection_of(provider, context.home, context.settings)}")
     except HermesError as error:
-        print(f"hermes: saved, but {name} does not work yet: {error}", file=sys.stderr)
+        print_problem(f"saved, but {name} does not work yet: {error}")
         return REFUSED
     return OK
 

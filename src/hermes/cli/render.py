@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     Thing = TypeVar("Thing")
+
+# What would move the cursor, change colours or answer questions when it reaches a terminal. Bold, which our own lines
+# use for found words, is let through: it can do no harm.
+_CONTROL = re.compile("(?!\x1b\\[[01]m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +32,17 @@ def print_json(document: Any) -> None:
 def print_text(text: str) -> None:
     """Prints whatever the terminal can show; a character it cannot show becomes an escape, never an error."""
     encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding))
+    print(visible(text).encode(encoding, "backslashreplace").decode(encoding))
+
+
+def print_problem(text: object) -> None:
+    """A line on standard error, which may name files and quote texts that others wrote."""
+    print(f"hermes: {visible(str(text))}", file=sys.stderr)
+
+
+def visible(text: str) -> str:
+    """The text with control characters as escapes, those of JSON, so that it cannot act on the terminal."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text.replace("\r\n", "\n"))
 
 
 def print_all(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.cli.app import OK, REFUSED
 from hermes.cli.progress import Progress
-from hermes.cli.render import add_json_option, print_json, print_text, when
+from hermes.cli.render import add_json_option, print_json, print_problem, print_text, visible, when
 from hermes.cli.sessions_report import (
     as_json,
     bytes_in_words,
@@ -16,7 +16,6 @@ from hermes.cli.sessions_report import (
     name_of,
     named,
     open_existing,
-    visible,
     whole_number,
 )
 from hermes.session.pruning import QUICKLY_REWRITTEN
@@ -50,7 +49,7 @@ def _delete(given: argparse.Namespace, context: Context) -> int:
         chosen = {session.root: session for session in (named(db, name) for name in given.sessions)}.values()
         names = ", ".join(f"{name_of(session)!r} ({session.id})" for session in chosen)
         if not given.yes and not confirmed(f"delete {names} with all messages, for good?"):
-            print("hermes: nothing was deleted (use --yes to skip the question)", file=sys.stderr)
+            print_problem("nothing was deleted (use --yes to skip the question)")
             return REFUSED
         removed = _remove(db, chosen)
     if given.json:

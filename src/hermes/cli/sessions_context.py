@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.app import OK
-from hermes.cli.render import counted, print_json, print_text, when
-from hermes.cli.sessions_report import as_json, name_of, visible
+from hermes.cli.render import counted, print_json, print_text, visible, when
+from hermes.cli.sessions_report import as_json, name_of
 from hermes.session.injections import turns
 from hermes.vocabulary.errors import NotFound
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.cli.app import OK, REFUSED
 from hermes.cli.progress import Progress
-from hermes.cli.render import add_json_option, counted, print_json, print_text
+from hermes.cli.render import add_json_option, counted, print_json, print_problem, print_text
 from hermes.migration.transcripts.bring_in import BringIn
 from hermes.migration.transcripts.recognise import FORMATS, HERMES_AGENT, JSONL, recognised, sources
 from hermes.recall.importing import Importer
@@ -64,7 +64,7 @@ def _bring_in(given: argparse.Namespace, context: Context, form: str | None) -> 
             return work.finish()
         except KeyboardInterrupt:
             progress.close()
-            print("hermes: stopped; the same command goes on from here", file=sys.stderr)
+            print_problem("stopped; the same command goes on from here")
             raise
         finally:
             progress.close()
@@ -130,7 +130,7 @@ def _look_once(given: argparse.Namespace, context: Context, told: set[str]) -> N
         problems = [str(error)]
     for problem in problems:
         if problem not in told:
-            print(f"hermes: {problem}", file=sys.stderr)
+            print_problem(f"{problem}")
     told.update(problems)
     if count[0]:
         print_text(f"{counted(count[0], 'new message')}, {counted(count[1], 'new session')}")
@@ -138,9 +138,9 @@ def _look_once(given: argparse.Namespace, context: Context, told: set[str]) -> N
 
 def _report(given: argparse.Namespace, result: Brought) -> int:
     for problem in result.problems:
-        print(f"hermes: {problem}", file=sys.stderr)
+        print_problem(f"{problem}")
     if result.bad > len(result.problems):
-        print(f"hermes: and {result.bad - len(result.problems):,} more could not be read", file=sys.stderr)
+        print_problem(f"and {result.bad - len(result.problems):,} more could not be read")
     if given.json:
         print_json(
             {
@@ -167,7 +167,7 @@ def _import_lines(given: argparse.Namespace, context: Context) -> int:
 
     def problem(number: int, text: str) -> None:
         progress.close()
-        print(f"hermes: line {number}: {text}", file=sys.stderr)
+        print_problem(f"line {number}: {text}")
 
     with _input(given.file) as (file, size):
         progress = Progress("importing", size, unit=" bytes")
@@ -176,7 +176,7 @@ def _import_lines(given: argparse.Namespace, context: Context) -> int:
             result = importer.read(file)
             progress.close()
     if result.bad_lines > len(result.problems):
-        print(f"hermes: and {result.bad_lines - len(result.problems):,} more lines could not be read", file=sys.stderr)
+        print_problem(f"and {result.bad_lines - len(result.problems):,} more lines could not be read")
     if given.json:
         print_json(
             {

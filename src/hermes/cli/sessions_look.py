@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.app import OK, REFUSED
-from hermes.cli.render import add_json_option, print_json, print_text, when
+from hermes.cli.render import add_json_option, print_json, print_problem, print_text, visible, when
 from hermes.cli.sessions_report import (
     as_json,
     bytes_in_words,
@@ -16,7 +15,6 @@ from hermes.cli.sessions_report import (
     named,
     open_existing,
     project_option,
-    visible,
     whole_number,
 )
 from hermes.recall import moments
@@ -92,9 +90,9 @@ def _search(given: argparse.Namespace, context: Context) -> int:
         for match in found.matches:
             _print_match(match)
     for note in found.notes:
-        print(f"hermes: {note}", file=sys.stderr)
+        print_problem(f"{note}")
     if not found.matches:
-        print(f"hermes: no conversation matches {query!r}; try fewer or other words", file=sys.stderr)
+        print_problem(f"no conversation matches {query!r}; try fewer or other words")
         return REFUSED
     return OK
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.cli.app import OK, REFUSED
 from hermes.cli.arguments import wrong_argument
+from hermes.cli.render import print_problem, visible
 from hermes.session.past import open_past
 from hermes.vocabulary.errors import NotFound, SettingsError
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from hermes.storage.conversations import Session
     from hermes.storage.sessions import SessionDB
 
-# What would move the cursor, change colours or answer questions when a stored text is printed to a terminal.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _MARKED = re.compile(r">>>(.*?)<<<", re.DOTALL)
 
 
@@ -42,11 +41,6 @@ def named(db: SessionDB, name: str) -> Session:
 def conversation(db: SessionDB, session: Session) -> list[Session]:
     """Every session of the conversation, oldest first."""
     return db.lineage(session.id)
-
-
-def visible(text: str) -> str:
-    """The text with control characters shown as escapes, so that it cannot act on the terminal."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
 
 
 def highlighted(snippet: str) -> str:
@@ -81,7 +75,7 @@ def tell_damaged(count: int) -> int:
     """The exit code of an export, after saying what could not be part of it."""
     if not count:
         return OK
-    print(f"hermes: {count:,} damaged messages were left out; `hermes sessions repair` looks at them", file=sys.stderr)
+    print_problem(f"{count:,} damaged messages were left out; `hermes sessions repair` looks at them")
     return REFUSED
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from hermes.cli.app import OK, REFUSED
-from hermes.cli.render import add_json_option, print_json, print_text
+from hermes.cli.render import add_json_option, print_json, print_problem, print_text
 from hermes.cli.sessions_report import named, open_existing
 from hermes.storage.compaction import Contexts
 
@@ -21,7 +20,7 @@ def _restore(given: argparse.Namespace, context: Context) -> int:
         session = db.tip(named(db, given.session).id)
         contexts = Contexts(db)
         if not contexts.was_compacted(session.id):
-            print(f"hermes: {session.id} was never compacted; there is nothing to restore", file=sys.stderr)
+            print_problem(f"{session.id} was never compacted; there is nothing to restore")
             return REFUSED
         restored, messages = contexts.restore(session.id)
         title = db.get_session(restored).title

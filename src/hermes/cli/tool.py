@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from hermes.cli.app import OK, REFUSED, USAGE
-from hermes.cli.render import print_json, print_text
+from hermes.cli.render import print_json, print_problem, print_text, visible
 from hermes.session.wiring import open_parts
 
 _DELEGATE = "delegate_task"
@@ -35,7 +35,7 @@ def _run(given: argparse.Namespace, context: Context) -> int:
         parts.external.close([])
         return OK
     if given.name is None:
-        print("hermes: which tool? `hermes tool --list` shows them", file=sys.stderr)
+        print_problem("which tool? `hermes tool --list` shows them")
         return USAGE
     result = toolbox.call(given.name, _arguments(given))
     parts.external.close([])
@@ -65,7 +65,7 @@ def _delegate(given: argparse.Namespace, context: Context) -> int:
 
 def _consent() -> Callable[[str], bool] | None:
     def ask(question: str) -> bool:
-        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+        return input(f"{visible(question)} [y/N] ").strip().lower() in ("y", "yes")
 
     return ask if sys.stdin.isatty() else None
 
