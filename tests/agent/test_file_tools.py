@@ -186,11 +186,33 @@ def test_the_programs_own_keys_and_stores_are_out_of_reach_even_with_a_yes(home:
 
 
 @pytest.mark.proves("agent.files-border")
-@pytest.mark.parametrize("name", [".env", "server.pem", "id_rsa", ".git/hooks/pre-commit"])
+@pytest.mark.parametrize(
+    "name",
+    [".env", "server.pem", "id_rsa", ".git/hooks/pre-commit", ".zlogin", ".Bashrc", ".config/autostart/x", ".AWS/x"],
+)
 def test_files_that_hold_keys_or_run_later_need_a_yes(home: Path, folder: Path, name: str) -> None:
     (refused,) = call_tools(home, folder, ("write_file", {"path": name, "content": "x"}), ask=lambda _: False)
     (written,) = call_tools(home, folder, ("write_file", {"path": name, "content": "x"}), ask=lambda _: True)
     assert (refused["success"], written["success"]) == (False, True)
+
+
+@pytest.mark.proves("agent.files-border")
+def test_a_search_passes_over_folders_of_keys_and_nobody_reads_the_variables_of_a_process(
+    home: Path, folder: Path
+) -> None:
+    configure(home, "files: {outside: allow}\n")
+    (folder / ".ssh").mkdir()
+    (folder / ".ssh/work").write_text("needle: a private key under a harmless name")
+    (folder / "a.txt").write_text("needle")
+    calls = [
+        ("search_files", {"pattern": "needle"}),
+        ("search_files", {"pattern": "needle", "path": ".ssh"}),
+        ("read_file", {"path": "/proc/self/environ"}),
+    ]
+    found, asked, variables = call_tools(home, folder, *calls)
+    assert [each["path"] for each in found["matches"]] == ["a.txt"]
+    assert "a person would have to agree" in asked["error"]
+    assert "no tool may read it" in variables["error"]
 
 
 @pytest.mark.proves("agent.outside-text")

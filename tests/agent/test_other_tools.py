@@ -96,7 +96,11 @@ def test_a_long_page_is_read_in_parts_and_cut_at_its_limit(home: Path, tmp_path:
 @pytest.mark.proves("agent.web")
 @pytest.mark.parametrize(
     "url",
-    ["http://127.0.0.1:1/", "http://localhost/", "http://[::1]/", "http://169.254.169.254/latest", "http://0.0.0.0/"],
+    [
+        *("http://127.0.0.1:1/", "http://localhost/", "http://[::1]/", "http://169.254.169.254/latest"),
+        *("http://0.0.0.0/", "http://2130706433/", "http://[::ffff:127.0.0.1]/", "http://[::127.0.0.1]/"),
+        *("http://[64:ff9b::7f00:1]/", "http://[fec0::1]/"),
+    ],
 )
 def test_addresses_of_this_machine_and_its_network_are_refused(home: Path, tmp_path: Path, url: str) -> None:
     (result,) = call_tools(home, tmp_path / "work", ("fetch_url", {"url": url}))

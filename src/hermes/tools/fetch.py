@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_REDIRECTS = 5
 _REDIRECT = range(300, 400)
+_NAT64 = int(ipaddress.IPv6Address("64:ff9b::")) >> 32  # a gateway takes these to the IPv4 address at their end
 _TEXTUAL = ("text/", "json", "xml", "javascript", "yaml", "toml", "x-sh", "csv")
 
 
@@ -165,6 +166,11 @@ class FetchUrl:
 def _is_public(text: str) -> bool:
     address = ipaddress.ip_address(text.partition("%")[0])
     inner = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
+    if address.version == 6:  # noqa: PLR2004 - IPv6, which can wrap an address of IPv4 in more ways
+        if address.is_site_local or (int(address) >> 32 == 0 and int(address) > 1):
+            return False
+        if int(address) >> 32 == _NAT64:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address.is_global and not address.is_multicast and (inner is None or inner.is_global)
 
 

@@ -18,12 +18,21 @@ if TYPE_CHECKING:
 SECRET_NAMES = (
     *(".env", ".env.*", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.kdbx", "id_rsa", "id_dsa", "id_ecdsa"),
     *("id_ed25519", ".netrc", "_netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc", ".htpasswd"),
-    *("credentials", "credentials.json", "secrets.json", "secrets.yaml", "secrets.yml"),
+    *("credentials", "credentials.json", "secrets.json", "secrets.yaml", "secrets.yml", "shadow", "gshadow"),
 )
 _HARMLESS = (".env.example", ".env.sample", ".env.template")
-_SECRET_FOLDERS = (".ssh", ".gnupg", ".aws", ".kube", ".docker", ".azure")
+SECRET_FOLDERS = (".ssh", ".gnupg", ".aws", ".kube", ".docker", ".azure", ".password-store")
 # What runs by itself later: a change here is a standing order to the machine.
-_RUN_LATER = (".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile", ".zshenv", "crontab", "authorized_keys")
+_RUN_LATER = (
+    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".kshrc", ".cshrc"),
+    *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".xprofile", ".xinitrc", ".xsession", ".xsessionrc"),
+    *("crontab", "authorized_keys", "config.fish", ".envrc", ".gitconfig", ".inputrc", ".vimrc", ".tmux.conf"),
+    *("sitecustomize.py", "usercustomize.py"),
+)
+_RUN_LATER_FOLDERS = (
+    *(".git", ".husky", "autostart", "systemd", "cron.d", "cron.daily", "cron.hourly", "cron.weekly"),
+    *("cron.monthly", "init.d", "profile.d", "launchagents", "launchdaemons"),
+)
 
 _LONGEST_PATH = 1_000  # characters; systems refuse a little more, and nobody writes that much
 
@@ -54,7 +63,7 @@ class Ground:
     def to_read(self, path: str) -> str:
         """The real path of a file or folder that may be read."""
         real = self._real(path)
-        if is_inside(real, self._home) and is_secret(real):
+        if (is_inside(real, self._home) and is_secret(real)) or _of_a_process(real):
             raise _refused(f"{path} holds the keys of this program; no tool may read it")
         self._check_place("read", real)
         if is_secret(real):
@@ -105,18 +114,22 @@ class Ground:
 
 def is_secret(path: str) -> bool:
     """Whether a file by its name or folder holds keys or passwords."""
-    *folders, name = path.split(os.sep)
-    lower = name.lower()
-    if lower in _HARMLESS:
+    parts = path.lower().split(os.sep)  # some systems find a file whatever the case
+    if parts[-1] in _HARMLESS:
         return False
-    return any(fnmatch.fnmatchcase(lower, each) for each in SECRET_NAMES) or any(
-        folder in _SECRET_FOLDERS for folder in folders
+    return any(fnmatch.fnmatchcase(parts[-1], each) for each in SECRET_NAMES) or any(
+        part in SECRET_FOLDERS for part in parts
     )
 
 
+def _of_a_process(path: str) -> bool:
+    """Variables and memory of running programs, this one among them: keys, whatever their names."""
+    return path.startswith("/proc/") and os.path.basename(path) in ("environ", "mem", "auxv")
+
+
 def _runs_later(path: str) -> bool:
-    parts = path.split(os.sep)
-    return parts[-1] in _RUN_LATER or ".git" in parts[:-1]
+    parts = path.lower().split(os.sep)
+    return parts[-1] in _RUN_LATER or any(part in _RUN_LATER_FOLDERS for part in parts[:-1])
 
 
 def _refused(message: str) -> WriteRefused:

@@ -8,7 +8,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hermes.tools.ground import SECRET_NAMES
+from hermes.tools.ground import SECRET_FOLDERS, SECRET_NAMES
 from hermes.tools.processes import run_bounded
 from hermes.tools.registry import failure
 from hermes.tools.search_worker import fits, walk
@@ -128,6 +128,7 @@ class SearchFiles:
             "pattern": pattern,
             "glob": arguments.get("files", ""),
             "passed_over": SECRET_NAMES,
+            "closed": SECRET_FOLDERS,
             "ignore_case": arguments.get("ignore_case", False),
             "most": most,
             "longest": min(_LONGEST_LINE, self._limits.max_line_length),

@@ -47,7 +47,15 @@ def fits(path: str, root: str, pattern: str) -> bool:
 
 
 def search(
-    root: str, pattern: str, *, glob: str, passed_over: Sequence[str], ignore_case: bool, most: int, longest: int
+    root: str,
+    pattern: str,
+    *,
+    glob: str,
+    passed_over: Sequence[str],
+    closed: Sequence[str],
+    ignore_case: bool,
+    most: int,
+    longest: int,
 ) -> Iterator[dict[str, Any]]:
     """Each line that matches: file, line number, text; at most `most` of them and one more as a sign of more."""
     wanted = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
@@ -55,6 +63,9 @@ def search(
     for path in walk(root):
         name = os.path.basename(path).lower()
         if not fits(path, root, glob) or any(fnmatch.fnmatchcase(name, each) for each in passed_over):
+            continue
+        folders = os.path.dirname(os.path.relpath(path, root)).lower().split(os.sep)
+        if any(folder in closed for folder in folders):  # a root that is one itself was agreed to
             continue
         for number, line in enumerate(_lines(path), start=1):
             if wanted.search(line):
