@@ -217,6 +217,7 @@ def test_other_hosts_and_other_pages_are_refused(home: Path) -> None:
             for host, status in asked.items():
                 assert http.get("/health", headers={"host": host}).status_code == status, host
             pages = {"https://evil.example": 403, "https://chat.example": 200, up.url: 200, "null": 403}
+            pages["http://127.0.0.1:3000"] = 403  # the page of another program on this machine
             for page, status in pages.items():
                 assert http.get("/health", headers={"origin": page}).status_code == status, page
         with httpx.Client(base_url=up.url, auth=("anything", up.keys["ann"])) as browser:

@@ -115,11 +115,11 @@ class Door:
         await self._let_in(scope, receive, send)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, str]) -> Refusal | None:
-        host = _without_port(headers.get(b"host", ""))
-        if host not in self._hosts:
+        named = headers.get(b"host", "").strip().lower()
+        if _without_port(named) not in self._hosts:
             return Refusal(421, "host", "this server does not answer under that name (server.hosts lists its names)")
         origin = headers.get(b"origin", "").lower().rstrip("/")
-        if origin and origin not in self._origins and _without_port(origin.partition("://")[2]) != host:
+        if origin and origin not in self._origins and not _is_ours(origin, named):
             return Refusal(403, "origin", "requests of that web page are not allowed (server.origins lists pages)")
         address = (scope.get("client") or ("unknown", 0))[0]
         try:
@@ -242,8 +242,17 @@ def _key(headers: dict[bytes, str]) -> str:
     return headers.get(b"x-api-key", "")
 
 
+def _is_ours(origin: str, host: str) -> bool:
+    """Whether a page came from this server itself; another port is another program.
+
+    A browser would let that program's pages use the key it remembers for us.
+    """
+    scheme, _, named = origin.partition("://")
+    usual = {"http": ":80", "https": ":443"}.get(scheme, "")
+    return bool(usual) and named.removesuffix(usual) == host.removesuffix(usual)
+
+
 def _without_port(host: str) -> str:
-    host = host.strip().lower()
     if host.startswith("["):
         return host.partition("]")[0] + "]"
     return host.partition(":")[0]
