@@ -43,6 +43,28 @@ def test_home_is_the_option_then_the_environment_then_a_folder_in_the_users_home
     assert hermes("config", "path", "--json").json["home"] == str(tmp_path / ".hermes")
 
 
+# The rest of what stands in config.yaml of hermes-agent 0.19.
+_OF_HERMES_AGENT: dict[str, dict[str, object]] = {
+    "compression.": {"hygiene_hard_message_limit": 5000, "abort_on_summary_failure": False, "in_place": True},
+    "compression.codex_": {"gpt55_autoraise": True, "gpt55_autoraise_notice": True, "app_server_auto": "native"},
+    "auxiliary.": {"transient_retries": 2, "background_review.timeout": 120, "title_generation.timeout": 30},
+    "auxiliary.curator.": {"timeout": 600, "model": "", "base_url": "", "api_key": "", "reasoning_effort": ""},
+    "auxiliary.memory_query_rewrite.": {"timeout": 8},
+    "skills.": {"external_dirs": (), "template_vars": True, "guard_agent_created": False, "write_approval": False},
+    "skills.inline_": {"shell": False, "shell_timeout": 10},
+    "curator.": {"enabled": True, "interval_hours": 168, "min_idle_hours": 2, "consolidate": False},
+    "": {"curator.stale_after_days": 30, "curator.archive_after_days": 90, "display.memory_notifications": "on"}
+    | {"context_file_max_chars": None, "file_read_max_chars": 100_000, "timezone": ""},
+    "curator.backup.": {"enabled": True, "keep": 5},
+    "sessions.": {"auto_prune": False, "retention_days": 90, "vacuum_after_prune": True, "min_interval_hours": 24},
+    "session_reset.": {"mode": "none", "at_hour": 4, "idle_minutes": 1440, "notify": True},
+    "delegation.max_": {"iterations": 50, "concurrent_children": 3, "spawn_depth": 1, "summary_chars": 24000},
+    "delegation.": {"child_timeout_seconds": 0, "orchestrator_enabled": True, "subagent_auto_approve": False},
+    "agent.": {"max_turns": 90},
+    "tool_output.": {"max_bytes": 50_000, "max_lines": 2000, "max_line_length": 2000},
+}
+
+
 @pytest.mark.proves("settings.defaults")
 def test_the_documents_keys_have_the_documents_defaults() -> None:
     defaults = {name: key.default for name, key in all_keys().items()}
@@ -66,6 +88,8 @@ def test_the_documents_keys_have_the_documents_defaults() -> None:
         "auxiliary.compression.provider": "auto",
     }
     assert documented.items() <= defaults.items()
+    for heading, block in _OF_HERMES_AGENT.items():
+        assert {f"{heading}{name}": default for name, default in block.items()}.items() <= defaults.items()
 
 
 @pytest.mark.proves("settings.origin")

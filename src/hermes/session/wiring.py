@@ -102,7 +102,13 @@ class Parts:
             from hermes.safety.threats import scan
             from hermes.skills.tool import SkillTools
 
-            self._skills = SkillTools(self.home.join("skills"), lambda text: scan(text, "context"))
+            self._skills = SkillTools(
+                self.home.join("skills"),
+                lambda text: scan(text, "context"),
+                also=tuple(os.path.expanduser(each) for each in self.settings.texts("skills.external_dirs")),
+                strict=self.settings.flag("skills.guard_agent_created"),
+                fill_in=self.settings.flag("skills.template_vars"),
+            )
         return self._skills
 
     @property

@@ -62,9 +62,26 @@ def places(root: str) -> Iterator[Place]:
                 yield Place(category=name, name=inner, directory=inner_path, linked=linked or inner_linked)
 
 
-def find(root: str, name: str) -> Place:
-    """The skill called `name` or `category/name`; the name is compared with what is there and never used as a path."""
-    everything = list(places(root))
+def all_places(root: str, also: Iterable[str]) -> list[Place]:
+    """The skills of the root, then those of the other folders whose full name is still free."""
+    found = {place.full_name: place for place in places(root)}
+    for folder in also:
+        for place in places(folder):
+            found.setdefault(place.full_name, place)
+    return list(found.values())
+
+
+def folder_of(place: Place, root: str, also: Iterable[str]) -> str:
+    """Which of the folders the skill lies in."""
+    return next((each for each in (root, *also) if is_inside(place.directory, each)), root)
+
+
+def find(root: str, name: str, also: Iterable[str] = ()) -> Place:
+    """The skill called `name` or `category/name`; the name is compared with what is there and never used as a path.
+
+    `also` are folders that are looked through for what the root does not have.
+    """
+    everything = all_places(root, also)
     matches = [place for place in everything if name in (place.name, place.full_name)]
     exact = [place for place in matches if name == place.full_name]
     if len(matches) == 1 or len(exact) == 1:

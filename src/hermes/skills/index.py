@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hermes.skills.files import places, read_skill
+from hermes.skills.files import all_places, folder_of, read_skill
 from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
@@ -31,8 +31,11 @@ class Entry:
 class SkillIndex:
     """One per process and skills directory. A file is read again only when its mtime or size changed."""
 
-    def __init__(self, root: str, scan: Scan, *, disabled: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, root: str, scan: Scan, *, disabled: frozenset[str] = frozenset(), also: tuple[str, ...] = ()
+    ) -> None:
         self._root = root
+        self._also = also
         self._scan = scan
         self._disabled = disabled
         self._known: dict[str, tuple[tuple[int, int], Entry]] = {}
@@ -40,7 +43,7 @@ class SkillIndex:
     def entries(self) -> list[Entry]:
         """Every skill that is not disabled, by category and name; of a name used twice each one says so."""
         known: dict[str, tuple[tuple[int, int], Entry]] = {}
-        for place in places(self._root):
+        for place in all_places(self._root, self._also):
             if self._disabled and {place.name, place.full_name} & self._disabled:
                 continue
             path = place.main_file
@@ -68,7 +71,7 @@ class SkillIndex:
         return f"<available_skills>\n{inside}\n</available_skills>"
 
     def _read(self, place: Place) -> Entry:
-        skill = read_skill(self._root, place)
+        skill = read_skill(folder_of(place, self._root, self._also), place)
         description, note = skill.description, skill.note
         verdict = self._scan(f"{place.name}\n{place.category}\n{description}")
         if verdict.level == "refuse":

@@ -7,7 +7,7 @@ import sys
 import time
 
 from hermes.skills import changes, usage
-from hermes.skills.files import as_text, as_texts, find, linked_files, read_linked, read_skill
+from hermes.skills.files import as_text, as_texts, find, folder_of, linked_files, read_linked, read_skill
 from hermes.skills.index import SkillIndex
 from hermes.skills.names import MAIN_FILE, check_file_path
 from hermes.skills.schemas import ACTIONS, FIELDS, NEEDED, SCHEMAS
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hermes.skills.files import Place, Skill
-    from hermes.vocabulary.verdicts import Scan
+    from hermes.vocabulary.verdicts import Scan, Verdict
 
     Result = dict[str, Any]
 
+DIRECTORY = "${HERMES_SKILL_DIR}"  # what a skill may write for the folder it lies in
 PLATFORM_NAMES = {"darwin": "macos", "win32": "windows"}
 
 
@@ -37,9 +38,16 @@ class SkillTools:
         now: Callable[[], float] = time.time,
         environment: Mapping[str, str] = os.environ,
         disabled: frozenset[str] = frozenset(),
+        also: tuple[str, ...] = (),
+        strict: bool = False,
+        fill_in: bool = True,
     ) -> None:
-        self.index = SkillIndex(root, scan, disabled=disabled)
+        """`also` are more folders, only read from; `strict` refuses to write what a person should look at first."""
+        self.index = SkillIndex(root, scan, disabled=disabled, also=also)
         self._root = root
+        self._also = also
+        self._strict = strict
+        self._fill_in = fill_in
         self._scan = scan
         self._now = now
         self._environment = environment
@@ -70,7 +78,7 @@ class SkillTools:
             checked = _checked("skill_manage", args)
             _needed(checked)
             for field in ("content", "new_string", "file_content"):
-                changes.check_safe(checked.get(field, ""), self._scan)
+                changes.check_safe(checked.get(field, ""), self._scan_of_writes)
         except WriteRefused as refusal:
             return {"success": False, "error": str(refusal), **refusal.details}
         return None
@@ -97,7 +105,7 @@ class SkillTools:
         return result
 
     def _view(self, args: dict[str, Any]) -> Result:
-        place = find(self._root, args["name"])
+        place = find(self._root, args["name"], self._also)
         if {place.name, place.full_name} & self._disabled:
             raise WriteRefused(f"the skill {place.name!r} is disabled in the settings", kind="disabled")
         file_path = args.get("file_path") or MAIN_FILE
@@ -106,7 +114,7 @@ class SkillTools:
         return result
 
     def _view_main(self, place: Place) -> Result:
-        skill = read_skill(self._root, place)
+        skill = read_skill(folder_of(place, self._root, self._also), place)
         if not skill.content:
             raise WriteRefused(f"{place.name}: {skill.note or 'it is empty'}", kind="unreadable")
         linked = linked_files(place)
@@ -116,8 +124,8 @@ class SkillTools:
             "description": skill.description,
             "tags": _listed(skill, "tags"),
             "related_skills": _listed(skill, "related_skills"),
-            "content": skill.content,
-            "path": os.path.relpath(place.main_file, self._root),
+            "content": skill.content.replace(DIRECTORY, place.directory) if self._fill_in else skill.content,
+            "path": os.path.relpath(place.main_file, folder_of(place, self._root, self._also)),
             "skill_dir": place.directory,
             "linked_files": linked,
             "usage_hint": "open a linked file with skill_view(name, file_path)" if linked else None,
@@ -129,7 +137,7 @@ class SkillTools:
 
     def _view_file(self, place: Place, file_path: str) -> Result:
         parts = check_file_path(file_path)
-        found = read_linked(self._root, place, parts)
+        found = read_linked(folder_of(place, self._root, self._also), place, parts)
         if found is None:
             available = [path for paths in linked_files(place).values() for path in paths]
             raise WriteRefused(
@@ -200,8 +208,24 @@ class SkillTools:
             result["hint"] = "add longer material with skill_manage(action='write_file', file_path='references/…')"
         return result
 
+    def _scan_of_writes(self, text: str) -> Verdict:
+        verdict = self._scan(text)
+        return _Refused(verdict) if self._strict and verdict.level != "clean" else verdict
+
+    def _refuse_foreign(self, action: str, name: str) -> None:
+        """What lies in another folder than ours is somebody else's to change."""
+        if action != "create" and self._also:
+            place = find(self._root, name, self._also)
+            if folder_of(place, self._root, self._also) != self._root:
+                raise WriteRefused(
+                    f"{place.full_name} lies in {place.directory} (skills.external_dirs) and is only read from there; "
+                    "create a skill of another name instead",
+                    kind="foreign",
+                )
+
     def _change(self, action: str, args: dict[str, Any]) -> tuple[Place, str]:
-        root, name, scan = self._root, args["name"], self._scan
+        root, name, scan = self._root, args["name"], self._scan_of_writes
+        self._refuse_foreign(action, name)
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._now()))
         match action:
             case "create":
@@ -230,6 +254,15 @@ class SkillTools:
             case _:
                 place, kept = changes.remove_file(root, name, args["file_path"], stamp)
                 return place, f"moved {args['file_path']} to {os.path.relpath(kept, root)}"
+
+
+class _Refused:
+    """A verdict that counts as a refusal."""
+
+    level = "refuse"
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.classes, self.excerpt = verdict.classes, verdict.excerpt
 
 
 def _listed(skill: Skill, key: str) -> list[str]:
