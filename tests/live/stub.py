@@ -19,7 +19,7 @@ from hermes.storage.semantic import static_vectors
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Answer = Callable[[list[dict[str, Any]]], str]
+    Answer = Callable[[list[dict[str, Any]]], str | dict[str, Any]]
 
 DIMENSIONS = 256
 
@@ -52,16 +52,35 @@ class _Handler(BaseHTTPRequestHandler):
             rows = [{"object": "embedding", "index": i, "embedding": v} for i, v in enumerate(embed(texts))]
             found: dict[str, Any] = {"object": "list", "data": rows, "model": "stub", "usage": _USAGE}
         else:
-            message = {"role": "assistant", "content": self.answer_with(asked["messages"])}
-            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            said = self.answer_with(asked["messages"])
+            # An answer is a text, or a whole message where the "model" calls a tool.
+            message = {"role": "assistant", **(said if isinstance(said, dict) else {"content": said})}
+            reason = "tool_calls" if message.get("tool_calls") else "stop"
+            if asked.get("stream"):
+                self._stream(message, reason)
+                return
+            choice = {"index": 0, "message": message, "finish_reason": reason}
             found = {"id": "stub", "object": "chat.completion", "created": 0, "model": "stub", "choices": [choice]}
             found["usage"] = _USAGE
         self._send(found)
 
+    def _stream(self, message: dict[str, Any], reason: str) -> None:
+        common = {"id": "stub", "object": "chat.completion.chunk", "created": 0, "model": "stub"}
+        calls = [{"index": i, **each} for i, each in enumerate(message.get("tool_calls") or ())]
+        delta = {**message, **({"tool_calls": calls} if calls else {})}
+        chunks: list[dict[str, Any]] = [
+            {**common, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
+            {**common, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": _USAGE},
+        ]
+        lines = "".join(f"data: {json.dumps(each)}\n\n" for each in chunks) + "data: [DONE]\n\n"
+        self._write("text/event-stream", lines.encode())
+
     def _send(self, found: dict[str, Any]) -> None:
-        body = json.dumps(found).encode()
+        self._write("application/json", json.dumps(found).encode())
+
+    def _write(self, kind: str, body: bytes) -> None:
         self.send_response(200)
-        self.send_header("content-type", "application/json")
+        self.send_header("content-type", kind)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
