@@ -18,17 +18,17 @@ pytestmark = pytest.mark.internal("the manifest itself")
 
 
 def test_every_requirement_has_a_test() -> None:
-    shown = {key for _, keys, _ in _tests() for key in keys}
+    shown = {key for _, keys, _ in all_tests() for key in keys}
     assert sorted(set(REQUIREMENTS) - shown) == []
 
 
 def test_every_test_names_an_existing_requirement_or_says_why_not() -> None:
-    without = [name for name, keys, internal in _tests() if not keys and not internal]
-    unknown = sorted({key for _, keys, _ in _tests() for key in keys} - set(REQUIREMENTS))
+    without = [name for name, keys, internal in all_tests() if not keys and not internal]
+    unknown = sorted({key for _, keys, _ in all_tests() for key in keys} - set(REQUIREMENTS))
     assert (without, unknown) == ([], [])
 
 
-def _tests() -> Iterator[tuple[str, set[str], bool]]:
+def all_tests() -> Iterator[tuple[str, set[str], bool]]:
     for folder, _, files in os.walk(HERE):
         for file in sorted(files):
             # Scenarios are collected through the classes that inherit them.

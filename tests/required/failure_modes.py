@@ -1,0 +1,9 @@
+"""Rows of document 003's table "Failure Modes" that belong to no other area."""
+
+_MODES = "003 Failure Modes"
+REQUIREMENTS: dict[str, tuple[str, str]] = {
+    "failure.no-locks": ("where files cannot be locked, writes go on and readers stay safe", _MODES),
+    "failure.write": ("a write that fails is an error and leaves the file as it was", _MODES),
+    "failure.no-source": ("without an OpenClaw home the places are named and nothing is written", _MODES),
+    "failure.gateway": ("a gateway that runs is named before a migration", _MODES),
+}
