@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from live.kit import Trial
 
+_VARIABLE = re.compile(r"__curate_ctx_\w+")
 _SAID = re.compile(r"(?:My parrot|Deploys happen)[^.\n\\\"]*\.")
 
 
@@ -57,18 +58,11 @@ def _answer(messages: list[dict[str, Any]]) -> str | dict[str, Any]:
     found = asked.partition("Pre-fetched Context")[2]
     if "User Query" in asked:
         return " ".join(dict.fromkeys(_SAID.findall(found))) or "Nothing is known."
-    said = list(dict.fromkeys(_SAID.findall(json.dumps(messages))))
-    notes = [
-        {
-            "type": "UPSERT",
-            "path": "talk/said",
-            "title": f"note {number}",
-            "content": {"rawConcept": {"task": "Conversation"}, "narrative": {"highlights": text}},
-            "reason": "it was said",
-        }
-        for number, text in enumerate(said)
-    ]
-    code = f"(async()=>{{return await tools.curate({json.dumps(notes)})}})()"
+    # What is to be noted is not in the prompt but in a variable of the sandbox that the model's code runs in.
+    context = _VARIABLE.search(asked)
+    note = f"{{rawConcept: {{task: 'Conversation'}}, narrative: {{highlights: {context[0] if context else 'null'}}}}}"
+    change = f"{{type: 'UPSERT', path: 'talk/said', title: 'note', content: {note}, reason: 'it was said'}}"
+    code = f"(async()=>{{return await tools.curate([{change}])}})()"
     function = {"name": "code_exec", "arguments": json.dumps({"code": code})}
     return {"content": None, "tool_calls": [{"id": "c1", "type": "function", "function": function}]}
 
