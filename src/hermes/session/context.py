@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hermes.session.requests import wire_message
+from hermes.session.soundness import sound
 from hermes.vocabulary.tokens import estimate_message
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ class Context:
         self._sizes: list[int | None] = []
         # Where something was added at request time: what was really said. Only that is worth a place in a summary.
         self._said: dict[int, dict[str, Any]] = {}
-        for number, message in stored:
+        for number, message in sound(stored):
             self.append(number, message)
 
     def append(self, number: int, stored: Mapping[str, Any]) -> None:
