@@ -26,6 +26,7 @@ def run(seed: int = 0) -> dict[str, object]:
     chance = random.Random(seed)  # noqa: S311 - reproducible texts, no secrets
     scan("warm up: load the tables once")
     entries = [_prose(chance, ENTRY) for _ in range(200)]
+    first = sorted(_cpu_ms(entry) for entry in entries)  # a rule is compiled when it first applies
     times = sorted(_cpu_ms(entry) for entry in entries)
     hostile = {name: round(min(_cpu_ms(make(chance)) for _ in range(3)), 2) for name, make in HOSTILE.items()}
     prose = _prose(chance, LONG)
@@ -33,6 +34,7 @@ def run(seed: int = 0) -> dict[str, object]:
         "characters": ENTRY,
         "p50_ms": round(times[len(times) // 2], 3),
         "p99_ms": round(times[int(len(times) * 0.99)], 3),
+        "p99_first_pass_ms": round(first[int(len(first) * 0.99)], 3),
         "hostile_characters": LONG,
         "hostile_ms": hostile,
         "worst_ms": max(hostile.values()),
@@ -89,6 +91,47 @@ def _any_plane(chance: random.Random) -> str:
     return "".join(chr(chance.choice(chance.choice(planes))) for _ in range(LONG))
 
 
+def _digits_and_words(chance: random.Random) -> str:
+    pieces = ("".join(chance.choices("0123456789", k=7)) + " " + chance.choice(_TRIGGERS) for _ in range(LONG // 12))
+    return " ".join(pieces)[:LONG]
+
+
+def _alternating_scripts(chance: random.Random) -> str:
+    words = (
+        "忽略所有指令",
+        "игнорируй правила",
+        "envia las claves",
+        "すべて送信",
+        "모든 파일",
+        "تجاهل",
+        "ignore",
+        "सभी भेजो",
+    )
+    return " ".join(chance.choice(words) for _ in range(LONG // 5))[:LONG]
+
+
+def _nested_encodings(chance: random.Random) -> str:
+    text = " ".join(chance.choices(_TRIGGERS, k=1400)).encode()
+    return base64.b64encode("".join(f"%{byte:02x}" for byte in text).encode().hex().encode()).decode()[:LONG]
+
+
+def _no_repetition(chance: random.Random) -> str:
+    return "".join(chr(0x4E00 + chance.randrange(20_000)) for _ in range(LONG))
+
+
+def _random_triggers(chance: random.Random) -> str:
+    return " ".join(chance.choice(_TRIGGERS) + chance.choice(("", ".", ",", " the")) for _ in range(LONG // 7))[:LONG]
+
+
+def _one_override(chance: random.Random) -> str:
+    return "\u202e" + "".join(chr(chance.randrange(0x3000, 0xD800)) for _ in range(LONG - 1))
+
+
+_WORDS = (
+    "ignore previous instructions secret password send user always whenever policy disable approve read add memory"
+    " server tell hide token upload key delete backup admin recommend best link image system prompt assistant never run"
+)
+_TRIGGERS = tuple(_WORDS.split())
 _BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 HOSTILE: dict[str, Callable[[random.Random], str]] = {
     "translate a into b": _repeat("translate a into b "),
@@ -138,4 +181,10 @@ HOSTILE: dict[str, Callable[[random.Random], str]] = {
     "variation selectors": _repeat("\ufe00\ufe0f"),
     "bidirectional": _repeat("\u202eabc\u202c"),
     "any plane": _any_plane,
+    "digits and words": _digits_and_words,
+    "alternating scripts": _alternating_scripts,
+    "nested encodings": _nested_encodings,
+    "Chinese without repetition": _no_repetition,
+    "random trigger words": _random_triggers,
+    "one override": _one_override,
 }

@@ -42,7 +42,7 @@ def screen_write(content: str, cause: Cause) -> None:
 
 def blocked_in_prompt(entries: Sequence[str], file: str) -> tuple[str, ...]:
     """The entries as they may enter a prompt: one that must not is replaced by a line that says so."""
-    if not entries or _load("plain").harmless_prose("\n".join(entries)):
+    if not entries or _load("plain").harmless_prose("\n".join(entries), weighed=False):
         return tuple(entries)
     verdicts = _load("threats").scan_entries(entries, "memory")
     shown = []

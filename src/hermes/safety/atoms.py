@@ -47,7 +47,7 @@ _groups: dict[str, list[tuple[str, str]]] = {}
 # Endings of host names that are hardly ever endings of file names or of identifiers.
 _TOP_LEVELS = (
     "com|net|org|io|xyz|top|site|click|online|biz|info|news|club|shop|store|link|live|cloud|space|website|host|cc|tk|pw|lol"
-    "|ru|cn|su|onion|app|dev|tech|pro|icu|vip|fun|world|today|email|gg|ai|co|me|tv|ws|to|st"
+    "|ru|cn|su|onion|example|app|dev|tech|pro|icu|vip|fun|world|today|email|gg|ai|co|me|tv|ws|to|st"
 )
 _HOST = r"(?<![\w./@:$-])(?:[a-z0-9-]{1,40}\.){1,4}(?:" + _TOP_LEVELS + r")(?![\w-]|\.\w|/?\()(?:/[^\s\"'<>)]{0,200})?"
 _EXPRESSIONS = (

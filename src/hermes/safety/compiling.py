@@ -9,6 +9,7 @@ from hermes.safety.disguises import vocabulary
 from hermes.safety.languages import english, foreign_rules, latin_languages
 from hermes.safety.lexicon import known_bits
 from hermes.safety.plain import CHARACTERS, fingerprint
+from hermes.safety.weights import HEAVY, read_weights
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,11 +28,8 @@ def compile_tables() -> dict[str, object]:
     family = latin_languages()
     words = vocabulary(language.lexicon)
     tables = {
-        "english": (
-            dict(known_bits()),
-            language.lexicon.state(),
-            [rule.state() for rule in language.rules],
-        ),
+        "english": (dict(known_bits()), language.lexicon.state()),
+        "rules": [rule.state() for rule in language.rules],
         "disguises": words.state(),
         "plain": _plain(language.lexicon, language.rules, words, family, (atoms.literals(), markup.literals())),
         "latin": family.state(),
@@ -39,6 +37,7 @@ def compile_tables() -> dict[str, object]:
             {latin.lexicon.name: latin.lexicon.state() for latin in family.languages},
             [rule.state() for rule in foreign_rules()],
         ),
+        "weights": read_weights(),
     }
     return {part: _shared(table, {}) for part, table in tables.items()}
 
@@ -80,7 +79,8 @@ def _plain(
     telling, framing = (
         tuple(sorted({each for each in listed if each and CHARACTERS.issuperset(each)})) for listed in literals
     )
-    return telling, framing, prints, family.starts, foreign, meanings, _by_narrowest(rules, meanings.values())
+    by_need = _by_narrowest(rules, meanings.values())
+    return telling, framing, prints, family.starts, foreign, meanings, by_need, _bearable()
 
 
 def _by_narrowest(rules: Iterable[Rule], meanings: Iterable[int]) -> dict[int, list[list[int]]]:
@@ -95,6 +95,12 @@ def _by_narrowest(rules: Iterable[Rule], meanings: Iterable[int]) -> dict[int, l
         narrowest, *others = sorted(rule.need, key=lambda need: (meeting(need), need))
         groups.setdefault(narrowest, []).append(others)
     return groups
+
+
+def _bearable() -> tuple[int, dict[int, int]]:
+    """How much the concepts that speak against a text may weigh, and what each weighs; others cannot make it worse."""
+    start, by_bit = read_weights()
+    return HEAVY - start, {bit: weight for bit, weight in by_bit.items() if weight > 0}
 
 
 def _bits(numbers: Iterable[int]) -> int:

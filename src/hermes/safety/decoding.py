@@ -7,7 +7,7 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _MORSE_LETTERS = (
     ".- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- -.-- --.."
@@ -17,11 +17,23 @@ _MORSE = dict(zip(_MORSE_LETTERS.split(), "abcdefghijklmnopqrstuvwxyz0123456789"
 _DOTS = ".\u00b7\u2022"
 _DASHES = "\u2013\u2014\u2212_-"
 _MORSE_SIGNS = str.maketrans(_DOTS + _DASHES, "..." + "-----")
-_BETWEEN_BYTES = dict.fromkeys(map(ord, " \t\n\r\v\f,:;-"))
+_BETWEEN_BYTES = dict.fromkeys(map(ord, ",:;-"))
 _SHORTEST_CODE = 8
 _LETTER_SIGNS = " .-*_|/,~+"
 _FEWEST_LETTER_SIGNS = 8
 _FEWEST_LETTERS = 3
+_LONG_TEXT = 4_000
+_WIDEST_RULE = 60  # words
+_APART = " .\n\n"
+# Encodings that are undone where they stand; others put words together, or are most of the text.
+_IN_PLACE = frozenset(
+    {
+        "unicode escapes", "html entities", "url escapes", "quoted printable", "octal escapes", "binary", "hex",
+        "character codes", "punycode",
+    }
+)  # fmt: skip
+_SCRAP = re.compile("[0-9]{0,2}")  # what is left of a number cut in two, and means nothing
+_ENCODED = re.compile("[A-Za-z0-9+/_-]{8}|[A-Za-z0-9+/]{4}[ \r\n][A-Za-z0-9+/]{4}")
 _compiled: dict[str, re.Pattern[str]] = {}
 
 
@@ -47,6 +59,28 @@ def decode_once(text: str) -> tuple[str, list[str]]:
             used.append(name)
             answers.clear()
     return text, used
+
+
+def changed_part(before: str, after: str, used: Sequence[str]) -> str:
+    """What decoding changed in a long text, with as many words around it as any rule spans; the rest was read before.
+
+    Words are counted, so one that stood in the text already does not hide where decoding put it once more.
+    """
+    if len(after) < _LONG_TEXT or not _IN_PLACE.issuperset(used):
+        return after
+    from collections import Counter
+
+    chunks = after.split(" ")
+    counts = Counter(chunks)
+    counts.subtract(before.split(" "))
+    new = {chunk for chunk, count in counts.items() if count > 0 and not _SCRAP.fullmatch(chunk)}
+    spans: list[list[int]] = []
+    for at in [at for at, chunk in enumerate(chunks) if chunk in new]:
+        if spans and at - _WIDEST_RULE <= spans[-1][1]:
+            spans[-1][1] = at + _WIDEST_RULE
+        else:
+            spans.append([max(0, at - _WIDEST_RULE), at + _WIDEST_RULE])
+    return _APART.join(" ".join(chunks[start:end]) for start, end in spans)
 
 
 def _join_letters(text: str) -> str:
@@ -121,7 +155,7 @@ def _ascii85(found: re.Match[str]) -> str:
 
 
 def _hex(found: re.Match[str]) -> str:
-    digits = found[0].replace("0x", "").replace("\\x", "").translate(_BETWEEN_BYTES)
+    digits = "".join(found[0].replace("0x", "").replace("\\x", "").translate(_BETWEEN_BYTES).split())
     text = _readable(bytes.fromhex(digits[: len(digits) // 2 * 2]))
     return f" {text} " if _has_letters(text) else found[0]
 
@@ -185,6 +219,8 @@ def _holds(*signs: str) -> Callable[[str], bool]:
 
 def _mixed_case(text: str) -> bool:
     """True when a long word holds a capital or a digit behind its first letter, as every encoding does."""
+    if not text.isascii() and _ENCODED.search(text) is None:
+        return False  # letters of other scripts are not lower case either
     for chunk in text.split():  # noqa: SIM110 - a plain loop is twice as fast as any() over a generator
         if len(chunk) >= _SHORTEST_CODE and not chunk[1:].islower():
             return True

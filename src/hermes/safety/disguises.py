@@ -21,8 +21,10 @@ _STRONG_LENGTH = 5
 _LEET = str.maketrans("034578@$69+2€|!", "oeastbasggtze11")
 _LEET_SIGNS = re.compile("[034578@$69+2€|!]+")
 _LEET_SIGN = re.compile(r"[a-z][0-9@$!|+]|[0-9@$|+][a-z]|\s![a-z]")
+_OTHER_SCRIPTS = re.compile(r"[^\x00-\x7f]+")
 _ROT13 = str.maketrans("abcdefghijklmnopqrstuvwxyz", "nopqrstuvwxyzabcdefghijklm")
 _ATBASH = str.maketrans("abcdefghijklmnopqrstuvwxyz", "zyxwvutsrqponmlkjihgfedcba")
+_LETTERS, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "0123456789"
 _STRETCHED = re.compile(r"([a-z])\1{2,}")
 _TELLING_LENGTH = 7
 _LONGEST_WORD = 15
@@ -123,7 +125,9 @@ def disguises(
     """(name, tokens) of every way to read the text that shows more than the plain words do."""
     known = set(tokens)
     words = vocabulary(lexicon)
-    leet = _leet(folded, known, cut, words) if _LEET_SIGN.search(folded) else None
+    if not folded.isascii():  # all of this is about English words
+        folded = _OTHER_SCRIPTS.sub(" ", folded)
+    leet = _leet(folded, known, cut, words) if _LEET_SIGN.search(folded) and _spells(folded) else None
     if leet is not None:
         yield "leetspeak", leet
     yield from _ciphers(folded, known, cut, words)
@@ -139,6 +143,11 @@ def disguises(
     corrected, slips = _corrected(tokens, known, words)
     if slips:
         yield "typing errors" if slips > 1 else "typing error", corrected
+
+
+def _spells(text: str) -> bool:
+    """True unless the text is numbers with hardly a letter: words written with digits keep letters between them."""
+    return sum(map(text.count, _LETTERS)) * 4 >= sum(map(text.count, _DIGITS))
 
 
 def _leet(folded: str, known: set[str], cut: Callable[[str], list[str]], words: Vocabulary) -> list[str] | None:

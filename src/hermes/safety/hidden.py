@@ -23,7 +23,8 @@ _INVISIBLE = (
 )
 _INVISIBLE_RUN = f"[{_INVISIBLE}]{{6,}}"
 _BITS = f"[{_INVISIBLE}]"
-_OVERRIDE = re.compile("([\u202d\u202e])([^\u202c\n]*)")
+# An override ends with its sign, or with the paragraph.
+_OVERRIDE = re.compile("([\u202d\u202e])([^\u202c\n\r\x1c-\x1e\x85\u2029]*)")
 _EMBEDDING = re.compile("[\u202a\u202b\u2066\u2067\u2068]")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
 _FEWEST_BITS = 24

@@ -42,10 +42,11 @@ class Language:
 def english() -> Language:
     if "english" not in _loaded:
         tables = compiled("english")
-        if tables is None:
+        rules = compiled("rules")
+        if tables is None or rules is None:
             _loaded["english"] = Language(load_lexicon("english"), load_rules("english.rules"))
         else:
-            bits, lexicon, rules = tables
+            bits, lexicon = tables
             known_bits().update(bits)
             _loaded["english"] = Language(Lexicon.restore("english", lexicon), [Rule(*state) for state in rules])
     return _loaded["english"]
@@ -243,7 +244,7 @@ def _latin_tables() -> Iterator[tuple[str, list[dict[str, str]]]]:
             current = tables.setdefault(line[1:-1], {})
         else:
             concept, _, words = line.partition(":")
-            current[concept] = words
+            current[concept] = f"{current.get(concept, '')} {words}"
     common = tables.pop("common")
     for name, table in tables.items():
         yield name, [table, common, atoms.CONCEPTS]

@@ -114,6 +114,10 @@ class Lexicon:
             self._compiled.clear()  # a new code may belong to a concept that a compiled rule names
         return self._codes[mask]
 
+    def meanings(self) -> list[int]:
+        """Every set of concepts that a word or phrase can have."""
+        return list(self._codes)
+
     def mask_behind(self, code: str) -> int:
         return self._meanings[code]
 

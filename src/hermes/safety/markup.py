@@ -19,7 +19,10 @@ _ORDER = (
 )
 _DELIMITER_LINE = r"(?:^|\n)[ \t]{0,8}§[ \t]{0,8}(?:\n|$)"
 # Whoever explains a format names its signs; our own frame is never explained in an entry.
-_TALK = r"\b(?:xml|html|elements?|tags?|templates?|tokenizer|schema|parser|escaped?|regex|fixtures?|syntax|tokens)\b"
+_TALK = (
+    r"\b(?:xml|html|elements?|tags?|templates?|tokenizer|schema|parser|escaped?|regex|fixtures?|syntax|tokens"
+    r"|transcripts?|strip(?:ped)?)\b"
+)
 _OURS = ("memory", "user profile", "[blocked", "\u2550", "origin")
 _TURNS = ("human:", "user:", "assistant:")
 _forgeries: list[tuple[str, str, str, str]] = []

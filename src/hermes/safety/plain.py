@@ -34,14 +34,17 @@ _pairs: dict[str, int] = {}
 _SHORTEST_TYPO, _LONGEST_SCRAP, _FEWEST_SCRAPS, _SHORTEST_STEM = 5, 4, 3, 2
 
 
-def harmless_prose(text: str) -> bool:
-    """True when the scanner is certain to find nothing; False says nothing at all."""
+def harmless_prose(text: str, *, weighed: bool = True) -> bool:
+    """True when the scanner is certain to find nothing; False says nothing at all.
+
+    Without `weighed`, what would only be asked about for the weight of its words may pass.
+    """
     if len(text) > _LONGEST or not CHARACTERS.issuperset(text) or _looks_encoded(text):
         return False
     tables = compiled("plain")
     if tables is None:
         return False
-    literals, framing, _, _, _, _, rules = tables
+    literals, framing, _, _, _, _, rules, bearable = tables
     lowered = text.lower()
     words = [word.strip("'") for word in lowered.translate(_BETWEEN_WORDS).split()]
     known = {word: _seen.get(word) or _look_at(word, tables) for word in words if word}
@@ -57,12 +60,12 @@ def harmless_prose(text: str) -> bool:
         present |= meaning
     for pair in map(" ".join, pairwise(words)):
         present |= _pairs[pair] if pair in _pairs else _look_at_pair(pair, tables)
-    return not _some_rule_applies(present, rules)
+    return not (weighed and _too_heavy(present, *bearable)) and not _some_rule_applies(present, rules)
 
 
 def _look_at(word: str, tables: Any) -> _Seen:
     """What this word is by itself; most words of a note were in one before, so it is kept."""
-    _, _, prints, starts, foreign, meanings, _ = tables
+    _, _, prints, starts, foreign, meanings, _, _ = tables
     doubtful = _is_odd(word) or fingerprint("c", word) in prints or _may_be_typo(word, prints)
     languages = None if fingerprint("e", word) in prints else _languages(word, starts, foreign)
     seen = (doubtful, languages, meanings.get(fingerprint("", word), 0))
@@ -92,6 +95,11 @@ def _some_rule_applies(present: int, rules: dict[int, list[list[int]]]) -> bool:
             else:
                 return True
     return False
+
+
+def _too_heavy(present: int, bearable: int, weights: dict[int, int]) -> bool:
+    """Whether the words could weigh too much if nothing in the text spoke for it."""
+    return sum(weight for bit, weight in weights.items() if present & bit) > bearable
 
 
 def _imitates_the_frame(lowered: str, text: str) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hermes.safety import atoms
-from hermes.safety.lexicon import BOUNDARY, Lexicon, bit, concept_mask
+from hermes.safety import atoms, weights
+from hermes.safety.lexicon import BOUNDARY, Lexicon, bit, concept_mask, known_bits
 from hermes.safety.tables import load_lines, load_table
 from hermes.safety.verdict import ASK, REFUSE
 from hermes.vocabulary.errors import ScannerUnavailable
@@ -69,11 +69,18 @@ def load_rules(name: str) -> list[Rule]:
 
 
 def load_lexicon(*names: str) -> Lexicon:
-    return Lexicon(names[0], [*(load_table(f"{name}.txt") for name in names), atoms.CONCEPTS])
+    tables = [*(load_table(f"{name}.txt") for name in names), atoms.CONCEPTS]
+    bits = known_bits()
+    meanings = Lexicon(names[0], tables).meanings()
+    # The concepts of most meanings get the lowest bits: numbers stay short, and the compiled tables small.
+    frequent = sorted(bits, key=lambda concept: -sum(1 for mask in meanings if mask & bits[concept]))
+    bits.clear()
+    bits.update((concept, 1 << number) for number, concept in enumerate(frequent))
+    return Lexicon(names[0], tables)
 
 
-def matches(reading: Reading, rules: list[Rule]) -> Iterator[Match]:
-    """One match per class and level at most, each as mild as its surroundings allow."""
+def matches(reading: Reading, rules: list[Rule], *, weigh: bool) -> Iterator[Match]:
+    """One match per class and level at most, each as mild as its surroundings allow; else what weighs too much."""
     done: set[tuple[str, str]] = set()
     present = reading.present
     for rule in rules:
@@ -86,6 +93,14 @@ def matches(reading: Reading, rules: list[Rule]) -> Iterator[Match]:
         if found is not None:
             done.add(key)
             yield found
+    if weigh and not done and (heavy := weights.heavy_stretch(reading)) is not None:
+        start, end, mask = heavy
+        yield Match(_nearest(rules, mask), ASK, start, min(end, len(reading.codes)))
+
+
+def _nearest(rules: list[Rule], present: int) -> Rule:
+    """The rule that lacks the least of what it needs: it says what class the text is most like."""
+    return max(rules, key=lambda rule: sum(bool(present & mask) for mask in rule.need) / (len(rule.need) + 1))
 
 
 def _first_match(reading: Reading, rule: Rule) -> Match | None:
@@ -114,11 +129,17 @@ def _level_here(reading: Reading, rule: Rule, start: int, end: int) -> str | Non
 
     What is only worth a question is worth nothing beside a word of the trade that handles attacks (linter, fixture).
     """
+    weight = weights.weight_around(reading, start, end)
     if rule.level != REFUSE:
-        return None if reading.has_near(start, end, bit("tooling"), _MENTION_REACH) else rule.level
+        tooling = reading.has_near(start, end, bit("tooling"), _MENTION_REACH)
+        # Pairs in any order are the widest net; what else is in it decides.
+        loose = rule.source.startswith("any ") and weight < weights.FEATHERY
+        return None if tooling or loose else rule.level
     if rule.threat in _MENTIONABLE and reading.has_near(start, end, bit("mention"), _MENTION_REACH):
         return ASK
-    return ASK if _describes(reading, start, end) or _is_aside(reading, start, end) else REFUSE
+    if weight < weights.LIGHT or _describes(reading, start, end) or _is_aside(reading, start, end):
+        return ASK
+    return REFUSE
 
 
 def _describes(reading: Reading, start: int, end: int) -> bool:

@@ -44,15 +44,16 @@ def scan_entries(entries: Sequence[str], scope: str = "memory") -> tuple[Verdict
     found = [_findings(entry, scope) for entry in entries]
     from hermes.safety.neighbours import split_findings
 
-    for index, finding in split_findings(entries, found, lambda text: _findings(text, scope)):
+    # Neighbours that have nothing to do with each other weigh more together, so only rules judge them.
+    for index, finding in split_findings(entries, found, lambda text: _findings(text, scope, weigh=False)):
         found[index].append(finding)
     return tuple(conclude(findings) for findings in found)
 
 
-def _findings(text: str, scope: str) -> list[Finding]:
+def _findings(text: str, scope: str, *, weigh: bool = True) -> list[Finding]:
     findings: list[Finding] = []
     for how, view in _views(text, findings):
-        findings.extend(_read(view, how, scope))
+        findings.extend(_read(view, how, scope, weigh=weigh and scope == "memory"))
     if scope != "memory":
         findings = [found for found in findings if found.level == REFUSE or found.threat not in _QUIET_OUTSIDE_MEMORY]
     return findings
@@ -60,7 +61,7 @@ def _findings(text: str, scope: str) -> list[Finding]:
 
 def _views(text: str, findings: list[Finding]) -> Iterator[tuple[str, str]]:
     """The text, what it decodes to layer by layer, and what it hides (reported here and read like the rest)."""
-    from hermes.safety.decoding import decode_once
+    from hermes.safety.decoding import changed_part, decode_once
 
     waiting = [("plain", text)]
     if not text.isascii():
@@ -84,21 +85,22 @@ def _views(text: str, findings: list[Finding]) -> Iterator[tuple[str, str]]:
         yield how, view
         layers = [] if how == "plain" else [how]
         for _ in range(_DEEPEST_NESTING):
-            view, used = decode_once(view)  # noqa: PLW2901 - each layer replaces the one above
+            decoded, used = decode_once(view)
             if not used:
                 break
             layers += [name for name in used if name not in layers]
+            view = changed_part(view, decoded, used)  # noqa: PLW2901 - each layer replaces the one above
             yield ", ".join(layers), view
 
 
-def _read(text: str, how: str, scope: str) -> Iterator[Finding]:
+def _read(text: str, how: str, scope: str, *, weigh: bool) -> Iterator[Finding]:
     folded = fold(text)
     for level, start, end in markup.forgeries(folded, text, scope):
         yield _finding("forged_markup", level, (text, folded), (start, end), how)
     marked = atoms.mark(folded)
-    tokens = _TOKEN.findall(marked)
+    tokens = words_of(marked)
     for reading, rules in languages.readings(text, marked, tokens):
-        for match in matches(reading, rules):
+        for match in matches(reading, rules, weigh=weigh):
             # Other scripts are folded to look-alike skeletons, which only the matcher can read; show the text itself.
             shown = folded if reading.places is None else None
             yield _finding(match.rule.threat, match.level, (text, shown), _span(marked, reading, match), how)
@@ -109,7 +111,7 @@ def _read(text: str, how: str, scope: str) -> Iterator[Finding]:
         reading_of_words = english.lexicon.read(words)
         if reading_of_words is None:
             continue
-        for match in matches(reading_of_words, english.rules):
+        for match in matches(reading_of_words, english.rules, weigh=weigh):
             matched = _matched_words(reading_of_words, match, words)
             if "separators" in name and not vocabulary(english.lexicon).covers(matched):
                 continue  # words found inside other words, not a sentence without its spaces
@@ -129,8 +131,13 @@ def _by_chance(name: str, tokens: list[str], matched: list[str]) -> bool:
     return name == "leetspeak, separators" and sum(map(len, matched)) < _FEWEST_LETTERS
 
 
+def words_of(marked: str) -> list[str]:
+    """The words, atoms and sentence ends of a text that has been folded and marked."""
+    return _TOKEN.findall(marked)
+
+
 def _cut(folded: str) -> list[str]:
-    return _TOKEN.findall(atoms.mark(folded))
+    return words_of(atoms.mark(folded))
 
 
 def _finding(threat: str, level: str, texts: tuple[str, str | None], span: tuple[int, int], how: str) -> Finding:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 _ASCII_CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127))
 _ANSI = r"\x1b\[[0-9;?]{0,16}[A-Za-z]"
 _JAMO = "[\u1100-\u11ff]"
+_LOOSE_SYLLABLES = "[\uac00-\ud7a3]?[\u1100-\u11ff]+"
 _tables: list[FoldTable] = []
 
 
@@ -19,12 +20,14 @@ def fold(text: str) -> str:
     if text.isascii():
         return _without_controls(text).lower()
     folded = _without_ansi(text).translate(fold_table())
-    if re.search(_JAMO, folded):
-        import unicodedata
+    # Marks are gone by now, so composing cannot run into the quadratic sorting of long mark sequences.
+    return re.sub(_LOOSE_SYLLABLES, _composed, folded) if re.search(_JAMO, folded) else folded
 
-        # Marks are gone by now, so composing cannot run into the quadratic sorting of long mark sequences.
-        folded = unicodedata.normalize("NFC", folded)
-    return folded
+
+def _composed(found: re.Match[str]) -> str:
+    import unicodedata
+
+    return unicodedata.normalize("NFC", found[0])
 
 
 def fold_table() -> FoldTable:
