@@ -16,6 +16,7 @@ from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.events import Compacted, Notice
 from hermes.vocabulary.usage import Usage
 from histories import openai_faults
+from provider_plugins import Notebook
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +39,9 @@ ENGINE = """
 
         def on_session_start(self, session_id, **kwargs):
             self.told.append((session_id, kwargs.get("boundary_reason")))
+
+        def on_session_end(self, session_id, messages):
+            self.told.append((session_id, [each["role"] for each in messages]))
 
         def get_tool_schemas(self):
             return [{"name": "short_count", "description": "Counts.", "parameters": {"type": "object"}}]
@@ -77,7 +81,8 @@ def test_an_engine_from_a_plugin_compacts_counts_and_offers_its_tools(home: Path
         assert isinstance(done, Compacted)
         assert (done.how, type(notice)) == ("short", Notice)
         told = vars(type(session.compactor.engine))["told"]
-        assert told[-2:] == [(first, None), (session.id, "compression")]
+        assert (told[0], told[-1]) == ((first, None), (session.id, "compression"))
+        assert told[-2][0] == first  # its end, before the beginning of the next
     with SessionDB.open(home / "state.db") as db:
         assert list(db.search("ABC-0003"))
 
@@ -190,3 +195,15 @@ def test_deleting_the_conversation_deletes_its_summaries(home: Path) -> None:
     with SessionDB.open(home / "state.db") as db:
         db.delete(session.id)
         assert db._database.rows("SELECT count(*) FROM summaries") == [(0,)]
+
+
+@pytest.mark.proves("compaction.engine")
+def test_an_engine_hears_of_the_end_after_the_providers_have_closed(home: Path) -> None:
+    notebook = Notebook()
+    configure(home, "context:\n  engine: short\n", in_place=False)
+    install(home, KEEPS_THE_END)
+    with MemorySession.open(home, providers=[notebook]) as session:
+        talk(session, 1)
+        told: list[tuple[str, Any]] = session.compactor.engine.told  # type: ignore[attr-defined]
+        notebook.shutdown = lambda: told.append(("provider", "shutdown"))  # type: ignore[method-assign]
+    assert told[-2:] == [("provider", "shutdown"), (session.id, ["user", "assistant", "tool", "assistant"])]

@@ -122,6 +122,11 @@ class Compactor:
         self._told(self.engine.update_from_response, counts | usage.as_dict())
         self._store_breaker()
 
+    def close(self) -> None:
+        """The session ends: an engine that was used hears of it, after the providers."""
+        if self._engine is not None:
+            self._told(self._engine.on_session_end, self._host.id, self._host.context.said())
+
     def rest(self) -> None:
         """After a turn: masks what came for a helper model now, so that a compaction need not wait for it."""
         engine = self._engine

@@ -6,11 +6,13 @@ reason that says what the conversation became stays.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from hermes.vocabulary.errors import NotFound
 
 if TYPE_CHECKING:
+    from hermes.session.compaction import Compactor
     from hermes.session.wiring import Parts
     from hermes.storage.sessions import SessionDB
 
@@ -19,13 +21,15 @@ CLOSED = "agent_close"
 _FOR_GOOD = frozenset({"compression", "branched"})
 
 
-def mark_ended(parts: Parts, session_id: str) -> None:
-    if parts.goes_on:
-        return
-    try:
-        parts.database.end_session(session_id, CLOSED)
-    except NotFound:
-        return  # deleted meanwhile, because nobody had said anything or by somebody else
+def end(parts: Parts, session_id: str, compactor: Compactor | None, said: list[dict[str, Any]]) -> None:
+    """Closes a session in the documents' order: providers hear of the end and shut down, then the engine hears."""
+    parts.external.close(said)
+    if compactor is not None:
+        compactor.close()
+    if not parts.goes_on:
+        with suppress(NotFound):  # deleted meanwhile, because nobody had said anything or by somebody else
+            parts.database.end_session(session_id, CLOSED)
+    parts.close()
 
 
 def mark_open(database: SessionDB, session_id: str) -> None:

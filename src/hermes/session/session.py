@@ -21,7 +21,7 @@ from hermes.session.beginning import begin
 from hermes.session.branching import branch_off, take_back
 from hermes.session.compacting import Compacting, last_count, seen_changes
 from hermes.session.context import Context
-from hermes.session.ending import CHAT, mark_ended, mark_open
+from hermes.session.ending import CHAT, end, mark_open
 from hermes.session.nudges import Nudges
 from hermes.session.requests import Request, parsed, reply_message, unanswered_calls
 from hermes.session.reviewable import Reviewable
@@ -300,9 +300,7 @@ class MemorySession(Compacting, Reviewable):
 
     def close(self) -> None:
         self.write_note()
-        self.external.close(self.context.said())
-        mark_ended(self._parts, self.id)
-        self._parts.close()
+        end(self._parts, self.id, self._compactor, self.context.said())
 
     def __enter__(self) -> Self:
         return self
