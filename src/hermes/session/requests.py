@@ -67,3 +67,12 @@ def settled_until(messages: list[dict[str, Any]]) -> int:
     if not unanswered_calls(messages):
         return len(messages)
     return next(at for at in range(len(messages) - 1, -1, -1) if messages[at]["role"] == "assistant")
+
+
+def noted(notes: str) -> dict[str, Any]:
+    return {"additions": sizes_of(folder_notes=notes)} if notes else {}
+
+
+def sizes_of(**parts: str) -> list[dict[str, Any]]:
+    """What was added to a message, for `hermes sessions show`: its source and size, never its text."""
+    return [{"source": source, "characters": len(text)} for source, text in parts.items() if text]

@@ -23,7 +23,7 @@ from hermes.session.compacting import Compacting, last_count, seen_changes
 from hermes.session.context import Context
 from hermes.session.ending import CHAT, end, mark_open
 from hermes.session.nudges import Nudges
-from hermes.session.requests import Request, parsed, reply_message, unanswered_calls
+from hermes.session.requests import Request, noted, parsed, reply_message, sizes_of, unanswered_calls
 from hermes.session.reviewable import Reviewable
 from hermes.session.usage import what_broke_the_cache
 from hermes.session.wiring import open_parts
@@ -171,7 +171,7 @@ class MemorySession(Compacting, Reviewable):
         message: dict[str, Any] = {"role": "user", "content": text}
         if additions:
             message["api_content"] = "\n\n".join([text, *additions])
-            message["additions"] = _sizes(recalled=recalled, announcement=announced, overlay=overlay)
+            message["additions"] = sizes_of(recalled=recalled, announcement=announced, overlay=overlay)
             if recalled:
                 message["additions"][0]["from"] = ["host"] * bool(handed) + self.external.recalled_by * bool(found)
         if announced:
@@ -210,7 +210,7 @@ class MemorySession(Compacting, Reviewable):
         shown = f"{content}\n\n{hint}" if hint else content
         self.nudges.called("")  # a tool of the host's: what it returns came from outside
         self._parts.taint.note("tool", "a tool of the host", shown)
-        self._save({"role": "tool", "tool_call_id": call_id, "content": shown, **_noted(hint)})
+        self._save({"role": "tool", "tool_call_id": call_id, "content": shown, **noted(hint)})
         return shown
 
     def call_tool(self, name: str, arguments: str | Mapping[str, Any] | None, *, call_id: str | None = None) -> str:
@@ -226,7 +226,7 @@ class MemorySession(Compacting, Reviewable):
         notes = self._notes_for(name, arguments)
         result += notes
         self.nudges.called(name)
-        self._save({"role": "tool", "tool_call_id": call_id, "name": name, "content": result, **_noted(notes)})
+        self._save({"role": "tool", "tool_call_id": call_id, "name": name, "content": result, **noted(notes)})
         return result
 
     def finish_turn(
@@ -389,12 +389,3 @@ def _following(session: Kind, before: MemorySession | None, reason: str) -> Kind
         said = before.context.said()
         session.external.take_over(before.external, said, session.notices, session_id=session.id, reason=reason)
     return session
-
-
-def _noted(notes: str) -> dict[str, Any]:
-    return {"additions": _sizes(folder_notes=notes)} if notes else {}
-
-
-def _sizes(**parts: str) -> list[dict[str, Any]]:
-    """What was added to a message, for `hermes sessions show`: its source and size, never its text."""
-    return [{"source": source, "characters": len(text)} for source, text in parts.items() if text]
