@@ -219,3 +219,47 @@ def test_a_mistake_in_the_settings_names_its_key(home: Path, block: Any, message
     write(home, {"tea": block})
     with pytest.raises(SettingsError, match=message):
         Agent.open(home, model=Scripted([]))
+
+
+_LOUD = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked.get("method") == "initialize":
+        told = {"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                "serverInfo": {"name": "loud", "version": "1"}}
+    else:
+        told = {"tools": [{"name": name, "description": "x" * size, "inputSchema": {"type": "object"}}
+                          for name, size in TOOLS]}
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": told}), flush=True)
+"""
+
+
+def _loud(tmp_path: Path, name: str, tools: list[tuple[str, int]]) -> dict[str, Any]:
+    program = tmp_path / f"{name}.py"
+    program.write_text(_LOUD.replace("TOOLS", repr(tools)))
+    return {"command": sys.executable, "args": [str(program)]}
+
+
+@pytest.mark.proves("agent.mcp")
+def test_a_server_cannot_fill_every_request_nor_take_another_servers_name(home: Path, tmp_path: Path) -> None:
+    write(
+        home,
+        {
+            "git": _loud(
+                tmp_path, "one", [("hub_push", 30), ("huge", 1_000_000), *((f"t{n}", 15_000) for n in range(30))]
+            ),
+            "git_hub": _loud(tmp_path, "two", [("push", 40)]),
+        },
+    )
+    with Agent.open(home, model=Scripted(["hi"])) as agent:
+        notices = [each.text for each in agent.turn("hi") if isinstance(each, Notice)]
+        names = offered(agent)
+        tools = {each["function"]["name"]: each["function"] for each in agent.session.request().tools}
+    assert "mcp_git_huge" not in names
+    assert len(str([tools[name] for name in names])) < 250_000
+    assert len(tools["mcp_git_hub_push"]["description"]) == 30
+    assert len(notices) == 2
+    assert "left out (huge" in notices[0]
+    assert "mcp_git_hub_push is taken" in notices[1]

@@ -37,6 +37,8 @@ _CACHE = "mcp_tools.json"
 _LARGEST_CACHE = 5_000_000
 _FRESH = 24 * 3600  # seconds for which a kept list is believed without asking the server
 _LONGEST_NAME = 64  # what OpenAI's and Anthropic's wires accept
+_LONGEST_TOOL = 20_000  # characters of one tool's description and parameters: every request carries them
+_LONGEST_LIST = 200_000  # characters of all the tools of a server
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
@@ -76,7 +78,9 @@ class McpServers:
             for offered in each["tools"]:
                 if server.wants(offered["name"]):
                     name = tool_name(server.name, offered["name"])
-                    made[name] = partial(self._tool, name, offered, server)
+                    if name in made:  # the first keeps it: nobody may stand in for another server's tool
+                        self.problems.append(f"{server.name}: the tool {offered['name']} is left out, {name} is taken")
+                    made.setdefault(name, partial(self._tool, name, offered, server))
         return made
 
     def close(self) -> None:
@@ -112,15 +116,25 @@ class McpServers:
         """The tools whose descriptions may enter a prompt; whoever writes one speaks to the model."""
         from hermes.safety.threats import scan
 
-        kept = []
+        kept, too_long, room = [], [], _LONGEST_LIST
         for tool in offered:
             text = f"{tool['description']}\n{json.dumps(tool['parameters'], ensure_ascii=False)}"
+            if len(text) > min(_LONGEST_TOOL, room):
+                too_long.append(tool["name"][:_LONGEST_NAME])
+                continue
+            room -= len(text)
             verdict = scan(text, "context")
             if verdict.level == "refuse":
                 what = ", ".join(verdict.classes)
                 self.problems.append(f"{server.name}: the tool {tool['name']} is left out, its description has {what}")
             else:
                 kept.append(tool)
+        if too_long:
+            self.problems.append(
+                f"{server.name}: {len(too_long):,} of its tools are left out ({', '.join(too_long[:3])} …), because"
+                f" every request would carry their descriptions: {_LONGEST_TOOL:,} characters for a tool and"
+                f" {_LONGEST_LIST:,} for a server are the most"
+            )
         return kept
 
     def _kept(self) -> dict[str, Any]:
