@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -12,10 +13,13 @@ from hermes.storage.sessions import SessionDB
 from http_service import listening, prepare, running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from conftest import Ran
     from http_service import Running
+
+    Command = Callable[..., Ran]
 
 STEPS = [
     {
@@ -189,6 +193,34 @@ def test_errors_are_those_a_client_of_openai_knows(up: Running) -> None:
         ann.chat.completions.create(model="hermes", messages=[{"role": "assistant", "content": "x"}])
     with pytest.raises(openai.BadRequestError):
         ann.chat.completions.create(model="hermes", messages=[user("x")], n=2)
+
+
+@pytest.mark.proves("http.errors")
+def test_a_server_without_a_model_says_so_to_the_client_and_names_the_cause_to_the_operator(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = prepare(home, STEPS)
+    (home / "config.yaml").write_text("model:\n  default: served-by-nobody\n")
+    with listening(home, keys) as up, pytest.raises(openai.InternalServerError, match="hermes setup") as refused:
+        client(up).chat.completions.create(model="hermes", messages=[user("x")])
+    assert refused.value.code == "no_model"
+    assert "served-by-nobody" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.proves("http.start")
+def test_the_server_says_where_clients_go_that_a_model_is_missing_and_that_its_port_is_taken(
+    home: Path, hermes: Command
+) -> None:
+    hermes("users", "key", "owner")
+    hermes("config", "set", "model.default", "served-by-nobody")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = hermes("serve", "--port", str(port))
+    assert ran.code == 2
+    assert f"http://127.0.0.1:{port}/v1" in ran.err
+    assert "served-by-nobody" in ran.err
+    assert f"cannot listen on 127.0.0.1, port {port}" in ran.err
 
 
 @pytest.mark.proves("http.chat")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 
 from hermes.cli.app import OK
-from hermes.vocabulary.errors import ExtraMissing
+from hermes.vocabulary.errors import ExtraMissing, HermesError, SettingsError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
     from hermes.cli.app import Context
+    from hermes.settings.load import Settings
 
 _SWITCH_SECONDS = 0.0005
 
@@ -41,8 +42,32 @@ def start(context: Context, *, host: str = "", port: int | None = None, only_mcp
     )
     # Turns give the interpreter up at every file and database call; getting it back must not take the usual 5 ms each.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    uvicorn.Server(config).run()
+    if not only_mcp:
+        _say_what_is_served(settings, config.host, config.port)
+    server = uvicorn.Server(config)
+    try:
+        server.run()
+    except SystemExit as error:
+        if server.started:
+            raise
+        raise SettingsError(
+            f"cannot listen on {config.host}, port {config.port} (the line with ERROR says why); choose others with"
+            " --host and --port, or server.host and server.port"
+        ) from error
     return OK
+
+
+def _say_what_is_served(settings: Settings, host: str, port: int) -> None:
+    """Where clients go; and, while it is early, that nobody would answer them."""
+    from hermes.cli.render import print_problem
+    from hermes.session.models import main_model
+
+    where = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    print(f"OpenAI clients: {where}/v1    the plain API: {where}/docs    MCP: {where}/mcp", file=sys.stderr)
+    try:
+        main_model(settings)
+    except HermesError as error:
+        print_problem(f"{error}; until then only memory, search and MCP are served")
 
 
 def _serve(given: argparse.Namespace, context: Context) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hermes.llm.endpoint import Endpoint
-from hermes.vocabulary.errors import NotFound, SettingsError, WrongKey
+from hermes.vocabulary.errors import NoModel, SettingsError, WrongKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -188,7 +188,7 @@ def resolve(
     if chosen is None and not base_url:
         server = find_local()
         if server is None:
-            raise NotFound(_nobody_serves(model))
+            raise NoModel(_nobody_serves(model))
         endpoint = _local_endpoint(server, model, context_length)
         return replace(endpoint, extra_body=dict(extra_body or {}), timeout=timeout)
     address = base_url or (chosen.base_url if chosen else "")
@@ -264,7 +264,7 @@ def _provider_of(
 def _local_endpoint(server: LocalServer, model: str, context_length: int | None) -> Endpoint:
     entries = {str(entry.get("id")): entry for entry in server.models}
     if model and model not in entries:
-        raise NotFound(f"{server.name} at {server.base_url} has no model {model!r}; it has {', '.join(entries)}")
+        raise NoModel(f"{server.name} at {server.base_url} has no model {model!r}; it has {', '.join(entries)}")
     name, entry = (model, entries[model]) if model else next(iter(entries.items()))
     return Endpoint(
         model=name,

@@ -20,6 +20,7 @@ from hermes.vocabulary.errors import (
     Interrupted,
     ModelError,
     ModelRefused,
+    NoModel,
     RateLimited,
     SettingsError,
     WrongKey,
@@ -112,7 +113,9 @@ class Chat:
                 put(answer)
             except Exception as error:  # noqa: BLE001 - whatever happens in a turn, its request gets an answer
                 self._metrics.turn("failed")
-                if not isinstance(error, wire.BadRequest | ModelError):
+                if isinstance(error, NoModel | WrongKey):  # for the operator to mend, who needs the words and no trace
+                    _LOG.error("a turn failed: %s", error)
+                elif not isinstance(error, wire.BadRequest | ModelError):
                     _LOG.exception("a turn failed")
                 put(error)
 
@@ -228,11 +231,12 @@ _ERRORS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (WrongKey, 502, "server_error", "the operator's key for the model does not work"),
     (ModelRefused, 502, "server_error", ""),
     (ModelError, 503, "server_error", ""),
+    (NoModel, 503, "server_error", "no model answers here yet; the operator chooses one with `hermes setup`"),
     (Interrupted, 504, "server_error", "the turn was stopped"),
     (SettingsError, 503, "server_error", "the server's settings need the operator"),
     (HermesError, 503, "server_error", "the conversation could not be stored; the operator's log says why"),
 )
-_CODES: dict[type[Exception], str] = {ContextTooLong: "context_length_exceeded"}
+_CODES: dict[type[Exception], str] = {ContextTooLong: "context_length_exceeded", NoModel: "no_model"}
 
 
 def _name(request: Request, asked: ChatRequest) -> str:

@@ -40,6 +40,10 @@ class NotFound(HermesError):
     pass
 
 
+class NoModel(NotFound):
+    """No model is chosen, or nobody serves the one that is."""
+
+
 class ExtraMissing(HermesError):
     pass
 
