@@ -68,9 +68,17 @@ def test_importing_the_package_loads_no_third_party_module() -> None:
 
 
 @pytest.mark.proves("ground.cold-write")
-def test_a_memory_write_from_a_fresh_process_loads_no_slow_module(home: Path) -> None:
-    code = "sys.argv = ['hermes', 'memory', 'add', 'x']; from hermes.__main__ import main; main()"
-    assert modules_after(code) & SLOW == set()
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["memory", "add", "The office has a garden."],
+        ["tool", "memory", '{"action": "add", "target": "user", "content": "Prefers short answers."}'],
+    ],
+    ids=["a person's", "a model's"],
+)
+def test_a_memory_write_from_a_fresh_process_loads_no_slow_module(home: Path, words: list[str]) -> None:
+    code = f"sys.argv = ['hermes', *{words!r}]; from hermes.__main__ import main; main()"
+    assert modules_after(code) & {*SLOW, "re"} == set()
 
 
 @pytest.mark.proves("ground.help")

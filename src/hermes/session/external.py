@@ -5,12 +5,12 @@ Without a provider in the settings every method does nothing and nothing is load
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from hermes.vocabulary.errors import HermesError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from hermes.curated.history import Cause
     from hermes.curated.store import MemoryStore, Written

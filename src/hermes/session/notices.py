@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from hermes.vocabulary.events import Notice
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hermes.vocabulary.events import Notice
 
 
 class Notices:
@@ -12,6 +14,8 @@ class Notices:
         self._waiting: deque[Notice] = deque(maxlen=100)  # a surface that never looks must not fill the memory
 
     def add(self, kind: str, text: str) -> None:
+        from hermes.vocabulary.events import Notice  # loads what a single command has no use for
+
         self._waiting.append(Notice(kind=kind, text=text))
 
     def take(self) -> list[Notice]:
