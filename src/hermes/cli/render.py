@@ -42,7 +42,7 @@ def print_problem(text: object) -> None:
 def visible(text: str) -> str:
     """The text with control characters as escapes, those of JSON, so that it cannot act on the terminal."""
     if text.replace("\n", "").replace("\t", "").isprintable():
-        return text  # nearly always; loading `re` costs a short command a third of its time
+        return text  # nearly always, and then a short command need not compile the expression
     import re
 
     return re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", text.replace("\r\n", "\n"))
