@@ -351,3 +351,27 @@ def test_a_task_can_be_delegated_from_the_command_line(home: Path, hermes: Calla
     assert (ran.code, result["status"], result["summary"]) == (0, "completed", "The gate is green.")
     refused = hermes("tool", "delegate_task", "{}")
     assert (refused.code, refused.json["success"]) == (1, False)
+
+
+@pytest.mark.proves("search.digest", "search.expansion")
+def test_helper_models_of_the_settings_digest_what_is_found_and_reword_the_question(
+    home: Path, hermes: Callable[..., Ran]
+) -> None:
+    with MemorySession.open(home) as session:
+        session.prepare_turn("The walrus lives in the harbour.")
+        session.finish_turn("Noted.")
+    query = '{"query": "where does the sea animal live"}'
+    assert "summary" not in hermes("tool", "session_search", query).out  # free unless somebody wants it
+    (home / "digest.json").write_text('["It lives in the harbour."]', encoding="utf-8")
+    (home / "words.json").write_text(json.dumps(["- walrus\n- harbour"]), encoding="utf-8")
+    models = {"session_search": "digest.json", "memory_query_rewrite": "words.json"}
+    blocks = "".join(f"  {task}: {{model: 'scripted:{file}'}}\n" for task, file in models.items())
+    configure(home, f"auxiliary:\n{blocks}")
+    ran = hermes("tool", "session_search", query)
+    assert ran.err == ""
+    found = ran.json
+    assert found["results"][0]["summary"] == "It lives in the harbour."
+    assert "also searched: walrus; harbour" in json.dumps(found)
+    configure(home, "auxiliary:\n  session_search: {provider: nobody, model: none}\n")
+    found = hermes("tool", "session_search", '{"query": "walrus"}').json
+    assert (found["count"], "summary" in found["results"][0]) == (1, False)

@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
+    from hermes.recall.session_search import Helpers
     from hermes.settings.home import Home
+    from hermes.settings.load import Settings
     from hermes.storage.semantic import Embedding
     from hermes.storage.sessions import SessionDB
     from hermes.tools.context_expand import ContextExpand
 
 LOCAL = "local"
+DIGEST, REWRITE = "session_search", "memory_query_rewrite"  # tasks of helper models
 
 
 def open_past(home: Home, owner: str = LOCAL) -> SessionDB | None:
@@ -40,6 +43,13 @@ def embedding_of(home: Home) -> Embedding | None:
     return static_vectors(load_settings(home).text("recall.semantic"))
 
 
+def is_named(settings: Settings, task: str) -> bool:
+    """Whether the settings name a model for a task of its own."""
+    keys = ("provider", "model", "base_url")
+    named = any(settings.text(f"auxiliary.{task}.{key}") not in ("", "auto", "main") for key in keys)
+    return named and settings.flag(f"auxiliary.{task}.enabled")
+
+
 def session_search_tool(
     home: Home,
     current_session: Callable[[], str],
@@ -47,6 +57,7 @@ def session_search_tool(
     archived: Callable[[str], list[dict[str, Any]]] = lambda _query: [],
     *,
     project: str = "",
+    helpers: Helpers | None = None,
 ) -> SessionSearchTool:
     """The tool for a home; asked at each call in which session the model is, and for the database it has open.
 
@@ -64,7 +75,9 @@ def session_search_tool(
 
         return nullcontext(opened)
 
-    return SessionSearchTool(past, current_session=current_session, mask=_mask, archived=archived, project=project)
+    return SessionSearchTool(
+        past, current_session=current_session, mask=_mask, archived=archived, project=project, helpers=helpers
+    )
 
 
 def context_expand_tool(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hermes.prompt.assembly import Prompt
     from hermes.prompt.hints import SubdirectoryHints
     from hermes.providers.base import MemoryProvider
+    from hermes.recall.session_search import Helpers
     from hermes.settings.home import Home
     from hermes.settings.load import Settings
     from hermes.skills.tool import SkillTools
@@ -219,7 +220,23 @@ class Parts:
         from hermes.session.past import session_search_tool
 
         current, database = lambda: self.memory.cause.session, lambda: self._database
-        return session_search_tool(self.home, current, database, self._archived_entries, project=self.project)
+        return session_search_tool(
+            self.home,
+            current,
+            database,
+            self._archived_entries,
+            project=self.project,
+            helpers=self._search_helpers(),
+        )
+
+    def _search_helpers(self) -> Helpers | None:
+        from hermes.session.past import DIGEST, REWRITE, is_named
+
+        if not any(is_named(self.settings, task) for task in (DIGEST, REWRITE)):
+            return None  # nothing of a model is loaded for a search that needs none
+        from hermes.session.search_helpers import search_helpers
+
+        return search_helpers(self.settings)
 
     def _archived_entries(self, query: str) -> list[dict[str, Any]]:
         from hermes.session.archive import find_archived
