@@ -106,6 +106,7 @@ class Parts:
             self._skills = SkillTools(
                 self.home.join("skills"),
                 lambda text: scan(text, "context"),
+                disabled=frozenset(self.settings.texts("skills.disabled")),
                 also=tuple(os.path.expanduser(each) for each in self.settings.texts("skills.external_dirs")),
                 strict=self.settings.flag("skills.guard_agent_created"),
                 fill_in=self.settings.flag("skills.template_vars"),

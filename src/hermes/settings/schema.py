@@ -171,6 +171,7 @@ KEYS = (
     _integer("skills.inline_shell_timeout", 10, "Of hermes-agent, kept and not used.", low=1, high=600),
     _flag("skills.guard_agent_created", False, "Refuse skills of the agent that the scanner merely doubts, too."),
     _flag("skills.write_approval", False, "Stage the agent's skill writes until a person approves them."),
+    _texts("skills.disabled", "Skills, by name or category/name, that are neither listed nor opened."),
     _texts("skills.external_dirs", "More folders to read skills from; nothing is written there."),
     _integer(
         "skills.creation_nudge_interval", 10, "Tool calls between two reviews of what is worth a skill; 0 for never."
