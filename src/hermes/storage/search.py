@@ -81,7 +81,8 @@ class SearchEngine:
                 results = self._answer(query, parsed, chosen, looked_at, limit)
             if not results:
                 results = self._literal(query, chosen, limit)
-                results.note = parsed.note or results.note  # what was wrong with the syntax is said even without a hit
+                # What was wrong with the syntax is said even without a hit; words that nobody wrote explain themselves.
+                results.note = parsed.note or (results.note if results or not parsed.units else "")
         return results
 
     def _answer(self, text: str, query: Query, chosen: Filters, looked_at: int, limit: int) -> SearchResults:
@@ -325,7 +326,9 @@ class SearchEngine:
         ids = self._places.newest(_LITERAL_ROWS)
         rows = {i: row for i, row in self._transcripts.rows(ids).items() if row[4] and wanted in _text(row).lower()}
         sessions = self._sessions.by_keys(list({self._places.session(message_id) for message_id in rows}))
-        query = Query(units=(), note=f"nothing can be looked up, so the newest {_LITERAL_ROWS} messages were read")
+        query = Query(
+            units=(), note=f"no word of it is indexed, so only the newest {_LITERAL_ROWS:,} messages were read"
+        )
         found = [
             Candidate(id=i, session=self._places.session(i), place=0, counts={}, length=0)
             for i, row in rows.items()
