@@ -102,6 +102,15 @@ def test_a_mistyped_command_is_answered_with_the_nearest_name(hermes: Command) -
     assert hermes("memry").err == "hermes: there is no command 'memry'; did you mean memory? (`hermes --help`)\n"
     assert "did you mean list?" in hermes("memory", "lst").err
     assert hermes("memory", "list", "--home").code == 2
+    assert hermes("--home").err == "hermes: --home needs a value (`hermes --help`)\n"
+
+
+@pytest.mark.proves("ground.help", "ground.version")
+def test_help_and_version_are_understood_as_words_too(hermes: Command) -> None:
+    assert hermes("help").out == hermes("--help").out
+    assert hermes("help", "memory").out == hermes("memory", "--help").out
+    assert hermes("help", "memory", "add").out == hermes("memory", "add", "--help").out
+    assert hermes("version").out == hermes("--version").out
 
 
 @pytest.mark.proves("ground.public-names")

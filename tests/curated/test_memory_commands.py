@@ -46,6 +46,10 @@ def test_entries_are_replaced_and_removed_and_a_miss_is_exit_code_1(hermes: Comm
     missed = hermes("memory", "remove", "zsh")
     assert (missed.code, missed.out) == (1, "")
     assert missed.err.startswith("hermes: no entry contains 'zsh'")
+    hermes("memory", "add", "--target", "user", "Likes zsh.")
+    assert "--target user" in hermes("memory", "remove", "zsh").err
+    assert "--target user" in hermes("memory", "replace", "zsh", "Likes fish.").err
+    assert hermes("memory", "remove", "--target", "user", "zsh").code == 0
     assert hermes("memory", "remove", "fish", "--json").json["entries"] == []
 
 

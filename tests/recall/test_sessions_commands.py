@@ -49,6 +49,15 @@ def test_one_row_per_conversation_the_last_used_first(db: SessionDB, hermes: Com
 
 
 @pytest.mark.proves("search.cli-list")
+def test_rows_stand_below_each_other_though_imported_ids_are_long(db: SessionDB, hermes: Command) -> None:
+    talk(db, "of our own")
+    db.create_session(session_id="claude-code_11111111-1111-4111-8111-111111111111", source="claude-code")
+    lines = hermes("sessions", "list").out.splitlines()
+    assert len({line.index("  20") for line in lines}) == 1
+    assert lines[0].split()[3] == "claude-code"
+
+
+@pytest.mark.proves("search.cli-list")
 def test_without_any_conversation_looking_makes_no_file(home: Path, hermes: Command) -> None:
     assert hermes("sessions", "list").out == "there are no conversations yet\n"
     missing = hermes("sessions", "search", "x")
@@ -88,6 +97,8 @@ def test_nothing_found_is_exit_code_1_and_says_why(db: SessionDB, hermes: Comman
     assert (nothing.code, nothing.out) == (1, "")
     assert "source tool" in nothing.err
     assert "no conversation matches 'only here'" in nothing.err
+    talk(db, "about tea")
+    assert hermes("sessions", "search", "kubernetes").err.startswith("hermes: no conversation matches 'kubernetes'")
     wrong = hermes("sessions", "search", "x", "--since", "whenever")
     assert (wrong.code, "3 days ago" in wrong.err) == (2, True)
 

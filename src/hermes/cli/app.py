@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 OK, REFUSED, USAGE = 0, 1, 2
 _INTERRUPTED = 130
+_OF_ALL = ("--home", "--profile", "--user")
 
 
 class Context:
@@ -60,6 +61,11 @@ class Context:
 def run(arguments: list[str]) -> int:
     """Runs one command and returns its exit code: 0 done, 1 refused or not found, 2 usage or settings."""
     chosen, words = _take_options(arguments)
+    if words[-1:] and words[-1] in _OF_ALL and "--" not in words:
+        from hermes.cli.render import print_problem
+
+        print_problem(f"{words[-1]} needs a value (`hermes --help`)")
+        return USAGE
     return run_words(words, Context(chosen.get("--home"), chosen.get("--profile"), chosen.get("--user")))
 
 
@@ -87,7 +93,9 @@ def _find_command(words: list[str]) -> Callable[[Context], int]:
     """What the words ask for, with its options parsed; help texts are commands too."""
     if words[:1] in (["-h"], ["--help"]):
         return lambda _: _say(top_help(__version__))
-    if words[:1] == ["--version"]:
+    if words[:1] == ["help"]:
+        return _find_command([*words[1:], "--help"])
+    if words in (["--version"], ["version"]):
         return lambda _: _say(f"hermes {__version__}")
     if not words or words[0].startswith("-"):
         return _parsed("chat", *SINGLES["chat"], words)
@@ -158,12 +166,12 @@ def _take_options(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
         name, separator, given = word.partition("=")
         if word == "--":
             rest += [word, *words]
-        elif name not in ("--home", "--profile", "--user"):
+        elif name not in _OF_ALL:
             rest.append(word)
         elif separator:
             chosen[name] = given
         elif (following := next(words, None)) is not None:
             chosen[name] = following
         else:
-            rest.append(word)  # without a value: the parser says what is missing
+            rest.append(word)  # without a value: who runs it says what is missing
     return chosen, rest

@@ -201,7 +201,8 @@ def top_help(version: str) -> str:
     commands |= {name: summary for name, (_, summary) in SINGLES.items()}
     return (
         f"hermes {version}: memory and context for language-model agents\n\n"
-        "usage: hermes [--home DIR] [--profile NAME] [--user NAME] COMMAND …\n\n"
+        "usage: hermes [--home DIR] [--profile NAME] [--user NAME] COMMAND …\n"
+        "       hermes [-q TEXT] [--continue] [--model NAME]      talk to a model (`hermes chat --help`)\n\n"
         f"commands:\n{_table(commands)}\n\n"
         "options:\n"
         "  --home DIR      where everything is kept (default: $HERMES_HOME, else ~/.hermes)\n"

@@ -71,10 +71,17 @@ def _model(given: argparse.Namespace, context: Context, *, interactive: bool) ->
         if given.model or (context.settings.text("model.default") and not isinstance(error, WrongKey)):
             raise
         if not interactive or not sys.stdout.isatty():
-            raise SettingsError(f"{error}\n{_NO_MODEL}" if isinstance(error, WrongKey) else _NO_MODEL) from error
+            raise SettingsError(f"{error}\n{_no_model()}" if isinstance(error, WrongKey) else _no_model()) from error
         from hermes.cli.setup import set_up
 
         return set_up(context.home, reason=str(error) if isinstance(error, WrongKey) else "")
+
+
+def _no_model() -> str:
+    from hermes.llm.local import installed
+
+    ready = "the embedded one is ready: `--model local`"
+    return f"{_NO_MODEL}; {ready}" if installed() else _NO_MODEL
 
 
 def _newest(context: Context) -> str | None:

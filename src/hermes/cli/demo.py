@@ -13,7 +13,7 @@ from hermes.agent import Agent
 from hermes.cli.app import OK
 from hermes.cli.chat_screen import Screen
 from hermes.cli.chat_turn import TurnView, compacted_in_words
-from hermes.cli.render import add_json_option, print_json
+from hermes.cli.render import add_json_option, counted, print_json
 from hermes.llm.local import DEFAULT, MODELS, EmbeddedModel, installed
 from hermes.llm.scripted import Reply, Scripted
 from hermes.session.past import open_past
@@ -202,7 +202,8 @@ def _demo(given: argparse.Namespace, context: Context) -> int:
         return OK
     screen.line()
     left = f"It is all in {folder}: `hermes --home {folder} sessions list`." if given.keep else "Nothing of it is left."
-    screen.line(f"That was {time.monotonic() - began:.0f} seconds. {left} `hermes` starts a conversation of your own.")
+    took = counted(round(time.monotonic() - began), "second")
+    screen.line(f"That was {took}. {left} `hermes` starts a conversation of your own.")
     return OK
 
 

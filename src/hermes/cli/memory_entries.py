@@ -8,6 +8,7 @@ from hermes.cli.app import OK
 from hermes.cli.memory_report import BY_HAND, add_target, open_store, report
 from hermes.cli.render import indented, print_json, print_text
 from hermes.curated.operations import usage
+from hermes.vocabulary.errors import WriteRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,12 +69,31 @@ def _add(given: argparse.Namespace, context: Context) -> int:
 
 def _replace(given: argparse.Namespace, context: Context) -> int:
     store = open_store(context, given)
-    return report(given, store.replace(given.target, given.old_text, _content(given), cause=BY_HAND))
+    content = _content(given)
+    try:
+        written = store.replace(given.target, given.old_text, content, cause=BY_HAND)
+    except WriteRefused as refused:
+        raise _with_the_right_target(refused, store, given) from refused
+    return report(given, written)
 
 
 def _remove(given: argparse.Namespace, context: Context) -> int:
     store = open_store(context, given)
-    return report(given, store.remove(given.target, given.old_text, cause=BY_HAND))
+    try:
+        written = store.remove(given.target, given.old_text, cause=BY_HAND)
+    except WriteRefused as refused:
+        raise _with_the_right_target(refused, store, given) from refused
+    return report(given, written)
+
+
+def _with_the_right_target(refused: WriteRefused, store: MemoryStore, given: argparse.Namespace) -> WriteRefused:
+    """An entry that is not in this target may be in another one; who types by hand easily forgets `--target`."""
+    others = [target for target in store.targets if target != given.target]
+    holding = [target for target in others if any(given.old_text in entry for entry in store.entries(target))]
+    if refused.kind != "no_match" or not holding:
+        return refused
+    hint = f"no entry of {given.target} contains it, but one of {holding[0]} does: add --target {holding[0]}"
+    return WriteRefused(hint, kind=refused.kind, details=refused.details)
 
 
 def _content(given: argparse.Namespace) -> str:

@@ -49,11 +49,12 @@ def _list(given: argparse.Namespace, context: Context) -> int:
     if given.json:
         print_json([as_json(session) for session in rows])
         return OK
+    wide = max((len(session.id) for session in rows), default=0)
     for session in rows:
         messages = f"{session.message_count:,}"
         mark = " (archived)" if session.archived else ""
         print_text(
-            f"{session.id}  {when(session.last_active)[:16]}  {visible(session.source):<10.10}  {messages:>6}  "
+            f"{session.id:<{wide}}  {when(session.last_active)[:16]}  {visible(session.source):<12.12}  {messages:>6}  "
             f"{name_of(session)[:_SHOWN_NAME]}{mark}"
         )
     if not rows:

@@ -196,7 +196,8 @@ def resolve(
     key_name = chosen.key_name if chosen and known else OWN_KEY
     found = key or secret(key_name) or ""
     if known and not found:
-        raise WrongKey(f"there is no key for {key_name.removesuffix('_API_KEY').lower()}: put {key_name}=… into .env")
+        whose = key_name.removesuffix("_API_KEY").lower()
+        raise WrongKey(f"there is no key for {whose}: put {key_name}=… into .env (`hermes config path` says where)")
     claude = "claude" in name.lower()
     wire = chosen.wire if chosen else "openai"
     return Endpoint(

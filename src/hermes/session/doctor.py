@@ -163,7 +163,8 @@ def _memory(home: Home, settings: Settings) -> Iterator[Check]:
             found, remedy = f"{blocked} entries are blocked in the prompt", "`hermes memory scan` says which and why"
             yield Check(name=f"memory {target}", state=WARNING, found=found, remedy=remedy)
         else:
-            found = f"{len(reading.entries)} entries, readable, and the lock can be taken"
+            count = len(reading.entries)
+            found = f"{count} {'entry' if count == 1 else 'entries'}, readable, and the lock can be taken"
             yield Check(name=f"memory {target}", state=OK, found=found)
 
 

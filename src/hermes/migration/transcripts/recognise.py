@@ -68,7 +68,11 @@ def sources(given: str, form: str | None = None) -> list[Source]:
         if not places:
             looked = " and ".join(_BY_LINE[given].places())
             raise NotFound(f"there are no transcripts of {given} in {looked}; give their folder")
-        return [source for place in places for source in sources(place, given)]
+        if found := [source for place in places for source in sources(place, given)]:
+            return found
+        raise NotFound(
+            f"there are no transcripts of {given} in {' and '.join(places)}; give their folder if they are elsewhere"
+        )
     raise NotFound(f"there is no file {given}; name a file, a folder, or one of {', '.join(_BY_LINE)}")
 
 
