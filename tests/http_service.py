@@ -12,6 +12,7 @@ import httpx
 import uvicorn
 
 from hermes.server.http import build
+from hermes.server.patience import Impatient
 from hermes.settings.home import find_home
 from hermes.settings.people import People
 
@@ -60,7 +61,7 @@ def running(home: Path, steps: list[Any] | None = None, settings: str = "", **mo
 @contextmanager
 def listening(home: Path, keys: dict[str, str], **more: Any) -> Iterator[Running]:
     service = build(find_home(home), **more)
-    config = uvicorn.Config(service.app, host="127.0.0.1", port=0, log_level="error", access_log=False)
+    config = uvicorn.Config(service.app, host="127.0.0.1", port=0, log_level="error", access_log=False, http=Impatient)
     server = uvicorn.Server(config)
     started = threading.Event()
     startup = server.startup

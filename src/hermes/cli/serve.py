@@ -23,6 +23,7 @@ def start(context: Context, *, host: str = "", port: int | None = None, only_mcp
         import uvicorn
 
         from hermes.server.http import build
+        from hermes.server.patience import Impatient
     except ImportError as error:
         raise ExtraMissing(f"{error.name} is not installed; `pip install 'hermes-memory[server]'` brings it") from error
     settings = context.settings
@@ -31,6 +32,7 @@ def start(context: Context, *, host: str = "", port: int | None = None, only_mcp
         service.app,
         host=host or settings.text("server.host"),
         port=settings.integer("server.port") if port is None else port,
+        http=Impatient,
         log_level="info",
         access_log=False,  # addresses and paths of people are nobody's business; /metrics counts
         server_header=False,

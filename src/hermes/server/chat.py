@@ -84,7 +84,11 @@ class Chat:
             busy = wire.error("all workers are busy; try again in a moment", "server_error", code="busy")
             return JSONResponse(busy, 503, {"retry-after": "1"})
         turn = _Turn(self, request.scope[PERSON], name, asked, model)
-        return await (turn.streamed() if asked.stream else turn.whole())
+        watcher = asyncio.create_task(_until_gone(request, turn.gone))
+        try:
+            return await (turn.streamed() if asked.stream else turn.whole())
+        finally:
+            watcher.cancel()  # a stream is watched by the response itself
 
     def _model(self, name: str) -> str:
         if name in ("", MODEL):
@@ -201,6 +205,13 @@ class _Turn:
         if not isinstance(item, str):
             self._chat.ended()
         self._queue.put_nowait(item)
+
+
+async def _until_gone(request: Request, gone: threading.Event) -> None:
+    """Ends the turn of a client that went away before it had anything: nobody would read the answer."""
+    while (await request.receive())["type"] != "http.disconnect":
+        continue
+    gone.set()
 
 
 def failed(error: Exception) -> Response:
