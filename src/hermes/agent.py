@@ -289,7 +289,11 @@ class Agent:
         self.session.finish_turn(reply, interrupted=interrupted, usage=end.usage, model=end.model, message=end.message)
         about = self.session.about()
         if self._titles is None and not interrupted and about.title is None and about.kind != "delegate":
-            ask = helper(self._settings, "title_generation", own_only=True)
+            try:
+                ask = helper(self._settings, "title_generation", own_only=True)
+            except HermesError as error:  # the answer is there; a name can be made of its words
+                ask = None
+                self.session.notices.add("model", f"no helper model for titles: {error}")
             self._titles = Titles(self.session.rename, ask)
             self._titles.start(self._asked, reply)
 

@@ -10,6 +10,7 @@ from agents import configure
 from hermes import Agent
 from hermes.llm.scripted import Scripted
 from hermes.session.titles import LONGEST, title_from
+from hermes.vocabulary.events import Notice, TurnFinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,17 @@ def test_a_helper_model_thinks_of_a_better_name_and_its_failure_leaves_the_first
         list(agent.turn("how do I restore it?"))
     with Agent.open(home, model=Scripted(["Sure."]), resume=agent.session.id) as agent:
         assert agent.session.about().title == "How do I restore it?"
+
+
+@pytest.mark.proves("agent.titles")
+def test_a_helper_model_that_cannot_be_made_costs_neither_answer_nor_name(home: Path) -> None:
+    configure(home, "auxiliary: {title_generation: {provider: nobody, model: none}}\n")
+    with Agent.open(home, model=Scripted(["Sure."])) as agent:
+        *events, last = agent.turn("how do I back it up?")
+        assert isinstance(last, TurnFinished)
+        assert ["no helper model for titles" in each.text for each in events if isinstance(each, Notice)] == [True]
+    with Agent.open(home, model=Scripted(["Sure."]), resume=agent.session.id) as agent:
+        assert agent.session.about().title == "How do I back it up?"
 
 
 @pytest.mark.proves("agent.titles")
