@@ -83,18 +83,23 @@ def _plain(
     return telling, framing, prints, family.starts, foreign, meanings, by_need, _bearable()
 
 
-def _by_narrowest(rules: Iterable[Rule], meanings: Iterable[int]) -> dict[int, list[list[int]]]:
-    """What each rule needs, under the one of its needs that the fewest words meet."""
+def _by_narrowest(rules: Iterable[Rule], meanings: Iterable[int]) -> tuple[dict[int, list[list[int]]], list[list[int]]]:
+    """What each rule needs, under the one concept of its needs that the fewest words have; the rest beside them."""
     words_with = Counter(mask for mask in meanings if mask)
 
     def meeting(need: int) -> int:
         return sum(words for mask, words in words_with.items() if mask & need)
 
     groups: dict[int, list[list[int]]] = {}
+    others: list[list[int]] = []
     for rule in rules:
-        narrowest, *others = sorted(rule.need, key=lambda need: (meeting(need), need))
-        groups.setdefault(narrowest, []).append(others)
-    return groups
+        needs = sorted(rule.need, key=lambda need: (meeting(need), need))
+        narrowest = next((need for need in needs if need.bit_count() == 1), None)
+        if narrowest is None:
+            others.append(needs)
+        else:
+            groups.setdefault(narrowest, []).append([need for need in needs if need != narrowest])
+    return groups, others
 
 
 def _bearable() -> tuple[int, dict[int, int]]:

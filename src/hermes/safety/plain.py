@@ -15,7 +15,7 @@ from hermes.safety.tables import compiled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
     from typing import Any
 
     # Whether it may be a disguise; the languages it may belong to, None for English; its concepts.
@@ -60,7 +60,8 @@ def harmless_prose(text: str, *, weighed: bool = True) -> bool:
         present |= meaning
     for pair in map(" ".join, pairwise(words)):
         present |= _pairs[pair] if pair in _pairs else _look_at_pair(pair, tables)
-    return not (weighed and _too_heavy(present, *bearable)) and not _some_rule_applies(present, rules)
+    concepts = list(_bits(present))
+    return not (weighed and _too_heavy(concepts, *bearable)) and not _some_rule_applies(present, concepts, *rules)
 
 
 def _look_at(word: str, tables: Any) -> _Seen:
@@ -83,13 +84,20 @@ def _look_at_pair(pair: str, tables: Any) -> int:
     return meaning
 
 
-def _some_rule_applies(present: int, rules: dict[int, list[list[int]]]) -> bool:
-    """Rules are grouped by the concept that the fewest words have: what a text lacks, rules out whole groups."""
-    for narrowest, group in rules.items():  # plain loops: several hundred rules, asked for every text
-        if not present & narrowest:
-            continue
-        for need in group:
-            for mask in need:
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        lowest = mask & -mask
+        yield lowest
+        mask ^= lowest
+
+
+def _some_rule_applies(
+    present: int, concepts: list[int], by_concept: dict[int, list[list[int]]], others: list[list[int]]
+) -> bool:
+    """Rules stand under the concept that the fewest words have: only those of concepts the text has are looked at."""
+    for group in (*map(by_concept.get, concepts), others):
+        for need in group or ():
+            for mask in need:  # a plain loop: asked for every text
                 if not present & mask:
                     break
             else:
@@ -97,9 +105,9 @@ def _some_rule_applies(present: int, rules: dict[int, list[list[int]]]) -> bool:
     return False
 
 
-def _too_heavy(present: int, bearable: int, weights: dict[int, int]) -> bool:
+def _too_heavy(concepts: list[int], bearable: int, weights: dict[int, int]) -> bool:
     """Whether the words could weigh too much if nothing in the text spoke for it."""
-    return sum(weight for bit, weight in weights.items() if present & bit) > bearable
+    return sum([weights.get(concept, 0) for concept in concepts]) > bearable
 
 
 def _imitates_the_frame(lowered: str, text: str) -> bool:
