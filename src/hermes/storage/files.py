@@ -28,6 +28,7 @@ _APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK |
 _REMEDIES = {
     errno.ENOSPC: "free some space on the disk and try again",
     errno.EDQUOT: "free some of your quota and try again",
+    errno.ENOENT: "check the name and try again",
     errno.EACCES: "give yourself access to it (chown or chmod) and try again",
     errno.EPERM: "give yourself access to it (chown or chmod) and try again",
     errno.EROFS: "the file system is mounted read-only; remount it or choose another home with --home",
