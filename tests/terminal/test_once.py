@@ -132,3 +132,13 @@ def test_other_commands_do_not_load_the_chat(home: Path) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.proves("terminal.piped")
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_are_no_end(home: Path, closed: str) -> None:
+    script(home, HELLO)
+    command = f'"{sys.executable}" -m hermes -q hello {closed}'
+    ran = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == ("" if ">&-" in closed.split() else "Hello, whoever you are.\n")
