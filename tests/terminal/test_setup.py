@@ -73,3 +73,24 @@ def test_leaving_the_set_up_changes_nothing(home: Path) -> None:
         terminal.wait_for("left without a model")
         assert terminal.wait_for_end() == 1
     assert not os.path.exists(home / "config.yaml")
+
+
+@pytest.mark.proves("terminal.setup")
+def test_a_wrong_key_can_be_typed_anew_and_a_model_that_was_not_kept_is_not_chosen(home: Path) -> None:
+    home.mkdir()
+    (home / ".env").write_text("ANTHROPIC_API_KEY=sk-ant-wrong\n")
+    (home / ".env").chmod(0o600)
+    closed = "http://127.0.0.1:9"
+    with Terminal(home, "setup", HTTPS_PROXY=closed, https_proxy=closed) as terminal:
+        terminal.wait_for("Which one?")
+        terminal.send("1\r")
+        terminal.wait_for("Enter keeps the one in .env")
+        terminal.send("sk-ant-right\r")
+        terminal.wait_for("Model [claude-sonnet-5]:")
+        terminal.send("\r")
+        terminal.wait_for("Keep it all the same? (y/n)")
+        terminal.send(CTRL_D)
+        terminal.wait_for("left without a model")
+        assert terminal.wait_for_end() == 1
+    assert (home / ".env").read_text() == "ANTHROPIC_API_KEY=sk-ant-right\n"
+    assert "claude-sonnet-5" not in (home / "config.yaml").read_text()

@@ -41,18 +41,24 @@ class _Choice:
 
 
 def set_up(home: Home, *, reason: str = "") -> Model:
-    """Asks until a model is chosen, and returns it; leaving with Ctrl-C or Ctrl-D changes nothing."""
+    """Asks until a model is chosen, and returns it; leaving with Ctrl-C or Ctrl-D chooses none."""
     screen = Screen()
     screen.line("Hermes needs a model to talk to. This takes a minute; Ctrl-C leaves.", "bold")
     if reason:
         screen.line(reason, "yellow")
+    before = load_settings(home)
+    chosen = _Choice(
+        model=before.text("model.default"),
+        provider=before.text("model.provider"),
+        base_url=before.text("model.base_url"),
+    )
     try:
         while True:
-            choice = _choose(home, screen)
-            model = _written(home, choice)
+            model = _written(home, _choose(home, screen))
             if _answers(screen, model):
                 return model
     except (EOFError, KeyboardInterrupt):
+        _write(home, chosen)  # what was tried and not kept must not be what the next start uses
         screen.line()
         raise Interrupted("left without a model; `hermes setup` asks again, `hermes demo` needs none") from None
 
@@ -81,8 +87,9 @@ def _choose(home: Home, screen: Screen) -> _Choice:
 
 def _provider(home: Home, screen: Screen, name: str) -> _Choice:
     key_name = PROVIDERS[name].key_name
-    if not secret(home, key_name):
-        key = getpass(f"{_TITLES[name]} key (it is not shown): ").strip()
+    if not os.environ.get(key_name):  # a key that turned out wrong can be typed anew
+        keep = "; Enter keeps the one in .env" if secret(home, key_name) else ""
+        key = getpass(f"{_TITLES[name]} key (it is not shown{keep}): ").strip()
         if key:
             save_secret(home, key_name, key)
             screen.line(f"saved as {key_name} in {home.join(SECRETS)}, readable by you only", "dim")
@@ -105,14 +112,18 @@ def _own_server(home: Home, screen: Screen, suggested: str) -> _Choice:
 
 def _written(home: Home, choice: _Choice) -> Model:
     """Through the settings, so that what is tried is what the next start will use."""
+    _write(home, choice)
+    return main_model(load_settings(home))
+
+
+def _write(home: Home, choice: _Choice) -> None:
     for name, text in (
         ("model.default", choice.model),
         ("model.provider", choice.provider),
         ("model.base_url", choice.base_url),
     ):
-        if text or load_settings(home).text(name):
+        if text != load_settings(home).text(name):
             set_value(home, FILE, name, text)
-    return main_model(load_settings(home))
 
 
 def _answers(screen: Screen, model: Model) -> bool:
