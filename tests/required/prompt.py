@@ -1,6 +1,10 @@
 """System prompt assembly (L0), context files and cache points."""
 
 REQUIREMENTS = {
+    "prompt.judged-before": (
+        "what was judged is not judged again for the same bytes and scanner, and always otherwise",
+        "product",
+    ),
     "prompt.order": (
         "Ten layers in the documents' order, joined by blank lines; absent ones leave no trace",
         "004 Cached system prompt layers",

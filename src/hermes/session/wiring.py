@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hermes.prompt.hints import SubdirectoryHints
     from hermes.providers.base import MemoryProvider
     from hermes.recall.session_search import Helpers
+    from hermes.session.judging import Judged
     from hermes.settings.home import Home
     from hermes.settings.load import Settings
     from hermes.skills.tool import SkillTools
@@ -82,6 +83,7 @@ class Parts:
         self.toolbox = Toolbox(made, self.taint)
         self.project = project
         self._skills: SkillTools | None = None
+        self._judged: Judged | None = None
         self._database = database
         self._engine: Choice | None = None
         self.compact_range: CompactRange | None = None  # set by the session that these parts belong to
@@ -98,18 +100,27 @@ class Parts:
         return self._engine
 
     @property
+    def judged(self) -> Judged:
+        """What judges the files that enter a prompt, with what was judged before."""
+        if self._judged is None:
+            from hermes.session.judging import Judged
+
+            self._judged = Judged(self.home.path)
+        return self._judged
+
+    @property
     def skills(self) -> SkillTools:
         if self._skills is None:
-            from hermes.safety.threats import scan
             from hermes.skills.tool import SkillTools
 
             self._skills = SkillTools(
                 self.home.join("skills"),
-                lambda text: scan(text, "context"),
+                self.judged.scan,
                 disabled=frozenset(self.settings.texts("skills.disabled")),
                 also=tuple(os.path.expanduser(each) for each in self.settings.texts("skills.external_dirs")),
                 strict=self.settings.flag("skills.guard_agent_created"),
                 fill_in=self.settings.flag("skills.template_vars"),
+                known=self.judged.known_skills(),
             )
         return self._skills
 
@@ -179,14 +190,13 @@ class Parts:
         """The system prompt a session that starts now would get."""
         from hermes.prompt.assembly import PromptInputs, assemble
         from hermes.prompt.context_files import LIMIT
-        from hermes.safety.threats import scan
         from hermes.session.surroundings import local_day, platform_words
 
         store = self.store
         instead, more = platform_words(self.settings, platform)
-        return assemble(
+        prompt = assemble(
             PromptInputs(
-                scan=lambda text: scan(text, "context"),
+                scan=self.judged.scan,
                 started=today or local_day(self.settings),
                 home=self.home.operator,
                 tools=frozenset(self.toolbox.names()),
@@ -207,15 +217,17 @@ class Parts:
                 skip_context_files=skip_context_files,
             )
         )
+        self.judged.save()
+        self.judged.keep_skills(self.skills.index)
+        return prompt
 
     def subdirectory_hints(self, cwd: str | None) -> SubdirectoryHints | None:
         """Finds notes for agents in the folders that tools work in; None without a folder to start from."""
         from hermes.prompt.context_files import LIMIT
         from hermes.prompt.hints import SubdirectoryHints
-        from hermes.safety.threats import scan
 
         limit = self.settings.get("context_file_max_chars") or LIMIT
-        return SubdirectoryHints(cwd, lambda text: scan(text, "context"), limit=limit) if cwd else None
+        return SubdirectoryHints(cwd, self.judged.scan, limit=limit) if cwd else None
 
     def _session_search(self) -> Tool:
         from hermes.session.past import session_search_tool

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from hermes.skills.files import Place
     from hermes.vocabulary.verdicts import Scan
 
+    Stamp = tuple[int, int, int, int]  # modified, changed, size, inode: no edit leaves all four as they were
+    Known = dict[str, tuple[Stamp, "Entry"]]
+
 LONGEST_LINE = 200  # characters of a description in the prompt; `skill_view` shows all of it
 UNCATEGORISED = "general"
 WITHHELD = "(withheld)"
@@ -29,29 +32,40 @@ class Entry:
 
 
 class SkillIndex:
-    """One per process and skills directory. A file is read again only when its mtime or size changed."""
+    """One per process and skills directory. A file is read again only when its stamp changed.
+
+    `known` is what another process read, by path; afterwards `changed` says whether there is something new to keep.
+    """
 
     def __init__(
-        self, root: str, scan: Scan, *, disabled: frozenset[str] = frozenset(), also: tuple[str, ...] = ()
+        self,
+        root: str,
+        scan: Scan,
+        *,
+        disabled: frozenset[str] = frozenset(),
+        also: tuple[str, ...] = (),
+        known: Known | None = None,
     ) -> None:
         self._root = root
         self._also = also
         self._scan = scan
         self._disabled = disabled
-        self._known: dict[str, tuple[tuple[int, int], Entry]] = {}
+        self.known: Known = known or {}
+        self.changed = False
 
     def entries(self) -> list[Entry]:
         """Every skill that is not disabled, by category and name; of a name used twice each one says so."""
-        known: dict[str, tuple[tuple[int, int], Entry]] = {}
+        known: Known = {}
         for place in all_places(self._root, self._also):
             if self._disabled and {place.name, place.full_name} & self._disabled:
                 continue
             path = place.main_file
             stamp = _stamp(path)
-            before = self._known.get(path)
+            before = self.known.get(path)
             entry = before[1] if before is not None and before[0] == stamp != _NO_STAMP else self._read(place)
             known[path] = (stamp, entry)
-        self._known = known  # replaced as a whole, so another thread never sees half a list
+        self.changed = self.changed or known != self.known
+        self.known = known  # replaced as a whole, so another thread never sees half a list
         return _with_duplicates_named(sorted((entry for _, entry in known.values()), key=_order))
 
     def render(self) -> str:
@@ -88,15 +102,15 @@ class SkillIndex:
         )
 
 
-_NO_STAMP = (-1, -1)
+_NO_STAMP = (-1, -1, -1, -1)
 
 
-def _stamp(path: str) -> tuple[int, int]:
+def _stamp(path: str) -> Stamp:
     try:
         status = os.stat(path)
     except OSError:
         return _NO_STAMP
-    return status.st_mtime_ns, status.st_size
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 def _order(entry: Entry) -> tuple[str, str]:

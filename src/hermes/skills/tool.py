@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hermes.skills.files import Place, Skill
+    from hermes.skills.index import Known
     from hermes.vocabulary.verdicts import Scan, Verdict
 
     Result = dict[str, Any]
@@ -41,9 +42,13 @@ class SkillTools:
         also: tuple[str, ...] = (),
         strict: bool = False,
         fill_in: bool = True,
+        known: Known | None = None,
     ) -> None:
-        """`also` are more folders, only read from; `strict` refuses to write what a person should look at first."""
-        self.index = SkillIndex(root, scan, disabled=disabled, also=also)
+        """`also` are more folders, only read from; `strict` refuses to write what a person should look at first.
+
+        `known` is what an earlier index read of the skills, for those files that did not change since.
+        """
+        self.index = SkillIndex(root, scan, disabled=disabled, also=also, known=known)
         self._root = root
         self._also = also
         self._strict = strict
