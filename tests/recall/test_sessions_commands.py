@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -227,3 +228,18 @@ def test_progress_is_drawn_on_a_terminal_and_cleared_and_silent_elsewhere() -> N
         progress.close()
     assert watched.getvalue() == "\r\x1b[Kimporting [############............]  50%\r\x1b[K"
     assert unwatched.getvalue() == ""
+
+
+@pytest.mark.proves("search.cli-optimize")
+def test_a_large_import_leaves_a_merged_index(hermes: Command, tmp_path: Path) -> None:
+    lines = [
+        json.dumps(
+            {"messages": [{"role": "user", "content": f"note {number} {at} about harbours"} for at in range(20)]}
+        )
+        for number in range(600)
+    ]
+    (tmp_path / "many.jsonl").write_text("\n".join(lines))
+
+    assert hermes("sessions", "import", str(tmp_path / "many.jsonl"), "--json").json["messages"] == 12_000
+    assert hermes("sessions", "optimize", "--json").json["merge_steps"] == 0
+    assert hermes("sessions", "search", "harbours", "--json").code == 0

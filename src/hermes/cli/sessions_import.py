@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from hermes.migration.transcripts.bring_in import Brought
     from hermes.migration.transcripts.recognise import Source
 
+_MANY = 10_000  # messages after which the index is worth merging
+
 
 def _import(given: argparse.Namespace, context: Context) -> int:
     if given.watch:
@@ -95,6 +97,7 @@ def _take(db: RecordedDB, work: BringIn, source: Source) -> None:
 def _taken_back_on_failure(context: Context) -> Iterator[RecordedDB]:
     """A failure leaves the database as it was. A person who stops it keeps what is there; the next run goes on."""
     with RecordedDB.open(context.home.join(DATABASE), durability="turn") as db:
+        before = db.counts()["messages"]
         try:
             yield db
         except (HermesError, OSError, ValueError, MemoryError) as error:
@@ -106,6 +109,22 @@ def _taken_back_on_failure(context: Context) -> Iterator[RecordedDB]:
                     "remove the cause and run the same command again, which completes it"
                 ) from error
             raise
+        if db.counts()["messages"] - before >= _MANY:
+            _merge_index(db)
+
+
+def _merge_index(db: RecordedDB) -> None:
+    """Much that was written at once leaves the index in many pieces, and a search has to look into each."""
+    from hermes.storage.upkeep import Upkeep
+
+    progress = Progress("merging the index, step")
+    try:
+        for step in Upkeep.of_db(db).settle():
+            progress.update(step)
+    except StorageError as error:
+        print_problem(f"everything is imported, but the index was not merged ({error}); run `hermes sessions optimize`")
+    finally:
+        progress.close()
 
 
 def _watch(given: argparse.Namespace, context: Context) -> int:
