@@ -11,6 +11,7 @@ import contextlib
 import os
 import stat
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Literal
 
 import apsw
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 Durability = Literal["turn", "message"]
 WAIT_SECONDS = 5.0
+_BETWEEN_TRIES = 0.01  # seconds
 # A live append writes every page it touches into the log whole: half the usual size is half the bytes (34 instead of
 # 58 per byte of content).
 PAGE = 2048
@@ -64,7 +66,7 @@ class Database:
     def open(cls, path: str, *, durability: Durability = "message") -> Database:
         _make_private(path)
         try:
-            connection, journal = _connect(path)
+            connection, journal = _connect_patiently(path)
         except DAMAGE as error:
             raise DamagedFile(f"{path} is not a readable database ({error}); {REPAIR}") from error
         except apsw.Error as error:
@@ -202,6 +204,18 @@ def _make_private(path: str) -> None:
         raise StorageError(f"{path} cannot be created: {error.strerror}; check the folder") from error
 
 
+def _connect_patiently(path: str) -> tuple[apsw.Connection, str]:
+    """Many processes may make one database at once: the change to a log does not wait for others, so we do."""
+    end = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            return _connect(path)
+        except apsw.BusyError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(_BETWEEN_TRIES)
+
+
 def _connect(path: str) -> tuple[apsw.Connection, str]:
     connection = _connection(path)
     try:
@@ -212,6 +226,9 @@ def _connect(path: str) -> tuple[apsw.Connection, str]:
     except _WAL_FAILS:
         connection.close()
         connection, journal = _without_wal(path)
+    except apsw.BusyError:
+        connection.close()
+        raise
     return connection, journal
 
 
