@@ -51,7 +51,11 @@ def test_a_helper_model_that_cannot_be_made_costs_neither_answer_nor_name(home: 
     with Agent.open(home, model=Scripted(["Sure."])) as agent:
         *events, last = agent.turn("how do I back it up?")
         assert isinstance(last, TurnFinished)
-        assert ["no helper model for titles" in each.text for each in events if isinstance(each, Notice)] == [True]
+        told = [each.text for each in events if isinstance(each, Notice)]
+        assert [text.partition(";")[0] for text in told] == [
+            "no helper model for titles: auxiliary.title_generation.provider is 'nobody'"
+        ]
+        assert "set auxiliary.title_generation.base_url" in told[0]
     with Agent.open(home, model=Scripted(["Sure."]), resume=agent.session.id) as agent:
         assert agent.session.about().title == "How do I back it up?"
 

@@ -26,6 +26,7 @@ REQUIREMENTS = {
     "skills.usage": ("Opening and changing a skill is counted, also by several processes at once", "product"),
     "skills.duplicates": ("Two skills of one name are both listed with a note and opened by category/name", "product"),
     "skills.index": ("The prompt's index is compact, sorted, and re-reads only what changed", "004 Skills index"),
+    "skills.platforms": ("A skill for other platforms is out of the prompt's index and says so in the list", "product"),
     "skills.folders": ("Skills of other folders are read and never changed", "product"),
     "skills.settings": ("The settings about skills have their effect", "product"),
 }

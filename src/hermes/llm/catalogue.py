@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 UNKNOWN_CONTEXT = 32_768
 _TOLD_AS = ("loaded_context_length", "max_model_len", "context_length", "max_input_tokens")
+_NOBODYS = ("auto", "local", "custom")  # what a setting may say instead of a provider
 OWN_KEY = "HERMES_MODEL_API_KEY"  # for a server at model.base_url; a provider's key is never sent elsewhere
 
 
@@ -181,16 +182,22 @@ def resolve(
     cache_ttl: str = "5m",
     timeout: float = 600,
     extra_body: Mapping[str, Any] | None = None,
+    settings: str = "model",
     find_local: Callable[[], LocalServer | None] = lambda: None,
 ) -> Endpoint:
-    """Where to reach a model, from its name and the settings `model.*`; `secret` looks keys up by their names."""
+    """Where to reach a model, from its name and a block of the settings; `secret` looks keys up by their names."""
+    if provider not in ("", *_NOBODYS, *PROVIDERS):
+        names = ", ".join(PROVIDERS)
+        raise SettingsError(
+            f"{settings}.provider is {provider!r}; known are {names}; for others set {settings}.base_url"
+        )
     chosen, name = _provider_of(model, provider, base_url, secret)
     if chosen is None and not base_url:
         server = find_local()
         if server is None:
-            raise NoModel(_nobody_serves(model))
+            raise NoModel(_nobody_serves(model, settings))
         endpoint = _local_endpoint(server, model, context_length)
-        return replace(endpoint, extra_body=dict(extra_body or {}), timeout=timeout)
+        return replace(endpoint, extra_body=dict(extra_body or {}), timeout=timeout, settings=settings)
     address = base_url or (chosen.base_url if chosen else "")
     known = chosen is not None and _same_host(address, chosen.base_url)
     key_name = chosen.key_name if chosen and known else OWN_KEY
@@ -214,6 +221,7 @@ def resolve(
         replays_reasoning=chosen.replays_reasoning if chosen else "content",
         extra_body=dict(extra_body or {}),
         timeout=timeout,
+        settings=settings,
     )
 
 
@@ -243,10 +251,7 @@ def _provider_of(
     model: str, provider: str, base_url: str, secret: Callable[[str], str | None]
 ) -> tuple[Provider | None, str]:
     """Who serves a model, and its name there; nobody when it must be a server of one's own."""
-    if provider and provider not in ("auto", "local", "custom"):
-        if provider not in PROVIDERS:
-            known = ", ".join(PROVIDERS)
-            raise SettingsError(f"model.provider is {provider!r}; known are {known}; for others set model.base_url")
+    if provider in PROVIDERS:
         return PROVIDERS[provider], model.removeprefix(f"{provider}/") if provider != "openrouter" else model
     if base_url:
         hosts = (each for each in PROVIDERS.values() if _same_host(base_url, each.base_url))
@@ -276,11 +281,12 @@ def _local_endpoint(server: LocalServer, model: str, context_length: int | None)
     )
 
 
-def _nobody_serves(model: str) -> str:
+def _nobody_serves(model: str, settings: str) -> str:
     places = ", ".join(f"{name} ({urlsplit(address).port})" for name, address in LOCAL.items())
     what = f"nobody known serves {model!r}" if model else "no model is chosen"
+    named_by = "model.default" if settings == "model" else f"{settings}.model"
     return (
-        f"{what}, and no local server answers ({places}): start one, set model.base_url, or set model.default to a"
+        f"{what}, and no local server answers ({places}): start one, set {settings}.base_url, or set {named_by} to a"
         " model of a provider and put its key into .env"
     )
 

@@ -321,6 +321,8 @@ def _sorted_errors(endpoint: Endpoint) -> Iterator[None]:
         waited = f"{endpoint.timeout:g} s" if isinstance(error, httpx.ReadTimeout) else "too long"
         raise ModelUnreachable(f"{who} sent nothing for {waited} (try again, or give it more time)") from error
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-        raise ModelRefused(f"{endpoint.base_url!r} is no address: {error} (set model.base_url)") from error
+        raise ModelRefused(
+            f"{endpoint.base_url!r} is no address: {error} (set {endpoint.settings}.base_url)"
+        ) from error
     except httpx.RequestError as error:
         raise ModelUnreachable(f"the connection to {who} broke: {error} (try again)") from error

@@ -24,6 +24,7 @@ class Endpoint:
     # Which reasoning a server wants back with a tool's result: "", "content" (reasoning_content), "details".
     replays_reasoning: str = ""
     timeout: float = 600  # seconds without a byte; a local server may read a long prompt for minutes
+    settings: str = "model"  # where its address and provider are set, for messages: model, auxiliary.compression, …
     headers: dict[str, str] = field(default_factory=dict)
     extra_body: dict[str, Any] = field(default_factory=dict)  # more fields of a request, as the provider names them
 

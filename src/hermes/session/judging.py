@@ -25,7 +25,7 @@ SKILLS = ".skills-read"
 _MOST = 4_000  # texts, oldest forgotten first
 _SIZE = 16  # bytes of a digest
 _LARGEST = 1 << 23
-_FIELDS = ("name", "full_name", "category", "description", "note")  # of an entry of the skills' index
+_FIELDS = ("name", "full_name", "category", "description", "platforms", "note")  # of an entry of the skills' index
 
 
 class Judged:

@@ -151,10 +151,13 @@ def _helper_of(settings: Settings, block: str) -> Model:
         extra_body=settings.get(f"{block}.extra_body"),
         effort=settings.text(f"{block}.reasoning_effort"),
         patience=Patience(attempts=1 + settings.integer("auxiliary.transient_retries")),
+        block=block,
     )
 
 
-def _opened(settings: Settings, name: str, *, effort: str = "", patience: Any = None, **given: Any) -> Model:
+def _opened(
+    settings: Settings, name: str, *, block: str = "model", effort: str = "", patience: Any = None, **given: Any
+) -> Model:
     from dataclasses import replace
 
     from hermes.llm.catalogue import find_local_server, resolve
@@ -169,6 +172,7 @@ def _opened(settings: Settings, name: str, *, effort: str = "", patience: Any = 
         lambda key: secret(keys, key),
         cache_ttl=settings.text("prompt_caching.cache_ttl"),
         find_local=lambda: find_local_server(list_models),
+        settings=block,
         **given,
     )
     if effort:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from hermes.skills.names import FOLDERS, MAIN_FILE
 from hermes.storage.foreign_text import is_inside, read_foreign
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 LARGEST_FILE = 1_048_576  # bytes; of larger ones only the first and last part are shown
 MOST_LINKED_FILES = 200
 MOST_SUGGESTIONS = 20
+THIS_PLATFORM = {"darwin": "macos", "win32": "windows"}.get(sys.platform, sys.platform)
 
 
 @value
@@ -123,6 +125,11 @@ def read_skill(root: str, place: Place) -> Skill:
         content=foreign.text,
         note="; ".join(note for note in notes if note),
     )
+
+
+def platforms_of(skill: Skill) -> list[str]:
+    """The platforms it says it is for; none when it is for all."""
+    return [name.lower() for name in as_texts(skill.fields.get("platforms"))]
 
 
 def linked_files(place: Place) -> dict[str, list[str]]:

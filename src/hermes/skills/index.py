@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hermes.skills.files import all_places, folder_of, read_skill
+from hermes.skills.files import THIS_PLATFORM, all_places, folder_of, platforms_of, read_skill
 from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
@@ -28,7 +28,22 @@ class Entry:
     full_name: str
     category: str
     description: str
+    platforms: str  # which it is for, separated by commas; "" for all
     note: str = ""
+
+    @property
+    def is_for_this_machine(self) -> bool:
+        return not self.platforms or THIS_PLATFORM in self.platforms.split(", ")
+
+    def with_note(self, note: str) -> Entry:
+        return Entry(
+            name=self.name,
+            full_name=self.full_name,
+            category=self.category,
+            description=self.description,
+            platforms=self.platforms,
+            note=f"{self.note}; {note}" if self.note else note,
+        )
 
 
 class SkillIndex:
@@ -54,7 +69,10 @@ class SkillIndex:
         self.changed = False
 
     def entries(self) -> list[Entry]:
-        """Every skill that is not disabled, by category and name; of a name used twice each one says so."""
+        """Every skill that is not disabled, by category and name; of a name used twice each one says so.
+
+        One that is for other platforms says so, too.
+        """
         known: Known = {}
         for place in all_places(self._root, self._also):
             if self._disabled and {place.name, place.full_name} & self._disabled:
@@ -66,11 +84,11 @@ class SkillIndex:
             known[path] = (stamp, entry)
         self.changed = self.changed or known != self.known
         self.known = known  # replaced as a whole, so another thread never sees half a list
-        return _with_duplicates_named(sorted((entry for _, entry in known.values()), key=_order))
+        return _with_platforms_named(_with_duplicates_named(sorted((entry for _, entry in known.values()), key=_order)))
 
     def render(self) -> str:
-        """The block for the prompt; "" when there are no skills."""
-        entries = self.entries()
+        """The block for the prompt; "" when there are no skills. What is for other platforms is left out."""
+        entries = [entry for entry in self.entries() if entry.is_for_this_machine]
         if not entries:
             return ""
         lines = []
@@ -87,9 +105,10 @@ class SkillIndex:
     def _read(self, place: Place) -> Entry:
         skill = read_skill(folder_of(place, self._root, self._also), place)
         description, note = skill.description, skill.note
-        verdict = self._scan(f"{place.name}\n{place.category}\n{description}")
+        platforms = ", ".join(platforms_of(skill))
+        verdict = self._scan("\n".join(filter(None, (place.name, place.category, description, platforms))))
         if verdict.level == "refuse":
-            description = ""
+            description = platforms = ""
             note = f"BLOCKED: its description looks like an attack ({', '.join(verdict.classes)})"
         # Directory names are somebody's text as well, and reach the prompt with the list.
         named = place.full_name.isprintable() and self._scan(place.full_name).level == "clean"
@@ -98,6 +117,7 @@ class SkillIndex:
             full_name=place.full_name if named else WITHHELD,
             category=(place.category or UNCATEGORISED) if named else WITHHELD,
             description=description,
+            platforms=platforms,
             note=note,
         )
 
@@ -123,18 +143,15 @@ def _with_duplicates_named(entries: list[Entry]) -> list[Entry]:
         times[entry.name] = times.get(entry.name, 0) + 1
     if len(times) == len(entries):
         return entries
-    return [_named_twice(entry) if times[entry.name] > 1 else entry for entry in entries]
+    twice = "the name is used more than once; open it as {}"
+    return [entry.with_note(twice.format(entry.full_name)) if times[entry.name] > 1 else entry for entry in entries]
 
 
-def _named_twice(entry: Entry) -> Entry:
-    twice = f"the name is used more than once; open it as {entry.full_name}"
-    return Entry(
-        name=entry.name,
-        full_name=entry.full_name,
-        category=entry.category,
-        description=entry.description,
-        note=f"{entry.note}; {twice}" if entry.note else twice,
-    )
+def _with_platforms_named(entries: list[Entry]) -> list[Entry]:
+    return [
+        entry if entry.is_for_this_machine else entry.with_note(f"for {entry.platforms}, and this is {THIS_PLATFORM}")
+        for entry in entries
+    ]
 
 
 def _line(entry: Entry) -> str:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 from hermes.skills import changes, usage
-from hermes.skills.files import as_text, as_texts, find, folder_of, linked_files, read_linked, read_skill
+from hermes.skills.files import (
+    THIS_PLATFORM,
+    as_text,
+    as_texts,
+    find,
+    folder_of,
+    linked_files,
+    platforms_of,
+    read_linked,
+    read_skill,
+)
 from hermes.skills.index import SkillIndex
 from hermes.skills.names import MAIN_FILE, check_file_path
 from hermes.skills.schemas import ACTIONS, FIELDS, NEEDED, SCHEMAS
@@ -25,7 +34,6 @@ if TYPE_CHECKING:
     Result = dict[str, Any]
 
 DIRECTORY = "${HERMES_SKILL_DIR}"  # what a skill may write for the folder it lies in
-PLATFORM_NAMES = {"darwin": "macos", "win32": "windows"}
 
 
 class SkillTools:
@@ -179,10 +187,9 @@ class SkillTools:
         missing_variables = [name for name in variables if not self._environment.get(name)]
         missing_commands = [name for name in commands if shutil.which(name) is None]
         missing_files = [path for path in files if not os.path.exists(os.path.expanduser(path))]
-        platforms = [name.lower() for name in as_texts(skill.fields.get("platforms"))]
-        here = PLATFORM_NAMES.get(sys.platform, sys.platform)
+        platforms = platforms_of(skill)
         missing = bool(missing_variables or missing_commands or missing_files)
-        supported = not platforms or here in platforms
+        supported = not platforms or THIS_PLATFORM in platforms
         return {
             "required_environment_variables": variables,
             "required_commands": commands,
