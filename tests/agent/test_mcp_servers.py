@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ from mcp.server.mcpserver import MCPServer
 from agents import call_tools, configure, first_json
 from hermes import Agent
 from hermes.llm.scripted import Reply, Scripted
+from hermes.storage.error_output import ErrorOutput
 from hermes.vocabulary.errors import SettingsError
 from hermes.vocabulary.events import Notice, ToolReturned
 
@@ -40,6 +42,12 @@ def brew(leaf: str, minutes: int = 3) -> str:
 def spill() -> str:
     "Spill it."
     raise ValueError("spilled")
+
+@server.tool()
+def grumble(times: int) -> str:
+    "Complains aloud."
+    sys.stderr.write("too hot, " * times)
+    return "drunk"
 
 @server.tool()
 def wait() -> str:
@@ -104,7 +112,7 @@ def test_tools_of_a_server_are_called_and_what_they_say_comes_from_outside(
 def test_the_list_is_kept_and_a_server_starts_with_its_first_call(home: Path, log: Path, tea: dict[str, Any]) -> None:
     with Agent.open(home, model=Scripted([])) as agent:
         first = offered(agent)
-    assert first == ["mcp_tea_brew", "mcp_tea_spill", "mcp_tea_wait"]
+    assert first == ["mcp_tea_brew", "mcp_tea_spill", "mcp_tea_grumble", "mcp_tea_wait"]
     assert log.read_text() == "started\n"
     model = Scripted([Reply(calls=[("mcp_tea_brew", {"leaf": "black"})]), "ok"])
     with Agent.open(home, model=model) as agent:
@@ -138,7 +146,7 @@ def test_only_the_tools_that_are_wanted_are_offered(home: Path, tea: dict[str, A
 
 @pytest.mark.proves("agent.mcp")
 def test_a_server_that_does_not_start_is_a_notice_and_not_an_end(home: Path, tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("import sys; sys.exit('no leaves today')")
+    (tmp_path / "broken.py").write_text("import sys; sys.exit('too hot, ' * 400_000 + 'no leaves today')")
     write(
         home,
         {
@@ -153,6 +161,18 @@ def test_a_server_that_does_not_start_is_a_notice_and_not_an_end(home: Path, tmp
     assert len(notices) == 3
     assert any("no leaves today" in each for each in notices)
     assert all("did not start" in each for each in notices)
+
+
+@pytest.mark.proves("agent.mcp")
+def test_what_a_server_writes_to_its_error_output_neither_stops_it_nor_piles_up(
+    home: Path, tmp_path: Path, tea: dict[str, Any]
+) -> None:
+    (drunk,) = call_tools(home, tmp_path / "work", ("mcp_tea_grumble", {"times": 400_000}))
+    assert drunk == {"success": True, "content": "drunk"}
+    said = ErrorOutput()
+    subprocess.run([sys.executable, "-c", "raise SystemExit('hot ' * 400_000 + 'end')"], stderr=said.file, check=False)
+    assert len(said.last_words()) < 5_000
+    assert said.last_words().endswith("hot end")
 
 
 @pytest.mark.proves("agent.mcp")

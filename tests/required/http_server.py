@@ -10,6 +10,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "http.described": ("an OpenAPI description that holds, and interactive docs without any other server", "product"),
     "http.key": ("no route without authentication; no key, no start, on loopback too", "product"),
     "http.start": ("it says where clients go, and at once what would keep it from answering", "product"),
+    "http.fair": ("nobody can keep the server from answering somebody else", "product"),
     "http.limits": ("body and rate limits, Origin and Host checks, time-outs", "product"),
     "http.drain": ("a server that is stopped finishes what is running", "product"),
     "http.observed": ("health, and metrics in Prometheus format without a word of anybody", "product"),

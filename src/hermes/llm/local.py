@@ -12,7 +12,6 @@ import os
 import secrets
 import subprocess
 import sys
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +22,7 @@ from hermes.llm.client import never
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.local_calls import with_calls
 from hermes.llm.openai_compatible import OpenAICompatible
+from hermes.storage.error_output import ErrorOutput
 from hermes.vocabulary.errors import ExtraMissing, ModelUnreachable, NotFound
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 PREFIX = "local"
 FOLDER = "models"  # below the home: weights that were fetched
 _MOST_THREADS = 8
-_LAST_LINES = 2_000
 _REMEDY = "install the extra `local` (in a checkout: bin/install local; else: pip install 'hermes-memory[local]')"
 
 
@@ -170,12 +169,12 @@ class _Server:
             "threads": threads,
             "template": _template(about.template),
         }
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
+        self._errors = ErrorOutput()
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "hermes.llm.local_server", json.dumps(wanted)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._log,
+            stderr=self._errors.file,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             process_group=0,  # Ctrl-C is for the chat, not for the server
         )
@@ -197,14 +196,12 @@ class _Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        for file in (self.process.stdout, self._log):
+        for file in (self.process.stdout, self._errors):
             if file is not None:
                 file.close()
 
     def _last_words(self) -> str:
-        self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, self._log.tell() - _LAST_LINES))
-        lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
+        lines = self._errors.last_words().splitlines()
         return lines[-1] if lines else "it said nothing"
 
 

@@ -36,12 +36,14 @@ if TYPE_CHECKING:
     from hermes.server.metrics import Metrics
     from hermes.server.openai_wire import Answer, ChatRequest
     from hermes.server.rooms import Rooms
+    from hermes.server.shares import Turns
 
 _LOG = logging.getLogger("hermes.server")
 MODEL = "hermes"  # whatever the operator has configured
 SESSION_HEADER = "x-hermes-session"
 _SILENCE = 15.0  # seconds without a word after which a stream shows that it is alive
 _LONGEST_NAME = 200
+_SOON = {"retry-after": "1"}
 
 
 class Chat:
@@ -51,22 +53,21 @@ class Chat:
         pool: Executor,
         metrics: Metrics,
         *,
+        turns: Turns,
         models: tuple[str, ...] = (),
-        workers: int = 256,
         turn_seconds: float = 600.0,
     ) -> None:
         self._rooms = rooms
         self._pool = pool
         self._metrics = metrics
+        self._turns = turns
         self._models = models
-        self._workers = workers
         self._turn_seconds = turn_seconds
-        self._running = 0
         self.stopping = threading.Event()
 
     @property
     def running(self) -> int:
-        return self._running
+        return len(self._turns)
 
     async def models(self, _request: Request) -> Response:
         names = (MODEL, *self._models)
@@ -80,10 +81,14 @@ class Chat:
             name = _name(request, asked)
         except wire.BadRequest as wrong:
             return _refused(wrong)
-        if self._running >= self._workers or self.stopping.is_set():
+        person = request.scope[PERSON]
+        if self._turns.full or self.stopping.is_set():
             busy = wire.error("all workers are busy; try again in a moment", "server_error", code="busy")
-            return JSONResponse(busy, 503, {"retry-after": "1"})
-        turn = _Turn(self, request.scope[PERSON], name, asked, model)
+            return JSONResponse(busy, 503, _SOON)
+        if self._turns.enough_for(person):
+            enough = wire.error("too many of your turns are still being answered", "rate_limit_error", code="turns")
+            return JSONResponse(enough, 429, _SOON)
+        turn = _Turn(self, person, name, asked, model)
         watcher = asyncio.create_task(_until_gone(request, turn.gone))
         try:
             return await (turn.streamed() if asked.stream else turn.whole())
@@ -103,7 +108,7 @@ class Chat:
     def start(self, turn: _Turn, put: Callable[[Any], None]) -> None:
         """Runs a turn in a worker; what happens in it is put where the request waits for it."""
         deadline = time.monotonic() + self._turn_seconds
-        self._running += 1
+        self._turns.begin(turn.person)
 
         def cancelled() -> bool:
             return turn.gone.is_set() or self.stopping.is_set() or time.monotonic() > deadline
@@ -125,8 +130,8 @@ class Chat:
 
         self._pool.submit(work)
 
-    def ended(self) -> None:
-        self._running -= 1
+    def ended(self, turn: _Turn) -> None:
+        self._turns.end(turn.person)
 
 
 class _Turn:
@@ -203,7 +208,7 @@ class _Turn:
 
     def _take(self, item: str | Answer | Exception) -> None:
         if not isinstance(item, str):
-            self._chat.ended()
+            self._chat.ended(self)
         self._queue.put_nowait(item)
 
 

@@ -23,6 +23,7 @@ from hermes.server.metrics import TYPE, Metrics
 from hermes.server.openapi import description
 from hermes.server.rooms import Rooms
 from hermes.server.routes import api_route
+from hermes.server.shares import Lines, Turns
 from hermes.settings.load import load_settings
 from hermes.settings.people import OWNER, People
 from hermes.vocabulary.errors import HermesError, SettingsError
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     Handler = Callable[[Request], Awaitable[Response]]
 
 _API_WORKERS = 16
+_API_PLACES = 4  # of them that one person may use at a time
 _LOOK_AGAIN = 5.0  # seconds between two looks at who is no longer known
 _SAFE_TOOLSETS = ("memory", "session_search", "skills", "context", "todo")  # nothing that reaches out or in
 _WEB = os.path.join(os.path.dirname(__file__), "web")
@@ -78,15 +80,16 @@ def build(home: Home, *, only_mcp: bool = False, open_agent: Open = Agent.open, 
         rooms,
         chats,
         metrics,
+        turns=Turns(workers, settings.integer("server.turns_per_person")),
         models=settings.texts("server.models"),
-        workers=workers,
         turn_seconds=settings.number("server.turn_timeout"),
     )
     metrics.gauges["hermes_conversations_open"] = ("Conversations kept open.", lambda: float(len(rooms)))
     metrics.gauges["hermes_turns_running"] = ("Turns being answered now.", lambda: float(chat.running))
-    routes = [] if only_mcp else _routes(chat, rooms, calls)
+    lines = Lines(_API_PLACES)
+    routes = [] if only_mcp else _routes(chat, rooms, calls, lines)
     routes += [_named("/health", _health), _named("/metrics", _metrics(metrics))]
-    mcp = _Mcp(rooms) if with_mcp else None
+    mcp = _Mcp(rooms, lines) if with_mcp else None
     if mcp is not None:
         routes.append(Route("/mcp", mcp))
     lifespan = _lifespan(people, rooms, chat, (chats, calls), mcp)
@@ -104,11 +107,11 @@ def build(home: Home, *, only_mcp: bool = False, open_agent: Open = Agent.open, 
     return Service(door, routes, rooms, chat, metrics)
 
 
-def _routes(chat: Chat, rooms: Rooms, pool: ThreadPoolExecutor) -> list[Route]:
+def _routes(chat: Chat, rooms: Rooms, pool: ThreadPoolExecutor, lines: Lines) -> list[Route]:
     return [
         _named("/v1/chat/completions", chat.completions, "POST"),
         _named("/v1/models", chat.models),
-        *(api_route(endpoint, PREFIX, rooms, pool) for endpoint in ENDPOINTS),
+        *(api_route(endpoint, PREFIX, rooms, pool, lines) for endpoint in ENDPOINTS),
         _named("/openapi.json", _openapi),
         _named("/docs", _docs()),
     ]
@@ -169,7 +172,7 @@ async def _send_away(people: People, rooms: Rooms) -> None:
 class _Mcp:
     """MCP over streamable HTTP, loaded with the first server that offers it; the scope says whose request it is."""
 
-    def __init__(self, rooms: Rooms) -> None:
+    def __init__(self, rooms: Rooms, lines: Lines) -> None:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
         from hermes.server.mcp import build_server
@@ -177,13 +180,17 @@ class _Mcp:
         server = build_server(lambda context: rooms.workspace(_person(context)))
         # Without sessions there is no session id that could open somebody else's.
         self._manager = StreamableHTTPSessionManager(server, stateless=True)
+        self._lines = lines
 
     def running(self) -> Any:
         return self._manager.run()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         scope[ROUTE] = "/mcp"
-        await self._manager.handle_request(scope, receive, send)
+        # A GET waits for news for as long as the host likes, and takes no worker for it.
+        waits = self._lines.place(scope[PERSON]) if scope["method"] == "POST" else contextlib.nullcontext()
+        async with waits:
+            await self._manager.handle_request(scope, receive, send)
 
 
 def _person(context: Any) -> str:

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
     from hermes.server.api import Endpoint
     from hermes.server.rooms import Rooms
+    from hermes.server.shares import Lines
 
 _LOG = logging.getLogger("hermes.server")
 
 
-def api_route(endpoint: Endpoint, prefix: str, rooms: Rooms, pool: Executor) -> Route:
+def api_route(endpoint: Endpoint, prefix: str, rooms: Rooms, pool: Executor, lines: Lines) -> Route:
     path = f"{prefix}{endpoint.path}"
 
     async def answer(request: Request) -> Response:
@@ -41,7 +42,8 @@ def api_route(endpoint: Endpoint, prefix: str, rooms: Rooms, pool: Executor) -> 
         person = request.scope[PERSON]
         work: Callable[[], Any] = lambda: endpoint.act(rooms.workspace(person), given)  # noqa: E731 - run elsewhere
         try:
-            document = await asyncio.get_running_loop().run_in_executor(pool, work)
+            async with lines.place(person):
+                document = await asyncio.get_running_loop().run_in_executor(pool, work)
         except HermesError as error:
             return _failed(error)
         return JSONResponse(document, endpoint.status)

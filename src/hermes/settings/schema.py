@@ -277,6 +277,9 @@ KEYS = (
     _integer("server.requests_per_minute", 600, "Requests one person may make in a minute.", low=1, high=1_000_000),
     _integer("server.max_body_mb", 10, "Megabytes a request to the server may have.", low=1, high=1000),
     _integer("server.workers", 256, "Conversations the server answers at the same time.", low=1, high=4096),
+    _integer(
+        "server.turns_per_person", 64, "Turns of one person the server answers at the same time.", low=1, high=4096
+    ),
     _integer("server.open_conversations", 512, "Conversations the server keeps open.", low=1, high=100_000),
     _integer("server.turn_timeout", 600, "Seconds a turn over HTTP may take.", low=1, high=86_400),
     _integer("server.drain_seconds", 30, "Seconds the server waits for running turns when it is stopped.", high=3600),

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from hermes.storage.error_output import ErrorOutput
 from hermes.vocabulary.errors import ExtraMissing, WriteRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager, AsyncExitStack
-    from typing import IO
 
     from anyio.from_thread import BlockingPortal
 
@@ -35,7 +34,7 @@ class Connection:
         self._failed = ""
         self._ended: Any = None
         self._holding: Future[None] | None = None
-        self._errors: IO[str] | None = None
+        self._errors: ErrorOutput | None = None
 
     @property
     def started(self) -> bool:
@@ -61,8 +60,7 @@ class Connection:
             self._holding.result(_LONGEST_CLOSE)
         self._holding.cancel()
         self._client = self._holding = None
-        if self._errors is not None:
-            self._errors.close()
+        self._forget_words()
 
     def _connected(self, cancelled: Callable[[], bool]) -> Any:
         if self._failed:
@@ -101,20 +99,20 @@ class Connection:
         if server.url:
             http = await stack.enter_async_context(create_mcp_http_client(headers=dict(server.headers)))
             return streamable_http_client(server.url, http_client=http)
-        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - closed later
+        self._forget_words()  # of a server that ended and is started again
+        self._errors = ErrorOutput()
         started = StdioServerParameters(
             command=server.command, args=list(server.args), env=dict(server.env) or None, cwd=server.cwd
         )
-        return stdio_client(started, errlog=self._errors)
+        return stdio_client(started, errlog=self._errors.file)
 
     def _last_words(self) -> str:
-        if self._errors is None:
-            return ""
-        with suppress(OSError, ValueError):
-            self._errors.seek(0)
-            written = " ".join(self._errors.read()[-_LAST_WORDS:].split())
-            return f" (it wrote: {written})" if written else ""
-        return ""
+        written = " ".join(self._errors.last_words()[-_LAST_WORDS:].split()) if self._errors is not None else ""
+        return f" (it wrote: {written})" if written else ""
+
+    def _forget_words(self) -> None:
+        if self._errors is not None:
+            self._errors.close()
 
     @staticmethod
     async def _list(client: Any) -> list[dict[str, Any]]:
