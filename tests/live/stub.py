@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import re
+import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,17 +18,21 @@ from hermes.storage.semantic import static_vectors
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Answer = Callable[[list[dict[str, Any]]], str | dict[str, Any]]
+    from hermes.storage.semantic import Embedding
 
-DIMENSIONS = 256
+    Answer = Callable[[list[dict[str, Any]]], str | dict[str, Any]]
 
 
 @contextmanager
-def serving(answer: Answer) -> Iterator[str]:
-    """The address of a running stub; `answer` gets the messages of a completion and returns its text."""
+def serving(answer: Answer, embedding: Embedding | None = None) -> Iterator[str]:
+    """The address of a running stub; `answer` gets the messages of a completion and returns its text.
+
+    A service that asks for vectors of a stub without an `embedding` is told that there are none.
+    """
 
     class Handler(_Handler):
         answer_with = staticmethod(answer)
+        embed_with = embedding
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
@@ -44,12 +47,17 @@ def serving(answer: Answer) -> Iterator[str]:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     answer_with: Any
+    embed_with: Embedding | None
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))))
         if self.path.endswith("/embeddings"):
+            if self.embed_with is None:
+                self._write("application/json", b'{"error": {"message": "this stub has no embeddings"}}', status=404)
+                return
             texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
-            rows = [{"object": "embedding", "index": i, "embedding": v} for i, v in enumerate(embed(texts))]
+            vectors = _vectors(self.embed_with, texts)
+            rows = [{"object": "embedding", "index": i, "embedding": each} for i, each in enumerate(vectors)]
             found: dict[str, Any] = {"object": "list", "data": rows, "model": "stub", "usage": _USAGE}
         else:
             said = self.answer_with(asked["messages"])
@@ -78,8 +86,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, found: dict[str, Any]) -> None:
         self._write("application/json", json.dumps(found).encode())
 
-    def _write(self, kind: str, body: bytes) -> None:
-        self.send_response(200)
+    def _write(self, kind: str, body: bytes, status: int = 200) -> None:
+        self.send_response(status)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
@@ -96,19 +104,22 @@ class _Handler(BaseHTTPRequestHandler):
 _USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
 
 
-def embed(texts: list[str]) -> list[list[float]]:
-    """Static word vectors where the package is installed, else hashed words: still nearer for common words."""
-    embedding = static_vectors("auto")
-    if embedding is not None:
-        rows = [[float(x) for x in row] for row in embedding.embed(texts)]
-        return [row if any(row) else _hashed(text) for row, text in zip(rows, texts, strict=True)]
-    return [_hashed(text) for text in texts]
+def real_vectors(packages: str = "") -> Embedding:
+    """Static word vectors of the package in `packages`, or of the one installed here; without it there is no trial."""
+    if packages:
+        sys.path.append(packages)  # at the end: what this process has goes first
+    embedding = static_vectors("on")
+    assert embedding is not None
+    embedding.embed(["ready"])  # says now that it is not there, not in the middle of a trial
+    return embedding
 
 
-def _hashed(text: str) -> list[float]:
-    row = [0.0] * DIMENSIONS
-    for word in re.findall(r"\w+", text.lower()) or [""]:
-        digest = hashlib.sha256(word.encode()).digest()
-        row[digest[0]] += 1.0 if digest[1] % 2 else -1.0
-    length = math.sqrt(sum(x * x for x in row)) or 1.0
-    return [x / length for x in row]
+def _vectors(embedding: Embedding, texts: list[str]) -> list[list[float]]:
+    rows = [[float(x) for x in row] for row in embedding.embed(texts)]
+    return [row if any(row) else _somewhere(text, len(row)) for row, text in zip(rows, texts, strict=True)]
+
+
+def _somewhere(text: str, dimensions: int) -> list[float]:
+    """For a text without any known word: services divide by the length of a vector, and it must not be zero."""
+    place = hashlib.sha256(text.encode()).digest()[0] % dimensions
+    return [float(each == place) for each in range(dimensions)]
