@@ -31,6 +31,20 @@ class Ran:
         return json.loads(self.out)
 
 
+_KEYS = ("MEM0_", "HONCHO_", "HINDSIGHT_", "OPENVIKING_", "RETAINDB_", "SUPERMEMORY_", "BRV_")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nobodys_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """No test finds the files or the keys of whoever runs it: providers fall back to `~/.honcho` and the like."""
+    place = tmp_path_factory.mktemp("nobody")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", os.fspath(place))
+        for name in [each for each in os.environ if each.startswith(_KEYS)]:
+            patch.delenv(name)
+        yield place
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home that the program finds by itself."""

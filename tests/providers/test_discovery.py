@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -29,6 +30,12 @@ external_dependencies:
     check: "ledgerd --version"
 hooks: [sync_turn]
 """
+
+
+@pytest.mark.internal("tests must not depend on whose machine they run on")
+def test_no_test_sees_the_home_of_whoever_runs_it(nobodys_home: Path) -> None:
+    assert os.path.expanduser("~") == str(nobodys_home)
+    assert not any(name.startswith(("HONCHO_", "HINDSIGHT_")) for name in os.environ)
 
 
 @pytest.mark.proves("providers.discovery")

@@ -282,6 +282,17 @@ def test_the_cloud_needs_a_key_and_the_file_of_hermes_agent_is_read(home: Path) 
         assert said == "Hindsight 1.1.0 answers, 0 documents in the bank h-cli-ada-work"
 
 
+@pytest.mark.proves("hindsight.setup")
+def test_hindsights_own_file_is_read_where_the_home_has_none(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".hindsight").mkdir()
+    (tmp_path / ".hindsight" / "config.json").write_text('{"api_url": "http://localhost:1"}', encoding="utf-8")
+    assert load_provider("hindsight", str(home)).is_available()
+
+
 def call(manager: MemoryManager, name: str, **arguments: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(manager.handle_tool_call(name, arguments))
     return found

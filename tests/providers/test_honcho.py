@@ -282,6 +282,21 @@ def test_the_cloud_needs_a_key_and_a_block_of_ones_own_wins(home: Path) -> None:
     assert kept["hosts"]["hermes"]["recallMode"] == "context"
 
 
+@pytest.mark.proves("honcho.setup")
+def test_honchos_own_file_is_read_where_the_home_has_none(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".honcho").mkdir()
+    file = {"baseUrl": "http://localhost:1", "hosts": {"hermes": {"peerName": "ada"}}}
+    (tmp_path / ".honcho" / "config.json").write_text(json.dumps(file), encoding="utf-8")
+    provider = load_provider("honcho", str(home))
+    assert provider.is_available()
+    provider.initialize("s1", hermes_home=str(home), platform="cli")
+    assert provider.get_status_config({})["peerName"] == "ada"
+
+
 def call(manager: MemoryManager, name: str, **arguments: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(manager.handle_tool_call(name, arguments))
     return found
