@@ -293,8 +293,11 @@ class ServiceScenarios:
         assert self.held(service) == []
 
     @pytest.mark.proves("services.people")
-    def test_two_people_do_not_see_each_others_memory(self, service: WireService, home: Path) -> None:
-        one, other = (self.started(home, [], user_id=person) for person in ("ada", "bob"))
+    @pytest.mark.parametrize("people", [("ada", "bob"), ("ada@home", "ada.home")])
+    def test_two_people_do_not_see_each_others_memory(
+        self, service: WireService, home: Path, people: tuple[str, str]
+    ) -> None:
+        one, other = (self.started(home, [], user_id=person) for person in people)
         one.on_memory_write("add", "user", FACT)
         assert one.flush()
         assert other.prefetch_all("green parrots?") == ""

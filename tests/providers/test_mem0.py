@@ -214,7 +214,7 @@ def test_in_process_the_library_is_called_with_files_below_the_home(
     assert "not found" in json.loads(provider.handle_tool_call("mem0_delete", {"memory_id": "m7"}))["error"]
     provider.on_memory_write("remove", "user", "", {"old_text": "Ada has two parrots."})
     assert provider.prefetch("parrots?") == ""
-    config = provider._backend._memory.config
+    config = provider._api._memory.config
     assert config["vector_store"]["config"]["path"].startswith(str(home))
     assert config["history_db_path"].startswith(str(home))
     provider.shutdown()

@@ -16,7 +16,7 @@ from hermes.vocabulary.errors import ProviderError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hermes.providers.service import Tool
+    from hermes.providers.service import Entry, Tool, Turn
 
 _PLACES = ("~/.brv-cli/bin/brv", "/usr/local/bin/brv", "~/.npm-global/bin/brv")
 _MISSING = (
@@ -31,7 +31,7 @@ _LAST_MESSAGES, _SHOWN = 10, 50
 _NOTHING = ("No matching knowledge found", "Context tree is empty")
 
 
-class ByteRoverProvider(ServiceProvider):
+class ByteRoverProvider(ServiceProvider[Brv]):
     name = "byterover"
 
     FIELDS: ClassVar[tuple[dict[str, Any], ...]] = (
@@ -61,7 +61,6 @@ class ByteRoverProvider(ServiceProvider):
 
     def __init__(self) -> None:
         super().__init__()
-        self._brv: Brv | None = None
         self._tree = Tree("")
         self._before: dict[str, int] | None = None
         self._curated = self._empty = 0
@@ -81,8 +80,8 @@ class ByteRoverProvider(ServiceProvider):
         mine = f"-{distinct_id(self._person)}" if self._person else ""
         self._tree = Tree(os.path.join(self._home, f"byterover{mine}"))
         self._tree.prepare()
-        self._brv = Brv(command, self._tree.folder, {"BRV_API_KEY": key} if key else {}, key)
-        self._brv.start()
+        self._api = Brv(command, self._tree.folder, {"BRV_API_KEY": key} if key else {}, key)
+        self._api.start()
 
     def _program(self, config: Mapping[str, Any]) -> str:
         given = str(config["command"] or "")
@@ -111,34 +110,18 @@ class ByteRoverProvider(ServiceProvider):
         found = self._asked(query, _RECALL_SECONDS)
         return f"## ByteRover Memory\n{found}" if len(found) >= _SHORTEST_ANSWER else ""
 
-    def sync_turn(
-        self,
-        user_content: str,
-        assistant_content: str,
-        *,
-        session_id: str = "",
-        messages: list[dict[str, Any]] | None = None,
-        idempotency_key: str = "",
-    ) -> None:
-        del messages, idempotency_key
-        if not (self._writes and self._config["auto_curate"]):
-            return
-        said = (("User", clean(user_content)), ("Assistant", clean(assistant_content)))
-        lines = [f"{who}: {text[:_LONGEST_SIDE]}" for who, text in said]
-        self._note("\n".join([f"Conversation {session_id or self._session_id}", *lines]))
+    def _store_turn(self, turn: Turn) -> None:
+        if self._config["auto_curate"]:
+            said = (("User", turn.user), ("Assistant", turn.assistant))
+            lines = [f"{who}: {text[:_LONGEST_SIDE]}" for who, text in said]
+            self._note("\n".join([f"Conversation {turn.session}", *lines]))
 
-    def on_memory_write(
-        self, action: str, target: str, content: str, metadata: Mapping[str, Any] | None = None
-    ) -> None:
+    def _keep(self, entry: Entry) -> None:
         """Entries are notes of their own, written as files: no model is asked, and they can be taken back."""
-        if not self._writes:
-            return
-        new = clean(content) if action in ("add", "replace") else ""
-        old = clean(str((metadata or {}).get("old_text") or ""))
-        if new:
-            self._tree.keep(target, new)
-        if old and old != new:
-            self._tree.withdraw(target, old)
+        self._tree.keep(entry.target, entry.text)
+
+    def _withdraw(self, entry: Entry) -> None:
+        self._tree.withdraw(entry.target, entry.text)
 
     def on_pre_compress(self, messages: list[dict[str, Any]]) -> str:
         """Has noted what is about to leave the context; brv works on it in its own time."""
@@ -156,9 +139,9 @@ class ByteRoverProvider(ServiceProvider):
         return f"brv answers, {len(self._tree.notes()):,} notes in {self._tree.folder}"
 
     def shutdown(self) -> None:
-        if self._brv is not None:
-            self._brv.close()
-            self._brv = None
+        if self._api is not None:
+            self._api.close()
+            self._api = None
 
     # --- tools ------------------------------------------------------------------------------------------------------
 
@@ -210,8 +193,3 @@ class ByteRoverProvider(ServiceProvider):
         if self._before is not None and self._curated:
             self._empty += self._before == self._tree.state()
             self._before = None
-
-    def _opened(self) -> Brv:
-        if self._brv is None:
-            raise ProviderError("byterover is not open; start a session first", kind="absent")
-        return self._brv

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from hermes.providers.service import digest
 from hermes.storage.files import Folder
 from hermes.vocabulary.errors import ProviderError
 
@@ -72,4 +72,4 @@ class Tree:
 
 
 def _name(text: str) -> str:
-    return f"mem_{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}.md"
+    return f"mem_{digest(text, 12)}.md"

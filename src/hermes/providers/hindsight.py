@@ -6,7 +6,6 @@ is sent again, and nothing is stored twice.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import threading
@@ -17,18 +16,26 @@ from hermes.providers.config import configured, read_config, read_elsewhere
 from hermes.providers.held_turns import HeldTurns
 from hermes.providers.hindsight_api import CLOUD, FRESH, TYPES, Hindsight
 from hermes.providers.hindsight_fields import FIELDS, TOOLS
-from hermes.providers.service import ServiceProvider, bullets, clean, distinct_id, plain_id, question, text_of
+from hermes.providers.service import (
+    ServiceProvider,
+    bullets,
+    clean,
+    digest,
+    distinct_id,
+    entry_id,
+    plain_id,
+    question,
+    text_of,
+)
 from hermes.vocabulary.errors import ProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hermes.providers.service import Tool
+    from hermes.providers.service import Entry, Tool, Turn
 
 _HEADING = "## Hindsight Memory"
 
 
-class HindsightProvider(ServiceProvider):
+class HindsightProvider(ServiceProvider[Hindsight]):
     name = "hindsight"
 
     FIELDS = FIELDS
@@ -36,7 +43,6 @@ class HindsightProvider(ServiceProvider):
 
     def __init__(self) -> None:
         super().__init__()
-        self._api: Hindsight | None = None
         self._lock = threading.Lock()
         self._described: set[str] = set()
         self._prepared: dict[str, str] = {}
@@ -98,37 +104,22 @@ class HindsightProvider(ServiceProvider):
             if session == self._session_id:
                 self._prepared[session] = thought
 
-    def sync_turn(
-        self,
-        user_content: str,
-        assistant_content: str,
-        *,
-        session_id: str = "",
-        messages: list[dict[str, Any]] | None = None,
-        idempotency_key: str = "",
-    ) -> None:
-        del messages
-        if not (self._writes and self._config["auto_retain"]):
-            return
-        session = session_id or self._session_id
-        turn = self._spoken(user_content, assistant_content)
-        self._turns().add(session, turn, idempotency_key, together=int(self._config["retain_every_n_turns"]))
+    def _store_turn(self, turn: Turn) -> None:
+        if self._config["auto_retain"]:
+            together = int(self._config["retain_every_n_turns"])
+            self._turns().add(turn.session, self._spoken(turn), turn.key, together=together)
 
-    def on_memory_write(
-        self, action: str, target: str, content: str, metadata: Mapping[str, Any] | None = None
-    ) -> None:
-        if not self._writes:
-            return
-        given = metadata or {}
-        new = clean(content) if action in ("add", "replace") else ""
-        old = clean(str(given.get("old_text") or ""))
-        session = str(given.get("session_id") or self._session_id)
-        bank = self._bank(session)
-        if new:
-            kept = {"content": new, "document_id": _entry(target, new), "context": f"curated memory ({target})"}
-            self._store(session, {**kept, "tags": self._tags("", f"curated:{target}")}, wait=True)
-        if old and old != new:  # last, so that a failure in between loses nothing
-            self._opened().drop(bank, _entry(target, old))
+    def _keep(self, entry: Entry) -> None:
+        item = {
+            "content": entry.text,
+            "document_id": entry_id(entry.target, entry.text),
+            "context": f"curated memory ({entry.target})",
+            "tags": self._tags("", f"curated:{entry.target}"),
+        }
+        self._store(entry.session, item, wait=True)
+
+    def _withdraw(self, entry: Entry) -> None:
+        self._opened().drop(self._bank(entry.session), entry_id(entry.target, entry.text))
 
     def on_session_end(
         self, messages: list[dict[str, Any]], *, session_id: str = "", idempotency_key: str = ""
@@ -161,7 +152,7 @@ class HindsightProvider(ServiceProvider):
         content = clean(text_of(args, "content"))
         about = str(args.get("context") or self._config["retain_context"])
         more = [str(each) for each in args.get("tags") or ()] if isinstance(args.get("tags"), list) else []
-        document = f"hermes-kept-{_digest(content)}"
+        document = entry_id("kept", content)
         item = {"content": content, "document_id": document, "context": about}
         self._store(self._session_id, {**item, "tags": self._tags(self._session_id, *more)}, wait=True)
         return {"result": "stored", "document_id": document}
@@ -209,9 +200,9 @@ class HindsightProvider(ServiceProvider):
         tags = _words(self._config["recall_tags"])
         return {"tags": tags, "tags_match": self._config["recall_tags_match"]} if tags else {}
 
-    def _spoken(self, user: str, assistant: str) -> list[dict[str, str]]:
+    def _spoken(self, turn: Turn) -> list[dict[str, str]]:
         who = self._config["retain_user_prefix"], self._config["retain_assistant_prefix"]
-        said = (("user", f"{who[0]}: {clean(user)}"), ("assistant", f"{who[1]}: {clean(assistant)}"))
+        said = (("user", f"{who[0]}: {turn.user}"), ("assistant", f"{who[1]}: {turn.assistant}"))
         return [{"role": role, "content": text} for role, text in said]
 
     def _store_turns(self, session: str, turns: list[list[dict[str, str]]], key: str) -> None:
@@ -228,7 +219,7 @@ class HindsightProvider(ServiceProvider):
         item = {
             "content": content,
             "context": self._config["retain_context"],
-            "document_id": plain_id(f"{session}-{key or _digest(content)}"),
+            "document_id": plain_id(f"{session}-{key or digest(content)}"),
             "metadata": {name: str(text) for name, text in about.items() if text},
             "tags": self._tags(session),
         }
@@ -274,19 +265,6 @@ class HindsightProvider(ServiceProvider):
         # Where one process serves many people, each has a bank of their own.
         own = self._person and "{user}" not in template
         return distinct_id(f"{bank}-{self._person}" if own else bank)
-
-    def _opened(self) -> Hindsight:
-        if self._api is None:
-            raise ProviderError("hindsight is not open; start a session first", kind="absent")
-        return self._api
-
-
-def _entry(target: str, text: str) -> str:
-    return f"hermes-{target}-{_digest(text)}"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:24]
 
 
 def _words(given: Any) -> list[str]:

@@ -6,8 +6,7 @@ import uuid
 from typing import Any
 from urllib.parse import quote
 
-from hermes.providers.remote import Remote
-from hermes.vocabulary.errors import ProviderError
+from hermes.providers.remote import Remote, unless_missing
 
 CLOUD = "https://api.hindsight.vectorize.io"
 LOCAL = "http://localhost:8888"
@@ -38,13 +37,9 @@ class Hindsight:
 
     def recall(self, bank: str, query: str, *, hurry: bool = False, **options: Any) -> list[dict[str, Any]]:
         remote = self._hurried if hurry else self._remote
-        body = {"query": query, **options}
-        try:
-            found = remote.post(f"{_bank(bank)}/memories/recall", body, expect={"results": [_FACT]}, repeatable=True)
-        except ProviderError as error:
-            if error.kind == "missing":  # a bank begins with the first thing stored in it
-                return []
-            raise
+        path, body, shape = f"{_bank(bank)}/memories/recall", {"query": query, **options}, {"results": [_FACT]}
+        nothing: dict[str, Any] = {"results": []}  # a bank begins with the first thing stored in it
+        found = unless_missing(lambda: remote.post(path, body, expect=shape, repeatable=True), nothing)
         return list(found["results"])
 
     def reflect(self, bank: str, query: str, **options: Any) -> str:
@@ -63,26 +58,19 @@ class Hindsight:
 
     def drop(self, bank: str, document: str) -> int:
         """Deletes a document with all that was made of it; how many memories that were."""
-        try:
-            path = f"{_bank(bank)}/documents/{quote(document, safe='')}"
-            return int(self._remote.delete(path, expect={"memory_units_deleted": int})["memory_units_deleted"])
-        except ProviderError as error:
-            if error.kind != "missing":
-                raise
-            return 0
+        path, shape = f"{_bank(bank)}/documents/{quote(document, safe='')}", {"memory_units_deleted": int}
+        found = unless_missing(lambda: self._remote.delete(path, expect=shape), {"memory_units_deleted": 0})
+        return int(found["memory_units_deleted"])
 
     def drop_bank(self, bank: str) -> int:
         found = self._remote.delete(_bank(bank), expect={"success": bool})
         return int(found.get("deleted_count") or 0)
 
     def documents(self, bank: str) -> int:
-        try:
-            shape = {"items": list, "total": int}
-            return int(self._remote.get(f"{_bank(bank)}/documents", params={"limit": 1}, expect=shape)["total"])
-        except ProviderError as error:
-            if error.kind != "missing":
-                raise
-            return 0
+        path, shape = f"{_bank(bank)}/documents", {"items": list, "total": int}
+        return int(
+            unless_missing(lambda: self._remote.get(path, params={"limit": 1}, expect=shape), {"total": 0})["total"]
+        )
 
 
 def _bank(bank: str) -> str:

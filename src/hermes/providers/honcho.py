@@ -14,13 +14,13 @@ from hermes.providers.honcho_entries import EVERYTHING, CuratedEntries, knows_en
 from hermes.providers.honcho_fields import FIELDS, TOOLS
 from hermes.providers.honcho_names import Peers, peers_of, read_file, save_file, session_name
 from hermes.providers.honcho_thinking import cut, is_trivial, pieces, think
-from hermes.providers.service import ServiceProvider, bullets, clean, count_of, question, text_of
+from hermes.providers.service import Once, ServiceProvider, bullets, clean, count_of, question, text_of
 from hermes.vocabulary.errors import ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hermes.providers.service import Tool
+    from hermes.providers.service import Entry, Tool, Turn
 
 _LOCAL = "http://localhost:8000"
 _TURN_SECONDS = 2.6  # what recall may take in all, a little less than a turn waits for it
@@ -28,7 +28,7 @@ _CHARACTERS_PER_TOKEN = 4
 _FOUND = 10
 
 
-class HonchoProvider(ServiceProvider):
+class HonchoProvider(ServiceProvider[Honcho]):
     name = "honcho"
 
     FIELDS = FIELDS
@@ -36,13 +36,12 @@ class HonchoProvider(ServiceProvider):
 
     def __init__(self) -> None:
         super().__init__()
-        self._api: Honcho | None = None
         self._peers = Peers(user="user", ai="hermes", directional=True, observed={})
         self._place = ""
         self._turn = 0
         self._lock = threading.Lock()
         self._ready: set[str] = set()
-        self._unsure: set[str] = {""}  # turns that may have arrived although no answer came
+        self._sent = Once()
         self._base: tuple[int, str] | None = None
         self._thought: tuple[int, str] | None = None
         self._generation = 0
@@ -123,24 +122,13 @@ class HonchoProvider(ServiceProvider):
 
     # --- storing ----------------------------------------------------------------------------------------------------
 
-    def sync_turn(
-        self,
-        user_content: str,
-        assistant_content: str,
-        *,
-        session_id: str = "",
-        messages: list[dict[str, Any]] | None = None,
-        idempotency_key: str = "",
-    ) -> None:
-        del messages
-        if not self._writes:
-            return
+    def _store_turn(self, turn: Turn) -> None:
         self._entries().upload_once()
         if self._config["saveMessages"]:
-            said = ((self._peers.user, clean(user_content)), (self._peers.ai, clean(assistant_content)))
-            turn = [{"peer_id": peer, "content": text} for peer, text in said if text]
+            said = ((self._peers.user, turn.user), (self._peers.ai, turn.assistant))
+            messages = [{"peer_id": peer, "content": text} for peer, text in said if text]
             together = _turns_together(self._config["writeFrequency"])
-            self._turns().add(session_id or self._session_id, turn, idempotency_key, together=together)
+            self._turns().add(turn.session, messages, turn.key, together=together)
 
     def on_session_end(
         self, messages: list[dict[str, Any]], *, session_id: str = "", idempotency_key: str = ""
@@ -148,18 +136,13 @@ class HonchoProvider(ServiceProvider):
         del messages, idempotency_key
         self._turns().finish(session_id or self._session_id)
 
-    def on_memory_write(
-        self, action: str, target: str, content: str, metadata: Mapping[str, Any] | None = None
-    ) -> None:
+    def _keep(self, entry: Entry) -> None:
         """An entry about the person is a conclusion about them, a note of the assistant one about itself."""
-        if not self._writes:
-            return
-        new = clean(content) if action in ("add", "replace") else ""
-        old = clean(str((metadata or {}).get("old_text") or ""))
-        if new:
-            self._entries().keep(target, [new])
-        if old and old != new:  # last, so that a failure in between loses nothing
-            self._entries().withdraw(target, old)
+        self._entries().keep(entry.target, [entry.text])
+        self._forget_recall()
+
+    def _withdraw(self, entry: Entry) -> None:
+        self._entries().withdraw(entry.target, entry.text)
         self._forget_recall()
 
     def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:
@@ -313,17 +296,12 @@ class HonchoProvider(ServiceProvider):
             for message in turn
             for part in pieces(message["content"], longest)
         ]
-        # After a start nobody knows whether the last attempt of the process before arrived.
-        if key and self._unsure & {"", key} and self._opened().messages_with(session, hermes_key=key):
-            self._unsure -= {"", key}
-            return
-        try:
-            self._opened().add_messages(session, messages)
-        except ProviderError as error:
-            if error.passing and error.kind != "unreachable":
-                self._unsure.add(key)
-            raise
-        self._unsure -= {"", key}
+        api = self._opened()
+        self._sent.send(
+            key,
+            lambda: api.add_messages(session, messages),
+            arrived=lambda: api.messages_with(session, hermes_key=key),
+        )
 
     def _prepare(self, session: str) -> None:
         if session not in self._ready:
@@ -336,11 +314,6 @@ class HonchoProvider(ServiceProvider):
     def _honcho_session(self, session_id: str) -> str:
         shared = "" if self._config["pinUserPeer"] else self._person
         return session_name(self._config, session_id, self._place, shared)
-
-    def _opened(self) -> Honcho:
-        if self._api is None:
-            raise ProviderError("honcho is not open; start a session first", kind="absent")
-        return self._api
 
 
 def _address(values: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from hermes.providers.remote import Remote
+from hermes.providers.remote import Remote, unless_missing
 from hermes.vocabulary.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -61,15 +61,9 @@ class Honcho:
 
     def messages_with(self, session: str, **metadata: str) -> int:
         """How many messages of a session carry this metadata."""
-        path = f"{self._session(session)}/messages/list"
-        try:
-            found = self._remote.post(
-                path, {"filters": {"metadata": metadata}}, expect={"items": list, "total": int}, repeatable=True
-            )
-        except ProviderError as error:
-            if error.kind != "missing":
-                raise
-            return 0
+        path, body = f"{self._session(session)}/messages/list", {"filters": {"metadata": metadata}}
+        shape = {"items": list, "total": int}
+        found = unless_missing(lambda: self._remote.post(path, body, expect=shape, repeatable=True), {"total": 0})
         return int(found["total"])
 
     def search(self, peer: str, query: str, limit: int) -> list[dict[str, Any]]:
@@ -128,25 +122,22 @@ class Honcho:
     def conclusions(self, observer: str, observed: str, query: str = "", *, most: int = _MOST) -> list[dict[str, Any]]:
         """Those about a peer, all or the nearest to a query."""
         filters = {"filters": {"observer_id": observer, "observed_id": observed}}
-        try:
+
+        def ask() -> list[dict[str, Any]]:
             if not query:
                 return list(self._pages(f"{self._root}/conclusions/list", filters, _CONCLUSION))[:most]
             body = {"query": query, "top_k": min(most, _MOST), **filters}
             path = f"{self._root}/conclusions/query"
             return list(self._remote.post(path, body, expect=[_CONCLUSION], repeatable=True))
-        except ProviderError as error:
-            if error.kind == "missing":  # nobody has said anything in this workspace yet
-                return []
-            raise
+
+        return unless_missing(ask, [])  # nobody has said anything in this workspace yet
 
     def drop_conclusion(self, conclusion_id: str) -> bool:
-        try:
+        def drop() -> bool:
             self._remote.delete(f"{self._root}/conclusions/{_part(conclusion_id)}")
-        except ProviderError as error:
-            if error.kind != "missing":
-                raise
-            return False
-        return True
+            return True
+
+        return unless_missing(drop, otherwise=False)
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
@@ -161,12 +152,9 @@ class Honcho:
 
     def _or_nothing(self, path: str, params: dict[str, Any], shape: dict[str, Any], seconds: float) -> dict[str, Any]:
         """A peer or session that does not exist yet knows nothing."""
-        try:
-            found: dict[str, Any] = self._remote.hurried(seconds).get(path, params=params, expect=shape)
-        except ProviderError as error:
-            if error.kind != "missing":
-                raise
-            return {}
+        found: dict[str, Any] = unless_missing(
+            lambda: self._remote.hurried(seconds).get(path, params=params, expect=shape), {}
+        )
         return found
 
     def _peer(self, peer: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import TYPE_CHECKING
 
 from hermes.providers.config import read_config, save_config
-from hermes.providers.service import clean
+from hermes.providers.service import clean, digest
 from hermes.storage.files import Folder
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class CuratedEntries:
 
     def _named(self, target: str, text: str) -> str:
         whose = f"{self._api.workspace}\n{self._peers.user}\n{text}"
-        return f"{target}-{hashlib.sha256(whose.encode('utf-8', 'replace')).hexdigest()[:24]}"
+        return f"{target}-{digest(whose)}"
 
     def _pair(self, target: str) -> tuple[str, str]:
         """Who knows it, about whom. What was noted for one person among many stays with that person."""

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes.providers.calling import home_of_the_caller
 from hermes.providers.config import configured
-from hermes.providers.mem0_backends import CLOUD, TAG, InProcess, Platform, SelfHosted
-from hermes.providers.service import ServiceProvider, bullets, clean, count_of, question, text_of, tool
+from hermes.providers.mem0_backends import CLOUD, TAG, Backend, InProcess, Platform, SelfHosted
+from hermes.providers.service import Once, ServiceProvider, bullets, clean, count_of, question, text_of, tool
 from hermes.vocabulary.errors import ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hermes.providers.mem0_backends import Backend, Memory
-    from hermes.providers.service import Tool
+    from hermes.providers.mem0_backends import Memory
+    from hermes.providers.service import Entry, Tool, Turn
 
 RECALLED = 10
 _MIRRORS = 20
@@ -24,7 +24,7 @@ _MOST_LISTED = 200
 _NOTHING = "nothing is stored about this yet"
 
 
-class Mem0Provider(ServiceProvider):
+class Mem0Provider(ServiceProvider[Backend]):
     name = "mem0"
 
     FIELDS: ClassVar[tuple[dict[str, Any], ...]] = (
@@ -94,8 +94,7 @@ class Mem0Provider(ServiceProvider):
 
     def __init__(self) -> None:
         super().__init__()
-        self._backend: Backend | None = None
-        self._unsure: set[str] = set()  # what may have been stored although no answer came
+        self._sent = Once()
 
     def is_available(self) -> bool:
         values = configured(self.name, home_of_the_caller(), self.FIELDS)
@@ -114,11 +113,11 @@ class Mem0Provider(ServiceProvider):
         agent, key = str(config["agent_id"]), str(config["api_key"] or "")
         match _mode(config):
             case "oss":
-                self._backend = InProcess(config["oss"] or {}, self._home, user, agent)
+                self._api = InProcess(config["oss"] or {}, self._home, user, agent)
             case "selfhosted":
-                self._backend = SelfHosted(str(config["host"]), key, user, agent)
+                self._api = SelfHosted(str(config["host"]), key, user, agent)
             case _:
-                self._backend = Platform(key, user, agent, host=str(config["base_url"]))
+                self._api = Platform(key, user, agent, host=str(config["base_url"]))
 
     def _handlers(self) -> dict[str, Tool]:
         return {
@@ -137,39 +136,22 @@ class Mem0Provider(ServiceProvider):
         found = self._opened().search(query, top_k=RECALLED, rerank=bool(self._config["rerank"]), hurry=True)
         return bullets("## Mem0 Memory", (each["memory"] for each in found))
 
-    def sync_turn(
-        self,
-        user_content: str,
-        assistant_content: str,
-        *,
-        session_id: str = "",
-        messages: list[dict[str, Any]] | None = None,
-        idempotency_key: str = "",
-    ) -> None:
-        del messages
-        if self._writes:
-            turn = [
-                {"role": "user", "content": clean(user_content)},
-                {"role": "assistant", "content": clean(assistant_content)},
-            ]
-            self._once(turn, idempotency_key, infer=True, session=session_id or self._session_id)
+    def _store_turn(self, turn: Turn) -> None:
+        self._once(turn.spoken(), turn.key, infer=True, session=turn.session)
 
-    def on_memory_write(
-        self, action: str, target: str, content: str, metadata: Mapping[str, Any] | None = None
-    ) -> None:
-        if not self._writes:
-            return
-        given = metadata or {}
-        old = self._mirrored(str(given.get("old_text") or ""))
-        backend = self._opened()
-        if action == "remove":
-            for memory in old:
-                backend.delete(memory["id"])
-        elif action == "replace" and old:
-            backend.update(old[0]["id"], clean(content))
-        elif action in ("add", "replace"):
-            entry = [{"role": "user", "content": clean(content)}]
-            self._once(entry, str(given.get("idempotency_key") or ""), infer=False, target=target)
+    def _keep(self, entry: Entry) -> None:
+        self._once([{"role": "user", "content": entry.text}], entry.key, infer=False, target=entry.target)
+
+    def _withdraw(self, entry: Entry) -> None:
+        for memory in self._mirrored(entry.text):
+            self._opened().delete(memory["id"])
+
+    def _replace(self, old: Entry, new: Entry) -> None:
+        """In place, so that Mem0's history of the memory goes on."""
+        if found := self._mirrored(old.text):
+            self._opened().update(found[0]["id"], new.text)
+        else:
+            self._keep(new)
 
     def forget_person(self) -> str:
         backend = self._opened()
@@ -185,9 +167,9 @@ class Mem0Provider(ServiceProvider):
         return self._opened().check()
 
     def shutdown(self) -> None:
-        if self._backend is not None:
-            self._backend.close()
-            self._backend = None
+        if self._api is not None:
+            self._api.close()
+            self._api = None
 
     # --- tools ------------------------------------------------------------------------------------------------------
 
@@ -225,36 +207,23 @@ class Mem0Provider(ServiceProvider):
     # --- how --------------------------------------------------------------------------------------------------------
 
     def _once(self, messages: list[dict[str, str]], key: str, *, infer: bool, **metadata: str) -> None:
-        """Stores it, and does not do it again when an earlier attempt arrived and only its answer was lost."""
         backend = self._opened()
-        if key in self._unsure and any((each.get("metadata") or {}).get(TAG) == key for each in backend.all()):
-            self._unsure.discard(key)
-            return
-        try:
-            backend.add(messages, infer=infer, metadata=self._metadata(key, **metadata))
-        except ProviderError as error:
-            if error.passing and error.kind != "unreachable":
-                self._unsure.add(key)
-            raise
-        self._unsure.discard(key)
+        about = self._metadata(key, **metadata)
+        self._sent.send(
+            key,
+            lambda: backend.add(messages, infer=infer, metadata=about),
+            arrived=lambda: any((each.get("metadata") or {}).get(TAG) == key for each in backend.all()),
+        )
 
     def _metadata(self, key: str = "", **more: str) -> dict[str, Any]:
         known = {"channel": self._platform, TAG: key, **more}
         return {name: value for name, value in known.items() if value}
 
-    def _mirrored(self, entry: str) -> list[Memory]:
+    def _mirrored(self, wanted: str) -> list[Memory]:
         """The memories that say exactly what an entry of curated memory said."""
-        wanted = clean(entry)
-        if not wanted:
-            return []
         backend = self._opened()
         near = [each for each in backend.search(wanted, top_k=_MIRRORS) if each["memory"].strip() == wanted]
         return near or [each for each in backend.all() if each["memory"].strip() == wanted]
-
-    def _opened(self) -> Backend:
-        if self._backend is None:
-            raise ProviderError("mem0 is not open; start a session first", kind="absent")
-        return self._backend
 
 
 @contextmanager

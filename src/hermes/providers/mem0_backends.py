@@ -6,6 +6,7 @@ import hashlib
 import os
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
 
 from hermes.providers.remote import Remote
 from hermes.vocabulary.errors import ProviderError
@@ -37,27 +38,56 @@ class Backend(Protocol):
     def close(self) -> None: ...
 
 
-class Platform:
-    def __init__(self, key: str, user_id: str, agent_id: str, *, host: str = CLOUD) -> None:
-        # The second header names the account, as Mem0's own client makes it from the key: not the person.
-        account = hashlib.md5(key.encode(), usedforsecurity=False).hexdigest()
-        headers = {"Authorization": f"Token {key}", "Mem0-User-ID": account}
-        self._remote = Remote("mem0", host, headers=headers, secrets=[key], timeout=30)
-        self._hurried = self._remote.hurried(_RECALL_SECONDS)
+class _Http:
+    """What the cloud and a server of one's own have in common; they differ in their paths."""
+
+    add_path: str
+    search_path: str
+    memory_path: str  # of one memory, whose id stands for {}
+
+    def __init__(self, remote: Remote, user_id: str, agent_id: str) -> None:
+        self._remote = remote
+        self._hurried = remote.hurried(_RECALL_SECONDS)
         self._user_id = user_id
         self._agent_id = agent_id
 
     def add(self, messages: list[Message], *, infer: bool, metadata: dict[str, Any]) -> Any:
         body = {"messages": messages, "user_id": self._user_id, "agent_id": self._agent_id}
-        return self._remote.post(
-            "/v3/memories/add/", {**body, "infer": infer, "metadata": metadata}, expect=(dict, list)
-        )
+        return self._remote.post(self.add_path, {**body, "infer": infer, "metadata": metadata}, expect=(dict, list))
 
     def search(self, query: str, *, top_k: int, rerank: bool = False, hurry: bool = False) -> list[Memory]:
-        body = {"query": query, "filters": {"user_id": self._user_id}, "top_k": top_k, "rerank": rerank}
+        del rerank  # only the cloud has it
+        return self._searched({"query": query, "top_k": top_k}, hurry=hurry)
+
+    def update(self, memory_id: str, text: str) -> None:
+        self._remote.put(self._one(memory_id), {"text": text})
+
+    def delete(self, memory_id: str) -> None:
+        self._remote.delete(self._one(memory_id))
+
+    def close(self) -> None:
+        """Connections belong to the process."""
+
+    def _searched(self, body: dict[str, Any], *, hurry: bool) -> list[Memory]:
         remote = self._hurried if hurry else self._remote
-        found = remote.post("/v3/memories/search/", body, expect=_RESULTS, repeatable=True)
-        return _memories(found)
+        whose = {"filters": {"user_id": self._user_id}}
+        return _memories(remote.post(self.search_path, {**body, **whose}, expect=_RESULTS, repeatable=True))
+
+    def _one(self, memory_id: str) -> str:
+        return self.memory_path.format(quote(memory_id, safe=""))
+
+
+class Platform(_Http):
+    add_path, search_path, memory_path = "/v3/memories/add/", "/v3/memories/search/", "/v1/memories/{}/"
+
+    def __init__(self, key: str, user_id: str, agent_id: str, *, host: str = CLOUD) -> None:
+        # The second header names the account, as Mem0's own client makes it from the key: not the person.
+        account = hashlib.md5(key.encode(), usedforsecurity=False).hexdigest()
+        headers = {"Authorization": f"Token {key}", "Mem0-User-ID": account}
+        super().__init__(Remote("mem0", host, headers=headers, secrets=[key], timeout=30), user_id, agent_id)
+
+    def search(self, query: str, *, top_k: int, rerank: bool = False, hurry: bool = False) -> list[Memory]:
+        return self._searched({"query": query, "top_k": top_k, "rerank": rerank}, hurry=hurry)
 
     def all(self, most: int = _PAGE * _MOST_PAGES) -> list[Memory]:
         found: list[Memory] = []
@@ -72,54 +102,25 @@ class Platform:
                 break
         return found[:most]
 
-    def update(self, memory_id: str, text: str) -> None:
-        self._remote.put(f"/v1/memories/{memory_id}/", {"text": text})
-
-    def delete(self, memory_id: str) -> None:
-        self._remote.delete(f"/v1/memories/{memory_id}/")
-
     def check(self) -> str:
         found = self._remote.get("/v1/ping/", expect={"status": str})
         return f"the Mem0 platform answers ({found['status']}), user {self._user_id}"
 
-    def close(self) -> None:
-        """Connections belong to the process."""
 
+class SelfHosted(_Http):
+    add_path, search_path, memory_path = "/memories", "/search", "/memories/{}"
 
-class SelfHosted:
     def __init__(self, host: str, key: str, user_id: str, agent_id: str) -> None:
-        self._remote = Remote("mem0", host, headers={"X-API-Key": key} if key else {}, secrets=[key], timeout=30)
-        self._host = host
-        self._hurried = self._remote.hurried(_RECALL_SECONDS)
-        self._user_id = user_id
-        self._agent_id = agent_id
-
-    def add(self, messages: list[Message], *, infer: bool, metadata: dict[str, Any]) -> Any:
-        body = {"messages": messages, "user_id": self._user_id, "agent_id": self._agent_id}
-        return self._remote.post("/memories", {**body, "infer": infer, "metadata": metadata}, expect=(dict, list))
-
-    def search(self, query: str, *, top_k: int, rerank: bool = False, hurry: bool = False) -> list[Memory]:
-        del rerank  # the server has none
-        body = {"query": query, "filters": {"user_id": self._user_id}, "top_k": top_k}
-        remote = self._hurried if hurry else self._remote
-        found = remote.post("/search", body, expect=_RESULTS, repeatable=True)
-        return _memories(found)
+        headers = {"X-API-Key": key} if key else {}
+        super().__init__(Remote("mem0", host, headers=headers, secrets=[key], timeout=30), user_id, agent_id)
 
     def all(self, most: int = _PAGE * _MOST_PAGES) -> list[Memory]:
         found = self._remote.get("/memories", params={"user_id": self._user_id}, expect=_RESULTS)
         return _memories(found)[:most]
 
-    def update(self, memory_id: str, text: str) -> None:
-        self._remote.put(f"/memories/{memory_id}", {"text": text})
-
-    def delete(self, memory_id: str) -> None:
-        self._remote.delete(f"/memories/{memory_id}")
-
     def check(self) -> str:
-        return f"the Mem0 server at {self._host} answers, {len(self.all()):,} memories of {self._user_id}"
-
-    def close(self) -> None:
-        """Connections belong to the process."""
+        where = self._remote.base_url
+        return f"the Mem0 server at {where} answers, {len(self.all()):,} memories of {self._user_id}"
 
 
 class InProcess:

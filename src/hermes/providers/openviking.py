@@ -6,20 +6,27 @@ again after it when more was said.
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 from hermes.providers.config import configured, read_config, read_elsewhere, save_config
 from hermes.providers.openviking_api import OpenViking
 from hermes.providers.openviking_fields import CATEGORIES, FIELDS, LEVELS, TOOLS
 from hermes.providers.openviking_turns import as_messages
-from hermes.providers.service import ServiceProvider, bullets, clean, count_of, distinct_id, question, text_of
+from hermes.providers.service import (
+    Once,
+    ServiceProvider,
+    bullets,
+    clean,
+    count_of,
+    digest,
+    distinct_id,
+    question,
+    text_of,
+)
 from hermes.vocabulary.errors import ProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hermes.providers.service import Tool
+    from hermes.providers.service import Entry, Tool, Turn
 
 _STATE = "openviking_sessions"  # which sessions have something uncommitted, and which commits are under way
 _MIRRORED = {"user": "preferences", "memory": "patterns"}
@@ -33,7 +40,7 @@ _BLURBS = (".abstract.md", ".overview.md")
 _RESOURCES = ("http://", "https://", "git@", "ssh://")
 
 
-class OpenVikingProvider(ServiceProvider):
+class OpenVikingProvider(ServiceProvider[OpenViking]):
     name = "openviking"
 
     FIELDS = FIELDS
@@ -41,8 +48,7 @@ class OpenVikingProvider(ServiceProvider):
 
     def __init__(self) -> None:
         super().__init__()
-        self._api: OpenViking | None = None
-        self._unsure: set[str] = {""}
+        self._sent = Once()
         self._budgeted = True
         self._others_finished = False
 
@@ -95,29 +101,17 @@ class OpenVikingProvider(ServiceProvider):
         lines = (f"[{_category(str(hit['uri']))}] {hit['text']} ({hit['uri']})" for hit in kept[:most])
         return bullets("## OpenViking Memory", lines)[:longest]
 
-    def sync_turn(
-        self,
-        user_content: str,
-        assistant_content: str,
-        *,
-        session_id: str = "",
-        messages: list[dict[str, Any]] | None = None,
-        idempotency_key: str = "",
-    ) -> None:
-        if not self._writes:
-            return
-        session = session_id or self._session_id
+    def _store_turn(self, turn: Turn) -> None:
         self._surface_failed_commits()
-        self._finish_others(session)
-        turn = as_messages(
-            user_content,
-            assistant_content,
-            messages or (),
-            agent=str(self._config["agent"]),
-            key=idempotency_key,
-            own=_OWN_TOOLS,
+        self._finish_others(turn.session)
+        api, name = self._opened(), self._viking_session(turn.session)
+        self._user()
+        # Before it is sent: a kill in between leaves the session to commit.
+        save_config(_STATE, self._home, {f"session {turn.session}": True})
+        messages = as_messages(turn, agent=str(self._config["agent"]), own=_OWN_TOOLS)
+        self._sent.send(
+            turn.key, lambda: api.add_messages(name, messages), arrived=lambda: api.has_turn(name, turn.key)
         )
-        self._send_once(session, turn, idempotency_key)
 
     def on_session_end(
         self, messages: list[dict[str, Any]], *, session_id: str = "", idempotency_key: str = ""
@@ -126,18 +120,11 @@ class OpenVikingProvider(ServiceProvider):
         self._surface_failed_commits()
         self._commit(session_id or self._session_id)
 
-    def on_memory_write(
-        self, action: str, target: str, content: str, metadata: Mapping[str, Any] | None = None
-    ) -> None:
-        if not self._writes:
-            return
-        new = clean(content) if action in ("add", "replace") else ""
-        old = clean(str((metadata or {}).get("old_text") or ""))
-        category = _MIRRORED.get(target, "patterns")
-        if new:
-            self._opened().write(self._address(category, new), new)
-        if old and old != new:  # last, so that a failure in between loses nothing
-            self._opened().delete(self._address(category, old))
+    def _keep(self, entry: Entry) -> None:
+        self._opened().write(self._entry_address(entry), entry.text)
+
+    def _withdraw(self, entry: Entry) -> None:
+        self._opened().delete(self._entry_address(entry))
 
     def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:
         super().on_session_switch(new_session_id, **kwargs)
@@ -276,22 +263,6 @@ class OpenVikingProvider(ServiceProvider):
 
     # --- how: storing -----------------------------------------------------------------------------------------------
 
-    def _send_once(self, session: str, turn: list[dict[str, Any]], key: str) -> None:
-        api, name = self._opened(), self._viking_session(session)
-        self._user()
-        save_config(_STATE, self._home, {f"session {session}": True})  # before: a kill in between leaves it to commit
-        # After a start nobody knows whether the last attempt of the process before arrived.
-        if key and self._unsure & {"", key} and api.has_turn(name, key):
-            self._unsure -= {"", key}
-            return
-        try:
-            api.add_messages(name, turn)
-        except ProviderError as error:
-            if error.passing and error.kind != "unreachable":
-                self._unsure.add(key)
-            raise
-        self._unsure -= {"", key}
-
     def _commit(self, session: str) -> None:
         if not read_config(_STATE, self._home).get(f"session {session}"):
             return
@@ -326,8 +297,10 @@ class OpenVikingProvider(ServiceProvider):
             raise ProviderError(said, kind="busy")
 
     def _address(self, category: str, content: str) -> str:
-        name = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()[:12]
-        return f"{self._memories()}{category}/mem_{name}.md"
+        return f"{self._memories()}{category}/mem_{digest(content, 12)}.md"
+
+    def _entry_address(self, entry: Entry) -> str:
+        return self._address(_MIRRORED.get(entry.target, "patterns"), entry.text)
 
     def _user(self) -> str:
         user = self._opened().user()
@@ -341,11 +314,6 @@ class OpenVikingProvider(ServiceProvider):
 
     def _viking_session(self, session: str) -> str:
         return distinct_id(session)
-
-    def _opened(self) -> OpenViking:
-        if self._api is None:
-            raise ProviderError("openviking is not open; start a session first", kind="absent")
-        return self._api
 
 
 def _category(uri: str) -> str:

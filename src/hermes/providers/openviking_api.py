@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from hermes.providers.remote import Remote, misfit
+from hermes.providers.remote import Remote, misfit, unless_missing
 from hermes.vocabulary.errors import ProviderError
 
 _SLOW = 30.0
@@ -44,12 +44,9 @@ class OpenViking:
 
     def has_turn(self, session: str, turn_id: str) -> bool:
         """Whether messages of a turn have arrived and are not committed yet."""
-        try:
-            found = self._result(self._remote.get(f"{_session(session)}/context"), {"messages": [dict]})
-        except ProviderError as error:
-            if error.kind != "missing":
-                raise
-            return False
+        nothing: dict[str, Any] = {"messages": []}
+        answer = unless_missing(lambda: self._remote.get(f"{_session(session)}/context"), nothing)
+        found = self._result(answer, {"messages": [dict]})
         return any(message.get("turn_id") == turn_id for message in found["messages"])
 
     def commit(self, session: str) -> str:
@@ -59,12 +56,9 @@ class OpenViking:
 
     def outcome(self, task: str) -> tuple[str, str]:
         """How far a task is (pending, running, completed, failed) and what went wrong."""
-        try:
-            found = self._result(self._remote.get(f"/api/v1/tasks/{quote(task, safe='')}"), {"status": str})
-        except ProviderError as error:
-            if error.kind != "missing":
-                raise
-            return "completed", ""  # the server forgets tasks after a while
+        forgotten = {"result": {"status": "completed"}}  # the server keeps tasks for a while
+        answer = unless_missing(lambda: self._remote.get(f"/api/v1/tasks/{quote(task, safe='')}"), forgotten)
+        found = self._result(answer, {"status": str})
         return str(found["status"]), str(found.get("error") or "")
 
     # --- recall -------------------------------------------------------------------------------------------------------
@@ -122,12 +116,9 @@ class OpenViking:
 
     def delete(self, uri: str) -> int:
         """How many files are gone."""
-        try:
-            answer = self._remote.delete("/api/v1/fs", params={"uri": uri, "recursive": "false"}, expect=dict)
-        except ProviderError as error:
-            if error.kind != "missing":
-                raise
-            return 0
+        params = {"uri": uri, "recursive": "false"}
+        nothing = {"uri": uri, "estimated_deleted_count": 0}
+        answer = unless_missing(lambda: self._remote.delete("/api/v1/fs", params=params, expect=dict), nothing)
         return int(self._result(answer, {"uri": str}).get("estimated_deleted_count", 1))
 
     def add_resource(self, body: dict[str, Any], seconds: float) -> dict[str, Any]:

@@ -11,18 +11,18 @@ from hermes.providers.service import clean
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hermes.providers.service import Turn
+
 _LONGEST_OUTPUT = 4_000
 _ERRORS = ('{"error"', '{"success": false')
 
 
-def as_messages(
-    user: str, assistant: str, steps: Sequence[Mapping[str, Any]], *, agent: str, key: str, own: Sequence[str]
-) -> list[dict[str, Any]]:
-    """`steps` are the turn's messages; calls of tools that recall (`own`) are left out, lest they are stored again."""
-    turn = {"turn_id": key} if key else {}
-    said = {"role": "user", "parts": [_text(clean(user))], **turn}
-    parts = [*_tools(steps, own), _text(clean(assistant))]
-    return [said, {"role": "assistant", "parts": parts, "peer_id": agent, **turn}]
+def as_messages(turn: Turn, *, agent: str, own: Sequence[str]) -> list[dict[str, Any]]:
+    """Calls of tools that recall (`own`) are left out, lest what they found is stored again."""
+    name = {"turn_id": turn.key} if turn.key else {}
+    said = {"role": "user", "parts": [_text(turn.user)], **name}
+    parts = [*_tools(turn.steps, own), _text(turn.assistant)]
+    return [said, {"role": "assistant", "parts": parts, "peer_id": agent, **name}]
 
 
 def _tools(steps: Sequence[Mapping[str, Any]], own: Sequence[str]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     # A type, {"key": shape, "optional?": shape} or [shape]; unknown keys are welcome.
     Shape = type | tuple[type, ...] | dict[str, Any] | list[Any] | None
 
+Found = TypeVar("Found")
 _LARGEST_ANSWER = 16 << 20
 _LONGEST_QUOTE = 300
 _SHORTEST_SECRET = 6
@@ -214,6 +215,16 @@ class Remote:
             text = text.replace(each, "[key]")
         text = mask_secrets(" ".join(text.split()))
         return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…"
+
+
+def unless_missing(ask: Callable[[], Found], otherwise: Found) -> Found:
+    """What the service answers, or `otherwise` where it does not have what it is asked about."""
+    try:
+        return ask()
+    except ProviderError as error:
+        if error.kind != "missing":
+            raise
+        return otherwise
 
 
 def misfit(shape: Shape, found: Any, where: str = "the answer") -> str:

@@ -12,9 +12,7 @@ from hermes.storage.files import Folder
 from hermes.vocabulary.errors import ProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hermes.providers.service import Tool
+    from hermes.providers.service import Entry, Tool, Turn
 
 TYPES = ("factual", "preference", "goal", "instruction", "event", "opinion")
 SCOPES = ("USER", "PROJECT", "ORG")
@@ -24,7 +22,7 @@ _MIRRORS = 20
 _PLAIN = ("id", "content", "memory_type", "score", "importance", "created_at")
 
 
-class RetainDBProvider(ServiceProvider):
+class RetainDBProvider(ServiceProvider[RetainDB]):
     name = "retaindb"
 
     FIELDS: ClassVar[tuple[dict[str, Any], ...]] = (
@@ -77,10 +75,6 @@ class RetainDBProvider(ServiceProvider):
         tool("retaindb_delete_file", "Deletes an uploaded file.", ["file_id"], file_id="string"),
     )
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._api: RetainDB | None = None
-
     def _missing(self, values: dict[str, Any]) -> list[str]:
         key = ["RETAINDB_API_KEY"] if values["base_url"] == CLOUD and not values["api_key"] else []
         return key + super()._missing(values)
@@ -112,39 +106,17 @@ class RetainDBProvider(ServiceProvider):
         found = self._opened().context(query, session_id or self._session_id, hurry=True)
         return _overlay(found)
 
-    def sync_turn(
-        self,
-        user_content: str,
-        assistant_content: str,
-        *,
-        session_id: str = "",
-        messages: list[dict[str, Any]] | None = None,
-        idempotency_key: str = "",
-    ) -> None:
-        del messages
-        if self._writes:
-            turn = [
-                {"role": "user", "content": clean(user_content)},
-                {"role": "assistant", "content": clean(assistant_content)},
-            ]
-            self._opened().ingest(session_id or self._session_id, turn, idempotency_key)
+    def _store_turn(self, turn: Turn) -> None:
+        self._opened().ingest(turn.session, turn.spoken(), turn.key)
 
-    def on_memory_write(
-        self, action: str, target: str, content: str, metadata: Mapping[str, Any] | None = None
-    ) -> None:
-        if not self._writes:
-            return
-        given = metadata or {}
-        api = self._opened()
-        old = clean(str(given.get("old_text") or ""))
-        outdated = self._saying(old) if old else []
-        if action in ("add", "replace") and clean(content):
-            kind = "preference" if target == "user" else "factual"
-            key = str(given.get("idempotency_key") or "")
-            if not self._saying(clean(content)):  # an attempt whose answer was lost may have stored it
-                api.remember(clean(content), self._session_id, memory_type=kind, key=key)
-        for memory_id in outdated:  # last, so that a failure in between loses nothing
-            api.forget(memory_id)
+    def _keep(self, entry: Entry) -> None:
+        if not self._saying(entry.text):  # an attempt whose answer was lost may have stored it
+            kind = "preference" if entry.target == "user" else "factual"
+            self._opened().remember(entry.text, self._session_id, memory_type=kind, key=entry.key)
+
+    def _withdraw(self, entry: Entry) -> None:
+        for memory_id in self._saying(entry.text):
+            self._opened().forget(memory_id)
 
     def check_connection(self) -> str:
         api = self._opened()
@@ -237,11 +209,6 @@ class RetainDBProvider(ServiceProvider):
         return list(
             dict.fromkeys(str(each["id"]) for each in found if each["content"].strip() == content and "id" in each)
         )
-
-    def _opened(self) -> RetainDB:
-        if self._api is None:
-            raise ProviderError("retaindb is not open; start a session first", kind="absent")
-        return self._api
 
 
 def _overlay(found: dict[str, Any]) -> str:

@@ -6,7 +6,8 @@ import hashlib
 import os
 import re
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from hermes.providers.base import MemoryProvider, tool_error, tool_result
 from hermes.providers.calling import home_of_the_caller
@@ -15,7 +16,7 @@ from hermes.safety.fence import sanitize_context
 from hermes.vocabulary.errors import HermesError, ProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     Tool = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -24,13 +25,45 @@ LONGEST_QUERY = 2_000
 _NO_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-class ServiceProvider(MemoryProvider):
-    """A subclass has `FIELDS` (its configuration), `TOOLS` (schemas), `_connect` and a method for each tool."""
+Client = TypeVar("Client")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A finished exchange as it may be stored: without what was recalled for it."""
+
+    user: str
+    assistant: str
+    session: str
+    steps: Sequence[Mapping[str, Any]]  # the turn with its tool calls and results
+    key: str  # the same for every attempt
+
+    def spoken(self) -> list[dict[str, str]]:
+        return [{"role": "user", "content": self.user}, {"role": "assistant", "content": self.assistant}]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """An entry of curated memory that is written or taken back."""
+
+    target: str
+    text: str
+    session: str
+    key: str  # the same for every attempt
+
+
+class ServiceProvider(MemoryProvider, Generic[Client]):
+    """A subclass has `FIELDS` (its configuration), `TOOLS` (schemas), `_connect` and a method for each tool.
+
+    It stores with `_store_turn`, and mirrors curated memory with `_keep` and `_withdraw`. Each may be called again with
+    the same thing.
+    """
 
     FIELDS: ClassVar[tuple[dict[str, Any], ...]] = ()
     TOOLS: ClassVar[tuple[dict[str, Any], ...]] = ()
 
     def __init__(self) -> None:
+        self._api: Client | None = None
         self._config: dict[str, Any] = {}
         self._home = ""
         self._session_id = ""
@@ -46,6 +79,22 @@ class ServiceProvider(MemoryProvider):
     @abstractmethod
     def _handlers(self) -> dict[str, Tool]:
         """What carries out each tool."""
+
+    @abstractmethod
+    def _store_turn(self, turn: Turn) -> None:
+        """Stores a turn that somebody took part in."""
+
+    @abstractmethod
+    def _keep(self, entry: Entry) -> None:
+        """Has the service hold an entry of curated memory."""
+
+    @abstractmethod
+    def _withdraw(self, entry: Entry) -> None:
+        """Takes an entry back that the service may hold."""
+
+    def _replace(self, old: Entry, new: Entry) -> None:
+        self._keep(new)
+        self._withdraw(old)  # last, so that a failure in between loses nothing
 
     def is_available(self) -> bool:
         return not self._missing(self._configured(home_of_the_caller()))
@@ -82,6 +131,44 @@ class ServiceProvider(MemoryProvider):
         with open(os.path.join(_TEXTS, f"{self.name}.md"), encoding="utf-8") as file:
             return file.read().strip()
 
+    def sync_turn(
+        self,
+        user_content: str,
+        assistant_content: str,
+        *,
+        session_id: str = "",
+        messages: list[dict[str, Any]] | None = None,
+        idempotency_key: str = "",
+    ) -> None:
+        if self._writes:
+            turn = Turn(
+                user=self._storable(user_content),
+                assistant=self._storable(assistant_content),
+                session=session_id or self._session_id,
+                steps=messages or (),
+                key=idempotency_key,
+            )
+            self._store_turn(turn)
+
+    def on_memory_write(
+        self, action: str, target: str, content: str, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        if not self._writes:
+            return
+        given = metadata or {}
+        texts = content if action in ("add", "replace") else "", str(given.get("old_text") or "")
+        session, key = str(given.get("session_id") or self._session_id), str(given.get("idempotency_key") or "")
+        new, old = (Entry(target=target, text=self._storable(each), session=session, key=key) for each in texts)
+        if new.text and old.text not in ("", new.text):
+            self._replace(old, new)
+        elif new.text:
+            self._keep(new)
+        elif old.text:
+            self._withdraw(old)
+
+    def _storable(self, text: str) -> str:
+        return clean(text)
+
     def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:
         del kwargs
         self._session_id = new_session_id
@@ -95,11 +182,37 @@ class ServiceProvider(MemoryProvider):
         shown = {**provider_config, **self._config}
         return {key: ("set" if value else "not set") if key in secret else value for key, value in shown.items()}
 
+    def _opened(self) -> Client:
+        if self._api is None:
+            raise ProviderError(f"{self.name} is not open; start a session first", kind="absent")
+        return self._api
+
     def _configured(self, hermes_home: str) -> dict[str, Any]:
         return configured(self.name, hermes_home, self.FIELDS)
 
     def _missing(self, values: dict[str, Any]) -> list[str]:
         return [str(field.get("env_var") or field["key"]) for field in missing_fields(self.FIELDS, values)]
+
+
+class Once:
+    """Sends what has a key once, also when an attempt arrived and only its answer was lost.
+
+    After a start nobody knows whether the last attempt of the process before arrived, so the first is looked for too.
+    """
+
+    def __init__(self) -> None:
+        self._unsure = {""}
+
+    def send(self, key: str, send: Callable[[], object], *, arrived: Callable[[], object]) -> None:
+        """`arrived` asks the service whether it has what `send` would store."""
+        if not (key and self._unsure & {"", key} and arrived()):
+            try:
+                send()
+            except ProviderError as error:
+                if error.passing and error.kind != "unreachable":
+                    self._unsure.add(key)
+                raise
+        self._unsure -= {"", key}
 
 
 def tool(name: str, description: str, required: Iterable[str] = (), **properties: Any) -> dict[str, Any]:
@@ -141,8 +254,18 @@ def distinct_id(text: str, longest: int = 100) -> str:
     plain = plain_id(text, longest)
     if plain == text:
         return plain
-    mark = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
+    mark = digest(text, 8)
     return f"{plain[: longest - len(mark) - 1]}-{mark}"
+
+
+def digest(text: str, longest: int = 24) -> str:
+    """A name for a text: the same text has the same."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:longest]
+
+
+def entry_id(target: str, text: str) -> str:
+    """What an entry of curated memory is called at a service that takes names of ours."""
+    return f"hermes-{target}-{digest(text)}"
 
 
 def bullets(heading: str, lines: Iterable[str]) -> str:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes.providers.config import read_config, save_config
-from hermes.providers.service import ServiceProvider, bullets, clean, count_of, plain_id, question, text_of, tool
-from hermes.providers.supermemory_api import CLOUD, connect
+from hermes.providers.remote import unless_missing
+from hermes.providers.service import (
+    ServiceProvider,
+    bullets,
+    clean,
+    count_of,
+    distinct_id,
+    entry_id,
+    plain_id,
+    question,
+    text_of,
+    tool,
+)
+from hermes.providers.supermemory_api import CLOUD, Speak, connect
 from hermes.vocabulary.errors import ProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from hermes.providers.service import Tool
+    from hermes.providers.service import Entry, Tool, Turn
     from hermes.providers.supermemory_api import Generation, Message
 
 _OWN_FENCE = re.compile(r"<supermemory-context\b[^>]*>.*?</supermemory-context\s*>", re.DOTALL | re.IGNORECASE)
@@ -29,7 +38,7 @@ _PREVIEW = 80
 _CLEAR_MATCH = 0.5
 
 
-class SupermemoryProvider(ServiceProvider):
+class SupermemoryProvider(ServiceProvider[Speak]):
     name = "supermemory"
 
     FIELDS: ClassVar[tuple[dict[str, Any], ...]] = (
@@ -107,7 +116,6 @@ class SupermemoryProvider(ServiceProvider):
 
     def __init__(self) -> None:
         super().__init__()
-        self._speak: Callable[..., Generation] | None = None
         self._container = "hermes"
         self._turn = 0
         self._lock = threading.Lock()
@@ -117,9 +125,9 @@ class SupermemoryProvider(ServiceProvider):
         config = self._config
         tag = str(config["container_tag"]).replace("{identity}", self._identity)
         # Where one process serves many people, each has a container of their own.
-        self._container = plain_id(f"{tag}-{self._person}" if self._person else tag)
+        self._container = f"{plain_id(tag, 50)}-{distinct_id(self._person, 49)}" if self._person else plain_id(tag)
         timeout = min(max(float(config["api_timeout"]), 0.5), 15.0)
-        self._speak = connect(str(config["base_url"]), str(config["api_key"]), timeout, str(config["api"]))
+        self._api = connect(str(config["base_url"]), str(config["api_key"]), timeout, str(config["api"]))
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         choice: dict[str, Any] = {}
@@ -167,7 +175,7 @@ class SupermemoryProvider(ServiceProvider):
         del session_id
         if not (query := question(query)) or not self._config["auto_recall"]:
             return ""
-        api = self._api(hurry=True)
+        api = self._speak(hurry=True)
         most = min(max(int(self._config["max_recall_results"]), 1), 20)
         if self._turn <= 1 or self._turn % max(int(self._config["profile_frequency"]), 1) == 0:
             found = api.profile(self._container, query)
@@ -181,50 +189,43 @@ class SupermemoryProvider(ServiceProvider):
         parts.append(bullets("## Supermemory", (hit["text"] for hit in hits)))
         return "\n\n".join(filter(None, parts))
 
-    def sync_turn(
-        self,
-        user_content: str,
-        assistant_content: str,
-        *,
-        session_id: str = "",
-        messages: list[dict[str, Any]] | None = None,
-        idempotency_key: str = "",
-    ) -> None:
+    def _store_turn(self, turn: Turn) -> None:
         """Sends the conversation so far under one id: the service stores what is new in it.
 
         Nothing is held back for the end of the session, so a killed program loses nothing, and nothing is sent again
         after a compaction or at exit.
         """
-        del messages
-        user, assistant = _captured(user_content), _captured(assistant_content)
-        if not (self._writes and self._config["auto_capture"]) or not (user and assistant):
+        if not (self._config["auto_capture"] and turn.user and turn.assistant):
             return
-        if self._config["capture_mode"] == "all" and _ACKNOWLEDGED.fullmatch(user):
+        if self._config["capture_mode"] == "all" and _ACKNOWLEDGED.fullmatch(turn.user):
             return
-        session = session_id or self._session_id
-        turn = [{"role": "user", "content": user}, {"role": "assistant", "content": assistant}]
         with self._lock:
-            name, before = self._conversations.get(session) or (_named(session, idempotency_key), [])
+            name, before = self._conversations.get(turn.session) or (_named(turn), [])
         if len(before) >= 2 * _MOST_TURNS:
-            name, before = _named(session, idempotency_key), []
-        about = {"session_id": session, "partial": True}
-        self._api().conversation(self._container, name, [*before, *turn], about)
+            name, before = _named(turn), []
+        about = {"session_id": turn.session, "partial": True}
+        said = [*before, *turn.spoken()]
+        self._speak().conversation(self._container, name, said, about)
         with self._lock:  # only what has arrived counts as said before
-            self._conversations[session] = (name, [*before, *turn])
+            self._conversations[turn.session] = (name, said)
 
-    def on_memory_write(
-        self, action: str, target: str, content: str, metadata: Mapping[str, Any] | None = None
-    ) -> None:
-        if not self._writes:
-            return
-        old = _captured(str((metadata or {}).get("old_text") or ""))
-        new = _captured(content) if action in ("add", "replace") else ""
-        if new:
-            entry = _entry(target, new)  # the same for every attempt, so that adding it twice is adding it once
-            document = self._add(new, entry, {"type": "explicit_memory", "target": target})
-            save_config(_DOCUMENTS, self._home, {entry: document})
-        if old and old != new:
-            self._remove_entry(_entry(target, old), old)
+    def _keep(self, entry: Entry) -> None:
+        name = entry_id(entry.target, entry.text)  # the same for every attempt: adding it twice is adding it once
+        document = self._add(entry.text, name, {"type": "explicit_memory", "target": entry.target})
+        save_config(_DOCUMENTS, self._home, {name: document})
+
+    def _withdraw(self, entry: Entry) -> None:
+        """Takes back the document of an entry, and what was made of it where it says just the same."""
+        api, name = self._speak(), entry_id(entry.target, entry.text)
+        document = str(read_config(_DOCUMENTS, self._home).get(name) or name)
+        unless_missing(lambda: api.drop(self._container, document), None)
+        for hit in api.search(self._container, entry.text, limit=20, mode="hybrid"):
+            if hit["text"] == entry.text:
+                api.forget(self._container, hit["id"])
+        save_config(_DOCUMENTS, self._home, {name: None})
+
+    def _storable(self, text: str) -> str:
+        return clean(_OWN_FENCE.sub("", text))
 
     def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:
         super().on_session_switch(new_session_id, **kwargs)
@@ -232,7 +233,7 @@ class SupermemoryProvider(ServiceProvider):
             self._conversations.clear()  # a session that is taken up again goes on as a conversation of its own
 
     def check_connection(self) -> str:
-        api = self._api()
+        api = self._speak()
         found = api.profile(self._container)
         facts = len(found["static"]) + len(found["dynamic"])
         return f"Supermemory answers (API {api.name}), {facts:,} facts in the profile of {self._container}"
@@ -240,7 +241,7 @@ class SupermemoryProvider(ServiceProvider):
     # --- tools ------------------------------------------------------------------------------------------------------
 
     def _store(self, args: dict[str, Any]) -> dict[str, Any]:
-        content = _captured(text_of(args, "content"))
+        content = self._storable(text_of(args, "content"))
         metadata = args.get("metadata") if isinstance(args.get("metadata"), dict) else {}
         container = self._chosen(args)
         document = self._add(content, "", {"type": "explicit_memory", **(metadata or {})}, container)
@@ -250,7 +251,7 @@ class SupermemoryProvider(ServiceProvider):
     def _search(self, args: dict[str, Any]) -> dict[str, Any]:
         limit = count_of(args, "limit", 5, 20)
         mode = self._config["search_mode"]
-        found = self._api().search(self._chosen(args), text_of(args, "query"), limit=limit, mode=mode)
+        found = self._speak().search(self._chosen(args), text_of(args, "query"), limit=limit, mode=mode)
         results = [{"id": hit["id"], "content": hit["text"], **_percent(hit)} for hit in found]
         return {"results": results, "count": len(results)}
 
@@ -258,18 +259,18 @@ class SupermemoryProvider(ServiceProvider):
         container, memory_id = self._chosen(args), str(args.get("id") or "")
         if not memory_id:
             query = text_of(args, "query")
-            hits = self._api().search(container, query, limit=5, mode="memories")
+            hits = self._speak().search(container, query, limit=5, mode="memories")
             same = [hit for hit in hits if hit["text"].casefold() == query.casefold()]
             clear = [hit for hit in hits if (hit["similarity"] or 0) >= _CLEAR_MATCH]
             chosen = same or clear[:1]
             if not chosen:
                 return {"success": False, "message": "nothing stored says that; supermemory_search shows what is there"}
             memory_id = chosen[0]["id"]
-        done = self._api().forget(container, memory_id)
+        done = self._speak().forget(container, memory_id)
         return {"forgotten": done, "success": done, "id": memory_id}
 
     def _profile(self, args: dict[str, Any]) -> dict[str, Any]:
-        found = self._api().profile(self._chosen(args), str(args.get("query") or ""))
+        found = self._speak().profile(self._chosen(args), str(args.get("query") or ""))
         text = "\n\n".join(
             filter(None, (bullets("## Lasting", found["static"]), bullets("## Recent", found["dynamic"])))
         )
@@ -277,23 +278,9 @@ class SupermemoryProvider(ServiceProvider):
 
     # --- how --------------------------------------------------------------------------------------------------------
 
-    def _remove_entry(self, entry: str, text: str) -> None:
-        """Takes back a mirrored entry: the document, and what was made of it where it says just the same."""
-        api = self._api()
-        document = str(read_config(_DOCUMENTS, self._home).get(entry) or entry)
-        try:
-            api.drop(self._container, document)
-        except ProviderError as error:
-            if error.kind != "missing":
-                raise
-        for hit in api.search(self._container, text, limit=20, mode="hybrid"):
-            if hit["text"] == text:
-                api.forget(self._container, hit["id"])
-        save_config(_DOCUMENTS, self._home, {entry: None})
-
     def _add(self, content: str, custom_id: str, metadata: dict[str, Any], container: str = "") -> str:
         context = str(self._config["entity_context"] or "")[:_LONGEST_CONTEXT]
-        return self._api().add(
+        return self._speak().add(
             container or self._container, content, custom_id=custom_id, metadata=metadata, context=context
         )
 
@@ -311,24 +298,13 @@ class SupermemoryProvider(ServiceProvider):
             raise ProviderError(f"there is no container {wanted!r}; choose one of {', '.join(allowed)}", kind="refused")
         return str(wanted)
 
-    def _api(self, *, hurry: bool = False) -> Generation:
-        if self._speak is None:
-            raise ProviderError("supermemory is not open; start a session first", kind="absent")
-        return self._speak(self._container, hurry=hurry)
+    def _speak(self, *, hurry: bool = False) -> Generation:
+        return self._opened()(self._container, hurry=hurry)
 
 
-def _captured(text: str) -> str:
-    """What was said, without what was recalled."""
-    return clean(_OWN_FENCE.sub("", text))
-
-
-def _entry(target: str, text: str) -> str:
-    return f"hermes-{target}-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:24]}"
-
-
-def _named(session: str, key: str) -> str:
+def _named(turn: Turn) -> str:
     """The id of a conversation: the same for every attempt, another for each time a session is taken up."""
-    return plain_id(f"{session}-{key[:8]}" if key else session)
+    return plain_id(f"{turn.session}-{turn.key[:8]}" if turn.key else turn.session)
 
 
 def _percent(hit: dict[str, Any]) -> dict[str, Any]:

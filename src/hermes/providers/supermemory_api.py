@@ -12,8 +12,6 @@ from hermes.providers.remote import Remote
 from hermes.vocabulary.errors import ProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     Message = dict[str, str]
 
 CLOUD = "https://api.supermemory.ai"
@@ -117,11 +115,14 @@ class NamespaceApi:
         self._remote.request("DELETE", _path(container, "document"), {"ids": [document]}, expect=None)
 
 
-def connect(base_url: str, key: str, timeout: float, wanted: str) -> Callable[..., Generation]:
-    """A function from a container to the API its server speaks; asked once, when it is first needed.
+class Speak(Protocol):
+    """From a container to the API its server speaks; with `hurry` there is one attempt, for a turn that waits."""
 
-    With `hurry` there is one attempt, for a turn that waits.
-    """
+    def __call__(self, container: str, *, hurry: bool = False) -> Generation: ...
+
+
+def connect(base_url: str, key: str, timeout: float, wanted: str) -> Speak:
+    """Which API the server speaks is asked once, when it is first needed."""
     headers = {"Authorization": f"Bearer {key}", "x-sm-source": SOURCE}
     remote = Remote("supermemory", base_url, headers=headers, secrets=[key], timeout=timeout)
     patient, hurried = _both(remote), _both(remote.hurried(timeout))
