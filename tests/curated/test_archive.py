@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from hermes.curated import entries as text
 from hermes.curated.history import Cause
+from hermes.curated.marks import PIN
 from hermes.curated.store import MemoryStore
+from hermes.session.archive import find_archived
 from hermes.session.session import MemorySession
 from hermes.vocabulary.errors import WriteRefused
 
@@ -191,3 +193,41 @@ def test_what_is_not_in_the_archive_is_said_with_the_command_that_lists_it(herme
     refused = hermes("memory", "restore", "never said")
     assert refused.code == 1
     assert "hermes memory list --archived" in refused.err
+
+
+@pytest.mark.proves("archive.found")
+def test_words_that_several_archived_entries_have_restore_none_of_them(home: Path, hermes: Hermes) -> None:
+    store = filled(home, "The red kite nests here.", "The red barn is full.", LONG)
+    store.add("memory", "z" * 990)
+    assert len(archived(store)) == 3
+    refused = hermes("memory", "restore", "The red")
+    assert refused.code != 0
+    assert "2 archived entries contain 'The red'" in refused.err
+    assert len(archived(store)) == 3
+    (home / "config.yaml").write_text("memory:\n  memory_char_limit: 2000\n")
+    assert hermes("memory", "restore", "The red kite").code == 0
+
+
+@pytest.mark.proves("archive.found")
+def test_a_question_without_words_finds_nothing_in_the_archive(home: Path) -> None:
+    store = filled(home, DEPLOY, LONG)
+    store.add("memory", "y" * 90)
+    assert find_archived(store, "?! …", "s") == []
+    assert [each["entry"] for each in find_archived(store, "which deploy host", "s")] == [DEPLOY]
+
+
+@pytest.mark.proves("archive.full")
+def test_no_more_leaves_than_must(home: Path) -> None:
+    store = filled(home, "The small one.", LONG[:600], limit=700)
+    store.add("memory", "w" * 500)
+    assert archived(store) == [LONG[:600]]
+    assert store.entries("memory") == ("The small one.", "w" * 500)
+
+
+@pytest.mark.proves("archive.budget")
+def test_pinned_entries_that_do_not_fit_together_enter_the_prompt_from_the_first_on(home: Path) -> None:
+    store = filled(home, *(f"Note {number} " + "n" * 60 for number in range(9)))
+    store.marks_file("memory").add(PIN, list(store.entries("memory")))
+    shown = filled(home, limit=200).snapshot("memory")
+    assert [f"Note {number} " in shown for number in range(4)] == [True, True, False, False]
+    assert "7 more of MEMORY.md do not fit and are not shown" in shown

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import itertools
 import multiprocessing
 import os
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,11 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.curated import entries as text
+from hermes.curated.approval import Approvals
 from hermes.curated.history import Cause, replay
 from hermes.curated.store import MemoryStore
+from hermes.settings.home import find_home
 from hermes.storage.files import Folder
 from hermes.storage.shared_file import ChangedMeanwhile, SharedFile
-from hermes.vocabulary.errors import LockTimeout, UnsafePath, WriteRefused
+from hermes.vocabulary.errors import LockTimeout, StorageError, UnsafePath, WriteRefused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,6 +139,117 @@ def test_what_an_editor_saves_in_the_last_moment_is_put_back(tmp_path: Path) -> 
             shared.replace(seen, b"ours", "1.add.agent.s", lambda _: None, lambda: None)
     assert (tmp_path / "MEMORY.md").read_bytes() == b"theirs"
     assert sorted(os.listdir(tmp_path)) == ["MEMORY.md", "saved"]
+
+
+@pytest.mark.proves("durable.strangers")
+def test_a_file_that_is_saved_all_the_time_is_left_to_who_saves_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore.open(tmp_path)
+    store.add("memory", "ours")
+    exchange, calls = Folder.exchange, itertools.count()
+
+    def saved_before(folder: Folder, one: str, other: str) -> bool:
+        if (call := next(calls)) % 2 == 0:  # every second one puts theirs back
+            folder.replace(other, f"theirs {call}".encode())
+        return exchange(folder, one, other)
+
+    monkeypatch.setattr(Folder, "exchange", saved_before)
+    with pytest.raises(StorageError, match="changed all the time by another program; stop it and try again"):
+        store.add("memory", "never")
+    assert "never" not in "".join(store.entries("memory"))
+
+
+@pytest.mark.proves("durable.strangers")
+def test_what_is_appended_to_a_replaced_version_comes_in_once_its_writer_is_done(tmp_path: Path) -> None:
+    store = MemoryStore.open(tmp_path)
+    store.add("memory", "first")
+    with (tmp_path / "memories" / "MEMORY.md").open("a") as shell:
+        store.add("memory", "second")
+        store.add("memory", "third")  # the shell still has the version before the second open
+        assert store.entries("memory") == ("first", "second", "third")
+        shell.write("\n§\nfrom the shell")
+    store.add("memory", "fourth")
+    assert set(store.entries("memory")) == {"first", "second", "third", "from the shell", "fourth"}
+
+
+@pytest.mark.proves("durable.strangers", "curated.drift")
+def test_what_is_appended_while_the_file_is_in_another_form_is_kept_in_a_backup(tmp_path: Path) -> None:
+    store = MemoryStore.open(tmp_path)
+    store.add("memory", "first")
+    path = tmp_path / "memories" / "MEMORY.md"
+    with path.open("a") as shell:
+        store.add("memory", "second")
+        shell.write("\n§\nfrom the shell")
+    path.write_bytes(b"first\n\xc2\xa7\n\xff\xfe damaged")
+    MemoryStore.open(tmp_path)  # looks for what others left behind
+    with pytest.raises(WriteRefused, match="changed outside the memory tool"):
+        store.add("memory", "third")
+    kept = b"".join(each.read_bytes() for each in path.parent.glob("MEMORY.md.bak.*"))
+    assert b"from the shell" in kept
+    assert b"damaged" in kept
+
+
+@pytest.mark.proves("curated.drift")
+def test_two_backups_of_one_second_have_names_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1_763_208_000.5)
+    path = tmp_path / "memories" / "MEMORY.md"
+    path.parent.mkdir()
+    store = MemoryStore.open(tmp_path)
+    for text_in_another_form in (b"one\xff", b"two\xff"):
+        path.write_bytes(text_in_another_form)
+        with pytest.raises(WriteRefused):
+            store.add("memory", "more")
+    kept = {each.name: each.read_bytes() for each in path.parent.glob("MEMORY.md.bak.*")}
+    assert kept == {"MEMORY.md.bak.1763208000": b"one\xff", "MEMORY.md.bak.1763208000.1": b"two\xff"}
+
+
+@pytest.mark.proves("durable.history")
+def test_a_history_that_lost_its_beginning_is_still_told(tmp_path: Path) -> None:
+    store = MemoryStore.open(tmp_path)
+    store.add("memory", "first")
+    store.add("memory", "second")
+    store.replace("memory", "first", "1st")
+    changes, _ = store.history("memory")
+    assert replay(changes[1:]) == ("second",)
+    with pytest.raises(WriteRefused, match="target must be one of memory, user, project, not 'diary'"):
+        store.history("diary")
+
+
+def failing_to_sync(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """The disk has an error, but only for this folder."""
+    sync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if os.path.samestat(os.fstat(descriptor), os.stat(folder)):
+            raise OSError(errno.EIO, "Input/output error")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+
+@pytest.mark.proves("durable.fault", "curated.approval")
+def test_a_request_that_may_not_survive_is_taken_back(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    approvals = Approvals(find_home(home))
+    first = approvals.stage("memory", [{"action": "add", "content": "first"}], Cause(origin="agent"))
+    with monkeypatch.context() as broken:
+        failing_to_sync(broken, home / "pending" / "memory")
+        with pytest.raises(StorageError, match="Input/output error"):
+            approvals.stage("memory", [{"action": "add", "content": "second"}], Cause(origin="agent"))
+    assert approvals.pending() == ([first], [])
+
+
+@pytest.mark.proves("durable.fault", "curated.approval")
+def test_an_approved_write_counts_although_the_list_could_not_be_made_safe(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    approvals, store = Approvals(find_home(home)), MemoryStore.open(home)
+    staged = approvals.stage("memory", [{"action": "add", "content": "first"}], Cause(origin="agent"))
+    with monkeypatch.context() as broken:
+        failing_to_sync(broken, home / "pending" / "memory")
+        written = approvals.approve(staged.id, store)
+    assert store.entries("memory") == ("first",)
+    assert "Input/output error" in written.message
 
 
 def cleaned(content: str) -> str:

@@ -59,9 +59,8 @@ def _lineage(change: Change) -> dict[str, list[str]]:
                 made_from.setdefault(edit.after, []).append(edit.before)
         replaced = {source for sources in made_from.values() for source in sources}
         for leaving in change.archived:
-            if leaving.into:
-                stood = [] if leaving.into in made_from or leaving.into in replaced else [leaving.into]
-                made_from.setdefault(leaving.into, stood).append(leaving.entry)
+            stood = [] if leaving.into in made_from or leaving.into in replaced else [leaving.into]
+            made_from.setdefault(leaving.into, stood).append(leaving.entry)
     return made_from
 
 
