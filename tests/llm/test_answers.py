@@ -228,6 +228,21 @@ def test_why_a_model_stopped_has_one_name_for_all(wire: str, said: str, reason: 
 
 
 @pytest.mark.proves("llm.stream")
+def test_several_texts_stay_apart_parts_become_one_and_nothing_is_an_empty_text() -> None:
+    texts: Any = ({"type": "text", "text": "One."}, []), ({"type": "text", "text": "Two."}, [])
+    between: Any = ({"type": "redacted_thinking", "data": "x"}, [{"type": "a_delta_of_the_future"}])
+    assert [
+        part["text"] for part in finished(answered("anthropic", claude(texts[0], between, texts[1]))).message["content"]
+    ] == [
+        "One.",
+        "Two.",
+    ]
+    parts = [{"type": "text", "text": "from "}, {"type": "text", "text": "Mistral"}, "?"]
+    assert finished(answered("openai", chat({"content": parts}))).message["content"] == "from Mistral"
+    assert finished(answered("openai", chat({}))).message["content"] == ""
+
+
+@pytest.mark.proves("llm.stream")
 def test_a_server_that_does_not_stream_is_understood() -> None:
     whole = {"choices": [{"message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}], "usage": USAGE}
     last = finished(answered("openai", json.dumps(whole).encode(), content_type="application/json"))

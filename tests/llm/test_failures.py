@@ -257,6 +257,28 @@ def test_stopping_from_another_thread_ends_the_wait_at_once(moment: str) -> None
 
 
 @pytest.mark.proves("llm.interrupt")
+def test_stopping_ends_an_answer_that_goes_on_coming() -> None:
+    words = [sse({"choices": [{"delta": {"content": "word "}}]}, done=False) for _ in range(50)]
+    heard: list[ModelEvent] = []
+
+    def listen() -> None:
+        for event in model(server).stream("", ASK, cancelled=lambda: len(heard) >= 3):
+            heard.append(event)  # noqa: PERF402 - it is looked at while it grows
+
+    with ModelServer(Answer(pieces=words)) as server, pytest.raises(Interrupted, match="while the model was answering"):
+        listen()
+    assert len(heard) == 3
+
+
+@pytest.mark.proves("llm.errors")
+def test_an_error_page_of_any_length_is_read_only_so_far() -> None:
+    page = Answer(status=503, content_type="text/html", pieces=[b"<p>sorry</p>" * 5_000] * 40)
+    with ModelServer(page) as server, pytest.raises(ModelBusy) as refused:
+        list(model(server, Patience(attempts=1)).stream("", ASK))
+    assert len(str(refused.value)) < 1_000
+
+
+@pytest.mark.proves("llm.interrupt")
 def test_stopping_ends_a_wait_between_two_attempts_and_before_the_first() -> None:
     slept: list[float] = []
     with ModelServer(failing(429, {}, retry_after="60")) as server:

@@ -173,6 +173,31 @@ def test_awkward_histories_become_ones_anthropic_accepts() -> None:
 
 
 @pytest.mark.proves("llm.awkward-histories")
+def test_parts_in_anthropics_own_form_stay_and_a_bare_tool_is_one() -> None:
+    page = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "tea"}}
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s", "model": "m"}
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": ["plain words", page]},
+        {"role": "assistant", "content": "", "reasoning_details": [thought], "cache_control": MARK},
+    ]
+    sent = json.loads(Anthropic(CLAUDE).body("", messages, [{"type": "function", "function": {"name": "look"}}]))
+    assert sent["messages"][0]["content"] == [{"type": "text", "text": "plain words"}, page]
+    assert "cache_control" not in json.dumps(sent["messages"])  # thinking cannot carry a cache point
+    assert sent["tools"] == [{"name": "look", "input_schema": {"type": "object"}}]
+
+
+@pytest.mark.proves("llm.flat-cost")
+def test_a_history_whose_middle_was_changed_is_sent_as_it_is_now() -> None:
+    model = OpenAICompatible(OPENAI)
+    messages = [{"role": "user", "content": f"message {number}"} for number in range(6)]
+    model.body(SYSTEM, messages, [])
+    changed = [messages[0], {"role": "user", "content": "new"}, messages[2], {"role": "user", "content": "also"}]
+    changed += messages[4:]
+    sent = json.loads(model.body(SYSTEM, changed, []))["messages"][1:]
+    assert [each["content"] for each in sent] == [each["content"] for each in changed]
+
+
+@pytest.mark.proves("llm.awkward-histories")
 def test_half_a_character_does_not_stop_a_request() -> None:
     for model in (Anthropic(CLAUDE), OpenAICompatible(OPENAI)):
         body = model.body("", [{"role": "user", "content": "a\ud800b"}], [])
