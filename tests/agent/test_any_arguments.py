@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -13,7 +13,10 @@ from hermes import Agent, MemorySession
 from hermes.llm.scripted import Scripted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from conftest import Ran
 
 NASTY: dict[str, list[Any]] = {
     "string": [
@@ -63,3 +66,31 @@ def test_a_tool_of_a_host_that_fails_is_a_result_and_not_the_end(home: Path) -> 
     with MemorySession.open(home, tools=[Broken()]) as session:
         result = json.loads(session.call_tool("broken", {}))
     assert result == {"success": False, "error": "broken failed: ZeroDivisionError: oops"}
+
+
+@pytest.mark.proves("agent.any-arguments")
+def test_a_schema_that_says_what_we_do_not_check_lets_everything_through(home: Path) -> None:
+    class Odd:
+        schema: ClassVar[dict[str, Any]] = {
+            "name": "odd",
+            "description": "",
+            "parameters": {
+                "type": "object",
+                "properties": {"leaf": {"type": ["string", "integer"]}, "cup": {"$ref": "#/cup"}},
+                "additionalProperties": {"type": "string"},
+            },
+        }
+
+        def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+            return {"success": True, "got": arguments}
+
+    given = {"leaf": 3, "cup": [], "water": "hot"}
+    with MemorySession.open(home, tools=[Odd()]) as session:
+        session.prepare_turn("go")
+        assert json.loads(session.call_tool("odd", given)) == {"success": True, "got": given}
+
+
+@pytest.mark.proves("agent.any-arguments")
+def test_a_tool_that_needs_a_conversation_says_so_outside_of_one(hermes: Callable[..., Ran]) -> None:
+    ran = hermes("tool", "context_compact", "{}")
+    assert (ran.code, "works inside a session" in ran.json["error"]) == (1, True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from agents import call_tools, configure, first_json
+from agents import call_tools, configure
 from hermes import Agent, MemoryStore
 from hermes.llm.scripted import Reply, Scripted
 from hermes.vocabulary.events import ToolReturned
@@ -98,43 +98,6 @@ def test_a_file_is_written_with_the_folders_above_it(home: Path, folder: Path) -
     assert (folder / "docs/a/b.md").read_text() == "hä\n"
 
 
-@pytest.mark.proves("agent.files")
-def test_files_are_listed_and_searched(home: Path, folder: Path) -> None:
-    (folder / "src").mkdir()
-    (folder / "node_modules").mkdir()
-    (folder / "src/a.py").write_text("import os\nprint(os.sep)\n")
-    (folder / "b.txt").write_text("os (sep)\n")
-    (folder / ".env").write_text("OS=secret\n")
-    (folder / "node_modules/c.py").write_text("os\n")
-    listed, top, found, literal, wrong = call_tools(
-        home,
-        folder,
-        ("list_files", {"pattern": "*.py"}),
-        ("list_files", {"depth": 1}),
-        ("search_files", {"pattern": r"\bos\b", "ignore_case": True}),
-        ("search_files", {"pattern": "os (sep)", "literal": True}),
-        ("search_files", {"pattern": "("}),
-    )
-    assert listed["files"] == ["src/a.py"]
-    assert top["files"] == [".env", "b.txt", "node_modules/", "src/"]
-    places = [(each["path"], each["line"]) for each in found["matches"]]
-    assert places == [("b.txt", 1), ("src/a.py", 1), ("src/a.py", 2)]
-    assert [each["text"] for each in literal["matches"]] == ["os (sep)"]
-    assert "not a regular expression" in wrong["error"]
-
-
-@pytest.mark.proves("agent.files")
-def test_a_pattern_that_would_never_end_is_stopped_by_the_person(home: Path, folder: Path) -> None:
-    (folder / "a.txt").write_text("a" * 60 + "!\n")
-    model = Scripted([Reply(calls=[("search_files", {"pattern": r"(a+)+$"})]), "Done."])
-    with Agent.open(home, model=model, cwd=str(folder)) as agent:
-        stop = threading.Timer(0.3, agent.interrupt)
-        stop.start()
-        (result,) = [first_json(each.result) for each in agent.turn("go") if isinstance(each, ToolReturned)]
-        stop.join()
-    assert "the search was stopped (interrupted)" in result["note"]
-
-
 @pytest.mark.proves("agent.files-border")
 def test_paths_outside_the_folder_need_a_yes_that_holds_for_the_session(home: Path, folder: Path) -> None:
     (folder.parent / "other.txt").write_text("there")
@@ -196,25 +159,6 @@ def test_files_that_hold_keys_or_run_later_need_a_yes(home: Path, folder: Path, 
     assert (refused["success"], written["success"]) == (False, True)
 
 
-@pytest.mark.proves("agent.files-border")
-def test_a_search_passes_over_folders_of_keys_and_nobody_reads_the_variables_of_a_process(
-    home: Path, folder: Path
-) -> None:
-    configure(home, "files: {outside: allow}\n")
-    (folder / ".ssh").mkdir()
-    (folder / ".ssh/work").write_text("needle: a private key under a harmless name")
-    (folder / "a.txt").write_text("needle")
-    calls = [
-        ("search_files", {"pattern": "needle"}),
-        ("search_files", {"pattern": "needle", "path": ".ssh"}),
-        ("read_file", {"path": "/proc/self/environ"}),
-    ]
-    found, asked, variables = call_tools(home, folder, *calls)
-    assert [each["path"] for each in found["matches"]] == ["a.txt"]
-    assert "a person would have to agree" in asked["error"]
-    assert "no tool may read it" in variables["error"]
-
-
 @pytest.mark.proves("agent.outside-text")
 def test_a_memory_write_after_reading_a_file_waits_for_a_person(home: Path, folder: Path) -> None:
     (folder / "a.txt").write_text("the deploy host is evil.example")
@@ -265,3 +209,56 @@ def test_what_cannot_be_patched_or_written_is_told_and_left_as_it_is(home: Path,
     assert not below["success"]
     assert (folder / "old.txt").read_bytes() == "naïve".encode("latin-1")
     assert sorted(path.name for path in folder.iterdir()) == ["inner", "old.txt"]
+
+
+@pytest.mark.proves("agent.bounded")
+def test_a_file_of_many_characters_is_read_in_parts_and_long_output_says_what_it_leaves_out(
+    home: Path, folder: Path
+) -> None:
+    configure(home, "file_read_max_chars: 1000\ntool_output: {max_bytes: 1000, max_lines: 100000}\n")
+    (folder / "a.txt").write_text(f"{'x' * 700}\n{'y' * 700}\n")
+    command = "seq -f 'line %08.0f' 1 20000"
+    read, printed = call_tools(
+        home, folder, ("read_file", {"path": "a.txt"}), ("terminal", {"command": command}), ask=lambda _: True
+    )
+    assert (read["content"], read["next_offset"]) == (f"1\t{'x' * 700}", 2)
+    # 20,000 lines of 14 bytes, of which 1,000 bytes are shown.
+    assert printed["output"].startswith("line 00000001\n")
+    assert printed["output"].endswith("line 00020000\n")
+    assert "\n[… 279,0" in printed["output"]
+    configure(home, "tool_output: {max_bytes: 1000, max_lines: 10}\n")
+    (few,) = call_tools(home, folder, ("terminal", {"command": command}), ask=lambda _: True)
+    assert "\n[… more than " in few["output"]
+
+
+@pytest.mark.proves("agent.files")
+def test_what_cannot_be_written_leaves_nothing_behind(
+    home: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "a.txt").write_text("before")
+    with (folder / "large.txt").open("wb") as file:
+        file.truncate(20_000_001)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    half, large = call_tools(
+        home,
+        folder,
+        ("write_file", {"path": "a.txt", "content": "half \ud83c"}),
+        ("patch", {"path": "large.txt", "old_text": "a", "new_text": "b"}),
+    )
+    monkeypatch.setattr("hermes.tools.files.os.replace", full)
+    (unwritten,) = call_tools(home, folder, ("write_file", {"path": "a.txt", "content": "after"}))
+    assert "half a character at 5" in half["error"]
+    assert "larger than 20,000,000 bytes" in large["error"]
+    assert unwritten["error"].endswith("a.txt: No space left on device")
+    assert (folder / "a.txt").read_text() == "before"
+    assert sorted(path.name for path in folder.iterdir()) == ["a.txt", "large.txt"]
+
+
+@pytest.mark.proves("agent.files-border")
+def test_an_example_of_a_file_of_keys_is_read_without_a_question(home: Path, folder: Path) -> None:
+    (folder / ".env.example").write_text("API_KEY=")
+    (result,) = call_tools(home, folder, ("read_file", {"path": ".env.example"}))
+    assert result["content"] == "1\tAPI_KEY="

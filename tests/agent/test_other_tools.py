@@ -1,4 +1,4 @@
-"""Fetching pages, the list of steps, delegated tasks, and which tools are there at all."""
+"""The list of steps, delegated tasks, and which tools are there at all."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import json
 import signal
 import sys
 import threading
-import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,123 +13,14 @@ import pytest
 from agents import call_tools, configure, first_json
 from hermes import Agent, MemorySession, SessionDB
 from hermes.llm.scripted import Reply, Scripted
-from hermes.tools.html_text import text_of
 from hermes.vocabulary.errors import SettingsError
 from hermes.vocabulary.events import ToolReturned, TurnFinished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from conftest import Ran
-
-PAGES: dict[str, tuple[str, bytes]] = {
-    "/page": (
-        "text/html; charset=utf-8",
-        "<html><head><title>Tea &amp; more</title><script>evil()</script></head><body><h1>Tea</h1><p>Grün <a"
-        " href='/leaf'>leaf</a></p><ul><li>one<li>two</ul><!-- hidden --></body></html>".encode(),
-    ),
-    "/long": ("text/plain", b"0123456789" * 20_000),
-    "/data": ("application/json", b'{"a": 1}'),
-    "/image": ("image/png", b"\x89PNG"),
-}
-
-
-class _Site(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        if self.path == "/away":
-            self.send_response(302)
-            self.send_header("location", "/page")
-            self.end_headers()
-            return
-        kind, body = PAGES.get(self.path, ("text/plain", b"nothing"))
-        self.send_response(200 if self.path in PAGES else 404)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def site() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Site) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-@pytest.mark.proves("agent.web")
-def test_a_page_is_returned_as_text_with_its_links(home: Path, tmp_path: Path, site: str) -> None:
-    configure(home, "web: {allow_private_addresses: true}\n")
-    page, away, data, image, missing = call_tools(
-        home,
-        tmp_path / "work",
-        *(("fetch_url", {"url": f"{site}/{name}"}) for name in ("page", "away", "data", "image", "gone")),
-    )
-    assert page["title"] == "Tea & more"
-    assert page["content"] == f"# Tea\n\nGrün [leaf]({site}/leaf)\n\n- one\n- two"
-    assert (away["url"], away["content"]) == (f"{site}/page", page["content"])
-    assert data["content"] == '{"a": 1}'
-    assert "image/png" in image["error"]
-    assert (missing["success"], missing["status"]) == (False, 404)
-
-
-@pytest.mark.proves("agent.web")
-def test_a_long_page_is_read_in_parts_and_cut_at_its_limit(home: Path, tmp_path: Path, site: str) -> None:
-    configure(home, "web: {allow_private_addresses: true, max_bytes: 100000}\ntool_output: {max_bytes: 60000}\n")
-    first, second = call_tools(
-        home,
-        tmp_path / "work",
-        ("fetch_url", {"url": f"{site}/long"}),
-        ("fetch_url", {"url": f"{site}/long", "offset": 60_000}),
-    )
-    assert (len(first["content"]), first["next_offset"]) == (60_000, 60_000)
-    assert len(second["content"]) == 40_000
-    assert "longer than 100,000 bytes" in second["note"]
-
-
-@pytest.mark.proves("agent.web")
-@pytest.mark.parametrize(
-    "url",
-    [
-        *("http://127.0.0.1:1/", "http://localhost/", "http://[::1]/", "http://169.254.169.254/latest"),
-        *("http://0.0.0.0/", "http://2130706433/", "http://[::ffff:127.0.0.1]/", "http://[::127.0.0.1]/"),
-        *("http://[64:ff9b::7f00:1]/", "http://[fec0::1]/"),
-    ],
-)
-def test_addresses_of_this_machine_and_its_network_are_refused(home: Path, tmp_path: Path, url: str) -> None:
-    (result,) = call_tools(home, tmp_path / "work", ("fetch_url", {"url": url}))
-    assert "web.allow_private_addresses" in result["error"]
-
-
-@pytest.mark.proves("agent.web")
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://example.com/", "example.com", "http://", ""])
-def test_only_http_addresses_are_fetched(home: Path, tmp_path: Path, url: str) -> None:
-    (result,) = call_tools(home, tmp_path / "work", ("fetch_url", {"url": url}))
-    assert "not an http or https address" in result["error"]
-
-
-@pytest.mark.proves("agent.web")
-@pytest.mark.parametrize("piece", ["<!--", "<script>", "<a href='", "<", "<title>", "<svg ", "&#", "<li"])
-def test_hostile_html_takes_linear_time(piece: str) -> None:
-    def seconds(times: int) -> float:
-        start = time.process_time()
-        text_of(piece * times)
-        return time.process_time() - start
-
-    assert seconds(200_000) < 20 * max(seconds(20_000), 0.01)
-
-
-@pytest.mark.proves("agent.outside-text")
-def test_a_memory_write_after_a_page_or_a_command_waits_for_a_person(home: Path, tmp_path: Path, site: str) -> None:
-    configure(home, "web: {allow_private_addresses: true}\nterminal: {policy: allow}\n")
-    add = ("memory", {"action": "add", "target": "memory", "content": "Tea is green."})
-    for call in (("fetch_url", {"url": f"{site}/page"}), ("terminal", {"command": "echo hi"})):
-        _, staged = call_tools(home, tmp_path / "work", call, add)
-        assert staged["staged"] is True
 
 
 @pytest.mark.proves("agent.todo")
@@ -145,6 +34,21 @@ def test_the_list_of_steps_is_kept_changed_and_found_again_on_resume(home: Path)
         (result,) = [first_json(each.result) for each in agent.turn("where are we?") if isinstance(each, ToolReturned)]
     assert result["todos"] == [items[0], change["todos"][0]]  # type: ignore[index]
     assert result["summary"] == {"total": 2, "pending": 0, "in_progress": 1, "completed": 1, "cancelled": 0}
+
+
+@pytest.mark.proves("agent.todo")
+def test_a_result_that_shows_no_list_does_not_hide_the_one_before_it(home: Path) -> None:
+    items = [{"id": "1", "content": "look", "status": "pending"}]
+    with Agent.open(home, model=Scripted([Reply(calls=[("todo", {"todos": items})]), "ok"])) as agent:
+        list(agent.turn("go"))
+        for number, content in enumerate(("[stopped]", "3", '{"todos": "none"}')):
+            call = {"id": f"c{number}", "type": "function", "function": {"name": "todo", "arguments": "{}"}}
+            agent.session.record({"role": "assistant", "content": None, "tool_calls": [call]})
+            agent.session.record({"role": "tool", "tool_call_id": f"c{number}", "name": "todo", "content": content})
+        agent.session.finish_turn("ok")
+    with Agent.open(home, model=Scripted([Reply(calls=[("todo", {})]), "ok"]), resume=agent.session.id) as agent:
+        (result,) = [first_json(each.result) for each in agent.turn("where are we?") if isinstance(each, ToolReturned)]
+    assert result["todos"] == items
 
 
 @pytest.mark.proves("agent.todo")

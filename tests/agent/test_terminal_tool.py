@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from agents import call_tools, configure, first_json
 from hermes import Agent
 from hermes.llm.scripted import Reply, Scripted
+from hermes.tools import processes
 from hermes.vocabulary.events import ToolReturned, TurnFinished
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def yes(_question: str) -> bool:
@@ -125,3 +124,83 @@ def test_a_command_does_not_see_keys_of_the_environment(
     monkeypatch.setenv("PLAIN", "p")
     (result,) = call_tools(home, tmp_path / "work", ("terminal", {"command": "echo $SOME_API_KEY-$MY_TOKEN-$PLAIN"}))
     assert result["output"] == "-k2-p\n"
+
+
+@pytest.mark.proves("agent.terminal")
+def test_all_output_of_a_command_that_ended_is_read_and_one_that_closed_it_is_waited_for(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_PIECE", 8)  # so that most of it is still unread when the command has ended
+    many, closed, unusable = call_tools(
+        home,
+        tmp_path / "work",
+        ("terminal", {"command": "printf 'x%.0s' {1..16000}"}),
+        ("terminal", {"command": "exec >&- 2>&-; sleep 0.2; exit 7"}),
+        ("terminal", {"command": "echo \ud83c"}),
+        ask=yes,
+    )
+    assert many["output"] == "x" * 2000 + "… [14,000 more characters]"
+    assert (closed["exit_code"], closed["output"]) == (7, "")
+    assert "cannot be run" in unusable["error"]
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.proves("agent.interrupt")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "exec >&- 2>&-; echo $$ > pid; exec sleep 600",  # its output is closed, it goes on
+        "setsid sh -c 'exec sleep 5' & echo $$ > pid; exec sleep 600",  # somebody outside of its group holds the pipe
+    ],
+)
+def test_an_interrupt_ends_whatever_a_command_did_with_its_output(home: Path, tmp_path: Path, command: str) -> None:
+    noted = tmp_path / "work" / "pid"
+
+    def stop_when_started() -> None:
+        while not noted.exists() or not noted.read_text().strip():
+            time.sleep(0.01)
+        agent.interrupt()
+
+    noted.parent.mkdir()
+    call = Reply(calls=[("terminal", {"command": command})])
+    with Agent.open(home, model=Scripted([call, "never"]), cwd=str(noted.parent), ask=yes) as agent:
+        watcher = threading.Thread(target=stop_when_started)
+        watcher.start()
+        (returned,) = [first_json(each.result) for each in agent.turn("go") if isinstance(each, ToolReturned)]
+        watcher.join()
+    assert returned["error"] == "the user stopped the command"
+    assert not _alive(int(noted.read_text()))
+
+
+@pytest.mark.proves("agent.interrupt")
+def test_ctrl_c_ends_a_running_command_and_the_turn(home: Path, tmp_path: Path) -> None:
+    noted = tmp_path / "work" / "pid"
+
+    def press_when_started() -> None:
+        while not noted.exists() or not noted.read_text().strip():
+            time.sleep(0.01)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    noted.parent.mkdir()
+    call = Reply(calls=[("terminal", {"command": "echo $$ > pid; exec sleep 600"})])
+    with Agent.open(home, model=Scripted([call, "never"]), cwd=str(noted.parent), ask=yes) as agent:
+        watcher = threading.Thread(target=press_when_started)
+        watcher.start()
+        *_, end = agent.turn("go")
+        watcher.join()
+    assert isinstance(end, TurnFinished)
+    assert end.reason == "interrupted"
+    assert not _alive(int(noted.read_text()))
+
+
+@pytest.mark.proves("agent.terminal-policy")
+def test_an_entry_of_the_allow_list_that_is_no_command_allows_nothing(home: Path, tmp_path: Path) -> None:
+    configure(home, "command_allowlist: [\"echo 'open\", '']\n")
+    (result,) = call_tools(home, tmp_path / "work", ("terminal", {"command": "echo open"}))
+    assert "nobody can be asked" in result["error"]

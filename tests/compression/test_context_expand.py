@@ -31,7 +31,8 @@ def read(ids: Sequence[int]) -> Iterator[tuple[int, Message]]:
 
 
 def expand(most: int = 24_000, **arguments: Any) -> Any:
-    box = Toolbox({"context_expand": lambda: ContextExpand(read, most)})
+    box = Toolbox({"context_expand": lambda: ContextExpand(read, most)})  # without anybody who notes what comes in
+    box.start_turn()
     return json.loads(box.call("context_expand", arguments))
 
 

@@ -275,3 +275,24 @@ def test_the_example_of_the_guide_compiles_and_its_imports_exist() -> None:
     example = guide.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
     compile(example, str(guide), "exec")
     exec("\n".join(line for line in example.splitlines() if line.startswith("from ")), {})
+
+
+@pytest.mark.proves("llm.loop")
+def test_a_hosts_model_that_stops_without_an_end_is_told_and_the_conversation_goes_on(home: Path) -> None:
+    class Silent(Scripted):
+        def stream(self, *given: Any, **more: Any) -> Iterator[Any]:
+            yield from (each for each in super().stream(*given, **more) if not isinstance(each, Finished))
+
+    with MemorySession.open(home) as session:
+        session.prepare_turn("hello")
+        with pytest.raises(ModelBusy, match="ended without finishing its answer"):
+            list(run_turn(Silent(["Half an ans"]), session))
+        assert ended(turn(session, Scripted(["Here."]))).reply == "Here."
+
+
+@pytest.mark.proves("llm.loop")
+def test_an_answer_that_ends_like_the_beginning_of_a_fence_is_shown_to_its_end(home: Path) -> None:
+    with MemorySession.open(home) as session:
+        events = turn(session, Scripted(["1 < 2 and a <memory-con"]))
+    assert "".join(each.text for each in events if isinstance(each, TextDelta)) == "1 < 2 and a <memory-con"
+    assert ended(events).reply == "1 < 2 and a <memory-con"

@@ -87,6 +87,27 @@ def test_an_engine_from_a_plugin_compacts_counts_and_offers_its_tools(home: Path
         assert list(db.search("ABC-0003"))
 
 
+@pytest.mark.proves("compaction.engine")
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        ("'plain words'", {"success": True, "result": "plain words"}),
+        ("None", {"success": True, "result": "None"}),
+        ("'[1, 2]'", {"success": True, "result": [1, 2]}),
+        ("""'{"error": "not found"}'""", {"success": False, "error": "not found"}),
+        ("{}['leaf']", {"success": False, "error": "short_count failed: KeyError: 'leaf'"}),
+    ],
+)
+def test_whatever_a_tool_of_an_engine_answers_is_a_result(home: Path, answer: str, shown: dict[str, Any]) -> None:
+    configure(home, "context:\n  engine: short\n")
+    install(home, KEEPS_THE_END)
+    plugin = home / "plugins/context_engine/short/__init__.py"
+    plugin.write_text(plugin.read_text().replace("""'{"prompt_tokens": %d}' % self.last_prompt_tokens""", answer))
+    with MemorySession.open(home) as session:
+        session.prepare_turn("count")
+        assert json.loads(session.call_tool("short_count", {})) == shown
+
+
 @pytest.mark.proves("compaction.engine.fallback")
 @pytest.mark.parametrize(
     "body",

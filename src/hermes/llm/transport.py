@@ -56,7 +56,7 @@ def _proxies(tls: ssl.SSLContext, direct: httpx.BaseTransport) -> dict[str, http
 
 def _through(proxy: str, tls: ssl.SSLContext) -> httpx.BaseTransport:
     try:
-        return httpx.HTTPTransport(proxy=proxy, verify=tls, limits=_LIMITS)
+        return _InterruptibleTransport(tls, proxy)
     except (ValueError, ImportError) as error:
         raise SettingsError(f"the proxy {proxy!r} of the environment cannot be used: {error}") from error
 
@@ -64,17 +64,11 @@ def _through(proxy: str, tls: ssl.SSLContext) -> httpx.BaseTransport:
 class _InterruptibleTransport(httpx.HTTPTransport):
     """Looks at the request's `cancelled` function while it waits for bytes, also before the first one."""
 
-    def __init__(self, tls: ssl.SSLContext) -> None:
-        super().__init__(verify=tls)
+    def __init__(self, tls: ssl.SSLContext, proxy: str | None = None) -> None:
+        super().__init__(verify=tls, proxy=proxy, limits=_LIMITS)
         self._current = threading.local()
-        # httpx has no argument for the network backend of its pool, so the pool is made here.
-        self._pool = httpcore.ConnectionPool(
-            ssl_context=tls,
-            max_connections=_LIMITS.max_connections,
-            max_keepalive_connections=_LIMITS.max_keepalive_connections,
-            keepalive_expiry=_LIMITS.keepalive_expiry,
-            network_backend=_Backend(self._current),
-        )
+        # httpx has no argument for the network backend of its pools, with a proxy or without.
+        self._pool._network_backend = _Backend(self._current)  # noqa: SLF001
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         self._current.cancelled = request.extensions.get(CANCELLED)

@@ -110,9 +110,6 @@ def _hits(found: Iterator[tuple[int, dict[str, Any]]], needle: str) -> Iterator[
 
 def _from(wanted: list[range], number: int) -> str:
     """What is left of the wanted ids from this one on, for the next call."""
-    left: list[tuple[int, int]] = []
-    for at, ids in enumerate(wanted):
-        if number in ids:
-            left = [(number, ids.stop - 1), *((each.start, each.stop - 1) for each in wanted[at + 1 :])]
-            break
-    return format_ranges(left)
+    at = next(at for at, ids in enumerate(wanted) if number in ids)
+    first, *others = wanted[at:]
+    return format_ranges([(number, first.stop - 1), *((each.start, each.stop - 1) for each in others)])

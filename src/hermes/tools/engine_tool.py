@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from hermes.tools.registry import failure
-
 if TYPE_CHECKING:
     from hermes.compression.engine import ContextEngine
 
@@ -20,10 +18,7 @@ class EngineTool:
         self._engine = engine
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        try:
-            answer = self._engine.handle_tool_call(self.schema["name"], arguments)
-        except Exception as error:  # noqa: BLE001 - an engine is other people's code and may raise anything
-            return failure(f"{self.schema['name']} failed: {type(error).__name__}: {error}")
+        answer = self._engine.handle_tool_call(self.schema["name"], arguments)
         try:
             result = json.loads(answer)
         except (TypeError, ValueError):

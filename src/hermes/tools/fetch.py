@@ -82,7 +82,7 @@ class FetchUrl:
     def _result(self, page: _Page, offset: int) -> dict[str, Any]:
         from hermes.tools.html_text import text_of, title_of
 
-        text = page.data.decode(_known(page.charset), "replace")
+        text = _decoded(page.data, page.charset)
         result: dict[str, Any] = {"success": page.status < 400, "url": page.url, "status": page.status}  # noqa: PLR2004
         if "html" in page.kind:
             result["title"] = title_of(text)
@@ -130,19 +130,17 @@ class FetchUrl:
         with asked as response:
             if response.status_code in _REDIRECT and response.headers.get("location"):
                 return str(response.headers["location"])
-            data, cut = self._read(response, stopped)
+            data, cut = self._read(response)
             kind = response.headers.get("content-type", "").lower()
             charset = response.encoding or "utf-8"
             return _Page(url=url, status=response.status_code, kind=kind, charset=charset, data=data, cut=cut)
 
-    def _read(self, response: httpx.Response, stopped: Callable[[], bool]) -> tuple[bytes, bool]:
+    def _read(self, response: httpx.Response) -> tuple[bytes, bool]:
         data = bytearray()
-        for piece in response.iter_bytes(65_536):
+        for piece in response.iter_bytes():
             data += piece
             if len(data) > self._policy.max_bytes:
                 return bytes(data[: self._policy.max_bytes]), True
-            if stopped():
-                raise Interrupted("stopped while a page was read")
         return bytes(data), False
 
     def _checked_address(self, host: str, port: int) -> str:
@@ -180,10 +178,8 @@ def _behind_a_proxy() -> bool:
     return bool(getproxies().keys() & {"http", "https", "all"})
 
 
-def _known(charset: str) -> str:
-    import codecs
-
+def _decoded(data: bytes, charset: str) -> str:
     try:
-        return codecs.lookup(charset).name
-    except LookupError:
-        return "utf-8"
+        return data.decode(charset, "replace")
+    except LookupError:  # what is no character set, such as hex, is UTF-8 more often than anything else
+        return data.decode("utf-8", "replace")

@@ -32,20 +32,24 @@ class Limits:
         more = len(text) - self.max_line_length
         return f"{text[: self.max_line_length]}… [{more:,} more characters]" if more > 0 else text
 
-    def output(self, text: str) -> str:
-        """The text within all limits: of a long one its beginning and its end, with a mark between them."""
+    def output(self, text: str, lost: int = 0) -> str:
+        """The text within all limits: of a long one its beginning and its end, with a mark between them.
+
+        `lost` are bytes that its middle lacks already; what the marks say counts them.
+        """
         lines = [self.line(line) for line in text.split("\n")]
         if len(lines) > self.max_lines:
             head = int(self.max_lines * _HEAD)
             tail = self.max_lines - head
-            lines = [*lines[:head], f"[… {len(lines) - head - tail:,} lines left out …]", *lines[-tail:]]
-        return self._within_bytes("\n".join(lines))
+            count = f"{'more than ' if lost else ''}{len(lines) - head - tail:,}"
+            lines = [*lines[:head], f"[… {count} lines left out …]", *lines[-tail:]]
+        return self._within_bytes("\n".join(lines), lost)
 
-    def _within_bytes(self, text: str) -> str:
+    def _within_bytes(self, text: str, lost: int) -> str:
         data = text.encode("utf-8", "replace")
         if len(data) <= self.max_bytes:
             return text
         head = int(self.max_bytes * _HEAD)
         tail = self.max_bytes - head
         first, last = data[:head].decode("utf-8", "ignore"), data[-tail:].decode("utf-8", "ignore")
-        return f"{first}\n[… {len(data) - head - tail:,} bytes left out …]\n{last}"
+        return f"{first}\n[… {lost + len(data) - head - tail:,} bytes left out …]\n{last}"

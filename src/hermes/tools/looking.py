@@ -64,22 +64,23 @@ class ListFiles:
             except OSError as error:
                 return failure(f"{self._ground.shown(root)} cannot be listed: {error.strerror}")
             found = [f"{name}/" if os.path.isdir(os.path.join(root, name)) else name for name in names]
-            found = [name for name in found if fits(os.path.join(root, name.rstrip("/")), root, pattern)]
+            found, cut = [name for name in found if fits(os.path.join(root, name.rstrip("/")), root, pattern)], False
         else:
-            found = self._below(root, pattern, depth)
+            found, cut = self._below(root, pattern, depth)
         result: dict[str, Any] = {"success": True, "path": self._ground.shown(root), "files": found[:most]}
-        return result | ({"truncated": True, "count": len(found)} if len(found) > most else {"count": len(found)})
+        return result | ({"truncated": True} if cut or len(found) > most else {}) | {"count": len(found)}
 
     @staticmethod
-    def _below(root: str, pattern: str, depth: int) -> list[str]:
-        found = []
+    def _below(root: str, pattern: str, depth: int) -> tuple[list[str], bool]:
+        """The files that fit, and whether there are more than anybody should wait for."""
+        found: list[str] = []
         for number, path in enumerate(walk(root)):
             if number >= _MOST_WALKED:
-                break
+                return found, True
             relative = os.path.relpath(path, root)
             if (not depth or relative.count(os.sep) < depth) and fits(path, root, pattern):
                 found.append(relative)
-        return found
+        return found, False
 
 
 class SearchFiles:

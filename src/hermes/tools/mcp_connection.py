@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hermes.storage.error_output import ErrorOutput
-from hermes.vocabulary.errors import ExtraMissing, WriteRefused
+from hermes.vocabulary.errors import ExtraMissing, Interrupted, WriteRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _LOOK_EVERY = 0.1  # seconds between two looks at whether to stop
 _LONGEST_CLOSE = 5.0
 _MOST_PAGES = 50
+_CLOSED = "Connection closed"  # what the SDK says when a server is no longer there
 _LAST_WORDS = 300  # characters of what a server wrote before it failed
 
 
@@ -35,10 +36,6 @@ class Connection:
         self._ended: Any = None
         self._holding: Future[None] | None = None
         self._errors: ErrorOutput | None = None
-
-    @property
-    def started(self) -> bool:
-        return self._client is not None
 
     def tools(self) -> list[dict[str, Any]]:
         """What the server offers: name, description and parameters of each tool."""
@@ -72,8 +69,10 @@ class Connection:
                 self._client = _watched(ready, self._holding, self._server.connect_timeout, cancelled)
             except Exception as error:  # the SDK and the server are other people's code
                 self._holding.cancel()
-                self._failed = f"the MCP server {self._server.name} did not start: {_reason(error)}{self._last_words()}"
-                raise WriteRefused(self._failed, kind="mcp") from error
+                told = f"the MCP server {self._server.name} did not start: {_reason(error)}{self._last_words()}"
+                if not isinstance(error, Interrupted):  # a person who had no time to wait may have some later
+                    self._failed = told
+                raise WriteRefused(told, kind="mcp") from error
         return self._client
 
     async def _hold(self, ready: Future[Any]) -> None:
@@ -134,7 +133,11 @@ class Connection:
         try:
             return _watched(running, self._holding, seconds, cancelled)
         except Exception as error:  # the SDK and the server are other people's code
-            raise WriteRefused(f"the MCP server {self._server.name}: {_reason(error)}", kind="mcp") from error
+            told = f"the MCP server {self._server.name}: {_reason(error)}"
+            if _reason(error) == _CLOSED:
+                told += f"{self._last_words()}; the next call starts it again"
+                self.close()
+            raise WriteRefused(told, kind="mcp") from error
         finally:
             running.cancel()  # does nothing to what is done
 
@@ -153,10 +156,9 @@ def _watched(wanted: Future[Any], holding: Future[None] | None, seconds: float, 
     end = time.monotonic() + seconds
     while not wait([wanted], _LOOK_EVERY).done:
         if holding is not None and holding.done() and not wanted.done():
-            holding.result()
-            raise ConnectionError("the connection ended")
+            raise holding.exception() or ConnectionError("the connection ended")
         if cancelled():
-            raise TimeoutError("the user stopped the call")
+            raise Interrupted("the user stopped the call")
         if time.monotonic() > end:
             raise TimeoutError(f"no answer within {seconds:g} s")
     return wanted.result()

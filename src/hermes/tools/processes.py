@@ -21,13 +21,15 @@ _LOOK_EVERY = 0.1  # seconds between two looks at whether to stop
 _GRACE = 2.0  # seconds a program gets to end by itself
 _LAST_WORDS = 0.5  # seconds a pipe is still read after its program ended: others may hold it open for ever
 _PIECE = 65_536
+_PIPE = 1_048_576  # bytes that a pipe holds at most: one read empties it, and no more, whoever still writes
 
 
 @value
 class Ran:
-    """`ended` is exited, timed out or interrupted."""
+    """`ended` is exited, timed out or interrupted; `lost` are the bytes that `output` leaves out."""
 
     output: str
+    lost: int
     code: int | None
     ended: str
     seconds: float
@@ -49,11 +51,13 @@ class _Kept:
             self._lost += len(self._tail) - self._half
             del self._tail[: -self._half]
 
+    @property
+    def lost(self) -> int:
+        return self._lost + max(len(self._tail) - self._half, 0)
+
     def text(self) -> str:
-        surplus = max(len(self._tail) - self._half, 0)
-        lost = self._lost + surplus
-        gap = f"\n[… {lost:,} bytes left out …]\n".encode() if lost else b""
-        return (bytes(self._head) + gap + bytes(self._tail[surplus:])).decode("utf-8", "replace")
+        gap = f"\n[… {self.lost:,} bytes left out …]\n".encode() if self.lost else b""
+        return (bytes(self._head) + gap + bytes(self._tail[-self._half :])).decode("utf-8", "replace")
 
 
 def run_bounded(
@@ -81,28 +85,29 @@ def run_bounded(
     except (OSError, ValueError) as error:  # the latter for text that no system can take
         raise WriteRefused(f"{command[0]} cannot be run in {folder}: {error}", kind="command") from error
     kept = _Kept(most_bytes)
+    reading: Any = process.stdout
     try:
         if given:
-            threading.Thread(target=_give, args=(process, given), daemon=True).start()
-        ended = _follow(process, kept, start + seconds, cancelled)
+            threading.Thread(target=_give, args=(process.stdin, given), daemon=True).start()
+        ended = _follow(process, reading, kept, start + seconds, cancelled)
     except BaseException:  # Ctrl-C as well: nothing may go on running
         _end(process)
         raise
     finally:
-        if process.stdout is not None:
-            process.stdout.close()
-    return Ran(output=kept.text(), code=process.returncode, ended=ended, seconds=time.monotonic() - start)
+        reading.close()
+    return Ran(
+        output=kept.text(), lost=kept.lost, code=process.returncode, ended=ended, seconds=time.monotonic() - start
+    )
 
 
-def _give(process: subprocess.Popen[bytes], data: bytes) -> None:
-    with suppress(OSError, ValueError):
-        if process.stdin is not None:
-            process.stdin.write(data)
-            process.stdin.close()
+def _give(writing: Any, data: bytes) -> None:
+    with suppress(OSError), writing:  # the program may have ended
+        writing.write(data)
 
 
-def _follow(process: subprocess.Popen[bytes], kept: _Kept, end: float, cancelled: Callable[[], bool]) -> str:
-    reading: Any = process.stdout
+def _follow(
+    process: subprocess.Popen[bytes], reading: Any, kept: _Kept, end: float, cancelled: Callable[[], bool]
+) -> str:
     os.set_blocking(reading.fileno(), False)
     with selectors.DefaultSelector() as selector:
         selector.register(reading, selectors.EVENT_READ)
@@ -110,9 +115,9 @@ def _follow(process: subprocess.Popen[bytes], kept: _Kept, end: float, cancelled
             if cancelled() or time.monotonic() > end:
                 ended = "interrupted" if cancelled() else "timed out"
                 _end(process)
-                _drain(reading, kept)
+                _read(reading, kept, _PIPE)
                 return ended
-            if selector.select(_LOOK_EVERY) and not _read(reading, kept):
+            if selector.select(_LOOK_EVERY) and not _read(reading, kept, _PIECE):
                 break  # its end of the pipe is closed
             if process.poll() is not None:
                 _last_words(selector, reading, kept)
@@ -135,19 +140,13 @@ def _wait(process: subprocess.Popen[bytes], end: float, cancelled: Callable[[], 
 def _last_words(selector: selectors.BaseSelector, reading: Any, kept: _Kept) -> None:
     end = time.monotonic() + _LAST_WORDS
     while time.monotonic() < end and selector.select(_LOOK_EVERY):
-        if not _read(reading, kept):
+        if not _read(reading, kept, _PIECE):
             return
 
 
-def _drain(reading: Any, kept: _Kept) -> None:
-    for _ in range(1_000):
-        if not _read(reading, kept):
-            return
-
-
-def _read(reading: Any, kept: _Kept) -> bool:
+def _read(reading: Any, kept: _Kept, most: int) -> bool:
     try:
-        data = os.read(reading.fileno(), _PIECE)
+        data = os.read(reading.fileno(), most)
     except BlockingIOError:
         return False
     kept.add(data)

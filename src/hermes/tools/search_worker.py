@@ -24,16 +24,14 @@ _LARGEST = 5_000_000  # bytes of a file that is searched
 _LOOK_AT = 4_096  # bytes that tell whether a file is text
 
 
-def walk(root: str, *, hidden: bool = True) -> Iterator[str]:
+def walk(root: str) -> Iterator[str]:
     """Every file below a folder, by name, links to folders not followed; unreadable folders are passed over."""
     if os.path.isfile(root):
         yield root
         return
     for folder, folders, files in os.walk(root):
-        folders[:] = sorted(
-            each for each in folders if each not in SKIPPED_FOLDERS and (hidden or not each.startswith("."))
-        )
-        yield from (os.path.join(folder, name) for name in sorted(files) if hidden or not name.startswith("."))
+        folders[:] = sorted(each for each in folders if each not in SKIPPED_FOLDERS)
+        yield from (os.path.join(folder, name) for name in sorted(files))
 
 
 def fits(path: str, root: str, pattern: str) -> bool:

@@ -82,7 +82,7 @@ class Terminal:
             most_bytes=4 * self._limits.max_bytes,
             cancelled=self._cancelled,
         )
-        output = self._limits.output(ran.output)
+        output = self._limits.output(ran.output, ran.lost)
         result: dict[str, Any] = {"success": ran.ended == "exited" and ran.code == 0, "exit_code": ran.code}
         if ran.ended == "timed out":
             result["error"] = f"the command was ended after {seconds} s; give it more time or run less"
