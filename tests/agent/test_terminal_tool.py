@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -179,14 +181,32 @@ def test_an_interrupt_ends_whatever_a_command_did_with_its_output(home: Path, tm
 
 
 @pytest.mark.proves("agent.interrupt")
-def test_ctrl_c_ends_a_running_command_and_the_turn(home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("when", ["as it starts", "while it runs"])
+def test_ctrl_c_ends_a_running_command_and_the_turn(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
     noted = tmp_path / "work" / "pid"
+    known = threading.Event()
 
-    def press_when_started() -> None:
+    def wait_for_start() -> None:
         while not noted.exists() or not noted.read_text().strip():
             time.sleep(0.01)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
+    class Started(subprocess.Popen[bytes]):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            if when == "as it starts":
+                wait_for_start()
+                signal.raise_signal(signal.SIGINT)
+            known.set()
+
+    def press_when_started() -> None:
+        known.wait()
+        wait_for_start()
+        if when == "while it runs":
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Started)
     noted.parent.mkdir()
     call = Reply(calls=[("terminal", {"command": "echo $$ > pid; exec sleep 600"})])
     with Agent.open(home, model=Scripted([call, "never"]), cwd=str(noted.parent), ask=yes) as agent:

@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from hermes.vocabulary.errors import WriteRefused
 from hermes.vocabulary.values import value
@@ -72,21 +72,12 @@ def run_bounded(
 ) -> Ran:
     """Runs a program to its end, its time limit or until `cancelled`; both streams are read as one."""
     start = time.monotonic()
-    try:
-        process = subprocess.Popen(
-            list(command),
-            cwd=folder,
-            env=dict(environment),
-            stdin=subprocess.PIPE if given else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # a group of its own, so that all of it can be ended
-        )
-    except (OSError, ValueError) as error:  # the latter for text that no system can take
-        raise WriteRefused(f"{command[0]} cannot be run in {folder}: {error}", kind="command") from error
     kept = _Kept(most_bytes)
+    with _CtrlC() as pressed:
+        process = _started(command, folder, environment, subprocess.PIPE if given else subprocess.DEVNULL)
     reading: Any = process.stdout
     try:
+        pressed.tell()
         if given:
             threading.Thread(target=_give, args=(process.stdin, given), daemon=True).start()
         ended = _follow(process, reading, kept, start + seconds, cancelled)
@@ -98,6 +89,47 @@ def run_bounded(
     return Ran(
         output=kept.text(), lost=kept.lost, code=process.returncode, ended=ended, seconds=time.monotonic() - start
     )
+
+
+class _CtrlC:
+    """Holds Ctrl-C back for a moment: between the start of a program and knowing of it, it would be forgotten."""
+
+    def __init__(self) -> None:
+        self._pressed = False
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # no other thread is told of signals
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def tell(self) -> None:
+        if self._pressed:
+            signal.raise_signal(signal.SIGINT)
+
+    def _note(self, *_: object) -> None:
+        self._pressed = True
+
+
+def _started(
+    command: Sequence[str], folder: str, environment: Mapping[str, str], given: int
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            list(command),
+            cwd=folder,
+            env=dict(environment),
+            stdin=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # a group of its own, so that all of it can be ended
+        )
+    except (OSError, ValueError) as error:  # the latter for text that no system can take
+        raise WriteRefused(f"{command[0]} cannot be run in {folder}: {error}", kind="command") from error
 
 
 def _give(writing: Any, data: bytes) -> None:
