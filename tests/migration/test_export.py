@@ -185,6 +185,8 @@ def forged(path: Path, contents: dict[str, bytes], **changes: Any) -> Path:
         "home/./x",
         "home/a\0b",
         "home/x\n",
+        "home/.migrating/changes.jsonl",
+        "home/users/ada/.migrating/changes.jsonl",
     ],
 )
 def test_names_that_lead_out_are_refused(name: str, tmp_path: Path) -> None:

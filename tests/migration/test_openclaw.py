@@ -263,7 +263,7 @@ def _visible(files: dict[str, bytes]) -> dict[str, bytes]:
 
 @pytest.mark.proves("claw.whole")
 @pytest.mark.parametrize("step", [2, 3, 6, 9])
-def test_a_kill_in_the_middle_is_put_back_by_the_next_run(step: int, claw: Path, home: Path, hermes: Command) -> None:
+def test_a_kill_in_the_middle_is_put_back_by_the_next_use(step: int, claw: Path, home: Path, hermes: Command) -> None:
     hermes("memory", "add", "Mine.")
     before = tree(home)
     code = (
@@ -276,7 +276,7 @@ def test_a_kill_in_the_middle_is_put_back_by_the_next_run(step: int, claw: Path,
     command = [sys.executable, "-c", code, "claw", "migrate", "--yes", "--no-backup"]
     assert subprocess.run(command, env=environment, check=False, capture_output=True).returncode == 9
     assert _visible(tree(home)) != _visible(before)
-    assert hermes("claw", "migrate", "--dry-run").code == 0
+    assert "Mine." in hermes("memory", "list").out
     assert _visible(tree(home)) == _visible(before)
 
 

@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 from hermes.migration.hermes_agent_sessions import adopt_hermes_agent, import_hermes_agent
+from hermes.migration.undo_log import UndoLog
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import StorageError
 from repair.hermes_agent_layouts import LAYOUTS, REAL_PROGRAM, build, write_with_the_program
@@ -126,13 +127,14 @@ def test_reading_alters_no_byte_even_when_a_log_waits(tmp_path: Path) -> None:
 @pytest.mark.proves("repair.foreign-adopt")
 def test_adopting_puts_ours_in_its_place_and_keeps_the_original(foreign: Path) -> None:
     original = foreign.read_bytes()
-    counts, kept = adopt_hermes_agent(str(foreign))
+    with UndoLog.around(str(foreign.parent), "hermes-agent") as log:
+        counts, kept = adopt_hermes_agent(str(foreign), log)
     assert counts.messages == 10
     with open(kept, "rb") as file:
         assert file.read() == original
     with SessionDB.open(foreign) as db:
         assert db.search("deploy auth_ref")[0].session_id == "root"
-    assert min(os.listdir(foreign.parent)) == "state.db"
+    assert {name for name in os.listdir(foreign.parent) if not name.startswith("state.db")} == {"migration.lock"}
 
 
 @pytest.mark.proves("repair.foreign-search")

@@ -13,6 +13,21 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "migration.watch": ("--watch goes on bringing in what is new until it is stopped", "product"),
     "migration.resumed": ("an import that was killed is completed by the next run, without a message twice", "product"),
     "migration.taken-back": ("an import that fails leaves the database as it was", "product"),
+    "migration.kills": (
+        "a migration killed at any step leaves the home as it was or as migrated, whoever uses it next",
+        "product",
+    ),
+    "migration.live": ("who opens a home that is being migrated waits, and is told who migrates it", "product"),
+    "migration.others-stay": ("what somebody else wrote since a kill is not put back, and is named", "product"),
+    "migration.unfinished": (
+        "an unfinished import is named with the commands that complete it and that take it back",
+        "product",
+    ),
+    "migration.discarded": ("an unfinished import is taken back; what went on since stays", "product"),
+    "migration.foreign-log": (
+        "a foreign database is read with its log, in little memory, hostile ones refused",
+        "product",
+    ),
     "migration.damaged-transcripts": (
         "damaged lines are reported with their place; the rest comes in",
         "product",

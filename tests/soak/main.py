@@ -8,7 +8,7 @@ import sys
 import tempfile
 from dataclasses import asdict
 
-from soak import agent, compaction, curated, gateway, people, sessions
+from soak import agent, compaction, curated, gateway, migration, people, sessions
 from soak.common import Options
 
 _PARTS = {
@@ -16,6 +16,7 @@ _PARTS = {
     "compaction": compaction,
     "curated": curated,
     "gateway": gateway,
+    "migration": migration,
     "people": people,
     "sessions": sessions,
 }

@@ -60,6 +60,7 @@ with RecordedDB.open(target, durability="turn") as db:
         work.take(source)
         if most and work.result.messages >= most: os._exit(9)
     result = work.finish()
+    db.complete()
 print(json.dumps([result.messages, time.perf_counter() - start, time.process_time() - cpu,
     resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
 """

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.cli.app import OK, REFUSED
 from hermes.cli.progress import Progress
 from hermes.cli.render import add_json_option, counted, print_json, print_problem, print_text
+from hermes.cli.sessions_unfinished import command_of, name_of_import
 from hermes.migration.transcripts.bring_in import BringIn
 from hermes.migration.transcripts.recognise import FORMATS, HERMES_AGENT, JSONL, recognised, sources
 from hermes.recall.importing import Importer
@@ -32,6 +33,12 @@ _MANY = 10_000  # messages after which the index is worth merging
 
 
 def _import(given: argparse.Namespace, context: Context) -> int:
+    if given.discard:
+        from hermes.cli.sessions_unfinished import discard
+
+        return discard(given, context)
+    if given.file is None:
+        raise SettingsError("name a file, a folder, claude-code or codex (`hermes sessions import --help`)")
     if given.watch:
         return _watch(given, context)
     form = given.format or _format_of(given.file)
@@ -58,7 +65,7 @@ def _bring_in(given: argparse.Namespace, context: Context, form: str | None) -> 
     if not found:
         raise NotFound(f"there are no transcripts that can be read in {given.file}; --format names what they are")
     progress = Progress("importing", sum(source.size() for source in found), unit=" bytes")
-    with _taken_back_on_failure(context) as db:
+    with _taken_back_on_failure(given, context) as db:
         work = BringIn(db, project=named_project(given.project) if given.project else None, on_bytes=progress.update)
         try:
             for source in found:
@@ -66,7 +73,7 @@ def _bring_in(given: argparse.Namespace, context: Context, form: str | None) -> 
             return work.finish()
         except KeyboardInterrupt:
             progress.close()
-            print_problem("stopped; the same command goes on from here")
+            print_problem("stopped; the same command goes on from here, and --discard takes back what came in")
             raise
         finally:
             progress.close()
@@ -94,9 +101,10 @@ def _take(db: RecordedDB, work: BringIn, source: Source) -> None:
 
 
 @contextmanager
-def _taken_back_on_failure(context: Context) -> Iterator[RecordedDB]:
+def _taken_back_on_failure(given: argparse.Namespace, context: Context) -> Iterator[RecordedDB]:
     """A failure leaves the database as it was. A person who stops it keeps what is there; the next run goes on."""
-    with RecordedDB.open(context.home.join(DATABASE), durability="turn") as db:
+    path, name = context.home.join(DATABASE), name_of_import(given.file)
+    with RecordedDB.open(path, durability="turn", name=name, about=command_of(given)) as db:
         before = db.counts()["messages"]
         try:
             yield db
@@ -109,6 +117,7 @@ def _taken_back_on_failure(context: Context) -> Iterator[RecordedDB]:
                     "remove the cause and run the same command again, which completes it"
                 ) from error
             raise
+        db.complete()
         if db.counts()["messages"] - before >= _MANY:
             _merge_index(db)
 
@@ -190,7 +199,7 @@ def _import_lines(given: argparse.Namespace, context: Context) -> int:
 
     with _input(given.file) as (file, size):
         progress = Progress("importing", size, unit=" bytes")
-        with _taken_back_on_failure(context) as db:
+        with _taken_back_on_failure(given, context) as db:
             importer = Importer(db, source=given.source, title=title, on_problem=problem, on_bytes=progress.update)
             result = importer.read(file)
             progress.close()
@@ -217,6 +226,7 @@ def _import_lines(given: argparse.Namespace, context: Context) -> int:
 def _import_database(given: argparse.Namespace, context: Context) -> int:
     """A `state.db` of hermes-agent: brought in from elsewhere; where ours would be, adopted with the original kept."""
     from hermes.migration.hermes_agent_sessions import adopt_hermes_agent, import_hermes_agent
+    from hermes.migration.undo_log import UndoLog
 
     progress = Progress("importing", None, unit=" messages")
 
@@ -225,9 +235,10 @@ def _import_database(given: argparse.Namespace, context: Context) -> int:
 
     kept = None
     if os.path.realpath(given.file) == os.path.realpath(context.home.join(DATABASE)):
-        counts, kept = adopt_hermes_agent(given.file, told)
+        with UndoLog.around(context.home.path, HERMES_AGENT) as log:
+            counts, kept = adopt_hermes_agent(context.home.join(DATABASE), log, told)
     else:
-        with _taken_back_on_failure(context) as db:
+        with _taken_back_on_failure(given, context) as db:
             counts = import_hermes_agent(given.file, db, told)
     progress.close()
     if given.json:
@@ -266,6 +277,7 @@ def _seconds(text: str) -> float:
 def _configure_import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
+        nargs="?",
         metavar="FILE|FOLDER|NAME",
         help="a file, a folder of them, claude-code or codex for their usual places, or - for JSONL on standard input",
     )
@@ -275,6 +287,9 @@ def _configure_import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--watch", action="store_true", help="go on and bring in what is new until stopped")
     parser.add_argument(
         "--interval", type=_seconds, default=5.0, metavar="SECONDS", help="how often --watch looks (default: 5)"
+    )
+    parser.add_argument(
+        "--discard", action="store_true", help="take back what an unfinished import of it (or all of them) brought in"
     )
     add_json_option(parser)
 

@@ -17,6 +17,7 @@ from hermes.cli.sessions_report import (
     project_option,
     whole_number,
 )
+from hermes.cli.sessions_unfinished import in_words
 from hermes.recall import moments
 from hermes.recall.exporting import tool_calls
 from hermes.recall.finding import Criteria, Finder
@@ -46,6 +47,7 @@ def _list(given: argparse.Namespace, context: Context) -> int:
         return OK
     with db:
         rows = _listed(db, given)
+        unfinished = [] if given.json else in_words(db)
     if given.json:
         print_json([as_json(session) for session in rows])
         return OK
@@ -59,6 +61,8 @@ def _list(given: argparse.Namespace, context: Context) -> int:
         )
     if not rows:
         print_text("no conversation matches")
+    for words in unfinished:
+        print_problem(words)
     return OK
 
 

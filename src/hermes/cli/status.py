@@ -6,6 +6,7 @@ import os
 
 from hermes.cli.app import OK
 from hermes.cli.render import add_json_option, counted, print_json, print_text
+from hermes.cli.sessions_unfinished import in_words
 from hermes.cli.status_background import background, print_background, print_engine, print_sessions
 from hermes.curated.approval import Approvals
 from hermes.curated.operations import usage
@@ -88,7 +89,7 @@ def _sessions(parts: Parts) -> dict[str, Any]:
         upkeep = Upkeep.of_db(parts.database)
         totals = upkeep.totals()
         state = {name: totals[name] for name in ("conversations", "sessions", "messages")}
-        state |= {**upkeep.sizes(), "by_month": upkeep.by_month(_MONTHS)}
+        state |= {**upkeep.sizes(), "by_month": upkeep.by_month(_MONTHS), "unfinished": in_words(parts.database)}
     except HermesError as error:
         return {"problem": str(error)}
     if sent:

@@ -34,6 +34,8 @@ def print_sessions(state: dict[str, Any]) -> None:
     )
     grown = (f"{counted(each['messages'], 'message')} in {each['month']}" for each in state["by_month"])
     print_text(f"growth    {', '.join(grown) or 'nothing yet'}")
+    for words in state.get("unfinished", ()):
+        print_text(f"          ! {words}")
 
 
 def print_engine(state: dict[str, Any]) -> None:

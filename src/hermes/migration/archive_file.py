@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from hermes.storage.files import PRIVATE_FILE, explain, make_private_folders
+from hermes.storage.migration_marks import FOLDER as MIGRATING
 from hermes.vocabulary.errors import DamagedFile, NotFound, StorageError, UnsafePath
 
 if TYPE_CHECKING:
@@ -236,11 +237,15 @@ def checked_name(path: Any) -> str:
         not parts
         or len(path) > _LONGEST_NAME
         or any(part in ("", ".", "..") or part != part.strip("\r\n\t") for part in parts)
+        or MIGRATING in parts  # notes of what to put back are only believed where they were written
         or "\\" in path
         or "\0" in path
         or (len(parts[0]) > 1 and parts[0][1] == ":")
     ):
-        raise UnsafePath(f"the archive holds the name {str(path)[:80]!r}, which leads out of it; nothing was unpacked")
+        raise UnsafePath(
+            f"the archive holds the name {str(path)[:80]!r}, which leads out of it or is kept for us; "
+            "nothing was unpacked"
+        )
     return str(path)
 
 

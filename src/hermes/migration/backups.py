@@ -48,8 +48,7 @@ def create_backup(home: str, out: str | None = None, *, why: str = "", elsewhere
     """Everything of the home, and what its providers keep elsewhere; made while others go on working."""
     if not os.path.isdir(home):
         raise NotFound(f"there is no home at {home}; nothing to back up")
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    path = out or os.path.join(home, FOLDER, f"hermes-{stamp}-{os.urandom(2).hex()}{_SUFFIX}")
+    path = out or os.path.join(home, FOLDER, new_name())
     if not path.endswith(_SUFFIX):
         raise StorageError(f"{path}: the name of a backup ends with {_SUFFIX}")
     about: dict[str, Any] = {"format": FORMAT, "version": VERSION, "made_at": time.time(), "why": why}
@@ -60,6 +59,10 @@ def create_backup(home: str, out: str | None = None, *, why: str = "", elsewhere
         archive.about["provider_paths"] = _add_elsewhere(archive, files, elsewhere)
         archive.about["left_out"] = sorted(files.left_out)
     return read_backup(path)
+
+
+def new_name() -> str:
+    return f"hermes-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}{_SUFFIX}"
 
 
 def _add_elsewhere(archive: ArchiveWriter, files: HomeFiles, elsewhere: Iterable[str]) -> list[str]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
-from hermes.migration.backups import create_backup, prune_backups
+from hermes.migration.backups import FOLDER as BACKUPS
+from hermes.migration.backups import create_backup, new_name, prune_backups
 from hermes.migration.merging import apply_merge
 from hermes.migration.report import MIGRATED, Item
 from hermes.migration.staging import is_empty
 from hermes.migration.undo_log import UndoLog
+from hermes.storage.files import make_private_folders
 from hermes.vocabulary.errors import StorageError
 
 if TYPE_CHECKING:
@@ -29,11 +32,11 @@ def carry_out(home: Home, report: Report, *, program: str, overwrite: bool, back
         )
     if not report.has_work():
         return report
-    if backup and not is_empty(home.path):
-        report.options["backup"] = create_backup(home.path, why=f"before {program} migration").path
-        prune_backups(home.path, _KEPT_BACKUPS)
     report.mode = "execute"
-    with UndoLog.around(home.path) as log:
+    had_content = not is_empty(home.path)
+    with UndoLog.around(home.path, program) as log:
+        if backup and had_content:
+            report.options["backup"] = _backed_up(home.path, log, why=f"before {program} migration")
         for item in report.items:
             if item.act is not None and not item.last:
                 item.act(log)
@@ -43,7 +46,19 @@ def carry_out(home: Home, report: Report, *, program: str, overwrite: bool, back
         for item in report.items:
             if item.act is not None and item.last:
                 item.act(log)
+    if backup and had_content:
+        prune_backups(home.path, _KEPT_BACKUPS)
     return report
+
+
+def _backed_up(home: str, log: UndoLog, why: str) -> str:
+    """A backup that is written where nobody looks and then gets its name, so that half of one is never left."""
+    name = new_name()
+    made = create_backup(home, os.path.join(log.folder, name), why=why)
+    path = log.protect(BACKUPS, name)
+    make_private_folders(os.path.dirname(path))
+    os.rename(made.path, path)
+    return path
 
 
 def merging(kind: str, path: str, store: MemoryStore, merge: Merge) -> Item:
@@ -55,8 +70,7 @@ def merging(kind: str, path: str, store: MemoryStore, merge: Merge) -> Item:
 
     def act(log: UndoLog) -> None:
         log.protect_memory(store.path(merge.target))
-        if apply_merge(store, merge) is not None:
-            log.memory_written(store.path(merge.target))
+        apply_merge(store, merge)
 
     item.status, item.act = MIGRATED, act
     return item

@@ -10,7 +10,6 @@ from hermes.migration.openclaw_source import files_below, read_bytes
 from hermes.migration.report import ARCHIVED, CONFLICT, ERROR, MIGRATED, Item
 from hermes.safety.threats import scan
 from hermes.skills.names import MAIN_FILE, check_name
-from hermes.storage.files import Folder
 from hermes.vocabulary.errors import StorageError, WriteRefused
 
 if TYPE_CHECKING:
@@ -144,19 +143,9 @@ class Carrying:
 
 def _replace_outside(path: str, data: bytes, there: bytes | None, program: str, log: UndoLog) -> None:
     """Puts a file where the person asked for it; what stood there keeps a name beside it."""
-    name = os.path.basename(path)
-    kept = f"{name}.before-{program}"
-
-    def put_back() -> None:
-        with Folder.create(os.path.dirname(path)) as folder:
-            folder.discard(kept)
-            folder.discard(name) if there is None else folder.replace(name, there)
-
-    log.when_failing.append(put_back)
-    with Folder.create(os.path.dirname(path)) as folder:
-        if there is not None:
-            folder.replace(kept, there)
-        folder.replace(name, data)
+    if there is not None:
+        log.write_outside(f"{path}.before-{program}", there)
+    log.write_outside(path, data)
 
 
 def _write_skill(log: UndoLog, place: tuple[str, ...], files: dict[str, bytes], executable: set[str]) -> None:

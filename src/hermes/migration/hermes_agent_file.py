@@ -9,16 +9,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import tempfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hermes.migration.foreign_database import merged
 from hermes.storage.damage import mended
 from hermes.storage.database import all_rows
 from hermes.storage.foreign import HERMES_AGENT, foreign_program
 from hermes.storage.salvage import open_unchanged
-from hermes.storage.sqlite_pages import Image
 from hermes.vocabulary.errors import DamagedFile, NotFound, StorageError
 
 if TYPE_CHECKING:
@@ -108,24 +107,6 @@ class HermesAgentFile:
         bare = ", ".join(f"iif(typeof({name}) = 'text', CAST({name} AS BLOB), {name})" for name in quoted)
         for row in self._connection.execute(f"SELECT {bare} FROM {table} {rest}", values):  # noqa: S608 - names from the file, quoted
             yield dict(zip(names, mended(row), strict=True))
-
-
-def merged(path: str, place: str) -> str:
-    """The path itself, or a private copy with the log laid over it when there is one."""
-    try:
-        with open(path + "-wal", "rb") as file:
-            log = file.read()
-    except FileNotFoundError:
-        return path
-    copy = os.path.join(place, "merged.db")
-    if not log:
-        shutil.copyfile(path, copy)
-        return copy
-    with open(path, "rb") as file:
-        image = Image(file.read(), log)
-    with open(copy, "wb") as target:
-        target.writelines(image.whole())
-    return copy
 
 
 def _session(row: dict[str, Any], rows: dict[str, dict[str, Any]], newest: int) -> ForeignSession:

@@ -18,11 +18,15 @@ from hermes.curated.places import FILES, FOLDER
 from hermes.curated.store import TARGETS, MemoryStore
 from hermes.migration.carry_out import carry_out, merging
 from hermes.migration.carrying import Carrying
-from hermes.migration.hermes_agent_sessions import adopt_hermes_agent, has_news, import_hermes_agent
+from hermes.migration.hermes_agent_sessions import (
+    adopt_hermes_agent,
+    has_news,
+    import_hermes_agent,
+    open_for_import,
+)
 from hermes.migration.merging import plan_merge
 from hermes.migration.openclaw_source import files_below, read_bytes, read_text
 from hermes.migration.report import ARCHIVED, CONFLICT, ERROR, MIGRATED, SKIPPED, Item, Report
-from hermes.migration.undo_log import recover
 from hermes.settings.home import DATABASE, PROFILES, Home, profile_path
 from hermes.settings.load import Settings, check_text
 from hermes.settings.secrets_file import FILE as SECRETS
@@ -30,8 +34,8 @@ from hermes.settings.secrets_file import read_secrets, save_secret
 from hermes.settings.yaml_file import keep_known, place_value
 from hermes.storage.foreign import HERMES_AGENT as PROGRAM
 from hermes.storage.foreign import foreign_program
-from hermes.storage.recorded import RecordedDB
 from hermes.storage.sessions import SessionDB
+from hermes.storage.unfinished import settle
 from hermes.vocabulary.errors import HermesError, NotFound, SettingsError, StorageError
 
 if TYPE_CHECKING:
@@ -67,7 +71,7 @@ class Adoption:
         self._stamp = time.strftime("%Y%m%dT%H%M%S")
 
     def plan(self) -> Report:
-        recover(self._home.path)
+        settle(self._home.path)
         source = os.path.realpath(os.path.expanduser(self._options.source))
         if not os.path.isdir(source):
             raise NotFound(f"there is no home at {source}; name the home of hermes-agent")
@@ -139,8 +143,7 @@ class Adoption:
         item = Item(kind="sessions", source=path, destination=path, status=MIGRATED, last=True)
 
         def act(log: UndoLog) -> None:
-            counts, kept = adopt_hermes_agent(path, self._progress)
-            log.when_failing.append(lambda: os.replace(kept, path))
+            counts, kept = adopt_hermes_agent(path, log, self._progress)
             item.details |= {"sessions": counts.sessions, "messages": counts.messages, "original": kept}
 
         item.act = act
@@ -262,15 +265,10 @@ class Adoption:
                     return item
 
         def act(log: UndoLog) -> None:
-            for suffix in ("", "-wal", "-shm", ".lock", ".lock.queue"):
-                if not os.path.exists(target):
-                    log.protect(*self._inside(home, DATABASE + suffix))
-            db = RecordedDB.open(target, durability="turn")
-            log.when_failing += [db.close, db.take_back]  # in reverse order
+            db = open_for_import(target, log)
             counts = import_hermes_agent(path, db, self._progress)
             db.sync()
             item.details |= {"sessions": counts.sessions, "messages": counts.messages, "known": counts.known}
-            log.when_done.append(db.close)
 
         item.act = act
         return item
@@ -292,7 +290,6 @@ def _accepted(store: MemoryStore, target: str) -> Item:
     def act(log: UndoLog) -> None:
         log.protect_memory(path)
         store.adopt(target, cause=Cause(origin="import", note=f"from {NAME}"))
-        log.memory_written(path)
 
     item = Item(kind=target, source=path, destination=path, status=MIGRATED, last=True, act=act)
     item.reason = "it was written in another form; its bytes are kept beside it"

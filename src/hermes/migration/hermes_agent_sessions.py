@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hermes.migration.hermes_agent_file import HermesAgentFile
+from hermes.storage.recorded import RecordedDB
 from hermes.storage.repair import SIDE_FILES, alone
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import NotFound
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hermes.migration.hermes_agent_file import ForeignMessage, ForeignSession
+    from hermes.migration.undo_log import UndoLog
 
     Progress = Callable[[str, int, int], None]  # what is being done, how far, of how much
 
 _BATCH = 1000  # messages to a transaction; others can write in between
+_PARTS = ("", *SIDE_FILES, ".lock", ".lock.queue")
 _TIME = ("started_at", "ended_at")
 
 
@@ -70,13 +73,27 @@ def has_news(path: str, db: SessionDB) -> bool:
     return False
 
 
-def adopt_hermes_agent(path: str, progress: Progress | None = None) -> tuple[Imported, str]:
+def open_for_import(path: str, log: UndoLog) -> RecordedDB:
+    """A database for one step of a migration: taken back, or removed when it was not there, if the rest fails."""
+    name = log.importing(path)
+    if not os.path.exists(path):
+        for suffix in _PARTS:
+            log.protect(os.path.relpath(path + suffix, log.home))
+    db = RecordedDB.open(path, durability="turn", name=name)
+    log.when_failing.append(db.close)
+    log.when_done += [db.complete, db.close]
+    return db
+
+
+def adopt_hermes_agent(path: str, log: UndoLog, progress: Progress | None = None) -> tuple[Imported, str]:
     """Puts a database of ours in the place of hermes-agent's; returns what came over and where the original now is."""
     path = os.path.abspath(path)
     if not os.path.exists(path):
         raise NotFound(f"{path} does not exist")
     kept = f"{path}.hermes-agent-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
     ours = f"{path}.importing-{os.urandom(4).hex()}"
+    for suffix in _PARTS:
+        log.protect(os.path.relpath(ours + suffix, log.home))
     try:
         with alone(path):
             pass  # says at once that hermes-agent still has it open, rather than after a long import
@@ -84,10 +101,12 @@ def adopt_hermes_agent(path: str, progress: Progress | None = None) -> tuple[Imp
             counts = import_hermes_agent(path, db, progress)
             db.sync()
         with alone(path):
+            parts = [suffix for suffix in ("", *SIDE_FILES) if os.path.exists(path + suffix)]
+            log.giving_way(path, kept, parts)
             _give_way(path, kept)
             os.replace(ours, path)
     finally:
-        for suffix in ("", "-wal", "-shm", ".lock", ".lock.queue"):
+        for suffix in _PARTS:
             if os.path.exists(ours + suffix):
                 os.unlink(ours + suffix)
     return counts, kept

@@ -20,6 +20,7 @@ from hermes.settings.home import DATABASE, PEOPLE, PROFILES
 from hermes.settings.secrets_file import FILE as SECRETS
 from hermes.storage.files import Folder, explain
 from hermes.storage.locks import FileLock
+from hermes.storage.migration_marks import FOLDER as MIGRATING
 from hermes.vocabulary.errors import StorageError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _ENDINGS_LEFT_OUT = (
     *(".gguf", ".safetensors", ".onnx"),
 )
 _ORIGINALS = (".damaged-", ".hermes-agent-", ".malformed-backup-")
-_UNFINISHED = (".undo-", f"{DATABASE}.importing-")
+_UNFINISHED = (MIGRATING, f"{DATABASE}.importing-")
 _SQLITE = b"SQLite format 3\x00"
 _PIECE = 1 << 20
 _LARGEST_IN_MEMORY = 256 << 20

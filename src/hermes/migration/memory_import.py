@@ -10,8 +10,8 @@ from hermes.migration.carry_out import carry_out, merging
 from hermes.migration.foreign_memory import read_memory
 from hermes.migration.merging import plan_merge
 from hermes.migration.report import Report
-from hermes.migration.undo_log import recover
 from hermes.settings.load import load_settings
+from hermes.storage.unfinished import settle
 
 if TYPE_CHECKING:
     from hermes.settings.home import Home
@@ -26,7 +26,7 @@ class MemoryImport:
         self._project = project
 
     def plan(self) -> Report:
-        recover(self._home.path)
+        settle(self._home.path)
         found = read_memory(self._given, self._form, "memory" if self._project else self._target)
         stamp = time.strftime("%Y%m%dT%H%M%S")
         report = Report(

@@ -12,14 +12,15 @@ from hermes.curated.places import FILES, FOLDER
 from hermes.curated.store import TARGETS, MemoryStore
 from hermes.migration.carry_out import carry_out, merging
 from hermes.migration.export_home import CONVERSATIONS, HOME, as_line
+from hermes.migration.hermes_agent_sessions import open_for_import
 from hermes.migration.import_home import check_format, records
 from hermes.migration.merging import plan_merge
 from hermes.migration.report import MIGRATED, SKIPPED, Item, Report
-from hermes.migration.undo_log import recover
 from hermes.recall.importing import Importer
 from hermes.settings.home import DATABASE
 from hermes.settings.load import load_settings
-from hermes.storage.recorded import RecordedDB
+from hermes.storage.sessions import SessionDB
+from hermes.storage.unfinished import settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,7 +46,7 @@ class MergeExport:
         self._stamp = time.strftime("%Y%m%dT%H%M%S")
 
     def plan(self) -> Report:
-        recover(self._home.path)
+        settle(self._home.path)
         check_format(self._reader)
         self._reader.verify()
         report = Report(
@@ -97,7 +98,7 @@ class MergeExport:
         item = Item(kind="sessions", source=path, destination=target, last=True)
         note = f"imported:export:{self._reader.entries[path].sha256}"
         if os.path.exists(target):
-            with RecordedDB.open(target) as there:
+            with SessionDB.open(target) as there:
                 if there.get_meta(note) is not None:
                     item.reason = "every conversation is there already"
                     yield item
@@ -105,17 +106,12 @@ class MergeExport:
         item.status = MIGRATED
 
         def act(log: UndoLog) -> None:
-            if not os.path.exists(target):
-                for suffix in ("", "-wal", "-shm"):
-                    log.protect(DATABASE + suffix)
-            db = RecordedDB.open(target, durability="turn")
-            log.when_failing += [db.close, db.take_back]  # in reverse order
+            db = open_for_import(target, log)
             result = Importer(db, source=NAME).read(io.BufferedReader(_Lines(self._plain(path))))
             db.set_meta(note, "1")
             db.sync()
             item.details |= {"sessions": result.sessions, "messages": result.messages, "known": result.already_there}
             item.details["differing"] = result.bad_lines
-            log.when_done.append(db.close)
 
         item.act = act
         yield item

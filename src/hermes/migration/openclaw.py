@@ -14,10 +14,10 @@ from hermes.migration.merging import plan_merge
 from hermes.migration.openclaw_settings import plan_settings
 from hermes.migration.openclaw_source import dig, files_below, find_openclaw, is_running, links_below
 from hermes.migration.report import ARCHIVED, CONFLICT, MIGRATED, SKIPPED, Item, Report
-from hermes.migration.undo_log import recover
 from hermes.settings.load import load_settings
 from hermes.storage.files import Folder
 from hermes.storage.locks import is_held
+from hermes.storage.unfinished import settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +42,7 @@ class Migration:
         self._merges: list[Merge] = []
 
     def plan(self) -> Report:
-        recover(self._home.path)
+        settle(self._home.path)
         options = self._options
         source = find_openclaw(options.source, options.user_home)
         report = Report(

@@ -81,11 +81,11 @@ def _turn(home: Home, host: str, key: str, messages: list[dict[str, str]], paylo
 def _bring_in(home: Home, path: str, form: str) -> dict[str, Any]:
     from hermes.migration.transcripts.bring_in import BringIn
     from hermes.migration.transcripts.recognise import sources
-    from hermes.storage.recorded import RecordedDB
+    from hermes.storage.sessions import SessionDB
 
     if not os.path.isfile(path):
         raise NotFound(f"the host named a transcript that is not there: {path}")
-    with RecordedDB.open(home.join(DATABASE), durability="turn") as db:
+    with SessionDB.open(home.join(DATABASE), durability="turn") as db:
         work = BringIn(db)
         for source in sources(path, form):
             work.take(source)

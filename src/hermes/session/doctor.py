@@ -213,6 +213,17 @@ def _conversations(home: Home, options: Options) -> Iterator[Check]:
     indexed = f"; {waiting:,} waiting messages indexed" if waiting else ""
     yield Check(name="conversations", state=OK, found=found + indexed, fixed=bool(waiting))
     yield from _log(home, path, fix=options.fix)
+    yield from _unfinished_imports(path)
+
+
+def _unfinished_imports(path: str) -> Iterator[Check]:
+    from hermes.storage.recorded import unfinished_imports
+    from hermes.storage.sessions import SessionDB
+
+    with SessionDB.open(path) as db:
+        for each in unfinished_imports(db):
+            if not each.running:
+                yield Check(name="import", state=WARNING, found=each.in_words(), remedy=each.remedy())
 
 
 def _log(home: Home, path: str, *, fix: bool) -> Iterator[Check]:

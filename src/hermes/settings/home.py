@@ -6,6 +6,7 @@ import os
 import stat
 
 from hermes.storage.files import Folder, explain
+from hermes.storage.unfinished import settle
 from hermes.vocabulary.errors import NotFound, SettingsError
 from hermes.vocabulary.values import value
 
@@ -52,14 +53,15 @@ def find_home(home: str | os.PathLike[str] | Home | None = None) -> Home:
     if home is None:
         return locate_home()
     if isinstance(home, Home):
-        return home
+        return _whole(home)
     path = _absolute(os.fspath(home))
-    return Home(path=path, root=path)
+    return _whole(Home(path=path, root=path))
 
 
 def locate_home(home: str | None = None, profile: str | None = None) -> Home:
     """The home for `--home` and `--profile`, the environment and the sticky choice, in this order."""
     root = _absolute(home or os.environ.get("HERMES_HOME") or os.path.join("~", ".hermes"))
+    settle(root)
     name = profile if profile is not None else _sticky_profile(root)
     if name in ("", DEFAULT_PROFILE):
         return Home(path=root, root=root)
@@ -70,7 +72,14 @@ def locate_home(home: str | None = None, profile: str | None = None) -> Home:
             f"there is no profile {name!r} in {root} (existing: {existing}); "
             f"make it with `hermes profile create {name}`"
         )
-    return Home(path=path, root=root, profile=name)
+    return _whole(Home(path=path, root=root, profile=name))
+
+
+def _whole(home: Home) -> Home:
+    """The home, after what a killed migration of it or of one above it left is put right."""
+    for place in {home.path, home.root, home.operator}:
+        settle(place)
+    return home
 
 
 def profile_path(root: str, name: str) -> str:
@@ -99,7 +108,7 @@ def person_home(home: Home, name: str) -> Home:
         known = False
     if not known:
         raise NotFound(f"there is no person {name[:100]!r} here; `hermes users list` shows who there is")
-    return Home(path=path, root=path, above=home.path)
+    return _whole(Home(path=path, root=path, above=home.path))
 
 
 def profile_names(root: str) -> list[str]:

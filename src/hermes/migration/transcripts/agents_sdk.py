@@ -7,7 +7,7 @@ import tempfile
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hermes.migration.hermes_agent_file import merged
+from hermes.migration.foreign_database import merged
 from hermes.migration.transcripts.conversation import Conversation, timed
 from hermes.migration.transcripts.responses import message_of
 from hermes.recall.incoming import moment_of

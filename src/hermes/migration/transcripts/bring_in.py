@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hermes.migration.transcripts.conversation import Conversation
     from hermes.migration.transcripts.recognise import Source
-    from hermes.storage.recorded import RecordedDB
+    from hermes.storage.sessions import SessionDB
 
 _BATCH = 2000  # messages to a transaction; others can write in between
 _REPORTED = 100
@@ -62,7 +62,7 @@ class _Waiting:
 class BringIn:
     def __init__(
         self,
-        db: RecordedDB,
+        db: SessionDB,
         *,
         project: str | None = None,
         on_bytes: Callable[[int], None] | None = None,
@@ -225,7 +225,7 @@ class BringIn:
             times = (message.get("timestamp") for message in work.messages)
             fields["started_at"] = next((at for at in times if isinstance(at, float)), None)
         self._db.create_session(
-            session_id=session, parent_session_id=parent, kind=kind, **{IMPORTED_AT: time.time()}, **fields
+            session_id=session, parent_session_id=parent, kind=kind, **{**fields, IMPORTED_AT: time.time()}
         )
         self.result.sessions += 1
 
