@@ -108,6 +108,19 @@ def test_whatever_a_tool_of_an_engine_answers_is_a_result(home: Path, answer: st
         assert json.loads(session.call_tool("short_count", {})) == shown
 
 
+@pytest.mark.proves("compaction.engine")
+def test_an_engine_whose_signature_has_more_learns_that_a_person_asked(home: Path) -> None:
+    configure(home, "context:\n  engine: short\n")
+    install(home, f"self.told.append((force, memory_context)); {KEEPS_THE_END}")
+    plugin = home / "plugins/context_engine/short/__init__.py"
+    wider = plugin.read_text().replace("focus_topic=None)", 'focus_topic=None, force=False, memory_context="")')
+    plugin.write_text(wider, encoding="utf-8")
+    with MemorySession.open(home) as session:
+        talk(session, 10)
+        assert session.compact() is not None
+        assert (True, "") in vars(type(session.compactor.engine))["told"]
+
+
 @pytest.mark.proves("compaction.engine.fallback")
 @pytest.mark.parametrize(
     "body",

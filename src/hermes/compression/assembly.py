@@ -115,7 +115,7 @@ def assemble(
     stay = {at for _, at in head + tail}
     gone = [at for at in range(len(messages)) if at not in stay]
     leaving = [messages[at] for at in gone]
-    left = chapters_of(leaving, [ids[at] for at in gone], shortened_ids(leaving), [counts.size(at) for at in gone])
+    left = chapters_of(leaving, [ids[at] for at in gone], shortened_ids(leaving), counts.sizes(gone))
     chapters = [*past.previous.chapters, *left]
     kept, text = past.render(chapters)
     block = block_messages(text, _last_spoken(head), tail[0][0] if tail else None)

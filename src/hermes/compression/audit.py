@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hermes.compression.facts import Fact
 
 _SHORTEST = 24  # characters; no session worth compacting fits into less
+_NO_COINCIDENCE = 6  # characters
 _PHRASE = 6  # words, or twice as many characters where words are not spaced
 _LOOP_FROM = 60  # phrases; in less nothing can be said
 _LOOP_BELOW = 0.35  # share of distinct phrases; prose and lists stay above 0.8
@@ -54,9 +55,20 @@ def fault(summary: str, max_tokens: int, source: str = "") -> str:
 
 def missing(facts: Iterable[Fact], summary: str) -> Iterator[Fact]:
     """Facts that the summary does not hold as they were written, most important first."""
-    held = {word for _, word in words_of(summary)}
-    flat = " ".join(summary.split())
-    return (fact for fact in by_importance(facts) if not _holds(flat, held, fact.text))
+    words = summary.split()
+    flat, plain = " ".join(words), set(words)
+    trimmed: set[str] | None = None
+    for fact in by_importance(facts):
+        text = fact.text
+        if text in plain:
+            continue
+        if len(text) >= _NO_COINCIDENCE:  # kept wherever it stands
+            held = text in flat
+        else:  # "42" is not kept by "1420"
+            trimmed = {word for _, word in words_of(summary)} if trimmed is None else trimmed
+            held = text in trimmed
+        if not held:
+            yield fact
 
 
 def keep_exactly(earlier: str, facts: Iterable[Fact], room: int) -> str:
@@ -111,11 +123,6 @@ def _render(chosen: Iterable[tuple[str, str]]) -> str:
         elif texts:
             lines.append(f"- {_PLURAL[kind]}: {' '.join(texts)}")
     return "\n".join(lines)
-
-
-def _holds(flat: str, words: set[str], text: str) -> bool:
-    # "42" is not kept by "1420", but a long name is kept wherever it stands.
-    return text in words or (len(text) > 5 and text in flat)  # noqa: PLR2004 - six characters are no coincidence
 
 
 def _loops(text: str) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MARK = "[CONTEXT COMPACTION"
 PREFIX = f"{MARK} — REFERENCE ONLY]"
 LEGACY_PREFIX = "[CONTEXT SUMMARY]:"
+_BEGINNING = "[CONTEXT "  # of both
 END = "--- END OF CONTEXT SUMMARY"
 KEPT_HEADING = "## Kept exactly"
 POINTERS_HEADING = "## Where the originals are"
@@ -54,9 +55,8 @@ def prose(name: str) -> str:
 def is_block(message: Message) -> bool:
     # A block is always one text. This is asked of every message of a history, so the cheap question comes first.
     content = message.get("content")
-    if not (isinstance(content, str) and content.startswith((MARK, LEGACY_PREFIX))) and _FLAG not in message:
-        return False
-    return message.get("role") in ("user", "assistant")
+    marked = type(content) is str and content.startswith(_BEGINNING) and content.startswith((MARK, LEGACY_PREFIX))
+    return (marked or _FLAG in message) and message.get("role") in ("user", "assistant")
 
 
 def render_block(summary: str, kept: str, pointers: str) -> str:

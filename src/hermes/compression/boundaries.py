@@ -7,7 +7,7 @@ phase 4 puts the pieces together so that both the OpenAI and the Anthropic forma
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.compression.block import BRIDGE, is_block
 from hermes.compression.reading import calls_of, text_of
@@ -32,6 +32,7 @@ _SYNTHETIC = (
 )
 _POINTER = 'context_expand ids="'
 _POINTED = re.compile(r'(?:\] |; )context_expand ids="(\d{1,19})" shows')
+Item = TypeVar("Item")
 _CHARACTERS_PER_TOKEN = 2  # a cautious reading: no text has fewer on average but Chinese, and then a result is shorter
 
 
@@ -43,9 +44,11 @@ class Cut:
     tail: int
     pinned: int | None = None
 
-    @property
-    def middle(self) -> list[int]:
-        return [position for position in range(self.head, self.tail) if position != self.pinned]
+    def middle(self, beside: Sequence[Item]) -> list[Item]:
+        """What lies between, of the messages or of anything that stands beside them."""
+        if self.pinned is None:
+            return [*beside[self.head : self.tail]]
+        return [*beside[self.head : self.pinned], *beside[self.pinned + 1 : self.tail]]
 
 
 def clear_tool_results(

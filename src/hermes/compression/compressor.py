@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from hermes.compression.ahead import ReadAhead
 from hermes.compression.assembly import Past, assemble, unchanged
 from hermes.compression.block import is_block, join_blocks, parse_block
 from hermes.compression.boundaries import find_cut
@@ -21,7 +22,6 @@ from hermes.compression.breaker import Breaker
 from hermes.compression.engine import ContextEngine
 from hermes.compression.facts import facts_in, find_facts
 from hermes.compression.ladder import EXTRACT, Ladder, Rung
-from hermes.compression.masks import Masks
 from hermes.compression.reading import Counts
 from hermes.compression.summary import Task
 
@@ -78,11 +78,10 @@ class ContextCompressor(ContextEngine):
         self.protect_first_n = max(protect_first_n, 0)
         self.abort_on_summary_failure = abort_on_summary_failure
         self.breaker = breaker or Breaker()
-        self.masks = Masks()
+        self.ahead = ReadAhead()
         self._helper, self._helper_window = summarise, summary_context_length
         self._main = main_summarise
         self._clock, self._timer = clock, timer
-        self._previous_summary: str | None = None
         self.update_model("", context_length)
 
     @property
@@ -105,9 +104,9 @@ class ContextCompressor(ContextEngine):
     ) -> None:
         self._helper, self._helper_window, self._main = summarise, summary_context_length, main_summarise
 
-    @property
-    def shows_to_a_helper(self) -> bool:
-        return self._helper is not None
+    def read_ahead(self, messages: Sequence[Message], ids: Sequence[int]) -> None:
+        """Reads what came since the last time, so that a compaction need not: after a turn, when nobody waits."""
+        self.ahead.prepare(messages, ids, for_a_helper=self._helper is not None)
 
     def summary_budget(self, content_tokens: int) -> int:
         """A fifth of what is summarised, from 2,000 tokens up to 5 % of the window and 12,000."""
@@ -143,7 +142,7 @@ class ContextCompressor(ContextEngine):
         return tokens >= self.context_length * HYGIENE_THRESHOLD
 
     def has_content_to_compress(self, messages: list[dict[str, Any]]) -> bool:
-        return any(not is_block(messages[at]) for at in self._cut(messages, Counts(messages)).middle)
+        return not all(map(is_block, self._cut(messages, Counts(messages)).middle(messages)))
 
     def compress(
         self,
@@ -187,16 +186,20 @@ class ContextCompressor(ContextEngine):
         known = Counts(messages, counts)
         before = known.total(0, len(messages))
         given_cut, cut = cut is not None, cut or self._cut(messages, known)
-        middle = [messages[at] for at in cut.middle]
+        said, said_ids = cut.middle(messages), cut.middle(numbers)
+        if blocks := [message for message in said if is_block(message)]:
+            said_ids = [number for number, message in zip(said_ids, said, strict=True) if message not in blocks]
+            said = [message for message in said if message not in blocks]
         content = known.total(cut.head, cut.tail) - (known[cut.pinned] if cut.pinned is not None else 0)
         budget = self.summary_budget(content)
-        if refusal := self._refusal(middle, content - budget, before, force=force):
+        if refusal := self._refusal(said, content - budget, before, force=force):
             return self._not_worth_it(messages, numbers, max(before, current_tokens or 0), refusal)
-        previous = join_blocks([parse_block(message) for message in middle if is_block(message)])
-        facts = find_facts(middle, max(_FEWEST_FACTS, budget // _TOKENS_PER_FACT))
+        previous = join_blocks([parse_block(message) for message in blocks])
+        enough = max(_FEWEST_FACTS, budget // _TOKENS_PER_FACT)
+        facts = find_facts(said, enough, said_ids, self.ahead.findings)
         task = Task(
-            messages=middle,
-            ids=[numbers[at] for at in cut.middle],
+            messages=said,
+            ids=said_ids,
             budget=budget,
             previous=previous.summary,
             focus=focus,
@@ -214,8 +217,8 @@ class ContextCompressor(ContextEngine):
         if done.tokens_after >= before:
             return unchanged(messages, numbers, before, "it would not become smaller", attempt.failures)
         self.compression_count += 1
-        self._previous_summary = attempt.text
         self.breaker = self.breaker.compacted()
+        self.ahead.keep_only(done.ids)
         return done
 
     def summarised(self, task: Task, facts: Sequence[Fact], *, deadline: float | None, force: bool) -> Attempt:
@@ -225,7 +228,6 @@ class ContextCompressor(ContextEngine):
 
     def on_session_reset(self) -> None:
         super().on_session_reset()
-        self._previous_summary = None
         self.breaker = Breaker()
 
     def get_status(self) -> dict[str, Any]:
@@ -254,14 +256,14 @@ class ContextCompressor(ContextEngine):
         rungs = []
         if self._helper is not None:
             window = self._helper_window or self.context_length
-            rungs.append(Rung(who="helper", ask=self._helper, window=window, masks=self.masks))
+            rungs.append(Rung(who="helper", ask=self._helper, window=window, ahead=self.ahead))
         if self._main is not None:
             rungs.append(Rung(who="main", ask=self._main, window=self.context_length))
         return rungs
 
     @staticmethod
-    def _refusal(middle: Sequence[Message], saved: int, before: int, *, force: bool) -> str:
-        if all(is_block(message) for message in middle):
+    def _refusal(said: Sequence[Message], saved: int, before: int, *, force: bool) -> str:
+        if not said:
             return "everything in it is protected"
         return _TOO_LITTLE if not force and saved < before * _PAYS else ""
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from hermes.compression.block import is_block
 from hermes.compression.facts import by_importance, ends_of, failure_in
-from hermes.compression.reading import at_most, calls_of, one_line, text_of
+from hermes.compression.reading import at_most, calls_of, one_line, text_of, tools_of
 from hermes.vocabulary.tokens import estimate
 
 if TYPE_CHECKING:
@@ -70,46 +69,64 @@ def _sections(
 ) -> dict[str, Iterator[str]]:
     """The lines of each section, the most important first; none is made before there is room for it."""
     ranked = by_importance(facts)
+    calls = _recent_calls(messages)
     return {
         "## Goal": _asks(messages, ids),
         "## Constraints & Preferences": _of_kind(ranked, ids, "constraint"),
-        "### Done": _calls(messages, ids),
+        "### Done": chain(_tally(messages), (_told(call, ids) for call in calls)),
         "### In Progress": _said(messages, ids),
-        "### Blocked": _calls(messages, ids, failed=True),
+        "### Blocked": (_told(call, ids) for call in calls if failure_in(ends_of(call.outcome))),
         "## Key Decisions": _of_kind(ranked, ids, "decision"),
-        "## Relevant Files": (f"- {path}" for path in _files(messages, ranked)),
+        "## Relevant Files": (f"- {path}" for path in _files(calls, ranked)),
         "## Next Steps": _of_kind(ranked, ids, "open", "question"),
         "## Critical Context": (f"- {fact.text}" for fact in ranked if fact.kind in ("identifier", "url", "number")),
     }
 
 
+class _Call(NamedTuple):
+    """A call, what came of it, and where that stands."""
+
+    tool: str
+    arguments: str
+    outcome: str
+    position: int
+
+
 def _asks(messages: Sequence[Message], ids: Sequence[int | None]) -> Iterator[str]:
     """What the person said: the first request says most about the goal, then the newest ones."""
-    asked = [at for at, each in enumerate(messages) if each.get("role") == "user" and not is_block(each)]
-    for at in asked[:1] + asked[:0:-1]:
+    first = next((at for at, each in enumerate(messages) if each.get("role") == "user"), len(messages))
+    newest = (at for at in range(len(messages) - 1, first, -1) if messages[at].get("role") == "user")
+    for at in chain([first] if first < len(messages) else [], newest):
         yield f"- asked: {one_line(text_of(messages[at]), _ASK)}{_at(ids[at])}"
 
 
-def _calls(messages: Sequence[Message], ids: Sequence[int | None], *, failed: bool = False) -> Iterator[str]:
-    """The newest calls with their outcomes, or only those that failed; the number of calls per tool first."""
-    if not failed:
-        recent = messages[-_TALLIED:]
-        tally = Counter(name for each in recent if each.get("tool_calls") for _, name, _ in calls_of(each))
-        if tally:
-            yield "- calls: " + ", ".join(f"{name} {times}" for name, times in tally.most_common(12))
+def _tally(messages: Sequence[Message]) -> Iterator[str]:
+    """The number of calls per tool."""
+    called = [each for each in messages[-_TALLIED:] if each.get("tool_calls")]
+    tally = Counter([name for each in called for name in tools_of(each)])
+    if tally:
+        yield "- calls: " + ", ".join(f"{name} {times}" for name, times in tally.most_common(12))
+
+
+def _recent_calls(messages: Sequence[Message]) -> list[_Call]:
+    """The calls of the newest messages with their outcomes, the newest first."""
+    found: list[_Call] = []
     results: dict[str, int] = {}
     for at in range(len(messages) - 1, max(len(messages) - _MOST, 0) - 1, -1):
         message = messages[at]
         if message.get("role") == "tool":
             results[str(message.get("tool_call_id"))] = at
-            continue
-        for number, name, arguments in reversed(calls_of(message)):
-            place = results.get(number)
-            outcome = text_of(messages[place]) if place is not None else "no result"
-            if not failed or failure_in(ends_of(outcome)):
-                shown = _outcome(outcome)
-                yield f"- {name}({one_line(arguments, _CALL)}) → {shown}{_at(ids[at if place is None else place])}"
-        results.clear()
+        elif message.get("tool_calls"):
+            for number, tool, arguments in reversed(calls_of(message)):
+                place = results.get(number)
+                outcome = text_of(messages[place]) if place is not None else "no result"
+                found.append(_Call(tool, arguments, outcome, at if place is None else place))
+            results.clear()
+    return found
+
+
+def _told(call: _Call, ids: Sequence[int | None]) -> str:
+    return f"- {call.tool}({one_line(call.arguments, _CALL)}) → {_outcome(call.outcome)}{_at(ids[call.position])}"
 
 
 def _outcome(text: str) -> str:
@@ -123,25 +140,16 @@ def _of_kind(ranked: Sequence[Fact], ids: Sequence[int | None], *kinds: str) -> 
     return (f"- {fact.text}{_at(ids[fact.position])}" for fact in ranked if fact.kind in kinds)
 
 
-def _files(messages: Sequence[Message], ranked: Sequence[Fact]) -> Iterator[str]:
-    seen: set[str] = set()
+def _files(calls: Sequence[_Call], ranked: Sequence[Fact]) -> Iterator[str]:
+    given = (path for call in calls for path in _PATH_ARGUMENT.findall(call.arguments[:_ARGUMENTS]))
     named = (fact.text for fact in ranked if fact.kind == "path")
-    given = (
-        path
-        for message in reversed(messages[-_MOST:])
-        for _, _, arguments in calls_of(message)
-        for path in _PATH_ARGUMENT.findall(arguments[:_ARGUMENTS])
-    )
-    for path in chain(given, named):
-        if path not in seen:
-            seen.add(path)
-            yield path
+    return iter(dict.fromkeys(chain(given, named)))
 
 
 def _said(messages: Sequence[Message], ids: Sequence[int | None]) -> Iterator[str]:
     for at in range(len(messages) - 1, -1, -1):
         message = messages[at]
-        if message.get("role") == "assistant" and not is_block(message) and (text := text_of(message).strip()):
+        if message.get("role") == "assistant" and (text := text_of(message).strip()):
             yield f"- said: {one_line(text, _SAID)}{_at(ids[at])}"
 
 

@@ -7,18 +7,19 @@ could hold. What is not read here stays reachable through the pointers.
 from __future__ import annotations
 
 import re
-from itertools import chain, islice, pairwise
-from typing import TYPE_CHECKING
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 from hermes.compression.block import is_block
 from hermes.compression.cues import ANY_WORD, PIECES, QUESTION_MARKS, SENTENCE_MARKS, TRIMMED, WORDS
 from hermes.compression.reading import calls_of, one_line, text_of
-from hermes.vocabulary.values import value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from hermes.compression.reading import Message
+
+    Finding = tuple[str, str, str]  # kind, text, source
 
 SENTENCE = 280
 SENTENCES = ("constraint", "decision", "question", "open", "error")
@@ -46,8 +47,7 @@ _ERRORS = ("rror", "ERROR", "xception", "Traceback", "FAILED", "ailed", "错误"
 _ALL_PIECES = tuple(piece for pieces in PIECES.values() for piece in pieces)
 
 
-@value
-class Fact:
+class Fact(NamedTuple):
     """One thing to keep, as it was written, and the position of the message it stands in."""
 
     kind: str
@@ -56,42 +56,63 @@ class Fact:
     source: str  # user, assistant, call or result
 
 
-def find_facts(messages: Sequence[Message], enough: int) -> list[Fact]:
-    """About `enough` facts of the messages in the order in which they stand, each text once."""
+def find_facts(
+    messages: Sequence[Message],
+    enough: int,
+    ids: Sequence[int | None] = (),
+    known: Mapping[int | None, Sequence[Finding]] | None = None,
+) -> list[Fact]:
+    """About `enough` facts of the messages in the order in which they stand, each text once.
+
+    `known` is what `findings` said before about messages, by their ids.
+    """
     found: dict[str, Fact] = {}
     left = {source: enough * share for source, share in _SHARES.items()}
+    wanted = set(left)
     unread = _READ
     oldest = range(min(_OLDEST, len(messages)))
     for position in (*oldest, *range(len(messages) - 1, len(oldest) - 1, -1)):
-        message = messages[position]
-        content = message.get("content")
-        text = content if type(content) is str else text_of(message)
-        if (text.startswith("[") or len(message) > _USUAL_KEYS) and is_block(message):
-            continue  # read by itself, with `facts_in`
-        source = _SOURCE_OF.get(message.get("role", ""), "assistant")
-        facts: Iterable[Fact] = ()
-        if text and left[source] > 0:
-            unread -= min(len(text), _MESSAGE)
+        here = known.get(ids[position]) if known else None
+        if here is None:
+            content = messages[position].get("content")
+            unread -= min(len(content), _MESSAGE) if type(content) is str else _MESSAGE
             if unread < 0:
                 break
-            # Most messages hold nothing; a generator for each of them would be half of the work.
-            if source == "result":
-                facts = _of_result(text, position, source)
-            elif _has_cue(text) or _ODD.search(text, 1, len(text) - 1):
-                facts = _of_text(text, position, source)
-        if left["call"] > 0 and message.get("tool_calls"):
-            facts = chain(facts, _of_calls(message, position))
-        for fact in facts:
-            if fact.text not in found:
-                found[fact.text] = fact
-                left[fact.source] -= 1
+            here = findings(messages[position], wanted)
+        for kind, text, source in here:
+            if text not in found and source in wanted:
+                found[text] = Fact(kind, text, position, source)
+                left[source] -= 1
+                if left[source] <= 0:
+                    wanted.discard(source)
+        if not wanted:
+            break
     return sorted(found.values(), key=lambda fact: fact.position)
+
+
+def findings(message: Message, wanted: Container[str] = _SOURCES) -> list[Finding]:
+    """(kind, text, source) of everything worth keeping in a message, of the sources that are wanted."""
+    content = message.get("content")
+    text = content if type(content) is str else text_of(message)
+    if (text.startswith("[") or len(message) > _USUAL_KEYS) and is_block(message):
+        return []  # read by itself, with `facts_in`
+    source = _SOURCE_OF.get(message.get("role", ""), "assistant")
+    here: list[Finding] = []
+    if text and source in wanted:
+        # Most messages hold nothing; a generator for each of them would be half of the work.
+        if source == "result":
+            here += _of_result(text)
+        elif (cue := _has_cue(text)) or _ODD.search(text, 1, len(text) - 1):
+            here += _of_text(text, source, cue=cue)
+    if "call" in wanted and message.get("tool_calls"):
+        here += _of_calls(message)
+    return here
 
 
 def facts_in(text: str) -> list[Fact]:
     """Facts of a text that stands for older messages: an earlier summary."""
     found = dict.fromkeys([*sentences_of(text), *words_of(text)])
-    return [Fact(kind=kind, text=each, position=-1, source="assistant") for kind, each in found]
+    return [Fact(kind, each, -1, "assistant") for kind, each in found]
 
 
 def by_importance(facts: Iterable[Fact]) -> list[Fact]:
@@ -147,33 +168,34 @@ def failure_in(text: str) -> str:
     return ""
 
 
-def _of_text(text: str, position: int, source: str) -> Iterator[Fact]:
+def _of_text(text: str, source: str, *, cue: bool) -> Iterator[Finding]:
     if len(text) > _MESSAGE:
         text = text[: _MESSAGE * 2 // 3] + "\n" + text[-_MESSAGE // 3 :]
-    if _has_cue(text):
+    if cue:
         for kind, sentence in sentences_of(text):
             # What the assistant asks itself is no open question once it went on; what it decided is a decision.
             if source == "user" or kind != "question":
-                yield Fact(kind=kind, text=sentence, position=position, source=source)
+                yield kind, sentence, source
     if _ODD.search(text, 1, len(text) - 1):  # a capital at the beginning and a full stop at the end are nothing odd
         for kind, word in islice(words_of(text), _WORDS_PER_MESSAGE):
-            yield Fact(kind=kind, text=word, position=position, source=source)
+            yield kind, word, source
 
 
-def _of_result(text: str, position: int, source: str) -> Iterator[Fact]:
+def _of_result(text: str) -> Iterator[Finding]:
     ends = ends_of(text)
     if line := failure_in(ends):
-        yield Fact(kind="error", text=line, position=position, source=source)
-    for kind, word in islice(words_of(ends), _WORDS_PER_MESSAGE // 4):
-        if kind != "number":
-            yield Fact(kind=kind, text=word, position=position, source=source)
+        yield "error", line, "result"
+    if _ODD.search(ends):
+        for kind, word in islice(words_of(ends), _WORDS_PER_MESSAGE // 4):
+            if kind != "number":
+                yield kind, word, "result"
 
 
-def _of_calls(message: Message, position: int) -> Iterator[Fact]:
+def _of_calls(message: Message) -> Iterator[Finding]:
     for _, _, arguments in calls_of(message):
         for kind, word in words_of(arguments[:_RESULT].replace('"', " ").replace("\\n", " ")):
             if kind != "number":
-                yield Fact(kind=kind, text=word, position=position, source="call")
+                yield kind, word, "call"
 
 
 def _has_cue(text: str) -> bool:
@@ -201,7 +223,7 @@ def _kind(word: str) -> str | None:
     has_digit = len(word) >= _LONG_WORD or any(map(str.isdigit, word))
     if has_digit and not any(map(str.isalpha, word)):
         return "number" if len(word) > 1 else None
-    if len(word) < _SHORTEST_NAME:
+    if len(word) < _SHORTEST_NAME or not any(map(str.isalnum, word)):
         return None
     if "/" in word or "\\" in word or _FILE_NAME.match(word):
         return "path"

@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hermes.compression.reading import calls_of, characters, one_line, text_of
+from hermes.compression.reading import at_most, characters, one_line, text_of, tools_of
 from hermes.vocabulary.tokens import estimate
 from hermes.vocabulary.values import value
 
@@ -43,8 +43,11 @@ class Chapter:
 
 def to_ranges(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """Runs of consecutive ids as (first, last)."""
+    numbers = sorted(set(ids))
+    if numbers and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return ((numbers[0], numbers[-1]),)  # one run, as in every conversation that was never interrupted
     runs: list[tuple[int, int]] = []
-    for each in sorted(set(ids)):
+    for each in numbers:
         if runs and each == runs[-1][1] + 1:
             runs[-1] = (runs[-1][0], each)
         else:
@@ -89,13 +92,14 @@ def chapters_of(
 def render_chapters(chapters: Sequence[Chapter], room: int) -> str:
     """One line per chapter in at most about `room` tokens: labels go first, then neighbours are joined."""
     kept = joined(chapters, MOST_CHAPTERS)
-    text = "\n".join(chapter.line for chapter in kept)
-    if estimate(text) > room:
-        kept = [Chapter(ids=each.ids, count=each.count) for each in kept]
-        text = "\n".join(chapter.line for chapter in kept)
-    while estimate(text) > room and len(kept) > 1:
+    text = "\n".join([chapter.line for chapter in kept])
+    if at_most(text) <= room or estimate(text) <= room:
+        return text
+    kept = [Chapter(ids=each.ids, count=each.count) for each in kept]
+    text = "\n".join([chapter.line for chapter in kept])
+    while len(kept) > 1 and estimate(text) > room:
         kept = joined(kept, (len(kept) + 1) // 2)
-        text = "\n".join(chapter.line for chapter in kept)
+        text = "\n".join([chapter.line for chapter in kept])
     return text
 
 
@@ -145,13 +149,9 @@ def _few(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 def _label(messages: Sequence[Message]) -> str:
     """The first thing a person said in it, and the tools that were used most."""
-    tools: Counter[str] = Counter()
-    said = ""
-    for message in messages[:_LABELLED]:
-        role = message.get("role")
-        if role == "user" and not said:
-            said = one_line(text_of(message), 60)
-        elif role == "assistant" and message.get("tool_calls"):
-            tools.update(name for _, name, _ in calls_of(message))
-    used = ", ".join(f"{times} {name}" if times > 1 else name for name, times in tools.most_common(3))
+    some = messages[:_LABELLED]
+    said = next((one_line(text_of(each), 60) for each in some if each.get("role") == "user" and text_of(each)), "")
+    tools = Counter([name for each in some if each.get("tool_calls") for name in tools_of(each)])
+    most = sorted(tools.items(), key=lambda each: -each[1])[:3]
+    used = ", ".join([f"{times} {name}" if times > 1 else name for name, times in most])
     return one_line(" · ".join(filter(None, (f"“{said}”" if said else "", used))), _LABEL)

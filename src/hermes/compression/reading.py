@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from hermes.vocabulary.tokens import BLOB_TOKENS, estimate, estimate_message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     Message = Mapping[str, Any]
 
 _SAMPLE = 48  # messages that say enough about how many characters make a token in a history
-_PLACES = 12
-_PLACE = 768  # characters of one place of a long text
+_PLACES = 24
+_PLACE = 170  # characters of one place of a long text
 _BLOB_CHARACTERS = 4 * BLOB_TOKENS
 
 
@@ -41,6 +41,19 @@ def calls_of(message: Message) -> list[tuple[str, str, str]]:
             if not isinstance(arguments, str):
                 arguments = json.dumps(arguments, ensure_ascii=False, default=str)
             found.append((str(call.get("id")), str(function.get("name") or "?"), arguments))
+    return found
+
+
+def tools_of(message: Message) -> list[str]:
+    """The tools that a message calls, without a look at what for."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return []
+    found = []
+    for call in calls:
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            found.append(str(function.get("name") or "?"))
     return found
 
 
@@ -80,7 +93,7 @@ def at_most(text: str) -> int:
 
 
 def estimate_sampled(text: str) -> int:
-    """Tokens of a text, from a dozen places when it is long: a fraction of the time, and within a few percent."""
+    """Tokens of a text, from two dozen places when it is long: a fraction of the time, and within a few percent."""
     if len(text) <= _PLACES * _PLACE:
         return estimate(text)
     step = len(text) // _PLACES
@@ -103,10 +116,10 @@ class Counts:
             count = self._counts[position] = estimate_message(self._messages[position])
         return count
 
-    def size(self, position: int) -> int:
-        """About how many characters a message has: from its count where that is known."""
-        count = self._counts[position]
-        return 4 * count if count is not None else characters(self._messages[position])
+    def sizes(self, positions: Iterable[int]) -> list[int]:
+        """About how many characters messages have: from their counts where those are known."""
+        counted = ((position, self._counts[position]) for position in positions)
+        return [characters(self._messages[at]) if count is None else 4 * count for at, count in counted]
 
     def total(self, start: int, stop: int) -> int:
         """Tokens of messages[start:stop]; of many that were never counted a sample tells, weighted by characters."""

@@ -6,12 +6,14 @@ A middle that does not fit goes in pieces: the first gives notes, each further o
 from __future__ import annotations
 
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from hermes.compression.ahead import ARGUMENTS, LONGEST, entry, plain
 from hermes.compression.audit import fault
-from hermes.compression.block import is_block, prose
-from hermes.compression.masks import ARGUMENTS, LONGEST, plain
+from hermes.compression.block import prose
 from hermes.compression.reading import calls_of, estimate_sampled, excerpt, text_of
+from hermes.safety.secrets import mask_secrets
 from hermes.vocabulary.errors import HermesError
 from hermes.vocabulary.tokens import estimate
 from hermes.vocabulary.values import value
@@ -19,7 +21,7 @@ from hermes.vocabulary.values import value
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hermes.compression.masks import Masks
+    from hermes.compression.ahead import ReadAhead, Shown
     from hermes.compression.reading import Message
 
     Summariser = Callable[[str, int], str]
@@ -32,6 +34,8 @@ _MEMORY_CONTEXT = 6_000
 _SMALLEST_ROOM = 200  # tokens for the conversation in one prompt; with less a summary makes no sense
 _SAMPLED = 1_024  # characters of one place of a text that tell how many make a token
 _FEWEST_CHARACTERS = 0.5  # per token; rare scripts need two tokens for one character
+_MOST_CHARACTERS = 8  # per token; prose has four to five
+_FRAME = 24  # characters of an entry beside the message's own
 
 
 class SummaryFailed(HermesError):
@@ -52,18 +56,23 @@ class Task:
     previous: str = ""
     focus: str = ""
     memory_context: str = ""
-    masks: Masks | None = None  # for a model that has not seen the conversation: it learns no credentials
+    ahead: ReadAhead | None = None  # for a model that has not seen the conversation: it learns no credentials
 
-    def masked(self, masks: Masks) -> Task:
+    def masked(self, ahead: ReadAhead) -> Task:
         return Task(
             messages=self.messages,
             ids=self.ids,
             budget=self.budget,
-            previous=masks.text(self.previous),
-            focus=self.focus,
-            memory_context=self.memory_context,
-            masks=masks,
+            previous=mask_secrets(self.previous),
+            focus=mask_secrets(self.focus),
+            memory_context=mask_secrets(self.memory_context),
+            ahead=ahead,
         )
+
+    def shown(self, at: int) -> Shown:
+        if self.ahead is None:
+            return plain(self.messages[at], self.ids[at])
+        return self.ahead.masked(self.messages[at], self.ids[at])
 
 
 def summarise(
@@ -91,21 +100,28 @@ def build_prompt(task: Task, record: str, notes: str) -> str:
         parts.append(prose("focus").format(topic=task.focus))
     if task.memory_context:
         parts.append(f"<memory>\n{excerpt(task.memory_context, _MEMORY_CONTEXT)}\n</memory>")
-    return "\n\n".join([*parts, f"<session>\n{record.replace('</session', '</ session')}\n</session>"])
+    # Most records hold no such sign, and to look for one character takes a tenth of the time.
+    shown = record.replace("</session", "</ session") if "<" in record else record
+    return "\n".join(["\n\n".join(parts), "\n<session>", shown, "</session>"])
 
 
 def cut_in_pieces(task: Task, window: int) -> list[str]:
     """The record of the middle as texts that each fit one prompt with its answer, at most `MOST_PIECES` of them."""
     # The notes grow to the budget while pieces are folded in, so every prompt keeps room for them.
     notes = max(estimate(task.previous), task.budget)
-    room = round(window * PROMPT_MARGIN) - estimate(build_prompt(task, "", "-")) - notes - task.budget
+    room = round(window * PROMPT_MARGIN) - _estimate_again(build_prompt(task, "", "-")) - notes - task.budget
     if room < _SMALLEST_ROOM:
         raise SummaryFailed(f"a window of {window:,} tokens has no room for a summary of {task.budget:,}")
+    if sum([len(message.get("content") or "") for message in task.messages]) < room * _MOST_CHARACTERS:
+        whole = "\n".join([task.shown(at)[0] for at in range(len(task.messages))])
+        if estimate_sampled(whole) * 1.05 <= room:
+            return [whole]
+    sizes = list(map(_size, task.messages))
     filling = 0.8  # estimates of single messages and of the whole differ, so pieces are not filled to the brim
-    pieces = _packed(_entries(task, room, filling), room)
+    pieces = _packed(_entries(task, sizes, room, filling), room)
     while len(pieces) > MOST_PIECES:
         filling /= 2
-        pieces = _packed(_entries(task, room, filling), room)
+        pieces = _packed(_entries(task, sizes, room, filling), room)
     return pieces
 
 
@@ -123,23 +139,23 @@ def _ask(ask: Summariser, prompt: str, budget: int, source: str) -> str:
     return answer.strip()
 
 
-def _entries(task: Task, room: int, filling: float) -> list[str]:
+def _entries(task: Task, sizes: Sequence[int], room: int, filling: float) -> list[str]:
     """One text per message. The cap per message falls until all fit into the pieces; then the oldest results go."""
-    places = [at for at, message in enumerate(task.messages) if not is_block(message)]
-    sample = "\n".join(_entry(task, at, _CAPS[0]) for at in places[:: max(len(places) // 24, 1)])
+    places = range(len(sizes))
+    sample = "\n".join(task.shown(at)[0] for at in places[:: max(len(places) // 24, 1)])
     per_token = max(len(sample) / max(estimate(sample), 1), _FEWEST_CHARACTERS)
     space = round(room * per_token * MOST_PIECES * filling)
-    sizes = [_size(task.messages[at]) for at in places]
-    cap = next((cap for cap in _CAPS if sum(min(size, cap) + 24 for size in sizes) <= space), None)
+    cap = next((cap for cap in _CAPS if _fits(sizes, cap, space)), None)
     if cap is not None:
         return [_entry(task, at, cap) for at in places]
-    return _sampled(task, places, space)
+    return _sampled(task, space)
 
 
-def _sampled(task: Task, places: list[int], space: int) -> list[str]:
+def _sampled(task: Task, space: int) -> list[str]:
     """Too many messages even when each is short: what people said first, evenly thinned, with the gaps counted."""
     cap = _CAPS[-1]
-    most = max(space // (cap + 24), 1)
+    most = max(space // (cap + _FRAME), 1)
+    places = range(len(task.messages))
     spoken = [at for at in places if task.messages[at].get("role") == "user"] or places
     step = -(-len(spoken) // most)
     chosen = set(spoken[::-1][::step])
@@ -148,30 +164,22 @@ def _sampled(task: Task, places: list[int], space: int) -> list[str]:
             break
         chosen.add(at)
     entries: list[str] = []
-    skipped = 0
-    for at in places:
-        if at not in chosen:
-            skipped += 1
-            continue
-        if skipped:
-            entries.append(f"[{skipped:,} messages not shown]")
-            skipped = 0
+    shown = 0  # messages up to here are in the entries, or counted in them
+    for at in sorted(chosen):
+        if at > shown:
+            entries.append(f"[{at - shown:,} messages not shown]")
         entries.append(_entry(task, at, cap))
+        shown = at + 1
     return entries
 
 
 def _entry(task: Task, at: int, cap: int) -> str:
-    message, number = task.messages[at], task.ids[at]
-    text, calls = plain(message) if task.masks is None else task.masks.of(message, number)
-    role = str(message.get("role") or "?").upper()
-    if number is not None:
-        role = f"{role} {number}"
-    if role.startswith("TOOL") and message.get("name"):
-        role = f"{role} {message['name']}"
-    shown = f"[{role}] {text if len(text) <= cap else excerpt(text, cap)}".rstrip()
-    if calls:
-        shown = "\n  calls ".join((shown, *(excerpt(call, cap // ARGUMENTS) for call in calls)))
-    return shown
+    whole, text, calls = task.shown(at)
+    return whole if cap == LONGEST else entry(task.messages[at], task.ids[at], text, calls, cap)
+
+
+def _fits(sizes: Sequence[int], cap: int, space: float) -> bool:
+    return sum([min(size, cap) for size in sizes]) + _FRAME * len(sizes) <= space
 
 
 def _size(message: Message) -> int:
@@ -179,7 +187,7 @@ def _size(message: Message) -> int:
     size = len(content) if isinstance(content, str) else len(text_of(message))
     if not message.get("tool_calls"):
         return size
-    return size + sum(min(len(arguments), _CAPS[0] // ARGUMENTS) + 20 for _, _, arguments in calls_of(message))
+    return size + sum(min(len(arguments), LONGEST // ARGUMENTS) + 20 for _, _, arguments in calls_of(message))
 
 
 def _packed(entries: list[str], room: int) -> list[str]:
@@ -188,7 +196,7 @@ def _packed(entries: list[str], room: int) -> list[str]:
     Plain text is weighed by its length; when a sample of the result says that this was too little, each is looked at.
     """
     per_token = _characters_per_token(entries)
-    pieces = _filled(entries, room, lambda entry: int(len(entry) / per_token) + 2 if entry.isascii() else _exact(entry))
+    pieces = _filled(entries, room, lambda text: int(len(text) / per_token) + 2 if text.isascii() else _exact(text))
     if any(estimate_sampled(piece) * 1.05 > room for piece in pieces):
         return _filled(entries, room, _exact)
     return pieces
@@ -198,21 +206,27 @@ def _filled(entries: list[str], room: int, weigh: Callable[[str], int]) -> list[
     pieces: list[str] = []
     current: list[str] = []
     filled = 0
-    for entry in entries:
-        cost = weigh(entry)
+    for each in entries:
+        shown, cost = each, weigh(each)
         if cost > room:
-            entry = excerpt(entry, max(len(entry) * room // (cost * 2), 40))  # noqa: PLW2901 - the shorter form
-            cost = min(_exact(entry), room)
+            shown = excerpt(each, max(len(each) * room // (cost * 2), 40))
+            cost = min(_exact(shown), room)
         if current and filled + cost > room:
             pieces.append("\n".join(current))
             current, filled = [], 0
-        current.append(entry)
+        current.append(shown)
         filled += cost
     return [*pieces, "\n".join(current)] if current else pieces
 
 
-def _exact(entry: str) -> int:
-    return estimate(entry) + 2
+@lru_cache(maxsize=8)
+def _estimate_again(text: str) -> int:
+    """Instructions hardly change from one compaction to the next."""
+    return estimate(text)
+
+
+def _exact(text: str) -> int:
+    return estimate(text) + 2
 
 
 def _characters_per_token(entries: list[str]) -> float:

@@ -96,7 +96,6 @@ class Compactor:
         self._engine: ContextEngine | None = None
         self._stored = Breaker()
         self._problem = ""
-        self._masked = 0  # messages of the context that were masked ahead of time
 
     # --- what the loop and the session ask ---------------------------------------------------------------------------
 
@@ -128,13 +127,9 @@ class Compactor:
             self._told(self._engine.on_session_end, self._host.id, self._host.context.said())
 
     def rest(self) -> None:
-        """After a turn: masks what came for a helper model now, so that a compaction need not wait for it."""
-        engine = self._engine
-        if isinstance(engine, ContextCompressor) and engine.shows_to_a_helper:
-            context = self._host.context
-            new = min(self._masked, len(context.ids))
-            engine.masks.prepare(context.said()[new:], context.ids[new:])
-            self._masked = len(context.ids)
+        """After a turn: what came is read now, so that a compaction need not wait for it."""
+        if isinstance(self._engine, ContextCompressor):
+            self._engine.read_ahead(self._host.context.said(), self._host.context.ids)
 
     @property
     def real_tokens(self) -> int:
@@ -227,7 +222,8 @@ class Compactor:
         ours = engine if isinstance(engine, ContextCompressor) else None
         done = None
         if type(engine) is not ContextCompressor and (cut is None or ours is None):
-            done = compressed_by(engine, messages, ids, tokens=tokens, focus=focus) if cut is None else None
+            more = {"force": force, "memory_context": memory_context}
+            done = compressed_by(engine, messages, ids, tokens=tokens, focus=focus, **more) if cut is None else None
             if done is None:
                 self._note(f"the context engine {engine.name} could not compact; the built-in compressor did")
                 ours = None
@@ -264,7 +260,7 @@ class Compactor:
             session_id, ids = self._contexts.split(old, new)
             kept = host.context.replaced(_with_gaps(done.ids), _by_gap(new))
             kept.renumbered(ids)
-        self._stored, self._real, self._masked = self._breaker(), None, 0
+        self._stored, self._real = self._breaker(), None
         host.go_on(session_id, kept, max(ids), system_prompt=new.system_prompt, seen=seen)
         self._start_engine(boundary_reason="compression", old_session_id=old)
         if host.boundary:

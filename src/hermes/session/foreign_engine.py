@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from hermes.compression.assembly import Compaction, unchanged
@@ -19,12 +20,23 @@ _ROLES = ("user", "assistant", "tool", "system", "developer")
 
 
 def compressed_by(
-    engine: ContextEngine, messages: Sequence[dict[str, Any]], ids: Sequence[int], *, tokens: int, focus: str = ""
+    engine: ContextEngine,
+    messages: Sequence[dict[str, Any]],
+    ids: Sequence[int],
+    *,
+    tokens: int,
+    focus: str = "",
+    **more: Any,
 ) -> Compaction | None:
-    """What the engine made of the history; None when it failed or what it returned is no history."""
+    """What the engine made of the history; None when it failed or what it returned is no history.
+
+    `more` is what newer engines take beside what the documents name: each gets what its signature has.
+    """
     numbered = [{**message, "_id": number} for message, number in zip(messages, ids, strict=True)]
     try:
-        made: Any = engine.compress(numbered, current_tokens=tokens, focus_topic=focus or None)
+        taken = inspect.signature(engine.compress).parameters
+        more = {name: given for name, given in more.items() if name in taken}
+        made: Any = engine.compress(numbered, current_tokens=tokens, focus_topic=focus or None, **more)
     except Exception:  # noqa: BLE001 - an engine is other people's code and may raise anything
         return None
     if not isinstance(made, list) or not all(isinstance(each, dict) and each.get("role") in _ROLES for each in made):

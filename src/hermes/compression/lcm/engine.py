@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from hermes.compression.block import is_block
 from hermes.compression.compressor import ContextCompressor
 from hermes.compression.facts import find_facts
 from hermes.compression.ladder import EXTRACT, Attempt
@@ -91,8 +90,6 @@ class LosslessEngine(ContextCompressor):
         chunks: list[tuple[list[Message], list[int | None]]] = []
         filled = LEAF_TOKENS
         for at, message in enumerate(task.messages):
-            if is_block(message):
-                continue
             if filled >= LEAF_TOKENS and message.get("role") != "tool":
                 chunks.append(([], []))
                 filled = 0
