@@ -218,8 +218,6 @@ def _read_json(path: str) -> tuple[bytes | None, dict[str, Any]]:
 
 def _json_bytes(document: dict[str, Any], before: bytes | None) -> bytes:
     """Written with the indentation the file has; the same content is the same bytes."""
-    if before is not None and (before.strip() or b"{}") == before and json.loads(before) == document:
-        return before
     if before and before.strip() and json.loads(before) == document:
         return before
     lines = (before or b"").split(b"\n")
