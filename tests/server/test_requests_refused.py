@@ -212,7 +212,10 @@ def test_there_is_no_socket_to_upgrade_to_and_a_broken_list_of_people_lets_nobod
     async def receive() -> Any:
         return {"type": "websocket.connect"}
 
-    asyncio.run(up.service.app({"type": "websocket", "headers": []}, receive, send))
+    async def connect() -> None:
+        await up.service.app({"type": "websocket", "headers": []}, receive, send)
+
+    asyncio.run(connect())
     assert sent == [{"type": "websocket.close", "code": 1008}]
     (up.home / "users.json").write_text("{")
     with up.client() as http:
