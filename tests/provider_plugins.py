@@ -229,12 +229,16 @@ handed: dict[str, Any] = {}
 
 
 def use(home: Path, *providers: Any, **settings: Any) -> None:
-    """Makes these objects the providers of a home; `recall_timeout=0.2` and the like are settings of memory."""
+    """Makes these objects the providers of a home; `recall_timeout=0.2` and the like are settings of memory.
+
+    They are the test's own objects, so they run in the test's process.
+    """
     for each in providers:
         handed[each.name] = each
         install(home, each.name, HANDED.format(name=each.name))
     names = [each.name for each in providers]
     chosen = {"provider": names[0]} if len(names) == 1 else {"providers": names}
+    chosen |= {"provider_process": "none"}
     lines = [f"  {key}: {json.dumps(value)}" for key, value in {**chosen, **settings}.items()]
     (home / "config.yaml").write_text("\n".join(["memory:", *lines]) + "\n", encoding="utf-8")
 

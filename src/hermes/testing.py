@@ -7,22 +7,27 @@
             return Mine()
 
 Run it with pytest. Every test uses the real manager and a real session, and nothing but your `make` (and `prepare`, for
-configuration and keys) comes from you. `Scripted` and `Reply` script a model for tests of your own.
+configuration and keys) comes from you. With the `folder` of your plug-in it is also run as sessions run plug-ins, in a
+process of its own. `Scripted` and `Reply` script a model for tests of your own.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import socket
 import tempfile
 import threading
 import time
+import unittest
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes.llm.scripted import Reply, Scripted
 from hermes.providers.base import RESERVED_TOOLS, MemoryProvider
 from hermes.providers.config import applies, configured, read_config
+from hermes.providers.hosting.hosted import HostedProvider
 from hermes.providers.manager import Limits, MemoryManager
 from hermes.providers.tool_calls import usable_schema
 from hermes.session.session import MemorySession
@@ -39,6 +44,23 @@ _REASONS = ("resume", "branch", "reset", "new", "compression")
 _DEADLINE = 0.2
 _MORE = 0.05  # what the program itself may add to a deadline
 _QUICK = 0.5
+_ATTEMPTS = 3  # a busy machine may be late now and then
+_IN_A_PROCESS = (
+    *("waits for ever", "computes for ever", "keeps the interpreter", "returns a gigabyte", "returns bytes"),
+    *("forges a fence", "wants to exit", "ends its process", "crashes", "sends a huge frame", "calls back"),
+)
+_FAULTY = """\
+from hermes.providers.discovery import load_provider
+from hermes.providers.misdeeds import MISDEEDS
+
+
+def register(ctx):
+    provider = load_provider({name!r}, {home!r})
+    provider.is_available = lambda: True
+    provider.initialize = lambda *_, **__: None
+    provider.prefetch = lambda *_, **__: MISDEEDS[{misdeed!r}]()
+    ctx.register_memory_provider(provider)
+"""
 _ODD_ARGUMENTS: tuple[dict[str, Any], ...] = ({}, {"unknown": 1}, {"query": None}, {"query": 7, "content": ["x"]})
 
 
@@ -54,6 +76,7 @@ class ProviderContract:
 
     seconds: ClassVar[float] = 10.0  # how long your backend may take for one call, in these tests
     starts_threads: ClassVar[bool] = False  # providers should not: the manager owns concurrency
+    folder: str = ""  # of your plug-in, if it is one; its name is the name people write into `memory.provider`
 
     def make(self) -> Any:
         """A new provider, as your plug-in's `register` would hand it over."""
@@ -184,7 +207,7 @@ class ProviderContract:
         for misdeed in misdeeds:
             provider = _Faulty(self.make(), misdeed)
             limits = Limits(recall_seconds=_DEADLINE, drain_seconds=_DEADLINE)
-            took = []
+            took: list[float] = []
             for _ in range(3):  # a busy machine may be late once
                 manager = self._managed(provider, str(tmp_path), limits)
                 began = time.monotonic()
@@ -195,7 +218,53 @@ class ProviderContract:
             assert min(took) < _DEADLINE + _MORE, f"the turn waited {min(took):.2f} s"
         gate.set()
 
+    def test_a_session_works_with_it_in_a_process_of_its_own(self, tmp_path: Path) -> None:
+        home, name = self._installed_in(tmp_path)
+        with open(os.path.join(home, "config.yaml"), "w", encoding="utf-8") as file:
+            file.write(f"memory:\n  provider: {name}\n  recall_timeout: {self.seconds}\n")
+        self.prepare(home)
+        with MemorySession.open(home) as session:
+            assert session.external.status(), session.notices.take()
+            request = session.prepare_turn("what tea do I drink?")
+            assert request.messages[-1]["content"].startswith("what tea do I drink?")
+            session.finish_turn("Green.")
+            assert session.external.manager is not None
+            assert session.external.manager.flush(self.seconds), session.external.status()
+            (state,) = session.external.status()
+            assert (state["ready"], state["failing"], state["refused"]) == (True, {}, 0), state
+            assert state["process"], "it did not stay in its process"
+
+    def test_whatever_goes_wrong_in_its_process_the_turn_goes_on_in_time(self, tmp_path: Path) -> None:
+        home, name = self._installed_in(tmp_path)
+        limits = Limits(recall_seconds=_DEADLINE, drain_seconds=_DEADLINE)
+        for number, misdeed in enumerate(_IN_A_PROCESS):
+            faulty = f"faulty{number}"
+            os.makedirs(os.path.join(home, "plugins", faulty))
+            with open(os.path.join(home, "plugins", faulty, "__init__.py"), "w", encoding="utf-8") as file:
+                file.write(_FAULTY.format(name=name, home=home, misdeed=misdeed))
+            took: list[float] = []
+            while not took or (min(took) >= _DEADLINE + _MORE and len(took) < _ATTEMPTS):
+                provider = HostedProvider(faulty, home, home)
+                provider.wait_until_loaded()
+                manager = MemoryManager(home, limits=limits)
+                manager.add_provider(provider)
+                manager.initialize_all("s1", platform="cli")
+                began = time.monotonic()
+                found = manager.prefetch_all("tea", session_id="s1")
+                took.append(time.monotonic() - began)
+                manager.shutdown_all()
+                assert "memory-context" not in found
+            assert min(took) < _DEADLINE + _MORE, f"{misdeed}: the turn waited {min(took):.2f} s"
+
     # -- how ----------------------------------------------------------------------------------------------------------
+
+    def _installed_in(self, tmp_path: Path) -> tuple[str, str]:
+        """A home that has the plug-in, and its name."""
+        if not self.folder:
+            raise unittest.SkipTest("name your plug-in's folder in `folder` to have it run in a process of its own")
+        name = os.path.basename(os.path.normpath(self.folder))
+        shutil.copytree(self.folder, os.path.join(tmp_path, "plugins", name))
+        return str(tmp_path), name
 
     @contextmanager
     def _running(self, tmp_path: Path) -> Iterator[tuple[MemoryManager, Any]]:

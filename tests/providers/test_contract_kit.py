@@ -36,7 +36,7 @@ class TestLedger(ProviderContract):
     @pytest.fixture(autouse=True)
     def _installed(self, tmp_path_factory: pytest.TempPathFactory) -> None:
         self.place = tmp_path_factory.mktemp("plugins")
-        install(self.place, "ledger", REGISTERS)
+        self.folder = str(install(self.place, "ledger", REGISTERS))
 
     def make(self) -> Any:
         return load_provider("ledger", str(self.place))
@@ -112,6 +112,19 @@ def test_each_breach_is_found(tmp_path: Path, kind: type[Notebook], test: str) -
 
     with pytest.raises((AssertionError, TypeError, OSError)):
         getattr(Contract(), test)(tmp_path)
+
+
+@pytest.mark.proves("providers.kit", "providers.process")
+def test_a_plug_in_that_does_not_bear_a_process_of_its_own_is_found(tmp_path: Path) -> None:
+    odd = REGISTERS.replace("self._lines.append(f", "import os; os._exit(1)  # ", 1)
+    place = str(install(tmp_path / "theirs", "ledger", odd))
+
+    class Contract(ProviderContract):
+        seconds = 2.0
+        folder = place
+
+    with pytest.raises(AssertionError, match="its process ended with status 1"):
+        Contract().test_a_session_works_with_it_in_a_process_of_its_own(tmp_path)
 
 
 @pytest.mark.proves("providers.kit")

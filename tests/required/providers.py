@@ -28,6 +28,13 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "providers.sync-fails": ("storing that fails never blocks, and nothing is lost", _MODES),
     "providers.first-turn": ("recall that was warmed in the background may be empty on the first turn", _MODES),
     "providers.deadline": ("whatever a provider does, the turn goes on at its deadline", "product"),
+    "providers.process": ("a plug-in runs in a process of its own, with everything it could do before", "product"),
+    "providers.process.holds": ("whatever it does there, the turn goes on in time and the program goes on", "product"),
+    "providers.process.restart": (
+        "a process that ended is started again, and nothing it should store is lost",
+        "product",
+    ),
+    "providers.process.private": ("it gets no terminal, no file of ours and no more memory than allowed", "product"),
     "providers.breaker": ("a provider that keeps failing is left alone for a while", "product"),
     "providers.notices": ("the person is told once when it degrades and once when it recovers", "product"),
     "providers.outbox": ("what could not be delivered waits on disk and is delivered once, in order", "product"),

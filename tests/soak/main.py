@@ -8,7 +8,7 @@ import sys
 import tempfile
 from dataclasses import asdict
 
-from soak import agent, compaction, curated, gateway, migration, people, sessions
+from soak import agent, compaction, curated, gateway, migration, people, providers, sessions
 from soak.common import Options
 
 _PARTS = {
@@ -18,6 +18,7 @@ _PARTS = {
     "gateway": gateway,
     "migration": migration,
     "people": people,
+    "providers": providers,
     "sessions": sessions,
 }
 

@@ -20,6 +20,8 @@ def examined(context: Context, *, connect: bool) -> list[dict[str, Any]]:
 def print_providers(found: list[dict[str, Any]]) -> None:
     for each in found:
         print_text(f"provider {each['name']}: {_in_short(each)}")
+        if each.get("runs"):
+            print_text(f"        runs {each['runs']}")
         for key, text in (each.get("config") or {}).items():
             print_text(f"        {key}: {text}")
         for field in each.get("missing") or ():

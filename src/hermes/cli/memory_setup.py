@@ -46,7 +46,7 @@ def _setup(given: argparse.Namespace, context: Context) -> int:
         _save(provider, name, fields, values, context.home)
     _activate(context, name)
     print_text(f"{name} is the memory provider now; new sessions use it.")
-    return OK if given.no_check else _try(provider, name, context)
+    return OK if given.no_check else _try(name, context)
 
 
 def _off(given: argparse.Namespace, context: Context) -> int:
@@ -195,9 +195,9 @@ def _activate(context: Context, name: str) -> None:
         set_value(context.home, FILE, "memory.provider", name)
 
 
-def _try(provider: Any, name: str, context: Context) -> int:
+def _try(name: str, context: Context) -> int:
     try:
-        print_text(f"{name}: {connection_of(provider, context.home, context.settings)}")
+        print_text(f"{name}: {connection_of(name, context.home, context.settings)}")
     except HermesError as error:
         print_problem(f"saved, but {name} does not work yet: {error}")
         return REFUSED

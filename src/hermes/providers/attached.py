@@ -10,12 +10,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hermes.providers.base import InAProcess
 from hermes.providers.calling import running_for
 from hermes.providers.health import DELIVERY, START, Health, in_words
 from hermes.providers.lane import Lane
 from hermes.providers.outbox import Outbox, Parcel, Round
 from hermes.providers.signatures import hand_over, implements
-from hermes.vocabulary.errors import ProviderError, StorageError
+from hermes.vocabulary.errors import ProviderEnded, ProviderError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,12 +99,14 @@ class Attached:
         """Something useful in the background that may as well be left out."""
         self.deliveries.post(lambda: self._quietly(work) if self.ready and not self.health.rests else None)
 
-    def switch(self, number: int, work: Callable[[], object]) -> None:
+    def switch(self, number: int, work: Callable[[], object], initialize: Callable[[], object]) -> None:
         """Tells the provider of another session; it recalls nothing until it has heard of it.
 
-        A recall that was under way could leave its findings in the provider after it heard, so then it is told again.
+        When it has to be started after this, it is for that session (`initialize`). A recall that was under way could
+        leave its findings in the provider after it heard, so then it is told again.
         """
         self._switch = number
+        self._start = initialize if self._start is not None else None
         self.heard.clear()
 
         def heard() -> None:
@@ -140,12 +143,15 @@ class Attached:
     def stop(self) -> None:
         self.calls.close()
         self.deliveries.close()
+        if isinstance(self.provider, InAProcess):
+            self.provider.end_process()
 
     def report(self) -> dict[str, Any]:
         found = {"name": self.name, "mode": self.mode, "ready": self.ready, "tools": self.tools}
         waiting, aside = len(self.outbox.names()), self.outbox.set_aside()
         problem = {"problem": self.problem} if self.problem else {}
-        return {**found, **self.health.report(), "waiting": waiting, "refused": aside, **problem}
+        process = self.provider.describe() if isinstance(self.provider, InAProcess) else {}
+        return {**found, **self.health.report(), "waiting": waiting, "refused": aside, **problem, **process}
 
     # -- in the lane of deliveries ------------------------------------------------------------------------------------
 
@@ -217,6 +223,17 @@ class Attached:
     def _guarded(self, work: Callable[[], Answer]) -> Callable[[], Answer]:
         def run() -> Answer:
             with running_for(self._home):
-                return work()
+                try:
+                    return work()
+                except ProviderEnded as error:
+                    self._lost(error)
+                    raise
 
         return run
+
+    def _lost(self, error: ProviderEnded) -> None:
+        """Its process is gone: it is started again, sooner or later as its health says."""
+        if self.ready:
+            self.ready, self.problem = False, in_words(error)
+            self.health.failed(START, error)
+            self._again(self.health.next_attempt)

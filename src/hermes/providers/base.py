@@ -180,6 +180,22 @@ class MemoryProvider(ABC):
         return ""
 
 
+class InAProcess(MemoryProvider):
+    """What the manager sees of a provider that lives in a process of its own (`hosting`)."""
+
+    @abstractmethod
+    def wait_until_loaded(self) -> None:
+        """Raises the ProviderError that says why it does not load."""
+
+    @abstractmethod
+    def end_process(self) -> None:
+        """Nobody will ask any more: the process ends now, or when it is done with what it is at."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """For status commands: the process, and how often it had to be started again."""
+
+
 def tool_error(message: object, **extra: Any) -> str:
     """The JSON text of a failed tool call, in the words of providers written for hermes-agent."""
     return json.dumps({"error": str(message), **extra}, ensure_ascii=False)

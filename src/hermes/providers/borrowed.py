@@ -11,7 +11,6 @@ They are found only when nothing else in the process answers to these names: our
 from __future__ import annotations
 
 import sys
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any
 
@@ -28,20 +27,28 @@ def offer_names() -> None:
         sys.meta_path.append(_Finder())
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
+    # No subclass of what importlib.abc has for this: that module costs more than all of ours.
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         del path, target
         if fullname in PACKAGES:
-            return ModuleSpec(fullname, _Loader(dict), is_package=True)
+            return _spec(fullname, dict, is_package=True)
         maker = _MODULES.get(fullname)
-        return ModuleSpec(fullname, _Loader(maker)) if maker else None
+        return _spec(fullname, maker) if maker else None
 
 
-class _Loader(Loader):
+def _spec(name: str, names: Callable[[], dict[str, Any]], *, is_package: bool = False) -> ModuleSpec:
+    return ModuleSpec(name, _Loader(names), is_package=is_package)  # type: ignore[arg-type]  # it has what is called
+
+
+class _Loader:
     def __init__(self, names: Callable[[], dict[str, Any]]) -> None:
         self._names = names
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """The usual kind of module."""
 
     def exec_module(self, module: ModuleType) -> None:
         vars(module).update(self._names())

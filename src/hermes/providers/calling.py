@@ -11,11 +11,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _current = threading.local()
+_everywhere = [False]
+
+
+def everything_is_a_provider() -> None:
+    """In the process of a provider all code counts as its own, in whatever thread."""
+    _everywhere[0] = True
 
 
 def inside_a_provider() -> bool:
     """Whether the code that asks was called by us as a provider: what it asks of the manager is refused."""
-    return getattr(_current, "depth", 0) > 0
+    return _everywhere[0] or getattr(_current, "depth", 0) > 0
 
 
 def home_of_the_caller() -> str:

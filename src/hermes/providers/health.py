@@ -45,8 +45,8 @@ class Health:
         self._lock = threading.Lock()
         self._failing: dict[str, str] = {}  # what does not work at the moment, and why
         self._misses = 0  # deadlines in a row
-        self._row = 0  # failures in a row
-        self._until = 0.0
+        self._rows: dict[str, int] = {}  # failures in a row, of what
+        self._until: dict[str, float] = {}
         self._told = False
         self.failures = 0
         self.successes = 0
@@ -56,11 +56,15 @@ class Health:
     @property
     def rests(self) -> bool:
         """Whether the breaker is open: nothing is asked until the pause is over."""
-        return self._row >= self._patience.failures and self._clock() < self._until
+        return any(self._rests(what) for what in (RECALL, START))
 
     @property
     def next_attempt(self) -> float:
-        return self._until
+        """When to start it or to deliver again."""
+        return max(self._until.get(what, 0.0) for what in (DELIVERY, START))
+
+    def _rests(self, what: str) -> bool:
+        return self._rows.get(what, 0) >= self._patience.failures and self._clock() < self._until[what]
 
     def failing(self, *whats: str) -> bool:
         return any(what in self._failing for what in whats)
@@ -69,7 +73,7 @@ class Health:
         with self._lock:
             self.successes += 1
             self.slowest = max(self.slowest, seconds)
-            self._row = 0
+            self._rows.pop(what, None)
             self._misses = 0 if what == RECALL else self._misses
             self._failing.pop(what, None)
             recovered, self._told = self._told and not self._failing, self._told and bool(self._failing)
@@ -90,10 +94,10 @@ class Health:
     def _failed(self, what: str, reason: str, wait: float | None, *, quiet: bool = False) -> None:
         with self._lock:
             self.failures += 1
-            self._row += 1
+            row = self._rows[what] = self._rows.get(what, 0) + 1
             self.last_error = reason
-            pause = min(self._patience.first_pause * 2 ** min(self._row - 1, 30), self._patience.longest_pause)
-            self._until = self._clock() + max(pause, wait or 0.0)
+            pause = min(self._patience.first_pause * 2 ** min(row - 1, 30), self._patience.longest_pause)
+            self._until[what] = self._clock() + max(pause, wait or 0.0)
             if not quiet:
                 self._failing[what] = reason
             tell, self._told = not quiet and not self._told, self._told or not quiet

@@ -82,6 +82,7 @@ class MemoryManager:
         self._attached: list[Attached] = []
         self._tools: dict[str, tuple[Attached, dict[str, Any]]] = {}
         self._switches = 0
+        self._identity: dict[str, Any] = {}  # what a provider is told when it starts
         self.recalled_by: list[str] = []  # whose words the last recall holds
         self.problems: list[str] = []  # what was not taken up, and why
 
@@ -111,6 +112,7 @@ class MemoryManager:
     def initialize_all(self, session_id: str, **kwargs: Any) -> None:
         """Starts every provider at once and waits no longer than a recall may take; one that is late goes on alone."""
         kwargs.setdefault("hermes_home", self._home)
+        self._identity = kwargs
         end = time.monotonic() + self.limits.recall_seconds
         self._keep_available(end)
         started = [each.start(starting(each.provider, session_id, kwargs)) for each in self._attached]
@@ -242,8 +244,13 @@ class MemoryManager:
             return
         self._switches += 1
         known = {"parent_session_id": "", "reset": reason in ("reset", "new"), "rewound": False, "reason": reason}
+        self._identity = {**self._identity, "parent_session_id": (known | kwargs)["parent_session_id"]}
         for each in self._attached:
-            each.switch(self._switches, switching(each.provider, new_session_id, known | kwargs))
+            each.switch(
+                self._switches,
+                switching(each.provider, new_session_id, known | kwargs),
+                starting(each.provider, new_session_id, self._identity),
+            )
 
     def on_pre_compress(self, messages: Messages) -> str:
         """What providers want the summary of these messages to keep."""

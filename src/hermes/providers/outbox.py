@@ -147,7 +147,7 @@ class Outbox:
             _make_durable(folder, parcel.name)
             return False
         attempts = parcel.attempts + 1
-        told = isinstance(error, ProviderError)
+        told = isinstance(error, ProviderError) and error.kind != "ended"
         if attempts >= (_REFUSALS if told else _ACCIDENTS):
             folder.rename(parcel.name, parcel.name.removesuffix(_PARCEL) + _ASIDE)
             return True

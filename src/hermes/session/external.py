@@ -209,8 +209,8 @@ def build_manager(
     handed: Sequence[MemoryProvider] = (),
 ) -> MemoryManager:
     """A manager with these providers, loaded and not yet started."""
-    from hermes.providers.discovery import load_provider
     from hermes.providers.manager import Limits, MemoryManager
+    from hermes.session.provider_places import open_providers
 
     manager = MemoryManager(
         home.path,
@@ -227,12 +227,10 @@ def build_manager(
         tell=lambda text: notices.add("provider", text),
         user=user,
     )
-    for name in names:
-        try:
-            manager.add_provider(load_provider(name, home.operator))
-        except HermesError as error:
-            notices.add("provider", str(error))
-    for each in handed:
+    opened, problems = open_providers(home, settings, names)
+    for problem in problems:
+        notices.add("provider", str(problem))
+    for each in (*opened, *handed):
         manager.add_provider(each)
     return manager
 

@@ -111,16 +111,17 @@ def _look(people: People, name: str) -> tuple[Forgotten, list[bytes]]:
 
 def _erase_outside(home: Home) -> Iterator[str]:
     """Asks each provider in use to delete what it keeps elsewhere; one that fails is named, and the rest goes on."""
-    from hermes.providers.discovery import load_provider
+    from hermes.session.provider_places import in_passing, open_provider
 
-    for name in chosen_providers(load_settings(home)):
+    settings = load_settings(home)
+    for name in chosen_providers(settings):
         try:
-            provider = load_provider(name, home.operator)
-            provider.initialize("forgetting", hermes_home=home.path, platform="cli", user_id=home.person)
-            try:
-                done = provider.forget_person() if hasattr(provider, "forget_person") else ""
-            finally:
-                provider.shutdown()
+            with in_passing(open_provider(home, settings, name)) as provider:
+                provider.initialize("forgetting", hermes_home=home.path, platform="cli", user_id=home.person)
+                try:
+                    done = provider.forget_person() if hasattr(provider, "forget_person") else ""
+                finally:
+                    provider.shutdown()
         except Exception as error:  # noqa: BLE001 - other people's code
             yield f"{name}: could NOT be asked ({error}); delete what it keeps about {home.person} there"
         else:

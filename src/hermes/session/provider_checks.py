@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hermes.providers.base import InAProcess
 from hermes.providers.calling import running_for
 from hermes.providers.config import configured, missing_fields, read_config
-from hermes.providers.discovery import find_provider, load_provider
+from hermes.providers.discovery import find_provider
 from hermes.providers.health import in_words
 from hermes.providers.lane import Lane, NotInTime
 from hermes.providers.outbox import Outbox
 from hermes.session.external import chosen_providers
+from hermes.session.provider_places import in_passing, open_provider
 from hermes.vocabulary.errors import HermesError, ProviderError
 
 if TYPE_CHECKING:
@@ -32,19 +34,23 @@ def examine(home: Home, settings: Settings, name: str, *, connect: bool = True) 
     try:
         info = find_provider(name, home.operator)
         found |= {"bundled": info.bundled, "folder": info.folder, "description": info.description}
-        provider = _within(seconds, home, lambda: load_provider(name, home.operator))
-        found["config"], found["missing"] = _configuration(provider, name, home)
-        found["available"] = bool(_within(seconds, home, provider.is_available))
-        if connect and found["available"]:
-            found["connection"] = _connection(provider, home, seconds)
+        with in_passing(_within(seconds, lambda: open_provider(home, settings, name))) as provider:
+            found["runs"] = "in a process of its own" if isinstance(provider, InAProcess) else "in this program"
+            asked = _for(home, lambda: _configuration(provider, name, home))
+            found["config"], found["missing"] = _within(seconds, asked)
+            found["available"] = bool(_within(seconds, _for(home, provider.is_available)))
+            if connect and found["available"]:
+                found["connection"] = _connection(provider, home, seconds)
     except HermesError as error:
         found |= {"problem": str(error), "installed": found.get("bundled") is not None}
     return found | _left_behind(home, name)
 
 
-def connection_of(provider: Any, home: Home, settings: Settings) -> str:
+def connection_of(name: str, home: Home, settings: Settings) -> str:
     """One line about a backend that answers; a ProviderError when it does not."""
-    return _connection(provider, home, settings.number("memory.provider_tool_timeout"))
+    seconds = settings.number("memory.provider_tool_timeout")
+    with in_passing(_within(seconds, lambda: open_provider(home, settings, name))) as provider:
+        return _connection(provider, home, seconds)
 
 
 def fields_of(provider: Any) -> list[dict[str, Any]]:
@@ -68,7 +74,7 @@ def _connection(provider: Any, home: Home, seconds: float) -> str:
                 provider.shutdown()
         return str(answered or "it started; it has no test of its own")
 
-    return str(_within(seconds, home, ask))
+    return str(_within(seconds, _for(home, ask)))
 
 
 def _configuration(provider: Any, name: str, home: Home) -> tuple[dict[str, Any], list[dict[str, str]]]:
@@ -97,16 +103,19 @@ def _left_behind(home: Home, name: str) -> dict[str, Any]:
     return {"waiting": len(outbox.names()), "refused": outbox.set_aside(), **said}
 
 
-def _within(seconds: float, home: Home, work: Callable[[], Any]) -> Any:
-    """Runs a provider's code for a bounded time; whatever goes wrong is a ProviderError."""
-
+def _for(home: Home, work: Callable[[], Any]) -> Callable[[], Any]:
     def run() -> Any:
         with running_for(home.path):
             return work()
 
+    return run
+
+
+def _within(seconds: float, work: Callable[[], Any]) -> Any:
+    """Runs a provider's code for a bounded time; whatever goes wrong is a ProviderError."""
     lane = Lane("hermes-provider-check")
     try:
-        return lane.begin(run).wait(seconds)
+        return lane.begin(work).wait(seconds)
     except NotInTime:
         raise ProviderError(f"it did not return within {seconds:g} s", kind="slow") from None
     except HermesError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import sys
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 def import_plugin(kind: str, name: str, folder: str) -> ModuleType:
     """The module of a folder, run once; two homes may have plug-ins of one name, and each is a module of its own."""
-    mark = hashlib.sha256(os.path.realpath(folder).encode()).hexdigest()[:12]
+    mark = f"{hash(os.path.realpath(folder)) & 0xFFFFFFFFFFFFFFFF:016x}"  # for this process; no need to load hashlib
     full_name = f"hermes_{kind}_{name.replace('-', '_')}_{mark}"
     if full_name in sys.modules:
         return sys.modules[full_name]

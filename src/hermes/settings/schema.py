@@ -146,6 +146,18 @@ KEYS = (
     _number("memory.recall_timeout", 3, "Seconds a turn waits for external memory.", low=0.01, high=60),
     _number("memory.provider_tool_timeout", 30, "Seconds a tool of a provider may take.", low=0.1, high=600),
     _number("memory.provider_drain_timeout", 5, "Seconds to wait at the end until providers have everything.", high=60),
+    _choice(
+        "memory.provider_process",
+        "plugins",
+        ("plugins", "all", "none"),
+        "Which providers run in a process of their own: the plug-ins of the home, all, or none.",
+    ),
+    _integer(
+        "memory.provider_memory_mb",
+        2048,
+        "Megabytes of memory the process of a provider may use; 0 for no limit.",
+        high=1_000_000,
+    ),
     _integer("memory.nudge_interval", 10, "User turns between two reviews of what is worth remembering; 0 for never."),
     _flag("compression.enabled", True, "Compact the conversation before it outgrows the context window."),
     _number(

@@ -114,6 +114,7 @@ class ProviderError(HermesError):
     refused                           the request itself will not be accepted
     malformed                         the answer is not what this service answers
     absent                            a package, program or setting that the provider needs is not there
+    ended                             its process ended during the call
     """
 
     def __init__(
@@ -128,6 +129,10 @@ class ProviderError(HermesError):
     def passing(self) -> bool:
         """Whether the same request may succeed later, with nobody changing anything."""
         return self.kind in ("unreachable", "slow", "busy", "limited")
+
+
+class ProviderEnded(ProviderError):
+    """The process of a provider is gone (`unreachable`) or went during the call (`ended`); it is started again."""
 
 
 class StorageError(HermesError):

@@ -1,0 +1,201 @@
+"""Inside a provider's process: loads it, carries out what is asked, and ends when whoever started it is gone.
+
+The provider is called from two threads, as it would be without a process of its own.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from hermes.providers.calling import everything_is_a_provider, running_for
+from hermes.providers.hosting.calls import DATA as DATA_CALLS
+from hermes.providers.hosting.calls import OPTIONAL, TEXTS
+from hermes.providers.hosting.frames import CALL, DATA, FAULT, LARGEST, LONGEST_TEXT, TEXT, Line, LineBroken
+from hermes.providers.signatures import call, implements
+from hermes.vocabulary.errors import ProviderError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_REQUESTS = {CALL: 1 << 30}  # they come from our own side
+_LONGEST_WORDS = 5_000
+_SET_SIGNAL = 10  # F_SETSIG of Linux, which the module fcntl does not name
+_TO_A_THREAD = "set memory.provider_process to none to run it on a thread of the program instead"
+
+
+def work(calls: int, deliveries: int, life: int) -> None:
+    """Serves until the lines are closed; the process ends at once when the other end of `life` is."""
+    for descriptor in (calls, deliveries, life):
+        os.set_inheritable(descriptor, False)  # nothing the provider starts may hold our lines
+    _die_with(life)
+    line, other = (Line(socket.socket(fileno=each)) for each in (calls, deliveries))
+    try:
+        _, number, data = line.receive(_REQUESTS)
+        given = json.loads(data)
+        _confine(given["megabytes"])
+        provider = _loaded(line, number, given)
+    except LineBroken:
+        return
+    if provider is not None:
+        served = [threading.Thread(target=_serve, args=(each, provider, given["home"])) for each in (line, other)]
+        for each in served:
+            each.start()
+        for each in served:
+            each.join()
+
+
+def _die_with(life: int) -> None:
+    """The kernel ends us and what we started when the other end closes, even while native code has the interpreter."""
+    if sys.platform == "linux":
+        import fcntl
+
+        fcntl.fcntl(life, _SET_SIGNAL, signal.SIGKILL)
+        fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
+    else:
+        threading.Thread(target=lambda: (os.read(life, 1), os._exit(0)), daemon=True).start()
+
+
+def _confine(megabytes: int) -> None:
+    import faulthandler
+    import resource
+
+    os.umask(0o077)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold keys and conversations
+    if megabytes:
+        # On Linux this counts memory that can be written, not addresses that are merely set aside.
+        kind = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
+        _, hard = resource.getrlimit(kind)
+        most = megabytes << 20 if hard == resource.RLIM_INFINITY else min(megabytes << 20, hard)
+        resource.setrlimit(kind, (most, most))
+    faulthandler.enable(file=2, all_threads=False)
+    sys.stdout = sys.stderr = _Kept()
+
+
+def _loaded(line: Line, number: int, given: Mapping[str, Any]) -> Any:
+    """The provider, after saying over the line what it can do; None after saying why there is none."""
+    sys.path[:] = given["path"]
+    everything_is_a_provider()
+    try:
+        from hermes.providers.discovery import load_provider
+
+        provider = load_provider(given["name"], given["operator"])
+        _offer_keys(provider, given["home"])
+        hooks = [hook for hook in sorted(OPTIONAL) if implements(provider, hook)]
+    except BaseException as error:  # noqa: BLE001 - other people's code
+        line.send(FAULT, number, _fault(error))
+        return None
+    line.send(DATA, number, json.dumps({"hooks": hooks}).encode())
+    return provider
+
+
+def _offer_keys(provider: Any, home: str) -> None:
+    """Puts the keys that set-up saved for it into the environment, where providers for hermes-agent look for them."""
+    try:
+        fields = list(provider.get_config_schema() or ()) if hasattr(provider, "get_config_schema") else []
+    except BaseException:  # noqa: BLE001 - whoever asks for its fields hears of it
+        return
+    for field in fields:
+        variable = str(field.get("env_var") or "") if isinstance(field, dict) else ""
+        if variable and variable not in os.environ:
+            from hermes.providers.config import secret_value
+
+            if found := secret_value(home, variable):
+                os.environ[variable] = found
+
+
+def _serve(line: Line, provider: Any, home: str) -> None:
+    try:
+        while True:
+            _, number, data = line.receive(_REQUESTS)
+            kind, answer = _answered(provider, home, data)
+            line.send(kind, number, answer)
+    except LineBroken:
+        return  # nobody will ask any more
+
+
+def _answered(provider: Any, home: str, data: bytes) -> tuple[bytes, bytes]:
+    try:
+        request = json.loads(data)
+        hook = request["hook"]
+        with running_for(home):
+            returned = _carried_out(provider, hook, request["arguments"], request["more"])
+        if hook in TEXTS:
+            return TEXT, _text(hook, returned)
+        return DATA, _plain(hook, returned) if hook in DATA_CALLS else b"null"
+    except BaseException as error:  # noqa: BLE001 - a provider may raise anything
+        return FAULT, _fault(error)
+
+
+def _carried_out(provider: Any, hook: str, arguments: list[Any], more: dict[str, Any]) -> Any:
+    if hook == "recall_mode":
+        return getattr(provider, "recall_mode", "")
+    if hook == "is_available":
+        there = bool(provider.is_available())
+        return {"there": there, "because": "" if there else str(getattr(provider, "unavailable_because", "") or "")}
+    method = getattr(provider, hook, None)
+    return None if method is None else call(method, *arguments, optional=more)
+
+
+def _text(hook: str, returned: Any) -> bytes:
+    if hook == "handle_tool_call" and isinstance(returned, dict | list):
+        returned = json.dumps(returned, ensure_ascii=False, default=str)
+    if returned is None:
+        returned = ""
+    if not isinstance(returned, str):
+        raise TypeError(f"expected text, got {type(returned).__name__}")
+    return str.__getitem__(returned, slice(0, LONGEST_TEXT)).encode("utf-8", "replace")
+
+
+def _plain(hook: str, returned: Any) -> bytes:
+    if hook == "get_tool_schemas":  # one that cannot be described costs no other
+        returned = [each if _is_plain(each) else f"not JSON: {type(each).__name__}" for each in returned or ()]
+    try:
+        found = json.dumps(returned).encode()
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{hook} returned what cannot leave its process ({error}); {_TO_A_THREAD}") from error
+    if len(found) > LARGEST[DATA]:
+        raise ValueError(f"{hook} returned {len(found):,} bytes; {LARGEST[DATA]:,} are allowed")
+    return found
+
+
+def _is_plain(described: Any) -> bool:
+    try:
+        json.dumps(described)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _fault(error: BaseException) -> bytes:
+    try:
+        said = str(error)[:_LONGEST_WORDS]
+    except Exception:  # noqa: BLE001 - an error of other people's code may break in its own __str__
+        said = "(it says nothing about itself)"
+    told: dict[str, Any] = {"type": type(error).__name__[:80], "said": said, "os": isinstance(error, OSError)}
+    if isinstance(error, ProviderError):
+        told |= {"kind": str(error.kind), "seconds": error.seconds, "status": error.status}
+    return json.dumps(told).encode()
+
+
+class _Kept(io.TextIOBase):
+    """What a provider prints: never in anybody's terminal, never a reason to wait. What does not fit is dropped."""
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 2
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):  # nobody has read what is there already
+            os.write(2, text.encode("utf-8", "replace"))
+        return len(text)

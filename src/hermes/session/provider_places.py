@@ -1,0 +1,85 @@
+"""Where a provider runs: a plug-in in a process of its own, what comes with Hermes in ours, unless settings differ."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hermes.providers.base import InAProcess
+from hermes.providers.calling import inside_a_provider
+from hermes.providers.discovery import find_provider, load_provider
+from hermes.vocabulary.errors import HermesError, ProviderError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hermes.settings.home import Home
+    from hermes.settings.load import Settings
+
+_LONGER_THAN_A_TOOL = 1.0  # seconds, so that whoever waits for a tool gives up first
+_DELIVERIES_TAKE = 4  # times what a tool may
+
+
+def open_provider(home: Home, settings: Settings, name: str) -> Any:
+    """A loaded provider where the settings want it; an error that says why it does not load."""
+    opened, problems = open_providers(home, settings, [name])
+    if problems:
+        raise problems[0]
+    return opened[0]
+
+
+@contextmanager
+def in_passing(provider: Any) -> Iterator[Any]:
+    """A provider for a few questions: a process that was started for it ends with them."""
+    try:
+        yield provider
+    finally:
+        if isinstance(provider, InAProcess):
+            provider.end_process()
+
+
+def open_providers(home: Home, settings: Settings, names: Sequence[str]) -> tuple[list[Any], list[HermesError]]:
+    """Those that load, in order, and what is wrong with the others. Processes start while we load what is ours."""
+    if names and inside_a_provider():
+        return [], [ProviderError("a memory provider works without memory providers of its own", kind="absent")]
+    opened: dict[str, Any] = {}
+    problems: list[HermesError] = []
+    apart = {name: _runs_apart(home, settings, name) for name in names}
+    for name in sorted(names, key=lambda name: not apart[name]):
+        try:
+            opened[name] = _in_a_process(home, settings, name) if apart[name] else load_provider(name, home.operator)
+        except HermesError as error:
+            problems.append(error)
+    for name, provider in list(opened.items()):
+        if isinstance(provider, InAProcess):
+            try:
+                provider.wait_until_loaded()
+            except HermesError as error:
+                problems.append(error)
+                del opened[name]
+    return [opened[name] for name in names if name in opened], problems
+
+
+def _runs_apart(home: Home, settings: Settings, name: str) -> bool:
+    wanted = settings.text("memory.provider_process")
+    if wanted != "plugins":
+        return wanted == "all"
+    try:
+        return not find_provider(name, home.operator).bundled
+    except HermesError:
+        return False  # loading it says what is wrong
+
+
+def _in_a_process(home: Home, settings: Settings, name: str) -> InAProcess:
+    from hermes.providers.hosting.child import Bounds
+    from hermes.providers.hosting.hosted import HostedProvider
+
+    find_provider(name, home.operator)  # before anything is started for a name that nobody has
+    tool = settings.number("memory.provider_tool_timeout")
+    bounds = Bounds(
+        calls=tool + _LONGER_THAN_A_TOOL,
+        deliveries=_DELIVERIES_TAKE * tool,
+        load=tool,
+        megabytes=settings.integer("memory.provider_memory_mb"),
+    )
+    return HostedProvider(name, home.operator, home.path, bounds)
