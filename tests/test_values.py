@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hermes.vocabulary.json_texts import change_texts
+from hermes.vocabulary.times import day
 from hermes.vocabulary.values import value
 
 pytestmark = pytest.mark.internal("a tool of our own that every layer uses")
@@ -41,3 +43,13 @@ def test_a_missing_or_unknown_field_is_named() -> None:
         Point()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="Point has no field 'z'"):
         Point(x=1, z=2)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("moment", [1e20, -1e20, float("nan"), float("inf")])
+def test_a_number_that_is_no_moment_is_an_unknown_time(moment: float) -> None:
+    assert day(moment) == "unknown time"
+
+
+def test_every_text_of_a_json_value_is_changed_and_nothing_else() -> None:
+    value = {"a": ["x", 1, None, True, {"b": "y", "c": 1.5}], "d": "z"}
+    assert change_texts(value, str.upper) == {"a": ["X", 1, None, True, {"b": "Y", "c": 1.5}], "d": "Z"}

@@ -24,6 +24,7 @@ from hermes.settings.home import find_home
 from hermes.tools.delegate import Outcome
 from hermes.tools.loop import run_turn
 from hermes.tools.outside import OutsideFunctions
+from hermes.vocabulary.closing import Closing
 from hermes.vocabulary.errors import HermesError
 from hermes.vocabulary.events import Retrying, TextDelta, ToolReturned, TurnFinished
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import date
-    from types import TracebackType
 
     from hermes.llm.client import Model
     from hermes.session.requests import Request
@@ -48,7 +48,7 @@ _MODEL_CALLS = 90
 _TITLE_SECONDS = 2  # a program that ends waits so long for the name of its conversation
 
 
-class Agent:
+class Agent(Closing):
     def __init__(
         self,
         session: MemorySession,
@@ -228,14 +228,6 @@ class Agent:
         self.session.close()
         if self._servers is not None:
             self._servers.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _begin(self, text: str | None) -> None:
         self._stop.clear()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
+
+from hermes.vocabulary.times import in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,10 +66,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def when(moment: float) -> str:
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
-    except (ValueError, OverflowError, OSError):
-        return "unknown time"
+    return in_words(moment, "%Y-%m-%d %H:%M:%S")
 
 
 def indented(text: str, prefix: str) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
 
 from hermes.curated.history import Cause
 from hermes.curated.places import pending_path
-from hermes.storage.files import Folder
-from hermes.vocabulary.errors import NotFound, StorageError, UnsafePath, WriteRefused
+from hermes.storage.waiting import Waiting, new_id
+from hermes.vocabulary.errors import NotFound, StorageError, WriteRefused
 from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
@@ -20,9 +18,6 @@ if TYPE_CHECKING:
     from hermes.curated.operations import Operation
     from hermes.curated.store import MemoryStore, Written
     from hermes.settings.home import Home
-
-_LARGEST = 1 << 20
-_SUFFIX = ".json"
 
 
 @value
@@ -44,14 +39,14 @@ class Pending:
 
 class Approvals:
     def __init__(self, home: Home) -> None:
-        self._path = pending_path(home)
+        self._waiting = Waiting(pending_path(home))
 
     def stage(
         self, target: str, operations: Sequence[Operation], cause: Cause, reason: str = "", project: str = ""
     ) -> Pending:
         """Keeps a write for later; durable when it returns. The caller has checked and screened it."""
         pending = Pending(
-            id=os.urandom(4).hex(),
+            id=new_id(),
             target=target,
             operations=tuple(operations),
             cause=cause,
@@ -59,29 +54,12 @@ class Approvals:
             reason=reason,
             project=project,
         )
-        with Folder.create(self._path) as folder:
-            try:
-                folder.replace(pending.id + _SUFFIX, json.dumps(_to_json(pending), ensure_ascii=False).encode())
-            except StorageError as error:
-                _take_back(folder, pending.id, error)
-                raise
+        self._waiting.put(pending.id, _to_json(pending))
         return pending
 
     def pending(self) -> tuple[list[Pending], list[str]]:
         """The staged writes, oldest first, and the files that could not be understood."""
-        folder = Folder.open(self._path)
-        if folder is None:
-            return [], []
-        found, unreadable = [], []
-        with folder:
-            folder.discard_abandoned()
-            for name in folder.names():
-                if name.endswith(_SUFFIX) and not name.startswith("."):
-                    try:
-                        record = json.loads(folder.read(name, at_most=_LARGEST) or b"")
-                        found.append(_from_json(name.removesuffix(_SUFFIX), record))
-                    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UnsafePath):
-                        unreadable.append(folder.join(name))
+        found, unreadable = self._waiting.all(_from_json)
         return sorted(found, key=lambda pending: pending.created_at), unreadable
 
     def approve(self, pending_id: str, store: MemoryStore) -> Written:
@@ -97,14 +75,14 @@ class Approvals:
         )
         written = store.apply(pending.target, pending.operations, cause=cause)
         try:
-            self._drop(pending_id)
+            self._waiting.drop(pending_id)
         except StorageError as error:
-            return written.saying(f"{written.message} It is still listed as pending, reject it there: {error}")
+            return written.saying(f"{written.message} If it is still listed as pending, reject it there: {error}")
         return written
 
     def reject(self, pending_id: str) -> Pending:
         pending = self._get(pending_id)
-        self._drop(pending_id)
+        self._waiting.drop(pending_id)
         return pending
 
     def _get(self, pending_id: str) -> Pending:
@@ -112,24 +90,6 @@ class Approvals:
             if pending.id == pending_id:
                 return pending
         raise NotFound(f"nothing is pending under {pending_id!r}; `hermes memory pending` lists what is")
-
-    def _drop(self, pending_id: str) -> None:
-        with Folder.create(self._path) as folder:
-            folder.remove(pending_id + _SUFFIX)
-            try:
-                folder.sync()
-            except StorageError as error:
-                raise StorageError(
-                    f"{error}; {pending_id} is gone from the list, which could not be taken back"
-                ) from error
-
-
-def _take_back(folder: Folder, pending_id: str, error: StorageError) -> None:
-    """Removes a request that may be in place and only not durable."""
-    try:
-        folder.remove(pending_id + _SUFFIX)
-    except StorageError:
-        raise StorageError(f"{error}; {pending_id} may be listed all the same, it could not be taken back") from error
 
 
 def _in_words(operation: Operation) -> str:
@@ -164,7 +124,7 @@ def _from_json(pending_id: str, record: dict[str, Any]) -> Pending:
     operations = payload["operations"] if payload["action"] == "batch" else [payload]
     kept = ("action", "content", "old_text")
     return Pending(
-        id=pending_id,  # never the one inside, which somebody could have made a path
+        id=pending_id,
         target=payload["target"],
         operations=tuple({name: str(op[name]) for name in kept if op.get(name) is not None} for op in operations),
         # hermes-agent, whose records look the same, calls a write by the agent itself "foreground".

@@ -7,6 +7,7 @@ import time
 from hermes.curated import entries as text
 from hermes.curated.history import Leaving
 from hermes.curated.marks import NONE
+from hermes.vocabulary.times import day
 from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
@@ -79,12 +80,8 @@ def least_valuable(
 
 def _reason(known: Known) -> str:
     """In words, for the tool's result and the log."""
-    added = f"added {_day(known.added_at)}" if known.added_at else "of unknown age"
-    used = f"last of use {_day(known.marks.last_used)}" if known.marks.last_used else "not used since"
+    added = f"added {day(known.added_at)}" if known.added_at else "of unknown age"
+    used = f"last of use {day(known.marks.last_used)}" if known.marks.last_used else "not used since"
     kind = f", category {known.marks.category}" if known.marks.category else ""
     origin = known.provenance.origin if known.provenance else "unknown"
     return f"the store was full and this was the least valuable entry: {added} by {origin}, {used}{kind}, not pinned"
-
-
-def _day(moment: float) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(moment))

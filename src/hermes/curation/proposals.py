@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from importlib.resources import files
 
 from hermes.curation.categories import CATEGORIES
 from hermes.curation.consolidate import MERGE, SUPERSEDE, Contradiction, Operation
 from hermes.curation.wording import NEGATIONS, SMALL_WORDS, wording_of
+from hermes.vocabulary.times import day
 from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
@@ -192,4 +192,4 @@ def _numbered(facts: Sequence[Fact]) -> list[tuple[int, Fact]]:
 
 
 def _day(moment: float) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(moment)) if moment else "unknown day"
+    return day(moment) if moment else "unknown day"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from hermes.recall.truncation import truncate_around
 from hermes.storage.transcripts import readable
+from hermes.vocabulary.json_texts import change_texts
+from hermes.vocabulary.times import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,7 @@ def message_excerpt(
     if isinstance(name, str) and name:
         result["tool_name" if message.role == "tool" else "name"] = name
     if message.message.get("tool_calls"):
-        result["tool_calls"] = shortened(masked(message.message["tool_calls"], mask), _ARGUMENTS)
+        result["tool_calls"] = change_texts(message.message["tool_calls"], lambda text: _cut(mask(text), _ARGUMENTS))
     if isinstance(message.message.get("tool_call_id"), str):
         result["tool_call_id"] = message.message["tool_call_id"]
     if len(content) > longest:
@@ -64,32 +65,7 @@ def session_meta(session: Session, *, mask: Mask) -> dict[str, Any]:
 
 def when(moment: float) -> str:
     """`May 03, 2024 at 02:10 PM`, where the machine stands."""
-    try:
-        return time.strftime("%B %d, %Y at %I:%M %p", time.localtime(moment))
-    except (ValueError, OverflowError, OSError):
-        return "unknown time"
-
-
-def masked(value: Any, mask: Mask) -> Any:
-    """Every text inside a JSON value with its secrets masked."""
-    if isinstance(value, str):
-        return mask(value)
-    if isinstance(value, dict):
-        return {key: masked(inner, mask) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [masked(inner, mask) for inner in value]
-    return value
-
-
-def shortened(value: Any, longest: int) -> Any:
-    """Every text inside a JSON value, cut to the given length."""
-    if isinstance(value, str):
-        return _cut(value, longest)
-    if isinstance(value, dict):
-        return {key: shortened(inner, longest) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [shortened(inner, longest) for inner in value]
-    return value
+    return in_words(moment, "%B %d, %Y at %I:%M %p")
 
 
 def _cut(text: str, longest: int) -> str:

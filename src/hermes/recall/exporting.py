@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hermes.recall.excerpts import masked
 from hermes.storage.conversations import COUNTERS
 from hermes.storage.pages import Pages
+from hermes.vocabulary.json_texts import change_texts
+from hermes.vocabulary.times import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -85,7 +85,7 @@ class JsonlWriter:
         flags = {"compacted": True} if message.compacted else {}
         said = {key: value for key, value in message.message.items() if key != "timestamp"}
         content = {**said, "timestamp": message.timestamp}  # always last, whether the message had one or not
-        self._line({"type": "message", "session": session.id, **flags, "message": masked(content, self._mask)})
+        self._line({"type": "message", "session": session.id, **flags, "message": change_texts(content, self._mask)})
 
     def end(self) -> None:
         pass
@@ -109,7 +109,7 @@ class JsonlWriter:
             "cwd": session.cwd,
             "message_count": session.message_count,
             **{name: getattr(session, name) or None for name in COUNTERS},
-            "details": masked(details, self._mask) or None,
+            "details": change_texts(details, self._mask) or None,
         }
         if session.title:
             record["title"] = self._mask(session.title)
@@ -168,7 +168,4 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def moment(when: float) -> str:
-    try:
-        return time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
-    except (ValueError, OverflowError, OSError):
-        return "unknown time"
+    return in_words(when, "%Y-%m-%d %H:%M")

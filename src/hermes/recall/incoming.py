@@ -6,10 +6,10 @@ import json
 from datetime import datetime
 from typing import Any
 
-from hermes.recall.excerpts import masked
 from hermes.storage.conversations import COUNTERS, KINDS
 from hermes.storage.text import scrub
 from hermes.storage.transcripts import encode
+from hermes.vocabulary.json_texts import change_texts
 
 _MILLISECONDS = 1e11
 _LATEST = 1e12
@@ -55,7 +55,7 @@ def session_fields(record: dict[str, Any], source: str) -> dict[str, Any]:
     parent = record.get("parent_session_id")
     kind = record.get("kind")
     fields: dict[str, Any] = {
-        **{key: value for key, value in masked(details, scrub).items() if key not in _ARGUMENTS},
+        **{key: value for key, value in change_texts(details, scrub).items() if key not in _ARGUMENTS},
         "session_id": scrub(name),
         "source": scrub(record["source"]) if isinstance(record.get("source"), str) and record["source"] else source,
         "title": scrub(record["title"]) if isinstance(record.get("title"), str) else None,

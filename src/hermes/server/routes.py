@@ -15,6 +15,7 @@ from hermes.server.door import PERSON, ROUTE
 from hermes.storage.text import scrub
 from hermes.tools.arguments import problems
 from hermes.vocabulary.errors import HermesError, LockTimeout, NotFound, SettingsError, StorageError, WriteRefused
+from hermes.vocabulary.json_texts import change_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,7 +90,7 @@ def _body(schema: dict[str, Any], data: bytes) -> dict[str, Any]:
     wrong += list(_nulls(body, "body"))
     if wrong:
         raise wire.BadRequest("; ".join(wrong[:10]), "body")
-    return dict(_scrubbed(body))
+    return dict(change_texts(body, scrub))
 
 
 def bounds(schema: dict[str, Any], value: Any, field: str) -> Iterator[str]:
@@ -121,14 +122,6 @@ def _nulls(value: Any, field: str) -> Iterator[str]:
     elif isinstance(value, list):
         for place, item in enumerate(value):
             yield from _nulls(item, f"{field}[{place}]")
-
-
-def _scrubbed(value: Any) -> Any:
-    if isinstance(value, str):
-        return scrub(value)
-    if isinstance(value, dict):
-        return {name: _scrubbed(below) for name, below in value.items()}
-    return [_scrubbed(item) for item in value] if isinstance(value, list) else value
 
 
 def _failed(error: HermesError) -> Response:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 from hermes.curated.archive import search
 from hermes.curated.history import Cause
 from hermes.curated.marks import NONE, USE
 from hermes.vocabulary.errors import HermesError
+from hermes.vocabulary.times import day
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def _used(store: MemoryStore, found: Archived, session_id: str) -> dict[str, Any
     shown: dict[str, Any] = {
         "target": found.target,
         "entry": found.entry,
-        "archived": time.strftime("%Y-%m-%d", time.localtime(found.at)),
+        "archived": day(found.at),
         "reason": found.reason,
     }
     if found.into:

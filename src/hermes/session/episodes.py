@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import time
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from hermes.compression.reading import one_line, text_of
 from hermes.curated.marks import USE
 from hermes.session.fork import transcript
 from hermes.vocabulary.errors import HermesError, ModelError
+from hermes.vocabulary.times import day
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -128,9 +128,12 @@ def _by_model(messages: Sequence[Mapping[str, Any]], ask: Ask | None) -> dict[st
 
 def _rendered(database: SessionDB, session_id: str, note: Mapping[str, Any]) -> str:
     session = database.get_session(session_id)
-    day = time.strftime("%Y-%m-%d", time.localtime(session.started_at))
     title = f" ({session.title})" if session.title else ""
-    lines = [f"Note on the conversation of {day}{title}", f"Goal: {note['goal']}", f"Outcome: {note['outcome']}"]
+    lines = [
+        f"Note on the conversation of {day(session.started_at)}{title}",
+        f"Goal: {note['goal']}",
+        f"Outcome: {note['outcome']}",
+    ]
     for heading, name in (("Decisions", "decisions"), ("Open", "open")):
         if note[name]:
             lines += [f"{heading}:", *(f"- {each}" for each in note[name][:_LINES])]

@@ -28,13 +28,13 @@ from hermes.session.reviewable import Reviewable
 from hermes.session.usage import what_broke_the_cache
 from hermes.session.wiring import open_parts
 from hermes.storage.conversations import new_id
+from hermes.vocabulary.closing import Closing
 from hermes.vocabulary.errors import NotFound
 from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import date
-    from types import TracebackType
 
     from hermes.providers.base import MemoryProvider
     from hermes.session.wiring import Parts
@@ -49,7 +49,7 @@ _ENDED = "[This call did not finish: the turn ended before it returned.]"
 _BROKEN_OFF = "[This turn was broken off before there was an answer.]"
 
 
-class MemorySession(Compacting, Reviewable):
+class MemorySession(Compacting, Reviewable, Closing):
     # Told of every request; the test-suite checks here that no request moves the prefix of the one before it.
     observers: ClassVar[list[Callable[[str, Request], None]]] = []
 
@@ -301,14 +301,6 @@ class MemorySession(Compacting, Reviewable):
     def close(self) -> None:
         self.write_note()
         end(self._parts, self.id, self._compactor, self.context.said())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @classmethod
     def _tip(cls, parts: Parts, name: str) -> str:

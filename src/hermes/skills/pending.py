@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
 
-from hermes.storage.files import Folder
-from hermes.vocabulary.errors import NotFound, UnsafePath
+from hermes.storage.waiting import Waiting, new_id
+from hermes.vocabulary.errors import NotFound
 from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
-
-_LARGEST = 1 << 20
-_SUFFIX = ".json"
 
 
 @value
@@ -37,12 +32,12 @@ class PendingSkill:
 
 class PendingSkills:
     def __init__(self, path: str) -> None:
-        self._path = path
+        self._waiting = Waiting(path)
 
     def stage(self, arguments: Mapping[str, Any], *, origin: str, session: str, reason: str) -> PendingSkill:
         """Keeps a change for later; durable when it returns."""
         pending = PendingSkill(
-            id=os.urandom(4).hex(),
+            id=new_id(),
             arguments=dict(arguments),
             origin=origin,
             session=session,
@@ -51,24 +46,12 @@ class PendingSkills:
         )
         record = {"subsystem": "skills", "payload": pending.arguments, "summary": pending.summary}
         record |= {name: getattr(pending, name) for name in ("id", "origin", "session", "created_at", "reason")}
-        with Folder.create(self._path) as folder:
-            folder.replace(pending.id + _SUFFIX, json.dumps(record, ensure_ascii=False).encode())
+        self._waiting.put(pending.id, record)
         return pending
 
     def all(self) -> list[PendingSkill]:
         """The staged changes, oldest first; a file that cannot be understood is left out."""
-        folder = Folder.open(self._path)
-        if folder is None:
-            return []
-        found = []
-        with folder:
-            for name in folder.names():
-                if name.endswith(_SUFFIX) and not name.startswith("."):
-                    try:
-                        found.append(_read(name, json.loads(folder.read(name, at_most=_LARGEST) or b"")))
-                    except (ValueError, KeyError, TypeError, RecursionError, UnsafePath):
-                        continue
-        return sorted(found, key=lambda pending: pending.created_at)
+        return sorted(self._waiting.all(_read)[0], key=lambda pending: pending.created_at)
 
     def get(self, pending_id: str) -> PendingSkill:
         for pending in self.all():
@@ -77,14 +60,12 @@ class PendingSkills:
         raise NotFound(f"nothing is pending under {pending_id!r}; `hermes skills pending` lists what is")
 
     def drop(self, pending_id: str) -> None:
-        with Folder.create(self._path) as folder:
-            folder.remove(pending_id + _SUFFIX)
-            folder.sync()
+        self._waiting.drop(pending_id)
 
 
-def _read(name: str, record: dict[str, Any]) -> PendingSkill:
+def _read(pending_id: str, record: dict[str, Any]) -> PendingSkill:
     return PendingSkill(
-        id=name.removesuffix(_SUFFIX),  # never the one inside, which somebody could have made a path
+        id=pending_id,
         arguments=dict(record["payload"]),
         origin=str(record["origin"]),
         session=str(record["session"]),

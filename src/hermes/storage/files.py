@@ -11,11 +11,10 @@ import errno
 import os
 import stat
 
+from hermes.vocabulary.closing import Closing
 from hermes.vocabulary.errors import DamagedFile, StorageError, UnsafePath
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Self
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -42,7 +41,7 @@ _REMEDIES = {
 }
 
 
-class Folder:
+class Folder(Closing):
     """An open private directory; use it in a `with` block."""
 
     __slots__ = ("_descriptor", "path")
@@ -71,12 +70,6 @@ class Folder:
         if folder is None:
             raise StorageError(f"{path} disappeared while it was being opened; try again")
         return folder
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -228,7 +221,7 @@ class Folder:
             raise explain("make durable", self.path, error) from error
 
 
-class OpenFile:
+class OpenFile(Closing):
     """An open regular file; `status` is what the system said when it was opened."""
 
     __slots__ = ("descriptor", "path", "status")
@@ -249,12 +242,6 @@ class OpenFile:
             _close(descriptor)
             raise UnsafePath(f"{path} is {_kind(status.st_mode)}, not a regular file; move it away and try again")
         return cls(path, descriptor, status)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         if self.descriptor >= 0:

@@ -22,11 +22,11 @@ from hermes.storage.numbering import next_ids
 from hermes.storage.reading import Transcripts
 from hermes.storage.search import SearchEngine
 from hermes.storage.transcripts import COMPACTED, REWOUND, encode
+from hermes.vocabulary.closing import Closing
 from hermes.vocabulary.errors import DamagedFile, NotFound, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
 
     import apsw
 
@@ -48,7 +48,7 @@ _COUNT_IN = """
 """
 
 
-class SessionDB:
+class SessionDB(Closing):
     def __init__(self, database: Database, owner: str, owner_key: int, semantic: Find | None = None) -> None:
         self.owner = owner
         self._database = database
@@ -300,14 +300,6 @@ class SessionDB:
 
     def close(self) -> None:
         self._database.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _append(self, connection: apsw.Connection, session_id: str, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         wanted = (
