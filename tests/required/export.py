@@ -2,6 +2,7 @@
 
 REQUIREMENTS: dict[str, tuple[str, str]] = {
     "export.round-trip": ("export, import into an empty home, export again: identical archives", "product"),
+    "export.complete": ("every file and every row of a home that any part of Hermes keeps comes back", "product"),
     "export.readable": ("an export is plain text with a manifest and checksums", "product"),
     "export.selection": ("an export can be limited to a person, a project or a time", "product"),
     "export.secrets": ("secrets stay out of an export unless they are asked for", "product"),

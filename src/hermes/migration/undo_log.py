@@ -74,8 +74,8 @@ class UndoLog:
         while inside and not os.path.lexists(os.path.dirname(os.path.join(self.home, inside)) or self.home):
             inside = os.path.dirname(inside)  # the topmost folder that will be made
         self._refuse_outside(path)
-        if inside in self._kept:
-            return path
+        if any(inside == kept or inside.startswith(os.path.join(kept, "")) for kept in self._kept):
+            return path  # a second record, below the first, could be obeyed once more when the first is done with
         self._kept.add(inside)
         here = os.path.join(self.home, inside)
         note(self.folder, {"path": inside, "copy": self._copied(here)})
