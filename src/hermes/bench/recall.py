@@ -22,7 +22,10 @@ from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from hermes.storage.hits import Hit
 
 LIMIT = 50
 DEPTHS = (1, 5, 10)
@@ -50,11 +53,38 @@ class Haystack:
 
 @dataclass(slots=True)
 class Tally:
+    """How deep in the answers what was asked for stands: its session, and its very turn where one is known."""
+
     questions: int = 0
     empty: int = 0
     sessions: dict[int, int] = field(default_factory=lambda: dict.fromkeys(DEPTHS, 0))
     turns: dict[int, int] = field(default_factory=lambda: dict.fromkeys(DEPTHS, 0))
     with_turns: int = 0
+
+    def count(
+        self,
+        hits: Sequence[Hit],
+        sessions: AbstractSet[str],
+        turns: AbstractSet[Any],
+        key: Callable[[int], Any] = lambda number: number,
+    ) -> None:
+        """`key` says which turn the message of a hit stands for."""
+        self.questions += 1
+        self.empty += not hits
+        self.with_turns += bool(turns)
+        found = list(dict.fromkeys(hit.session_id for hit in hits))
+        said = [key(hit.message_id) for hit in hits[: max(DEPTHS)]]
+        for depth in DEPTHS:
+            self.sessions[depth] += not sessions.isdisjoint(found[:depth])
+            self.turns[depth] += not turns.isdisjoint(said[:depth])
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "questions": self.questions,
+            "empty": self.empty,
+            "session": {f"hit@{depth}": _percent(self.sessions[depth], self.questions) for depth in DEPTHS},
+            "turn": {f"hit@{depth}": _percent(self.turns[depth], self.with_turns) for depth in DEPTHS},
+        }
 
 
 def run(path: str | os.PathLike[str], *, limit: int | None = None, semantic: bool = False) -> dict[str, Any]:
@@ -74,8 +104,9 @@ def run(path: str | os.PathLike[str], *, limit: int | None = None, semantic: boo
         ):
             turns = fill(db, haystack)
             for question in haystack.questions[:limit]:
-                _ask(db, question, turns, tallies[haystack.group])
-    return {group: _figures(tally) for group, tally in tallies.items()}
+                hits = db.search(question.text, limit=LIMIT)
+                tallies[haystack.group].count(hits, question.sessions, question.turns, turns.__getitem__)
+    return {group: tally.figures() for group, tally in tallies.items()}
 
 
 def haystacks(path: str | os.PathLike[str]) -> Iterator[Haystack]:
@@ -98,29 +129,6 @@ def fill(db: SessionDB, haystack: Haystack) -> dict[int, str]:
         ids = db.append_many(session, [turn.message for turn in members])
         turns.update(zip(ids, (turn.key for turn in members), strict=True))
     return turns
-
-
-def _ask(db: SessionDB, question: Question, turns: dict[int, str], tally: Tally) -> None:
-    hits = db.search(question.text, limit=LIMIT)
-    tally.questions += 1
-    tally.empty += not hits
-    sessions = list(dict.fromkeys(hit.session_id for hit in hits))
-    for depth in DEPTHS:
-        tally.sessions[depth] += not question.sessions.isdisjoint(sessions[:depth])
-    if question.turns:
-        tally.with_turns += 1
-        found = [turns[hit.message_id] for hit in hits[: max(DEPTHS)]]
-        for depth in DEPTHS:
-            tally.turns[depth] += not question.turns.isdisjoint(found[:depth])
-
-
-def _figures(tally: Tally) -> dict[str, Any]:
-    return {
-        "questions": tally.questions,
-        "empty": tally.empty,
-        "session": {f"hit@{depth}": _percent(tally.sessions[depth], tally.questions) for depth in DEPTHS},
-        "turn": {f"hit@{depth}": _percent(tally.turns[depth], tally.with_turns) for depth in DEPTHS},
-    }
 
 
 def _percent(part: int, whole: int) -> float:

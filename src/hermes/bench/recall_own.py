@@ -11,18 +11,16 @@ import random
 import re
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hermes.bench.recall import DEPTHS, LIMIT
+from hermes.bench.recall import LIMIT, Tally
 from hermes.storage import english
 from hermes.storage.pages import Pages
 from hermes.vocabulary.errors import NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from hermes.storage.hits import Hit
     from hermes.storage.sessions import SessionDB
 
 _WORD = re.compile(r"[^\W\d_]{3,24}")
@@ -50,39 +48,12 @@ def run(db: SessionDB, *, questions: int = 200, seed: int = 0) -> dict[str, Any]
         started = time.thread_time()
         hits = db.search(question, limit=LIMIT)
         taken.append((time.thread_time() - started) * 1000)
-        tally.count(hits, session_id, message_id)
+        tally.count(hits, {session_id}, {message_id})
         if tally.questions == questions:
             break
     taken.sort()
     figures = tally.figures() | {"drawn_from_messages": len(drawn)}
     return {"own_history": figures | {"median_cpu_ms": round(taken[len(taken) // 2], 2) if taken else 0.0}}
-
-
-@dataclass(slots=True)
-class Tally:
-    questions: int = 0
-    empty: int = 0
-    session: dict[int, int] = field(default_factory=lambda: dict.fromkeys(DEPTHS, 0))
-    turn: dict[int, int] = field(default_factory=lambda: dict.fromkeys(DEPTHS, 0))
-
-    def count(self, hits: Sequence[Hit], session_id: str, message_id: int) -> None:
-        self.questions += 1
-        self.empty += not hits
-        sessions = list(dict.fromkeys(hit.session_id for hit in hits))
-        for depth in DEPTHS:
-            self.session[depth] += session_id in sessions[:depth]
-            self.turn[depth] += any(hit.message_id == message_id for hit in hits[:depth])
-
-    def figures(self) -> dict[str, Any]:
-        return {
-            "questions": self.questions,
-            "empty": self.empty,
-            "session": self._shares(self.session),
-            "turn": self._shares(self.turn),
-        }
-
-    def _shares(self, depths: dict[int, int]) -> dict[str, float]:
-        return {f"hit@{depth}": round(100 * hits / max(1, self.questions), 1) for depth, hits in depths.items()}
 
 
 def _sample(db: SessionDB, chance: random.Random) -> list[tuple[int, str, str]]:

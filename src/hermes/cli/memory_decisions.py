@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 
 from hermes.cli.app import OK, REFUSED
+from hermes.cli.decisions import add_ids, chosen_ids
 from hermes.cli.memory_report import BY_HAND, add_project, add_target, open_store, report, report_all
 from hermes.cli.render import add_json_option, counted, print_all, print_json, print_problem, print_text, when
 from hermes.curated.approval import Approvals
 from hermes.curated.operations import usage
 from hermes.curated.store import TARGETS
-from hermes.vocabulary.errors import SettingsError, StorageError
+from hermes.vocabulary.errors import StorageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from hermes.cli.app import Context
     from hermes.curated.approval import Pending
     from hermes.curated.store import MemoryStore
+
+_LISTING = "hermes memory pending"
 
 
 def _status(given: argparse.Namespace, context: Context) -> int:
@@ -116,11 +119,7 @@ def _reject(given: argparse.Namespace, context: Context) -> int:
 
 
 def _chosen(given: argparse.Namespace, approvals: Approvals) -> list[str]:
-    if given.all:
-        return [each.id for each in approvals.pending()[0]]
-    if not given.ids:
-        raise SettingsError("name the ids, or use --all (`hermes memory pending` lists them)")
-    return list(given.ids)
+    return chosen_ids(given, _LISTING, lambda: (each.id for each in approvals.pending()[0]))
 
 
 def _adopt(given: argparse.Namespace, context: Context) -> int:
@@ -163,8 +162,7 @@ def _configure_status(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_decision(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("ids", nargs="*", metavar="ID", help="their ids from `hermes memory pending`")
-    parser.add_argument("--all", action="store_true", help="all of them")
+    add_ids(parser, _LISTING)
     add_project(parser)
     add_json_option(parser)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 
 from hermes.cli.app import OK
+from hermes.cli.decisions import add_ids, chosen_ids
 from hermes.cli.render import add_json_option, print_all, print_json, print_text, when
 from hermes.session.wiring import open_parts
 from hermes.skills import lifecycle
 from hermes.skills.pending import PendingSkills
-from hermes.vocabulary.errors import NotFound, SettingsError, WriteRefused
+from hermes.vocabulary.errors import NotFound, WriteRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from hermes.cli.app import Context
     from hermes.skills.pending import PendingSkill
+
+_LISTING = "hermes skills pending"
 
 
 def _usage(given: argparse.Namespace, context: Context) -> int:
@@ -97,11 +100,8 @@ def _reject(given: argparse.Namespace, context: Context) -> int:
 
 
 def _chosen(given: argparse.Namespace, pending: PendingSkills) -> list[PendingSkill]:
-    if given.all:
-        return pending.all()
-    if not given.ids:
-        raise SettingsError("name the ids, or use --all (`hermes skills pending` lists them)")
-    return [pending.get(each) for each in given.ids]
+    ids = chosen_ids(given, _LISTING, lambda: (each.id for each in pending.all()))
+    return [pending.get(each) for each in ids]
 
 
 def _root(context: Context) -> str:
@@ -123,8 +123,7 @@ def _configure_one(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_decision(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("ids", nargs="*", metavar="ID", help="their ids from `hermes skills pending`")
-    parser.add_argument("--all", action="store_true", help="all of them")
+    add_ids(parser, _LISTING)
     add_json_option(parser)
 
 
