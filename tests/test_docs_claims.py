@@ -7,6 +7,7 @@ import importlib
 import os
 import re
 import shlex
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from checks import reference
 from hermes.cli.catalogue import DEFAULTS, GROUPS
 from hermes.settings.schema import all_keys
+from hermes.vocabulary.extras import PACKAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,3 +120,14 @@ def test_every_import_on_a_page_works() -> None:
                 if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hermes"):
                     module = importlib.import_module(str(node.module))
                     assert [each.name for each in node.names if not hasattr(module, each.name)] == [], page
+
+
+@pytest.mark.proves("docs.claims")
+def test_an_extra_is_installed_by_the_packages_it_needs_and_never_by_a_name_that_is_not_ours() -> None:
+    with open(os.path.join(reference.ROOT, "pyproject.toml"), "rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    named = {extra: tuple(re.split(r"[^\w-]", package)[0] for package in needs) for extra, needs in extras.items()}
+    assert {extra: tuple(sorted(each)) for extra, each in named.items()} == PACKAGES
+    for path, text in pages():
+        assert "install hermes-memory" not in text, path
+        assert "install 'hermes-memory" not in text, path

@@ -164,4 +164,4 @@ def test_without_its_package_the_servers_are_a_notice(home: Path, log: Path, mon
     monkeypatch.setitem(sys.modules, "mcp", None)
     with Agent.open(home, model=Scripted(["hi"])) as agent:
         (told,) = [each.text for each in agent.turn("hi") if isinstance(each, Notice)]
-    assert "pip install 'hermes-memory[server]'" in told
+    assert "install mcp starlette uvicorn" in told

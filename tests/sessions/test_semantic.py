@@ -251,7 +251,7 @@ def test_the_setting_decides_where_the_package_is_not_installed(
     assert static_vectors("auto") is None
     db = opened(static_vectors("on"))
     said(db, "My puppy chews every shoe.")
-    assert "hermes-memory[semantic]" in (db.search("What does my puppy chew?").note or "")
+    assert "install wordllama" in (db.search("What does my puppy chew?").note or "")
     with pytest.raises(SettingsError, match=PACKAGE):
         recall.run(tmp_path / "any.json", semantic=True)
 

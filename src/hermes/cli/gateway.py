@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.cli.app import OK, REFUSED
 from hermes.cli.render import add_json_option, counted, print_json, print_text, when
 from hermes.vocabulary.errors import ExtraMissing
+from hermes.vocabulary.extras import command
 
 if TYPE_CHECKING:
     import argparse
@@ -32,7 +33,7 @@ def _run(given: argparse.Namespace, context: Context) -> int:
 
         gateway = Gateway(context.home, port=given.port)
     except ImportError as error:
-        raise ExtraMissing(f"{error.name} is not installed; `pip install 'hermes-memory[server]'` brings it") from error
+        raise ExtraMissing(f"{error.name} is not installed; {command('server')} brings it") from error
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)  # its lines hold addresses, and Telegram's hold the token
     logging.getLogger("httpcore").setLevel(logging.WARNING)

@@ -6,6 +6,7 @@ import os
 
 from hermes.cli.app import OK
 from hermes.vocabulary.errors import ExtraMissing
+from hermes.vocabulary.extras import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def _serve(given: argparse.Namespace, context: Context) -> int:
         from hermes.server.mcp import build_server, serve_stdio
         from hermes.server.workspace import Workspace
     except ImportError as error:
-        raise ExtraMissing(f"{error.name} is not installed; `pip install 'hermes-memory[server]'` brings it") from error
+        raise ExtraMissing(f"{error.name} is not installed; {command('server')} brings it") from error
     gc.freeze()
     gc.enable()
     workspace = Workspace(home, source=given.source, project=given.project, cwd=os.getcwd())

@@ -6,6 +6,7 @@ import sys
 
 from hermes.cli.app import OK
 from hermes.vocabulary.errors import ExtraMissing, HermesError, SettingsError
+from hermes.vocabulary.extras import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def start(context: Context, *, host: str = "", port: int | None = None, only_mcp
         from hermes.server.http import build
         from hermes.server.patience import Impatient
     except ImportError as error:
-        raise ExtraMissing(f"{error.name} is not installed; `pip install 'hermes-memory[server]'` brings it") from error
+        raise ExtraMissing(f"{error.name} is not installed; {command('server')} brings it") from error
     settings = context.settings
     service = build(context.home, only_mcp=only_mcp)
     config = uvicorn.Config(

@@ -24,6 +24,7 @@ from hermes.llm.local_calls import with_calls
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.storage.error_output import ErrorOutput
 from hermes.vocabulary.errors import ExtraMissing, ModelUnreachable, NotFound
+from hermes.vocabulary.extras import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 PREFIX = "local"
 FOLDER = "models"  # below the home: weights that were fetched
 _MOST_THREADS = 8
-_REMEDY = "install the extra `local` (in a checkout: bin/install local; else: pip install 'hermes-memory[local]')"
+_REMEDY = f"in a checkout `bin/install local` brings it, else {command('local')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

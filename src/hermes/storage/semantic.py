@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from hermes.vocabulary.errors import ExtraMissing
+from hermes.vocabulary.extras import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     Find = Callable[[], "Embedding | None"]
 
 PACKAGE = "wordllama"
-INSTALL = "install the extra with `pip install 'hermes-memory[semantic]'`, or set recall.semantic to off"
+INSTALL = f"{command('semantic')} brings it, or set recall.semantic to off"
 _WEIGHTS = os.path.join("weights", "l2_supercat_256.safetensors")
 _TOKENIZER = os.path.join("tokenizers", "l2_supercat_tokenizer_config.json")
 _DIMENSIONS = 256

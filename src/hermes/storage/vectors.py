@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.storage.migrations import BLOCK, BLOCK_BITS, add_vectors
 from hermes.storage.transcripts import readable, unpacked
 from hermes.vocabulary.errors import ExtraMissing
+from hermes.vocabulary.extras import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -232,7 +233,5 @@ def _numpy() -> Any:
     try:
         import numpy as np
     except ImportError as error:
-        raise ExtraMissing(
-            f"searching by meaning needs numpy ({error}); install it with `pip install 'hermes-memory[semantic]'`"
-        ) from error
+        raise ExtraMissing(f"searching by meaning needs numpy ({error}); {command('semantic')} brings it") from error
     return np

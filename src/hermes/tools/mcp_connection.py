@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.storage.error_output import ErrorOutput
 from hermes.vocabulary.errors import ExtraMissing, Interrupted, WriteRefused
+from hermes.vocabulary.extras import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,7 +148,7 @@ def start_portal() -> AbstractContextManager[BlockingPortal]:
         import mcp  # noqa: F401 - the question is whether it is there
         from anyio.from_thread import start_blocking_portal
     except ImportError as error:
-        raise ExtraMissing("mcp_servers needs the extra `server`: pip install 'hermes-memory[server]'") from error
+        raise ExtraMissing(f"mcp_servers needs the extra `server`: {command('server')}") from error
     return start_blocking_portal()
 
 
