@@ -14,6 +14,7 @@ from wire_server import KEY, Asked
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+REGISTRY = "registry"  # the JSON file in which brv says where each project has its history
 _PROGRAM = """#!{python} -IS
 import hashlib, json, os, sys, time
 
@@ -41,6 +42,20 @@ def notes(tree):
             with open(os.path.join(place, name)) as file:
                 yield file.read()
 
+def remember(given):
+    data = os.environ["HOME"] + "/.local/share/brv"
+    history = data + "/projects/" + given["cwd"].strip("/").replace("/", "--")
+    os.makedirs(history, exist_ok=True)
+    with open(history + "/task-history.jsonl", "a") as file:
+        file.write(given["context"])
+    path, known = data + {registry!r}, {{"version": 1, "projects": {{}}}}
+    if os.path.exists(path):
+        with open(path) as file:
+            known = json.load(file)
+    known["projects"][given["cwd"]] = {{"storagePath": history}}
+    with open(path, "w") as file:
+        json.dump(known, file)
+
 def answer(name, given):
     tree = given["cwd"] + "/.brv/context-tree"
     if name == "brv-query" and set(given) == {{"query", "cwd"}}:
@@ -52,6 +67,7 @@ def answer(name, given):
             os.makedirs(place, exist_ok=True)
             with open(place + "/" + hashlib.sha256(given["context"].encode()).hexdigest()[:9] + ".md", "w") as file:
                 file.write(given["context"])
+            remember(given)
         return "Context queued for curation"
     log(complaint="no such call: %s %s" % (name, sorted(given)))
     return ""
@@ -94,7 +110,7 @@ class BrvProgram:
         base = self._folder.name
         self.command = os.path.join(base, "brv")
         with open(self.command, "w", encoding="utf-8") as file:
-            file.write(_PROGRAM.format(python=sys.executable, base=base, key=KEY))
+            file.write(_PROGRAM.format(python=sys.executable, base=base, key=KEY, registry=f"/{REGISTRY}.json"))
         os.chmod(self.command, stat.S_IRWXU)
         self.released = _Released(os.path.join(base, "released"))
         self.trouble = ""

@@ -16,8 +16,11 @@ _NOW = "2026-01-01T00:00:00Z"
 
 
 class HonchoService(WireService):
-    def __init__(self) -> None:
+    """`derives` makes a conclusion of everything said, for everybody in the session, as Honcho's deriver does later."""
+
+    def __init__(self, *, derives: bool = False) -> None:
         super().__init__()
+        self.derives = derives
         self.peers: set[str] = set()
         self.sessions: dict[str, dict[str, Any]] = {}
         self.messages: list[dict[str, Any]] = []
@@ -30,7 +33,7 @@ class HonchoService(WireService):
             raise Wrong("there is no key")
         if asked.path == "/v3/workspaces":
             return 200, {"id": _named(fits(asked.body, {"id": str}))}
-        path = re.fullmatch("/v3/workspaces/birds/([a-z]+)(?:/([^/]+))?(?:/([a-z]+))?(?:/([a-z]+))?", asked.path)
+        path = re.fullmatch("/v3/workspaces/[^/]+/([a-z]+)(?:/([^/]+))?(?:/([a-z]+))?(?:/([a-z]+))?", asked.path)
         if path is None:
             raise Wrong("there is no such path")
         kind, name, part, more = path[1], unquote(path[2] or ""), path[3] or "", path[4] or ""
@@ -107,6 +110,9 @@ class HonchoService(WireService):
             raise Wrong("a message is too long or of nobody")
         said = {**message, "id": self._id("m"), "session_id": session, "created_at": _NOW, "token_count": 1}
         self.messages.append(said)
+        for peer in self.sessions[session]["peers"] if self.derives else ():
+            made = {"id": self._id("c"), "content": message["content"], "created_at": _NOW}
+            self.conclusions[made["id"]] = {**made, "observer_id": peer, "observed_id": message["peer_id"]}
         return said
 
     def _conclusion(self, asked: Asked, name: str) -> tuple[int, Any]:
@@ -134,9 +140,9 @@ class HonchoService(WireService):
         return [each for each in self.conclusions.values() if filters.items() <= each.items()]
 
     def _representation(self, observer: str, target: str, query: str) -> str:
-        """Conclusions, and what the peer said where somebody listens."""
+        """Conclusions, and what the peer said where nothing has been made of it."""
         concluded = self._about({"observer_id": observer, "observed_id": target})
-        heard = [each for each in self.messages if each["peer_id"] == target]
+        heard = [each for each in self.messages if each["peer_id"] == target and not self.derives]
         texts = [each["content"] for each in [*concluded, *heard]]
         return "\n".join(text for text in texts if not query or shared_words(text, query))
 

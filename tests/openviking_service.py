@@ -41,14 +41,12 @@ class OpenVikingService(WireService):
         return status, {"status": "ok", "result": result, "error": None, "telemetry": None}
 
     def _route(self, asked: Asked, user: str) -> tuple[int, Any]:
-        session = re.fullmatch("/api/v1/sessions/([^/]+)/([a-z/]+)", asked.path)
+        session = re.fullmatch("/api/v1/sessions/([^/]+)(?:/([a-z/]+))?", asked.path)
         if session:
-            return self._session(asked, f"{user}/{unquote(session[1])}", session[2])
+            return self._session(asked, f"{user}/{unquote(session[1])}", session[2] or "")
         match (asked.method, asked.path):
             case ("GET", "/api/v1/system/status"):
                 return 200, {"initialized": True, "user": user}
-            case ("GET", "/api/v1/stats/memories"):
-                return 200, {"total_memories": len(self.files), "by_category": {}}
             case ("POST", "/api/v1/search/find" | "/api/v1/search/search"):
                 return self._search(asked)
             case ("POST", "/api/v1/content/write"):
@@ -60,15 +58,29 @@ class OpenVikingService(WireService):
             case ("POST", "/api/v1/resources"):
                 fits(asked.body, {"path": str, "wait": bool}, dict.fromkeys(("reason", "to", "instruction"), str))
                 return 200, {"root_uri": "viking://resources/page"}
+            case ("GET", "/api/v1/sessions"):
+                mine = [name.split("/", 1)[1] for name in self.sessions if name.startswith(f"{user}/")]
+                return 200, [{"session_id": name, "uri": f"viking://user/{user}/sessions/{name}"} for name in mine]
             case ("DELETE", "/api/v1/fs"):
-                gone = self.files.pop(asked.query["uri"], None)
-                return 200, {"uri": asked.query["uri"], "estimated_deleted_count": int(gone is not None)}
+                return self._delete(asked.query, user)
         return self._look(asked)
+
+    def _delete(self, query: dict[str, str], user: str) -> tuple[int, Any]:
+        uri = query["uri"]
+        if uri == f"viking://user/{user}":
+            return 403, "the folder of a user cannot be removed"
+        below = query["recursive"] == "true"
+        gone = [each for each in self.files if each == uri or (below and each.startswith(f"{uri}/"))]
+        for each in gone:
+            del self.files[each]
+        return 200, {"uri": uri, "estimated_deleted_count": len(gone)}
 
     def _look(self, asked: Asked) -> tuple[int, Any]:
         task = re.fullmatch("/api/v1/tasks/(.+)", asked.path)
         if task:
             return (200, self.tasks[task[1]]) if task[1] in self.tasks else (404, "no such task")
+        if (asked.method, asked.path) == ("GET", "/api/v1/stats/memories"):
+            return 200, {"total_memories": len(self.files), "by_category": {}}
         uri = asked.query["uri"]
         match (asked.method, asked.path.removeprefix("/api/v1/")):
             case ("GET", "content/abstract" | "content/overview"):
@@ -77,6 +89,9 @@ class OpenVikingService(WireService):
                 return (200, self.files[uri]) if uri in self.files else (404, "no such file")
             case ("GET", "fs/stat"):
                 return 200, {"uri": uri, "name": uri.rsplit("/", 1)[1], "isDir": uri not in self.files}
+            case ("GET", "fs/ls") if uri.count("/") == 3:  # a user, who has folders
+                inside = {each.removeprefix(f"{uri}/").split("/")[0] for each in self.files if each.startswith(uri)}
+                return 200, [{"uri": f"{uri}/{each}", "isDir": True} for each in sorted({*inside, "sessions"})]
             case ("GET", "fs/ls" | "fs/tree"):
                 below = [each for each in self.files if each.startswith(uri)]
                 return 200, [{"uri": each, "isDir": False, "abstract": self.files[each]} for each in below]
@@ -84,6 +99,8 @@ class OpenVikingService(WireService):
 
     def _session(self, asked: Asked, name: str, part: str) -> tuple[int, Any]:
         match (asked.method, part):
+            case ("DELETE", ""):
+                return (404, "no such session") if self.sessions.pop(name, None) is None else (200, {})
             case ("POST", "messages/batch"):
                 found = fits(asked.body, {"messages": list})["messages"]
                 for message in found:

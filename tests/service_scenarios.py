@@ -38,6 +38,7 @@ ANSWER = "Parrots like company."
 class ServiceScenarios:
     name: ClassVar[str]
     slowest: ClassVar[float] = 1.0  # seconds the manager of these tests waits for a recall
+    forgets: ClassVar[str]  # what it says, after a turn and an entry of Ada, when it has forgotten her
 
     # --- what a subclass says -----------------------------------------------------------------------------------------
 
@@ -293,7 +294,7 @@ class ServiceScenarios:
         assert self.held(service) == []
 
     @pytest.mark.proves("services.people")
-    @pytest.mark.parametrize("people", [("ada", "bob"), ("ada@home", "ada.home")])
+    @pytest.mark.parametrize("people", [("ada", "bob"), ("ada lovelace", "ada-lovelace")])
     def test_two_people_do_not_see_each_others_memory(
         self, service: WireService, home: Path, people: tuple[str, str]
     ) -> None:
@@ -306,6 +307,32 @@ class ServiceScenarios:
         assert "parrots" in one.handle_tool_call(name, arguments)
         one.shutdown_all()
         other.shutdown_all()
+
+    @pytest.mark.proves("services.forgotten")
+    def test_a_person_who_is_forgotten_leaves_nothing_and_others_keep_theirs(
+        self, service: WireService, home: Path
+    ) -> None:
+        for person in ("ada", "bob"):
+            manager = self.started(home, [], user_id=person)
+            manager.sync_all(f"{person} keeps parrots", ANSWER, session_id="s1")
+            manager.on_memory_write("add", "user", f"{person} likes green tea.")
+            assert manager.flush()
+            self.settle(manager)
+            manager.shutdown_all()
+        said = {person: self._forgotten(home, person) for person in ("", "ada")}
+        assert said[""] == ""  # without a person these are everybody's
+        assert said["ada"].startswith(self.forgets)
+        held = self.held(service)
+        assert not any("ada" in text for text in held)
+        assert sum("bob keeps parrots" in text for text in held) == 1
+        assert sum("bob likes green tea" in text for text in held) == 1
+
+    def _forgotten(self, home: Path, person: str) -> str:
+        provider = load_provider(self.name, str(home))
+        provider.initialize("forgetting", hermes_home=str(home), platform="cli", user_id=person)
+        said: str = provider.forget_person()
+        provider.shutdown()
+        return said
 
     @pytest.mark.proves("services.threads")
     def test_the_provider_starts_no_thread(self, service: WireService, home: Path) -> None:

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from live.kit import say, story
+from live.kit import say
+from live.story import story
 from live.stub import serving
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def run(trial: Trial) -> int:
         try:
             subprocess.run([program, *connect], check=True, stdin=subprocess.DEVNULL, cwd=trial.home, timeout=120)
             # The program keeps an answer for a minute, whatever is noted or deleted meanwhile.
-            return story("byterover", trial.home, {"command": program}, {}, forget=_forget, patience=90)
+            return story(trial, {"command": program}, {}, forget=_forget, patience=90)
         finally:
             _stop_daemon(data)
 
@@ -67,9 +68,9 @@ def _answer(messages: list[dict[str, Any]]) -> str | dict[str, Any]:
     return {"content": None, "tool_calls": [{"id": "c1", "type": "function", "function": function}]}
 
 
-def _forget(call: Callable[..., Any]) -> None:
-    for note in call("brv_status")["notes"]:
-        call("brv_forget", note=note)
+def _forget(call: Callable[..., Any]) -> bool:
+    found = call("brv_status")["notes"]
+    return all("error" not in call("brv_forget", note=note) for note in found)
 
 
 @contextmanager

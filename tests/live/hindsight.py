@@ -7,8 +7,9 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from live.kit import environment_with, packages_of, story
+from live.kit import environment_with, packages_of
 from live.servers import free_port, postgres, running
+from live.story import story
 from live.stub import real_vectors, serving
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _told(trial: Trial, url: str, key: str) -> int:
         "bank_id": "hermes-live",
         "bank_mission": "Help the person with what they keep and plan.",
     }
-    return story("hindsight", trial.home, config, {"HINDSIGHT_API_KEY": key}, forget=_forget, patience=60)
+    return story(trial, config, {"HINDSIGHT_API_KEY": key}, forget=_forget, patience=60)
 
 
 def _extract(messages: list[dict[str, Any]]) -> str:
@@ -79,6 +80,6 @@ def _extract(messages: list[dict[str, Any]]) -> str:
     return json.dumps({"facts": facts})
 
 
-def _forget(call: Callable[..., Any]) -> None:
-    for memory in call("hindsight_recall", query="What is the parrot called?")["memories"]:
-        call("hindsight_forget", memory_id=memory["id"])
+def _forget(call: Callable[..., Any]) -> bool:
+    found = call("hindsight_recall", query="What is the parrot called?")["memories"]
+    return all("error" not in call("hindsight_forget", memory_id=memory["id"]) for memory in found)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from live.kit import say, story
+from live.kit import say
+from live.story import story
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,9 +22,9 @@ def run(trial: Trial) -> int:
     key = trial.key or os.environ.get("HONCHO_API_KEY", "")
     workspace = f"hermes-live-{os.urandom(4).hex()}"
     config = {"baseUrl": url, "workspace": workspace, "sessionStrategy": "per-session"}
-    return story("honcho", trial.home, config, {"HONCHO_API_KEY": key}, forget=_forget, patience=60)
+    return story(trial, config, {"HONCHO_API_KEY": key}, forget=_forget, patience=60, target="user")
 
 
-def _forget(call: Callable[..., Any]) -> None:
-    for conclusion in call("honcho_conclude", list=True)["conclusions"]:
-        call("honcho_conclude", delete_id=conclusion["id"])
+def _forget(call: Callable[..., Any]) -> bool:
+    found = call("honcho_conclude", list=True)["conclusions"]
+    return all("error" not in call("honcho_conclude", delete_id=conclusion["id"]) for conclusion in found)

@@ -12,7 +12,9 @@ from importlib import import_module
 import live
 from live.kit import Trial, say
 
-_KIT = {"main", "kit", "stub", "inside", "servers"}
+_KIT = {"main", "kit", "servers", "story", "stub"}
+_PATIENCE = "how long a step may take until it has failed (as long as the service needs)"
+_PAUSE = "how long the service may take to make memories of what it was told, before it is looked what came back (15)"
 
 
 def main() -> int:
@@ -22,10 +24,20 @@ def main() -> int:
     parser.add_argument("--url", default="", help="a service that already runs, instead of one installed here")
     parser.add_argument("--key", default="", help="its key (better: the variable the provider's page names)")
     parser.add_argument("--scratch", default="", metavar="DIR", help="keep the installation here for the next run")
+    parser.add_argument("--patience", type=float, default=0.0, metavar="SECONDS", help=_PATIENCE)
+    parser.add_argument("--pause", type=float, default=15.0, metavar="SECONDS", help=_PAUSE)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hermes-live-") as folder:
         scratch = os.path.abspath(given.scratch) if given.scratch else os.path.join(folder, "scratch")
-        trial = Trial(name=given.name, url=given.url, key=given.key, scratch=scratch, home=os.path.join(folder, "home"))
+        trial = Trial(
+            name=given.name,
+            url=given.url,
+            key=given.key,
+            scratch=scratch,
+            home=os.path.join(folder, "home"),
+            patience=given.patience,
+            pause=given.pause,
+        )
         return int(import_module(f"live.{given.name}").run(trial))
 
 

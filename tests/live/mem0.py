@@ -6,15 +6,15 @@ import json
 import os
 import re
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from live.kit import environment_with, inside, story
+from live.kit import Trial, environment_with, inside
+from live.story import story
 from live.stub import real_vectors, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from live.kit import Trial
 
 _SAID = re.compile(r"user: (.+)", re.IGNORECASE)
 
@@ -23,13 +23,13 @@ def run(trial: Trial) -> int:
     if trial.url:
         key = trial.key or os.environ.get("MEM0_API_KEY", "")
         config = {"mode": "selfhosted", "host": trial.url, "user_id": "hermes-live"}
-        return story("mem0", trial.home, config, {"MEM0_API_KEY": key}, forget=_forget)
+        return story(trial, config, {"MEM0_API_KEY": key}, forget=_forget)
     python = environment_with(trial.scratch, "mem0ai", "wordllama")
     quiet = {"MEM0_TELEMETRY": "False", "MEM0_DIR": os.path.join(trial.home, "mem0")}
-    return inside(python, "live.mem0", trial.home, environment=quiet)
+    return inside(python, "live.mem0", json.dumps(asdict(trial)), environment=quiet)
 
 
-def in_process(home: str) -> int:
+def in_process(trial: Trial) -> int:
     embedding = real_vectors()
     with serving(_extract, embedding) as url:
         size = embedding.dimensions
@@ -39,7 +39,7 @@ def in_process(home: str) -> int:
             "embedder": {"provider": "openai", "config": {**shared, "model": "stub", "embedding_dims": size}},
             "vector_store": {"provider": "qdrant", "config": {"embedding_model_dims": size}},
         }
-        return story("mem0", home, {"mode": "oss", "oss": oss, "user_id": "live"}, {}, forget=_forget)
+        return story(trial, {"mode": "oss", "oss": oss, "user_id": "live"}, {}, forget=_forget)
 
 
 def _extract(messages: list[dict[str, Any]]) -> str:
@@ -51,10 +51,10 @@ def _extract(messages: list[dict[str, Any]]) -> str:
     return json.dumps({"memory": memories})
 
 
-def _forget(call: Callable[..., Any]) -> None:
-    for memory in call("mem0_profile")["results"]:
-        call("mem0_delete", memory_id=memory["id"])
+def _forget(call: Callable[..., Any]) -> bool:
+    found = call("mem0_profile")["results"]
+    return all("error" not in call("mem0_delete", memory_id=memory["id"]) for memory in found)
 
 
 if __name__ == "__main__":
-    sys.exit(in_process(sys.argv[1]))
+    sys.exit(in_process(Trial(**json.loads(sys.argv[1]))))

@@ -7,8 +7,9 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from live.kit import environment_with, packages_of, story
+from live.kit import environment_with, packages_of
 from live.servers import free_port, running
+from live.story import story
 from live.stub import real_vectors, serving
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def run(trial: Trial) -> int:
 def _told(trial: Trial, url: str, key: str) -> int:
     config = {"endpoint": url, "user": f"live-{os.getpid()}"}
     secrets = {"OPENVIKING_API_KEY": key}
-    return story("openviking", trial.home, config, secrets, forget=_forget, patience=40, at_the_end=True)
+    return story(trial, config, secrets, forget=_forget, patience=40, at_the_end=True)
 
 
 def _extract(messages: list[dict[str, Any]]) -> str:
@@ -60,6 +61,6 @@ def _extract(messages: list[dict[str, Any]]) -> str:
     return "\n".join([*lines, "sdk.commit()"])
 
 
-def _forget(call: Callable[..., Any]) -> None:
-    for hit in call("viking_search", query="What is the parrot called?")["results"]:
-        call("viking_forget", uri=hit["uri"])
+def _forget(call: Callable[..., Any]) -> bool:
+    found = call("viking_search", query="What is the parrot called?")["results"]
+    return all("error" not in call("viking_forget", uri=hit["uri"]) for hit in found)

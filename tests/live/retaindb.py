@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from live.kit import say, story
+from live.kit import say
+from live.story import story
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,9 +21,9 @@ def run(trial: Trial) -> int:
         return 2
     key = trial.key or os.environ.get("RETAINDB_API_KEY", "")
     config = {"base_url": url, "project": "hermes-live"}
-    return story("retaindb", trial.home, config, {"RETAINDB_API_KEY": key}, forget=_forget)
+    return story(trial, config, {"RETAINDB_API_KEY": key}, forget=_forget)
 
 
-def _forget(call: Callable[..., Any]) -> None:
-    for memory in call("retaindb_profile")["memories"]:
-        call("retaindb_forget", memory_id=memory["id"])
+def _forget(call: Callable[..., Any]) -> bool:
+    found = call("retaindb_profile")["memories"]
+    return all("error" not in call("retaindb_forget", memory_id=memory["id"]) for memory in found)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from brv_program import BrvProgram
+from brv_program import REGISTRY, BrvProgram
 from hermes.providers.discovery import load_provider
 from hermes.session.session import MemorySession
 from service_scenarios import ANSWER, FACT, ServiceContract, ServiceScenarios, configure
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 class TestByteRover(ServiceScenarios):
     name = "byterover"
+    forgets = "deleted 2 notes and brv's history of them in "
 
     def make(self) -> Any:
         return BrvProgram()
@@ -91,6 +92,20 @@ class TestByteRover(ServiceScenarios):
         assert len(noted) == wanted
         assert all(FACT in text and "message 29" in text and "message 20" not in text for text in noted)
         assert all(len(text) < 6_000 for text in noted)
+
+    @pytest.mark.proves("services.forgotten")
+    def test_only_a_history_that_is_brvs_own_is_removed(self, service: Any, home: Path, nobodys_home: Path) -> None:
+        provider = load_provider("byterover", str(home))
+        provider.initialize("s1", hermes_home=str(home), platform="cli", user_id="ada")
+        provider.sync_turn(FACT, ANSWER, session_id="s1")
+        known = nobodys_home / ".local" / "share" / "brv" / f"{REGISTRY}.json"
+        [folder] = service.folders
+        mine = home / "not-brvs"
+        mine.mkdir()
+        known.write_text(json.dumps({"projects": {folder: {"storagePath": str(mine)}}}), encoding="utf-8")
+        assert provider.forget_person().startswith("deleted 1 notes; a brv that")
+        assert mine.exists()
+        assert not Path(folder).exists()
 
 
 class TestContract(ServiceContract):

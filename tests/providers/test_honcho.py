@@ -24,6 +24,7 @@ KEY_1 = "1" * 32
 
 class TestHoncho(ServiceScenarios):
     name = "honcho"
+    forgets = "deleted 1 conclusions about ada, the card and 1 sessions; the peer ada itself stays"
 
     def make(self) -> WireService:
         return HonchoService()
@@ -229,17 +230,10 @@ class TestHoncho(ServiceScenarios):
         assert [each["content"] for each in service.messages] == ["turn 0", "turn 1", "turn 2"]
 
     @pytest.mark.proves("honcho.person")
-    def test_a_person_who_is_forgotten_leaves_nothing_there(self, service: Any, home: Path) -> None:
-        for person in ("ada", "bob"):
-            provider = opened(service, home, user_id=person)
-            provider.on_memory_write("add", "user", FACT, {})
-            provider.on_memory_write("add", "memory", "The build needs Node 20.", {})
-            provider.sync_turn(f"{person} here", ANSWER, session_id="s1", idempotency_key=KEY_1)
-        said = opened(service, home, user_id="ada").forget_person()
-        assert said == "deleted 2 conclusions about ada and 1 sessions"
-        assert {each["observed_id"] for each in service.conclusions.values()} == {"bob"}
-        assert not any("ada here" in text for text in self.held(service))
-        assert opened(service, home).forget_person() == ""
+    def test_where_everybody_is_one_peer_nobody_can_be_forgotten_and_it_says_so(self, service: Any, home: Path) -> None:
+        pinned = opened(service, home, user_id="ada", pinUserPeer=True)
+        with pytest.raises(Exception, match="pinUserPeer makes everybody the peer user"):
+            pinned.forget_person()
 
 
 class SlowThinker(HonchoService):

@@ -24,6 +24,7 @@ MINE = "viking://user/owner/memories"
 
 class TestOpenViking(ServiceScenarios):
     name = "openviking"
+    forgets = "deleted 1 sessions and 2 files and folders of ada; pages"
 
     def make(self) -> WireService:
         return OpenVikingService()

@@ -65,6 +65,9 @@ class SupermemoryService(WireService):
             case ("DELETE", "/v4/memories"):
                 body = fits(asked.body, {"containerTag": str, "id": str})
                 return 200, {"id": body["id"], "forgotten": self.memories.pop(body["id"], None) is not None}
+            case ("DELETE", "/v3/documents/bulk"):
+                [container] = fits(asked.body, {"containerTags": list})["containerTags"]
+                return 200, {"success": True, "deletedCount": self._clear(container)}
             case ("DELETE", path) if path.startswith("/v3/documents/"):
                 return (
                     (204, None) if self.memories.pop(path.rpartition("/")[2], None) else (404, {"error": "not found"})
@@ -72,10 +75,13 @@ class SupermemoryService(WireService):
         raise Wrong("there is no such path")
 
     def _newer(self, asked: Asked) -> tuple[int, Any]:
-        found = re.fullmatch("/ns/([^/]+)/(document|search|profile|memories)", asked.path)
+        found = re.fullmatch("/ns/([^/]+)(?:/(document|search|profile|memories))?", asked.path)
         if found is None:
             raise Wrong("there is no such path")
         match (asked.method, found[2]):
+            case ("DELETE", None):
+                count = self._clear(found[1])
+                return 200, {"status": "deleted", "deletedDocumentsCount": count, "deletedMemoriesCount": count}
             case ("POST", "document"):
                 body = fits(asked.body, {"content": str, "metadata": dict}, {"id": str, "supportingContext": str})
                 return 200, {"id": self._keep(body.get("id", ""), found[1], body["content"]), "status": "queued"}
@@ -96,6 +102,11 @@ class SupermemoryService(WireService):
         self.memories[memory_id] = (container, text)
         return memory_id
 
+    def _clear(self, container: str) -> int:
+        before = len(self.memories)
+        self.memories = {key: each for key, each in self.memories.items() if each[0] != container}
+        return before - len(self.memories)
+
     def _of(self, container: str) -> list[tuple[str, str]]:
         return [(key, text) for key, (where, text) in self.memories.items() if where == container]
 
@@ -109,6 +120,7 @@ class SupermemoryService(WireService):
 
 class SupermemoryScenarios(ServiceScenarios):
     name = "supermemory"
+    forgets = "deleted 2 documents of the container hermes-ada"
 
     def configuration(self, service: WireService) -> tuple[dict[str, Any], dict[str, str]]:
         return {"base_url": service.url}, {"SUPERMEMORY_API_KEY": KEY}
@@ -180,12 +192,12 @@ class TestNamespacesContract(ServiceContract):
     scenarios = TestNamespaces
 
 
-def opened(home: Path, service: SupermemoryService, **values: Any) -> Any:
+def opened(home: Path, service: SupermemoryService, user_id: str = "", **values: Any) -> Any:
     home.mkdir(exist_ok=True)
     save_config("supermemory", str(home), {"base_url": service.url, **values})
     (home / ".env").write_text(f"SUPERMEMORY_API_KEY={KEY}\n", encoding="utf-8")
     provider = load_provider("supermemory", str(home))
-    provider.initialize("s1", hermes_home=str(home), platform="cli", agent_identity="work")
+    provider.initialize("s1", hermes_home=str(home), platform="cli", agent_identity="work", user_id=user_id)
     return provider
 
 
@@ -220,6 +232,15 @@ def test_only_containers_that_are_allowed_can_be_chosen(home: Path) -> None:
         assert [container for container, _ in service.memories.values()] == ["team"]
         elsewhere = {"query": "green parrots", "container_tag": "work-notes"}
         assert json.loads(several.handle_tool_call("supermemory_search", elsewhere))["count"] == 0
+
+
+@pytest.mark.proves("services.forgotten")
+def test_what_was_stored_for_everybody_stays_and_is_named(home: Path) -> None:
+    with SupermemoryService("v4") as service:
+        provider = opened(home, service, enable_custom_container_tags=True, custom_containers="team", user_id="ada")
+        provider.handle_tool_call("supermemory_store", {"content": FACT, "container_tag": "team"})
+        assert provider.forget_person().endswith("; what is in team belongs to everybody and stays")
+        assert [container for container, _ in service.memories.values()] == ["team"]
 
 
 @pytest.mark.proves("supermemory.generations")

@@ -13,5 +13,5 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "honcho.upload": ("local memory is uploaded once and cannot be uploaded again", "product"),
     "honcho.frequency": ("turns are stored each, by number or at the end of the session", "product"),
     "honcho.setup": ("its own file with a block per host; a cloud that needs a key", "product"),
-    "honcho.person": ("a person who is forgotten leaves no conclusion and no session", "product"),
+    "honcho.person": ("where everybody is one peer, that nobody can be forgotten is said in words", "product"),
 }

@@ -17,5 +17,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "services.setup": ("set-up fields, a real check of the connection, and secrets that stay hidden", "003"),
     "services.nobody_talks": ("work that nobody talks to stores nothing", "003 External Provider Architecture"),
     "services.people": ("two people do not see each other's memory", "product"),
+    "services.forgotten": ("a person who is forgotten leaves nothing at the service; others keep theirs", "product"),
+    "services.live": ("a running service can be tried as a whole with one command", "product"),
     "services.threads": ("a provider starts no thread", "product"),
 }

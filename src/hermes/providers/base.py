@@ -168,7 +168,8 @@ class MemoryProvider(ABC):
     def forget_person(self) -> str:
         """Deletes everything the backend keeps about the person given to `initialize`; says in one line what was done.
 
-        Empty when the backend cannot. What lies in the person's home is removed with it and is no concern of this.
+        The line also says what stays there all the same, and why. Empty when the backend cannot delete anything; it
+        raises when it could and did not. What lies in the person's home is removed with it and is no concern of this.
         """
         return ""
 

@@ -7,6 +7,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from hermes.providers.byterover_data import remove_history
 from hermes.providers.byterover_process import Brv
 from hermes.providers.byterover_tree import Tree
 from hermes.providers.calling import home_of_the_caller
@@ -137,6 +138,19 @@ class ByteRoverProvider(ServiceProvider[Brv]):
     def check_connection(self) -> str:
         self._asked("What do you know about the person?", _QUERY_SECONDS)
         return f"brv answers, {len(self._tree.notes()):,} notes in {self._tree.folder}"
+
+    def forget_person(self) -> str:
+        if not self._person:
+            return ""
+        notes = len(self._tree.notes())
+        self.shutdown()
+        history = remove_history(self._tree.folder)
+        self._tree.remove()
+        kept = f" and brv's history of them in {history}" if history else ""
+        return (
+            f"deleted {notes:,} notes{kept}; a brv that is still at work on something may write more until "
+            "`brv restart`, and what was pushed to ByteRover's cloud stays there"
+        )
 
     def shutdown(self) -> None:
         if self._api is not None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hermes.providers.service import digest
-from hermes.storage.files import Folder
+from hermes.storage.files import Folder, explain
 from hermes.vocabulary.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -63,6 +64,15 @@ class Tree:
             with folder:
                 for each in (name, *(name.removesuffix(".md") + form for form in _SHORT_FORMS)):
                     folder.remove(each)
+
+    def remove(self) -> None:
+        """Deletes the folder with everything in it."""
+        try:
+            shutil.rmtree(self.folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise explain("remove", self.folder, error) from error
 
     def _files(self) -> Iterator[str]:
         for place, _, names in os.walk(self._root):

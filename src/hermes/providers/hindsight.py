@@ -140,9 +140,15 @@ class HindsightProvider(ServiceProvider[Hindsight]):
         return f"Hindsight {version} answers, {api.documents(bank):,} documents in the bank {bank}"
 
     def forget_person(self) -> str:
-        template = str(self._config["bank_id_template"])
-        if not self._person or "{session}" in template:
+        if not self._person:
             return ""
+        template = str(self._config["bank_id_template"])
+        if "{session}" in template:
+            raise ProviderError(
+                f"the template {template} gives each session a bank of its own: delete those of {self._person} in "
+                "Hindsight",
+                kind="refused",
+            )
         bank = self._bank(self._session_id)
         return f"deleted the bank {bank} with {self._opened().drop_bank(bank):,} memories"
 

@@ -56,6 +56,9 @@ class HolographicProvider(MemoryProvider):
     def is_available(self) -> bool:
         return True
 
+    def forget_person(self) -> str:
+        return "keeps its facts in the home, and they go with it"
+
     def initialize(self, session_id: str, **kwargs: Any) -> None:
         from hermes.providers.facts.adoption import adopt
         from hermes.providers.facts.reasoning import Reasoner

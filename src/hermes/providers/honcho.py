@@ -156,8 +156,14 @@ class HonchoProvider(ServiceProvider[Honcho]):
         return f"Honcho answers, {known:,} conclusions about {peers.user} in the workspace {api.workspace}"
 
     def forget_person(self) -> str:
-        if not self._person or self._config["pinUserPeer"]:
+        if not self._person:
             return ""
+        if self._config["pinUserPeer"]:
+            raise ProviderError(
+                f"pinUserPeer makes everybody the peer {self._peers.user}, so what one person said cannot be told from "
+                "the rest",
+                kind="refused",
+            )
         api, peers = self._opened(), self._peers
         conclusions = [
             each for who in {peers.ai, peers.user} for each in api.conclusions(who, peers.user, most=EVERYTHING)
@@ -168,7 +174,10 @@ class HonchoProvider(ServiceProvider[Honcho]):
         for session in sessions:
             api.drop_session(session)
         api.set_card(peers.observer, peers.user, [])
-        return f"deleted {len(conclusions):,} conclusions about {peers.user} and {len(sessions):,} sessions"
+        return (
+            f"deleted {len(conclusions):,} conclusions about {peers.user}, the card and {len(sessions):,} sessions; "
+            f"the peer {peers.user} itself stays, empty: Honcho has no call that deletes one"
+        )
 
     # --- tools ------------------------------------------------------------------------------------------------------
 

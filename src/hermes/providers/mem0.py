@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hermes.providers.calling import home_of_the_caller
 from hermes.providers.config import configured
 from hermes.providers.mem0_backends import CLOUD, TAG, Backend, InProcess, Platform, SelfHosted
-from hermes.providers.service import Once, ServiceProvider, bullets, clean, count_of, question, text_of, tool
+from hermes.providers.service import (
+    Once,
+    ServiceProvider,
+    bullets,
+    clean,
+    count_of,
+    distinct_id,
+    forget_all,
+    question,
+    text_of,
+    tool,
+)
 from hermes.vocabulary.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -109,7 +120,7 @@ class Mem0Provider(ServiceProvider[Backend]):
         self.shutdown()
         config = self._config
         # Where one process serves many people, each has memories of their own.
-        user = self._person or str(config["user_id"])
+        user = _without_spaces(self._person or str(config["user_id"]))
         agent, key = str(config["agent_id"]), str(config["api_key"] or "")
         match _mode(config):
             case "oss":
@@ -154,14 +165,12 @@ class Mem0Provider(ServiceProvider[Backend]):
             self._keep(new)
 
     def forget_person(self) -> str:
-        backend = self._opened()
         if not self._person:  # without a person these are everybody's
             return ""
-        found = backend.all()
-        for memory in found:
-            backend.delete(str(memory["id"]))
-        left = len(backend.all())
-        return f"deleted {len(found) - left} memories of {self._person}" + (f", {left} are still there" if left else "")
+        backend = self._opened()
+        gone, left = forget_all(lambda: (str(each["id"]) for each in backend.all()), backend.delete)
+        still = f" ({left:,} are still there)" if left else ""
+        return f"deleted {gone:,} memories of {self._person}{still}{backend.keeps}"
 
     def check_connection(self) -> str:
         return self._opened().check()
@@ -235,6 +244,11 @@ def _explained(memory_id: str) -> Iterator[None]:
         if error.kind not in ("missing", "refused"):
             raise
         raise ProviderError(f"memory {memory_id} not found; mem0_search shows the ids", kind="missing") from error
+
+
+def _without_spaces(name: str) -> str:
+    """Mem0 refuses the name of a user that has any."""
+    return distinct_id(name) if len(name.split()) != 1 else name.strip()
 
 
 def _mode(config: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from hermes.providers.remote import Remote
 from hermes.vocabulary.errors import ProviderError
+from hermes.vocabulary.extras import command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,11 +24,13 @@ _PAGE = 100
 _MOST_PAGES = 20
 _RECALL_SECONDS = 3.0
 _RESULTS = {"results": [{"id": (str, int), "memory?": str}]}
-_INSTALL = "install it with `pip install mem0ai`, or choose another mode with `hermes memory setup mem0`"
+_INSTALL = f"{command('mem0')} brings it, or choose another mode with `hermes memory setup mem0`"
 
 
 class Backend(Protocol):
     """Memories are {"id", "memory", "score"?, "metadata"?}; everything is one person's."""
+
+    keeps: str  # what is left when every memory is deleted, in words
 
     def add(self, messages: list[Message], *, infer: bool, metadata: dict[str, Any]) -> Any: ...
     def search(self, query: str, *, top_k: int, rerank: bool = False, hurry: bool = False) -> list[Memory]: ...
@@ -44,6 +47,7 @@ class _Http:
     add_path: str
     search_path: str
     memory_path: str  # of one memory, whose id stands for {}
+    keeps = ""
 
     def __init__(self, remote: Remote, user_id: str, agent_id: str) -> None:
         self._remote = remote
@@ -109,6 +113,7 @@ class Platform(_Http):
 
 class SelfHosted(_Http):
     add_path, search_path, memory_path = "/memories", "/search", "/memories/{}"
+    keeps = "; the server's history of what memories said is deleted only when its administrator resets it"
 
     def __init__(self, host: str, key: str, user_id: str, agent_id: str) -> None:
         headers = {"X-API-Key": key} if key else {}
@@ -125,6 +130,8 @@ class SelfHosted(_Http):
 
 class InProcess:
     """The library itself, with the models and the vector store the configuration names; loaded with the first call."""
+
+    keeps = "; its history lies in the home and goes with it"
 
     def __init__(self, config: Mapping[str, Any], home: str, user_id: str, agent_id: str) -> None:
         self._config = dict(config)

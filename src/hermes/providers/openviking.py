@@ -6,6 +6,7 @@ again after it when more was said.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from hermes.providers.config import configured, read_config, read_elsewhere, save_config
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from hermes.providers.service import Entry, Tool, Turn
 
 _STATE = "openviking_sessions"  # which sessions have something uncommitted, and which commits are under way
+_ENDED = ("completed", "failed", "cancelled")
+_COMMIT_SECONDS, _LOOK_SECONDS = 60.0, 0.5
 _MIRRORED = {"user": "preferences", "memory": "patterns"}
 _CAPS = {"abstract": 1_200, "overview": 4_000, "full": 8_000}
 _CAP_TOGETHER = 2_500
@@ -133,6 +136,36 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
     def check_connection(self) -> str:
         user = self._user()
         return f"OpenViking answers, {self._opened().count():,} memories of {user}"
+
+    def forget_person(self) -> str:
+        if not self._person:
+            return ""
+        api, user = self._opened(), self._user()
+        busy = self._commits_under_way(time.monotonic() + _COMMIT_SECONDS)
+        sessions = api.sessions()
+        for session in sessions:
+            api.drop_session(session)
+        root = f"viking://user/{user}"
+        gone = sum(api.delete(each, below=True) for each in self._held_below(root))
+        left = self._held_below(root)
+        still = f"; still there: {', '.join(left)}" if left else ""
+        still += f"; the server still works on {busy} commits and may write more, so ask again later" if busy else ""
+        return (
+            f"deleted {len(sessions):,} sessions and {gone:,} files and folders of {user}{still}; pages that were "
+            "added as resources belong to everybody and stay"
+        )
+
+    def _commits_under_way(self, until: float) -> int:
+        """Waits for what the server makes of our sessions: it would write after we have deleted."""
+        while busy := sum(self._opened().outcome(task)[0] not in _ENDED for task, _ in self._commits()):
+            if time.monotonic() >= until:
+                break
+            time.sleep(_LOOK_SECONDS)
+        return busy
+
+    def _held_below(self, root: str) -> list[str]:
+        """What a person has; the folder of sessions is empty once they are gone and cannot be deleted."""
+        return [each for each in self._opened().below(root) if each.rstrip("/") != f"{root}/sessions"]
 
     # --- tools ------------------------------------------------------------------------------------------------------
 
@@ -282,19 +315,21 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
     def _surface_failed_commits(self) -> None:
         """The server works on a commit after it has answered; that it failed is told by the next call."""
         failed = []
-        for name, session in read_config(_STATE, self._home).items():
-            kind, _, task = name.partition(" ")
-            if kind != "task":
-                continue
+        for task, session in self._commits():
             state, why = self._opened().outcome(task)
             if state == "failed":  # what was said is committed again with what comes next
                 failed.append(why or "it gave no reason")
-                save_config(_STATE, self._home, {name: None, f"session {session}": True})
-            elif state in ("completed", "cancelled"):
-                save_config(_STATE, self._home, {name: None})
+                save_config(_STATE, self._home, {f"task {task}": None, f"session {session}": True})
+            elif state in _ENDED:
+                save_config(_STATE, self._home, {f"task {task}": None})
         if failed:
             said = f"openviking could not make memories of a session: {failed[0][:300]} (see the server's log)"
             raise ProviderError(said, kind="busy")
+
+    def _commits(self) -> list[tuple[str, str]]:
+        """The tasks that were under way when we last looked, each with its session."""
+        known = read_config(_STATE, self._home).items()
+        return [(name.removeprefix("task "), str(session)) for name, session in known if name.startswith("task ")]
 
     def _address(self, category: str, content: str) -> str:
         return f"{self._memories()}{category}/mem_{digest(content, 12)}.md"

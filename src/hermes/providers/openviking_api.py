@@ -54,6 +54,13 @@ class OpenViking:
         answer = self._remote.post(f"{_session(session)}/commit", {"keep_recent_count": 0}, repeatable=True)
         return str(self._result(answer, {"session_id": str}).get("task_id") or "")
 
+    def sessions(self) -> list[str]:
+        found = self._result(self._remote.get("/api/v1/sessions"), [{"session_id": str}])
+        return [str(each["session_id"]) for each in found]
+
+    def drop_session(self, session: str) -> None:
+        unless_missing(lambda: self._remote.delete(_session(session)), None)
+
     def outcome(self, task: str) -> tuple[str, str]:
         """How far a task is (pending, running, completed, failed) and what went wrong."""
         forgotten = {"result": {"status": "completed"}}  # the server keeps tasks for a while
@@ -102,6 +109,12 @@ class OpenViking:
         found = self._result(self._remote.get("/api/v1/fs/stat", params={"uri": uri}), dict)
         return bool(found.get("isDir"))
 
+    def below(self, uri: str) -> list[str]:
+        """The folders and files right below a folder; none where it does not exist."""
+        nothing: dict[str, Any] = {"result": []}
+        answer = unless_missing(lambda: self._remote.get("/api/v1/fs/ls", params={"uri": uri}), nothing)
+        return [str(each["uri"]) for each in self._result(answer, [{"uri": str}])]
+
     def browse(self, action: str, uri: str) -> Any:
         return self._result(self._remote.get(f"/api/v1/fs/{action}", params={"uri": uri}), (dict, list))
 
@@ -114,9 +127,9 @@ class OpenViking:
             if error.status != 409:  # noqa: PLR2004 - some versions say that it exists
                 raise
 
-    def delete(self, uri: str) -> int:
-        """How many files are gone."""
-        params = {"uri": uri, "recursive": "false"}
+    def delete(self, uri: str, *, below: bool = False) -> int:
+        """How many files are gone; `below` is for a folder with all that is in it."""
+        params = {"uri": uri, "recursive": str(below).lower()}
         nothing = {"uri": uri, "estimated_deleted_count": 0}
         answer = unless_missing(lambda: self._remote.delete("/api/v1/fs", params=params, expect=dict), nothing)
         return int(self._result(answer, {"uri": str}).get("estimated_deleted_count", 1))

@@ -6,7 +6,17 @@ import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes.providers.retaindb_api import CLOUD, RetainDB
-from hermes.providers.service import ServiceProvider, bullets, clean, count_of, plain_id, question, text_of, tool
+from hermes.providers.service import (
+    ServiceProvider,
+    bullets,
+    clean,
+    count_of,
+    forget_all,
+    plain_id,
+    question,
+    text_of,
+    tool,
+)
 from hermes.safety.secrets import find_secrets
 from hermes.storage.files import Folder
 from hermes.vocabulary.errors import ProviderError
@@ -121,6 +131,17 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
     def check_connection(self) -> str:
         api = self._opened()
         return f"RetainDB answers, {len(api.profile()):,} memories of {api.user_id} in project {api.project}"
+
+    def forget_person(self) -> str:
+        if not self._person:
+            return ""
+        api = self._opened()
+        gone, left = forget_all(lambda: (str(each["id"]) for each in api.profile() if "id" in each), api.forget)
+        still = f" ({left:,} are still there)" if left else ""
+        return (
+            f"deleted {gone:,} memories of {api.user_id} in the project {api.project}{still}; its files belong to "
+            "the project and stay, and transcripts that RetainDB keeps can be deleted only in its dashboard"
+        )
 
     # --- tools ------------------------------------------------------------------------------------------------------
 

@@ -215,6 +215,16 @@ class Once:
         self._unsure -= {"", key}
 
 
+def forget_all(listing: Callable[[], Iterable[str]], forget: Callable[[str], object]) -> tuple[int, int]:
+    """Forgets everything that a listing names, however many pages it takes; how many are gone, and how many are not."""
+    tried: set[str] = set()
+    while fresh := (listed := set(listing())) - tried:
+        for each in fresh:
+            forget(each)
+        tried |= fresh
+    return len(tried - listed), len(listed)
+
+
 def tool(name: str, description: str, required: Iterable[str] = (), **properties: Any) -> dict[str, Any]:
     """A schema; a property is a type's name, or a whole description of it."""
     shapes = {key: {"type": shape} if isinstance(shape, str) else shape for key, shape in properties.items()}

@@ -238,6 +238,17 @@ class SupermemoryProvider(ServiceProvider[Speak]):
         facts = len(found["static"]) + len(found["dynamic"])
         return f"Supermemory answers (API {api.name}), {facts:,} facts in the profile of {self._container}"
 
+    def forget_person(self) -> str:
+        if not self._person:
+            return ""
+        api = self._speak()
+        said = f"deleted {api.clear(self._container):,} documents of the container {self._container}"
+        found = api.profile(self._container)
+        if left := len(found["static"]) + len(found["dynamic"]):
+            said += f" ({left:,} facts are still in its profile)"
+        shared = self._containers()[1:] if self._config["enable_custom_container_tags"] else []
+        return said + (f"; what is in {', '.join(shared)} belongs to everybody and stays" if shared else "")
+
     # --- tools ------------------------------------------------------------------------------------------------------
 
     def _store(self, args: dict[str, Any]) -> dict[str, Any]:

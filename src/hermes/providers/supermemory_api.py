@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
-from hermes.providers.remote import Remote
+from hermes.providers.remote import Remote, unless_missing
 from hermes.vocabulary.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class Generation(Protocol):
     def profile(self, container: str, query: str = "") -> dict[str, list[Any]]: ...
     def forget(self, container: str, memory_id: str) -> bool: ...
     def drop(self, container: str, document: str) -> None: ...
+    def clear(self, container: str) -> int: ...
 
 
 class TagApi:
@@ -75,6 +76,11 @@ class TagApi:
         del container
         self._remote.delete(f"/v3/documents/{quote(document, safe='')}")
 
+    def clear(self, container: str) -> int:
+        """Deletes a container with all its documents; how many those were."""
+        body, shape = {"containerTags": [container]}, {"deletedCount": (int, float)}
+        return int(self._remote.request("DELETE", "/v3/documents/bulk", body, expect=shape)["deletedCount"])
+
 
 class NamespaceApi:
     """The generation with namespaces (/ns)."""
@@ -113,6 +119,11 @@ class NamespaceApi:
 
     def drop(self, container: str, document: str) -> None:
         self._remote.request("DELETE", _path(container, "document"), {"ids": [document]}, expect=None)
+
+    def clear(self, container: str) -> int:
+        path, shape = f"/ns/{quote(container, safe='')}", {"deletedDocumentsCount": int}
+        found = unless_missing(lambda: self._remote.delete(path, expect=shape), {"deletedDocumentsCount": 0})
+        return int(found["deletedDocumentsCount"])
 
 
 class Speak(Protocol):

@@ -123,7 +123,7 @@ def _erase_outside(home: Home) -> Iterator[str]:
                 finally:
                     provider.shutdown()
         except Exception as error:  # noqa: BLE001 - other people's code
-            yield f"{name}: could NOT be asked ({error}); delete what it keeps about {home.person} there"
+            yield f"{name}: could NOT delete it ({error}); delete what it keeps about {home.person} there"
         else:
             yield f"{name}: {done or f'cannot delete by itself; if it is a service, delete {home.person} there'}"
 
