@@ -53,8 +53,8 @@ _HOST = r"(?<![\w./@:$-])(?:[a-z0-9-]{1,40}\.){1,4}(?:" + _TOP_LEVELS + r")(?![\
 _EXPRESSIONS = (
     ("!", r"!\[[^\]\n]{0,80}\]\(\s?[^)\n]{1,400}\)?", "image"),
     ("://", r"(?:https?|ftp|wss?|hxxps?)://[^\s\"'`<>)\]]{1,400}(?:<[a-z_ ]{1,30}>[^\s\"'`<>)\]]{0,100})?", "url"),
-    ("@", r"[a-z0-9._%+-]{1,64}(?:@|\[at\])[a-z0-9-]{1,64}\.[a-z0-9.-]{2,64}", "mail"),
-    (".", _HOST, "domain"),
+    ("a mailbox", r"[a-z0-9._%+-]{1,64}(?:@|\[at\])[a-z0-9-]{1,64}\.[a-z0-9.-]{2,64}", "mail"),
+    ("a host", _HOST, "domain"),
     ("www.", r"\bwww\.[a-z0-9.-]{2,80}(?:/[^\s\"'<>)]{0,200})?", "url"),
     (".env", r"(?<![a-z0-9])\.env(?:\.(?:local|production|prod))?(?![a-z0-9.])", "secret_file"),
     (
@@ -62,15 +62,15 @@ _EXPRESSIONS = (
         r"\$\{?\(?(?:env:)?[a-z0-9_]{0,40}(?:key|token|secret|passw|credential|auth)[a-z0-9_]{0,40}\}?",
         "secret_var",
     ),
-    ("_", r"\b[a-z0-9_]{0,40}_(?:key|token|secret|password|credentials)\b", "secret_var"),
+    ("a secret name", r"\b[a-z0-9_]{0,40}_(?:key|token|secret|password|credentials)\b", "secret_var"),
     ("%", r"%[a-z0-9_]{0,40}(?:key|token|secret|passw)[a-z0-9_]{0,40}%", "secret_var"),
     ("{{", r"\{\{ ?[a-z0-9_. ]{0,40}(?:key|token|secret|passw)[a-z0-9_. ]{0,40}\}\}", "secret_var"),
     ("|", r"\| ?(?:sudo )?(?:ba|z)?sh\b|\| ?python3?\b|\| ?iex\b", "pipe_shell"),
     ("bash <(", r"bash <\(curl", "pipe_shell"),
     ("$(", r"\$\(\s?(?:curl|wget)\b", "pipe_shell"),
     ("an address", r"(?<![0-9a-z.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9.])", "ip"),
-    ("0x", r"\b0x[0-9a-f]{40}\b", "crypto_address"),
-    ("bc1", r"\bbc1[a-z0-9]{20,60}\b", "crypto_address"),
+    ("0x", r"0x(?<!\w0x)[0-9a-f]{40}\b", "crypto_address"),
+    ("bc1", r"bc1(?<!\wbc1)[a-z0-9]{20,60}\b", "crypto_address"),
     ("an account", r"\b[a-z]{2}[0-9]{2}[a-z0-9]{11,30}\b", "iban"),
     ("an account in groups", r"\b[a-z]{2}[0-9]{2}(?: [a-z0-9]{4}){3,7}(?: [a-z0-9]{1,4})?\b", "iban"),
 )
@@ -83,6 +83,10 @@ _compiled: dict[str, re.Pattern[str]] = {}
 _DIGIT = re.compile("[0-9]")
 _NUMERIC_HOST = re.compile(r"://(?!(?:127|10|192\.168|0)\.)[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9.])")
 _DIGIT_GROUPS = re.compile("[0-9]{4} [0-9]{4}")
+_HOST_ENDING = re.compile(rf"\.(?:{_TOP_LEVELS})(?![\w-])")
+_AT_HOST = re.compile(r"@(?<=[a-z0-9._%+-]@)[a-z0-9-]{1,64}\.[a-z0-9.-]{2}")
+_FOUR_NUMBERS = re.compile(r"[0-9]\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]")
+_ACCOUNT = re.compile("[a-z]{2}[0-9]{2}[a-z0-9]{11}")
 _LOCAL = (
     "//localhost", "//127.", "//10.", "//192.168.", "//0.0.0.0", "//[::1]",
     ".internal", ".local", ".svc", ".lan", ".test", ".corp",
@@ -99,9 +103,9 @@ def mark(text: str) -> str:
         text = re.sub(_TAG, _blank, text)
     has_digit = _DIGIT.search(text) is not None
     if has_digit and ("\n" in text or text.lstrip()[:1].isdigit()):
-        text = re.sub(_LIST_NUMBER, _blank, text)
+        text = re.sub(_LIST_NUMBER, _blank, text, count=0 if "\n" in text else 1)
     for sign, source, kind in _EXPRESSIONS:
-        if sign in text if sign not in _DIGIT_SIGNS else has_digit and _DIGIT_SIGNS[sign](text):
+        if _GUARDS[sign](text) if sign in _GUARDS else sign in text:
             if source not in _compiled:
                 _compiled[source] = re.compile(source)
             text = _compiled[source].sub(_REPLACERS.get(kind) or _padded(kind), text)
@@ -193,22 +197,37 @@ def _fill(kind: str, text: str) -> str:
     return ATOMS[kind] + " " * (len(text) - 1)
 
 
-def _has_three_dots(text: str) -> bool:
-    return text.count(".") > 2  # noqa: PLR2004 - as an address has
+def _has_mailbox(text: str) -> bool:
+    return ("@" in text and _AT_HOST.search(text) is not None) or "[at]" in text
 
 
-def _has_long_word(text: str) -> bool:
-    return text.islower() and max(map(len, text.split()), default=0) >= 15  # noqa: PLR2004 - the shortest account number
+def _has_host(text: str) -> bool:
+    return "." in text and _HOST_ENDING.search(text) is not None
+
+
+def _has_secret_name(text: str) -> bool:
+    return "_" in text and any(ending in text for ending in ("_key", "_token", "_secret", "_password", "_credentials"))
+
+
+def _has_address(text: str) -> bool:
+    return text.count(".") > 2 and _FOUR_NUMBERS.search(text) is not None  # noqa: PLR2004 - as an address has
+
+
+def _has_account(text: str) -> bool:
+    return _ACCOUNT.search(text) is not None
 
 
 def _has_groups_of_four(text: str) -> bool:
-    return text.islower() and _DIGIT_GROUPS.search(text) is not None
+    return _DIGIT_GROUPS.search(text) is not None
 
 
-# Expressions about numbers, tried only where one can stand.
-_DIGIT_SIGNS: dict[str, Callable[[str], bool]] = {
-    "an address": _has_three_dots,
-    "an account": _has_long_word,
+# What an expression can only match beside, looked for first because it is quicker to find.
+_GUARDS: dict[str, Callable[[str], bool]] = {
+    "a mailbox": _has_mailbox,
+    "a host": _has_host,
+    "a secret name": _has_secret_name,
+    "an address": _has_address,
+    "an account": _has_account,
     "an account in groups": _has_groups_of_four,
 }
 _REPLACERS: dict[str, Callable[[re.Match[str]], str]] = {

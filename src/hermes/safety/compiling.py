@@ -59,7 +59,7 @@ def _plain(
     literals: tuple[Iterable[str], Iterable[str]],
 ) -> tuple[object, ...]:
     """What `harmless_prose` needs, worked out from the scanner's own tables."""
-    near = words.strong_errors().near
+    near = {word[:at] + word[at + 1 :] for word in words.long for at in range(len(word))}
     kinds: dict[str, Iterable[str]] = {
         "c": words.ciphered,
         "n": near,

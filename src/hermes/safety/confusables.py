@@ -24,7 +24,7 @@ IGNORABLE_RANGES = (
 _FIRST_HANGUL, _LAST_HANGUL = 0xAC00, 0xD7A3
 _PLAIN = frozenset({"Lo", "Ll", "Cs", "So", "Nd", "Mc"})
 _DROPPED = frozenset({"Mn", "Me", "Cc", "Cf", "Cn", "Co"})  # marks, controls, and what nobody has given a meaning
-_LONGEST_EXPANSION = 4  # one ligature may decompose into 18 letters; a text full of them must not grow
+_LONGEST_EXPANSION = 4  # one ligature stands for 18 letters of a blessing; a text full of them must not grow
 
 
 class FoldTable(dict[int, str]):
@@ -62,7 +62,10 @@ class FoldTable(dict[int, str]):
             return char
         parts = unicodedata.normalize("NFKD", char).lower()
         parts = unicodedata.normalize("NFKD", parts) if len(parts) == 1 else parts
-        return "".join(self[ord(part)] if part != char else part for part in parts[:_LONGEST_EXPANSION])
+        if len(parts) > _LONGEST_EXPANSION:
+            return char
+        letters = [part for part in parts if part.isalpha()]  # of a letter in brackets, the letter
+        return "".join(self[ord(part)] if part != char else part for part in letters or parts)
 
     def _add(self, alike: str, letter: str) -> None:
         self[ord(alike)] = letter

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import binascii
 import re
+from itertools import accumulate
+
+from hermes.safety.surroundings import LONG_TEXT, surroundings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,31 +22,34 @@ _DASHES = "\u2013\u2014\u2212_-"
 _MORSE_SIGNS = str.maketrans(_DOTS + _DASHES, "..." + "-----")
 _BETWEEN_BYTES = dict.fromkeys(map(ord, ",:;-"))
 _SHORTEST_CODE = 8
+_NO_TEXT = bytes({*range(32), 127, 0xC0, 0xC1, *range(0xF5, 0x100)} - {9, 10, 13})
 _LETTER_SIGNS = " .-*_|/,~+"
 _FEWEST_LETTER_SIGNS = 8
 _FEWEST_LETTERS = 3
-_LONG_TEXT = 4_000
-_WIDEST_RULE = 60  # words
-_APART = " .\n\n"
-# Encodings that are undone where they stand; others put words together, or are most of the text.
+# Encodings that are undone where they stand; letter spacing puts words together all over the text.
 _IN_PLACE = frozenset(
     {
         "unicode escapes", "html entities", "url escapes", "quoted printable", "octal escapes", "binary", "hex",
-        "character codes", "punycode",
+        "character codes", "punycode", "base64", "base32", "ascii85", "morse",
+        "hyphenation",
     }
 )  # fmt: skip
 _SCRAP = re.compile("[0-9]{0,2}")  # what is left of a number cut in two, and means nothing
 _ENCODED = re.compile("[A-Za-z0-9+/_-]{8}|[A-Za-z0-9+/]{4}[ \r\n][A-Za-z0-9+/]{4}")
+LETTER_SPACING = "letter spacing"
 _compiled: dict[str, re.Pattern[str]] = {}
 
 
 def decode_once(text: str) -> tuple[str, list[str]]:
     """`text` with one layer of every encoding undone, and the names of the encodings met."""
     used: list[str] = []
+    if "-\n" in text:
+        text = text.replace("-\n", "")
+        used.append("hyphenation")
     joined = _join_letters(text)
     if joined != text:
         text = joined
-        used.append("letter spacing")
+        used.append(LETTER_SPACING)
     answers: dict[Callable[[str], bool], bool] = {}
     for name, applies, source, replace in _STEPS:
         if applies not in answers:
@@ -66,32 +72,29 @@ def changed_part(before: str, after: str, used: Sequence[str]) -> str:
 
     Words are counted, so one that stood in the text already does not hide where decoding put it once more.
     """
-    if len(after) < _LONG_TEXT or not _IN_PLACE.issuperset(used):
+    if len(after) < LONG_TEXT or not _IN_PLACE.issuperset(used):
         return after
     from collections import Counter
 
     chunks = after.split(" ")
     counts = Counter(chunks)
-    counts.subtract(before.split(" "))
+    counts.subtract(Counter(before.split(" ")))
     new = {chunk for chunk, count in counts.items() if count > 0 and not _SCRAP.fullmatch(chunk)}
-    spans: list[list[int]] = []
-    for at in [at for at, chunk in enumerate(chunks) if chunk in new]:
-        if spans and at - _WIDEST_RULE <= spans[-1][1]:
-            spans[-1][1] = at + _WIDEST_RULE
-        else:
-            spans.append([max(0, at - _WIDEST_RULE), at + _WIDEST_RULE])
-    return _APART.join(" ".join(chunks[start:end]) for start, end in spans)
+    if sum(map(len, new)) * 2 > len(after):
+        return after
+    ends = accumulate(len(chunk) + 1 for chunk in chunks)
+    return surroundings(
+        after, [(end - 1 - len(chunk), end - 1) for chunk, end in zip(chunks, ends, strict=True) if chunk in new]
+    )
 
 
 def _join_letters(text: str) -> str:
     """Words written letter by letter, put together again; wider gaps stay as the gaps between words."""
-    if "-\n" in text:
-        text = text.replace("-\n", "")
     for sign in _LETTER_SIGNS:
         pieces = text.count(sign)
         if pieces < _FEWEST_LETTER_SIGNS or pieces * 4 < len(text):
             continue
-        single = sum(len(piece) == 1 for piece in text.split(sign))
+        single = list(map(len, text.split(sign))).count(1)
         if single * 10 > pieces * 6:
             escaped = re.escape(sign)
             return re.sub(rf"(?<=[^\s{escaped}]){escaped}(?=[^\s{escaped}])", "", text)
@@ -102,6 +105,9 @@ def _readable(raw: bytes) -> str:
     """The text in `raw`, or an empty string when it is no text."""
     if len(raw) > 7 and raw.count(0) * 2 >= len(raw) - 1 and not any(raw[1:16:2]):  # noqa: PLR2004 - PowerShell's UTF-16
         raw = raw[::2]
+    # Most of what only looks encoded shows by its bytes; an exception would take as long as all the rest.
+    if (len(raw) - len(raw.translate(None, _NO_TEXT))) * 20 > len(raw):
+        return ""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -120,11 +126,9 @@ def _base64(found: re.Match[str]) -> str:
     body = token.rstrip("=")
     if len(body) % 4 == 1:
         body = body[:-1]
-    body = body.replace("-", "+").replace("_", "/") + "=" * (-len(body) % 4)
-    try:
-        text = _readable(binascii.a2b_base64(body))
-    except binascii.Error:
-        return token
+    if "-" in body or "_" in body:
+        body = body.replace("-", "+").replace("_", "/")
+    text = _readable(binascii.a2b_base64(body + "=="))
     return f" {text} " if _has_letters(text) else token
 
 
@@ -145,12 +149,17 @@ def _base32(found: re.Match[str]) -> str:
 
 
 def _ascii85(found: re.Match[str]) -> str:
-    import base64
+    import struct
 
+    digits = "".join(found[0][2:-2].split()).replace("z", "!!!!!")
+    missing = -len(digits) % 5
+    values = [code - 33 for code in (digits + "u" * missing).encode()]
+    groups = [a * 85**4 + b * 85**3 + c * 85**2 + d * 85 + e for a, b, c, d, e in zip(*[iter(values)] * 5, strict=True)]
     try:
-        text = _readable(base64.a85decode(found[0], adobe=True))
-    except ValueError:
+        raw = struct.pack(f">{len(groups)}I", *groups)
+    except struct.error:
         return found[0]
+    text = _readable(raw[: len(raw) - missing])
     return f" {text} " if text else found[0]
 
 
@@ -175,9 +184,9 @@ def _octal(found: re.Match[str]) -> str:
 
 
 def _named(found: re.Match[str]) -> str:
-    import html
+    from html.entities import html5
 
-    return html.unescape(found[0])
+    return html5.get(found[0][1:], found[0])
 
 
 def _binary(found: re.Match[str]) -> str:
@@ -187,6 +196,8 @@ def _binary(found: re.Match[str]) -> str:
 
 
 def _decimal(found: re.Match[str]) -> str:
+    if found.string[found.start() - 1 : found.start()].isdigit():
+        return found[0]  # the first number is part of a longer one
     codes = [int(part) for part in re.findall("[0-9]+", found[0])]
     if all(31 < code < 127 or code in (9, 10) for code in codes):  # noqa: PLR2004 - printable ASCII
         return " " + "".join(map(chr, codes)) + " "
@@ -196,17 +207,48 @@ def _decimal(found: re.Match[str]) -> str:
 
 
 def _morse(found: re.Match[str]) -> str:
-    words = re.split(r"\s*[/|]\s*|\s{2,}", found[0].translate(_MORSE_SIGNS).strip())
-    decoded = [[_MORSE.get(letter, "") for letter in word.split()] for word in words]
-    text = " ".join("".join(word) for word in decoded)
-    return f" {text} " if _has_letters(text) and all(all(word) for word in decoded) else found[0]
+    signs = found[0].translate(_MORSE_SIGNS).strip()
+    if not _MORSE.keys() >= set(re.split(r"[\s/|]+", signs)):
+        return found[0]
+    words = re.split(r"\s*[/|]\s*|\s{2,}", signs)
+    text = " ".join(["".join([_MORSE[letter] for letter in word.split()]) for word in words])
+    return f" {text} " if _has_letters(text) else found[0]
 
 
 def _punycode(found: re.Match[str]) -> str:
-    try:
-        return found[1].encode("ascii").decode("punycode")
-    except (UnicodeError, ValueError):
-        return found[0]
+    """RFC 3492, because Python's own takes five times as long and a text may be full of it."""
+    plain, _, digits = found[1].rpartition("-")
+    chars = list(plain)
+    code, place, bias, at = 128, 0, 72, 0
+    while at < len(digits):
+        before, weight, k = place, 1, 36
+        while True:
+            if at == len(digits):
+                return found[0]
+            sign = ord(digits[at])
+            digit = sign - 97 if sign > 57 else sign - 22  # noqa: PLR2004 - a to z are 0 to 25, 0 to 9 are 26 to 35
+            at += 1
+            place += digit * weight
+            least = min(max(k - bias, 1), 26)
+            if digit < least:
+                break
+            weight *= 36 - least
+            k += 36
+        size = len(chars) + 1
+        delta = (place - before) // (2 if before else 700)
+        delta += delta // size
+        steps = 0
+        while delta > 455:  # noqa: PLR2004 - (36 - 1) * 26 // 2
+            delta //= 35
+            steps += 36
+        bias = steps + 36 * delta // (delta + 38)
+        code += place // size
+        place %= size
+        if code > 0x10FFFF:  # noqa: PLR2004 - the end of Unicode
+            return found[0]
+        chars.insert(place, chr(code))
+        place += 1
+    return "".join(chars)
 
 
 def _has_letters(text: str) -> bool:
@@ -227,6 +269,10 @@ def _mixed_case(text: str) -> bool:
     return False
 
 
+def _mixed_lines(text: str) -> bool:
+    return "\n" in text and _mixed_case(text)
+
+
 def _many_digits(text: str) -> bool:
     return sum(map(text.count, "0123456789")) >= 12  # noqa: PLR2004 - fewer spell nothing
 
@@ -245,15 +291,15 @@ _STEPS: tuple[tuple[str, Callable[[str], bool], str, Callable[[re.Match[str]], s
     ),
     ("html entities", _holds("&#"), r"&#(?:[0-9]{1,7}|[xX][0-9a-fA-F]{1,6});?", _escape),
     ("html entities", _holds("&"), r"&[a-zA-Z]{2,8};", _named),
-    ("url escapes", _holds("%"), r"(?:%[0-9a-fA-F]{2})+", _percent),
-    ("quoted printable", _holds("="), r"(?:=[0-9A-F]{2}){4,}", _percent),
-    ("octal escapes", _holds("\\1", "\\0"), r"(?:\\[01][0-7]{2}){2,}", _octal),
+    ("url escapes", _holds("%"), r"%[0-9a-fA-F]{2}(?:%[0-9a-fA-F]{2})*", _percent),
+    ("quoted printable", _holds("="), r"=[0-9A-F]{2}(?:=[0-9A-F]{2}){3,}", _percent),
+    ("octal escapes", _holds("\\1", "\\0"), r"\\[01][0-7]{2}(?:\\[01][0-7]{2})+", _octal),
     ("ascii85", _holds("<~"), r"<~[!-u\sz]{5,20000}~>", _ascii85),
-    ("binary", _holds("0"), r"(?:[01]{8}[\s,;|_-]{0,2}){3,}", _binary),
-    ("hex", _many_digits, rf"(?:{_HEX_BYTE}[\s,:;-]{{0,2}}){{6,}}", _hex),
-    ("character codes", _many_digits, r"(?<![0-9])[0-9]{1,3}(?:[\s,;.-]{1,2}[0-9]{1,3}){5,}(?![0-9])", _decimal),
+    ("binary", _holds("0"), r"[01]{8}[\s,;|_-]{0,2}(?:[01]{8}[\s,;|_-]{0,2}){2,}", _binary),
+    ("hex", _many_digits, rf"[0-9a-fA-F]{{2}}[\s,:;-]{{0,2}}(?:{_HEX_BYTE}[\s,:;-]{{0,2}}){{5,}}+", _hex),
+    ("character codes", _many_digits, r"[0-9]{1,3}(?:[\s,;.-]{1,2}[0-9]{1,3}){5,}(?![0-9])", _decimal),
     ("morse", _dots_and_dashes, rf"(?:[{_DOTS}{_DASHES}]{{1,6}}[ /|\n]{{1,3}}){{5,}}[{_DOTS}{_DASHES}]{{1,6}}", _morse),
-    ("base64", _mixed_case, r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{20,}(?:\r?\n[A-Za-z0-9+/]{4,}){1,2000}={0,2}", _joined),
+    ("base64", _mixed_lines, r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{20,}(?:\r?\n[A-Za-z0-9+/]{4,}){1,2000}={0,2}", _joined),
     ("base64", _mixed_case, r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{4} ){4,}[A-Za-z0-9+/]{2,4}={0,2}", _joined),
     ("base32", _mixed_case, r"(?<![A-Za-z0-9])(?:[A-Z2-7]{16,}|[a-z2-7]{32,})={0,6}", _base32),
     ("base64", _mixed_case, r"[A-Za-z0-9+/_-]{8,}={0,2}", _base64),

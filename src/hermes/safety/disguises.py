@@ -9,17 +9,19 @@ from __future__ import annotations
 import re
 
 from hermes.safety.lexicon import bit
+from hermes.safety.surroundings import WIDEST_RULE, places_of, surroundings
 from hermes.safety.tables import compiled, load_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from hermes.safety.lexicon import Lexicon
 
 _STRONG_LENGTH = 5
 _LEET = str.maketrans("034578@$69+2€|!", "oeastbasggtze11")
 _LEET_SIGNS = re.compile("[034578@$69+2€|!]+")
+_LEET_WORD = re.compile("[a-z1]{4,20}")
 _LEET_SIGN = re.compile(r"[a-z][0-9@$!|+]|[0-9@$|+][a-z]|\s![a-z]")
 _OTHER_SCRIPTS = re.compile(r"[^\x00-\x7f]+")
 _ROT13 = str.maketrans("abcdefghijklmnopqrstuvwxyz", "nopqrstuvwxyzabcdefghijklm")
@@ -32,6 +34,8 @@ _LONGEST_TYPO = 20
 _SHORT_WORD = 2
 _LONGEST_SCRAP = 4
 _FEWEST_SCRAPS = 3
+_RULE_LETTERS = 300  # letters that a rule spans at most, about sixty words
+_SURE = 100  # letters behind a strong word that are taken without looking for another
 _SCRAP_SHARE = 4  # one token in four
 _vocabularies: dict[str, Vocabulary] = {}
 
@@ -42,15 +46,17 @@ class Vocabulary:
     def __init__(self, lexicon: Lexicon) -> None:
         self.lexicon = lexicon
         self._segments: dict[str, tuple[int, ...]] = {}
+        self.openings: frozenset[str] = frozenset()
+        self.telling: dict[str, list[str]] = {}
+        self.inside: frozenset[str] = frozenset()
         self.words: frozenset[str] = frozenset()
         self._errors: list[Errors] = []
         tables = compiled("disguises")
         if tables is None:
             self._work_out()
         else:
-            self.fillers, self.short, self.strong, self.ciphered, near = tables
+            self.fillers, self.short, self.strong, self.ciphered = tables
             self.long = [word for word in self.strong if len(word) > _STRONG_LENGTH]
-            self._errors.append(Errors(self.long, self._real(), near))
 
     def _work_out(self) -> None:
         lexicon = self.lexicon
@@ -72,10 +78,14 @@ class Vocabulary:
 
     def state(self) -> tuple[object, ...]:
         """What takes time to work out, as plain values for the compiled tables."""
-        return self.fillers, self.short, self.strong, self.ciphered, self.strong_errors().near
+        return self.fillers, self.short, self.strong, self.ciphered
 
     def segments(self) -> dict[str, tuple[int, ...]]:
-        """The lengths that known words have, by their first three letters (two for words of two)."""
+        """The lengths that known words have, by their first three letters (two for words of two).
+
+        Beside it: `openings`, three letters that any word can begin with, and `telling`, strong words by their first
+        letters, of which `inside` has four.
+        """
         if not self._segments:
             words = {*self.lexicon.masks, *self.fillers, *self.lexicon.phrases}
             for seconds in self.lexicon.phrases.values():
@@ -87,6 +97,11 @@ class Vocabulary:
             for word in self.words:
                 lengths.setdefault(word[:3], set()).add(len(word))
             self._segments = {start: tuple(sorted(found, reverse=True)) for start, found in lengths.items()}
+            pairs = [word for word in self.words if len(word) == _SHORT_WORD]
+            self.openings = frozenset([*self._segments, *(pair + letter for pair in pairs for letter in _LETTERS)])
+            for word in self.strong:
+                self.telling.setdefault(word[:_STRONG_LENGTH], []).append(word)
+            self.inside = frozenset(start[at : at + 4] for start in self.telling for at in (0, 1))
         return self._segments
 
     def covers(self, found: list[str]) -> bool:
@@ -120,9 +135,12 @@ def vocabulary(lexicon: Lexicon) -> Vocabulary:
 
 
 def disguises(
-    folded: str, tokens: list[str], cut: Callable[[str], list[str]], lexicon: Lexicon
+    folded: str, tokens: list[str], cut: Callable[[str], list[str]], lexicon: Lexicon, *, letter_by_letter: bool
 ) -> Iterator[tuple[str, list[str]]]:
-    """(name, tokens) of every way to read the text that shows more than the plain words do."""
+    """(name, tokens) of every way to read the text that shows more than the plain words do.
+
+    A text written `letter_by_letter` is read again with its letters together, so here nobody puts them together.
+    """
     known = set(tokens)
     words = vocabulary(lexicon)
     if not folded.isascii():  # all of this is about English words
@@ -131,7 +149,7 @@ def disguises(
     if leet is not None:
         yield "leetspeak", leet
     yield from _ciphers(folded, known, cut, words)
-    squashed = _squashed(tokens, known, words)
+    squashed = None if letter_by_letter else _squashed(tokens, known, words)
     if squashed is not None:
         yield "separators", squashed
     if leet is not None:
@@ -139,7 +157,10 @@ def disguises(
         if squashed is not None:
             yield "leetspeak, separators", squashed
     if _STRETCHED.search(folded):
-        yield "stretched letters", cut(_STRETCHED.sub(r"\1", folded))
+        stretched = {word for word in known if _STRETCHED.search(word) and _STRETCHED.sub(r"\1", word) in words.short}
+        if stretched:
+            around = surroundings(folded, places_of(folded, stretched))
+            yield "stretched letters", cut(_STRETCHED.sub(r"\1", around))
     corrected, slips = _corrected(tokens, known, words)
     if slips:
         yield "typing errors" if slips > 1 else "typing error", corrected
@@ -154,16 +175,21 @@ def _leet(folded: str, known: set[str], cut: Callable[[str], list[str]], words: 
     text = re.sub(r"(?<=\w)!(?=\w)|(?<=\s)!(?=\w)|^!(?=\w)", "1", folded) if "!" in folded else folded
     # Outside ASCII, translating looks every character up; then it is quicker to look for the signs alone.
     text = text.translate(_LEET) if text.isascii() else _LEET_SIGNS.sub(_spelled_out, text)
+    spelt = set(_LEET_WORD.findall(text)) - known
+    news = {word for word in spelt if "1" in word and _with_letters(word, words) in words.lexicon.masks}
+    text = surroundings(text, places_of(text, news | (spelt & words.lexicon.masks.keys())))
     tokens = cut(text)
-    spelled = {}
-    for token in set(tokens) - known:
-        if "1" in token:
-            as_i, as_l = token.replace("1", "i"), token.replace("1", "l")
-            mixed = token.replace("1", "i", 1).replace("1", "l")
-            spelled[token] = next((form for form in (as_i, as_l, mixed) if form in words.lexicon.masks), as_i)
+    spelled = {token: _with_letters(token, words) for token in set(tokens) - known if "1" in token}
     tokens = [spelled.get(token, token) for token in tokens] if spelled else tokens
     new = set(tokens) - known
     return tokens if any(token in words.short or not token.isalnum() for token in new) else None
+
+
+def _with_letters(word: str, words: Vocabulary) -> str:
+    """`word` with every 1 as the letter it stands for."""
+    as_i, as_l = word.replace("1", "i"), word.replace("1", "l")
+    mixed = word.replace("1", "i", 1).replace("1", "l")
+    return next((form for form in (as_i, as_l, mixed) if form in words.lexicon.masks), as_i)
 
 
 def _spelled_out(found: re.Match[str]) -> str:
@@ -173,27 +199,64 @@ def _spelled_out(found: re.Match[str]) -> str:
 def _ciphers(
     folded: str, known: set[str], cut: Callable[[str], list[str]], words: Vocabulary
 ) -> Iterator[tuple[str, list[str]]]:
-    hits: dict[str, int] = {}
+    hits: dict[str, set[str]] = {}
     for word in known & words.ciphered.keys():
-        name = words.ciphered[word]
-        hits[name] = hits.get(name, 0) + (1 if len(word) < _TELLING_LENGTH else 2)
+        hits.setdefault(words.ciphered[word], set()).add(word)
     for name, form in _CIPHERS:
-        if hits.get(name, 0) > 1:
-            yield name, cut(form(folded))
+        found = hits.get(name, ())
+        if sum(1 if len(word) < _TELLING_LENGTH else 2 for word in found) > 1:
+            text = surroundings(folded, places_of(folded, found))
+            yield name, cut(form(text))
             if name == "reversed":
-                yield name, cut(" ".join(chunk[::-1] for chunk in folded.split()))
+                yield name, cut(" ".join(chunk[::-1] for chunk in text.split()))
 
 
 def _squashed(tokens: list[str], known: set[str], words: Vocabulary) -> list[str] | None:
+    """The letters of all words cut into known words again, around the strong words that they hold."""
     if not _in_pieces(tokens, known, words):
         return None
-    text = "".join([word for word in tokens if word.isalpha() and word.isascii()])
+    plain = {word for word in known if word.isalpha() and word.isascii()}
+    # Words that are glued together begin and end where they stand; only scraps belong to their neighbours.
+    pieces = {word: f" {word} " if len(word) > _LONGEST_WORD else word for word in plain}
+    text = "".join([pieces[word] for word in tokens if word in plain])
     segments = words.segments()
-    known_words = words.words
     cut: list[str] = []
-    position = unknown = 0
-    end = len(text)
-    while position < end:
+    for start, end in _around_strong_words(text, words):
+        if cut:
+            cut.append(".")
+        cut += _segmented(text[start:end], segments, words)
+    return cut or None
+
+
+def _around_strong_words(text: str, words: Vocabulary) -> Iterator[tuple[int, int]]:
+    """Where strong words stand in `text`, with as much around them as a rule spans; neighbours as one."""
+    telling, inside = words.telling, words.inside
+    first = last = found = -_SURE
+    # Four letters at every second place are enough to notice a word of five, wherever it begins.
+    for place in [at for at in range(0, len(text), 2) if text[at : at + 4] in inside]:
+        if place - found < _SURE:
+            continue
+        for at in (place - 1, place):
+            if any(text.startswith(word, at) for word in telling.get(text[at : at + _STRONG_LENGTH], ())):
+                break
+        else:
+            continue
+        if last < 0 or place - _RULE_LETTERS > last:
+            if last >= 0:
+                yield first, last
+            first = max(0, place - _RULE_LETTERS)
+        found, last = place, place + _RULE_LETTERS + _SURE
+    if last >= 0:
+        yield first, last
+
+
+def _segmented(text: str, segments: dict[str, tuple[int, ...]], words: Vocabulary) -> list[str]:
+    known_words, openings = words.words, words.openings
+    cut: list[str] = []
+    done = 0
+    for position in [at for at in range(len(text)) if text[at : at + 3] in openings]:
+        if position < done:
+            continue
         start = text[position : position + 3]
         for length in segments.get(start, ()):
             word = text[position : position + length]
@@ -201,37 +264,48 @@ def _squashed(tokens: list[str], known: set[str], words: Vocabulary) -> list[str
                 break
         else:
             word = start[:2]
-            if word not in known_words or len(word) < 2:  # noqa: PLR2004 - the shortest words
-                position += 1
+            if word not in known_words:
                 continue
-        if unknown < position:
-            cut.append(text[unknown:position])
+        if between := text[done:position].strip():
+            cut.append(between)
         cut.append(word)
-        position += len(word)
-        unknown = position
+        done = position + len(word)
     return cut
 
 
 def _in_pieces(tokens: list[str], known: set[str], words: Vocabulary) -> bool:
     """True when words seem to be glued together or cut apart: very long ones, or many short ones nobody knows."""
-    if any(len(word) > _LONGEST_WORD for word in known):
+    if max(map(len, known), default=0) > _LONGEST_WORD:
         return True
     scraps = {word for word in known if len(word) <= _LONGEST_SCRAP and word.isalpha() and word not in words.short}
-    return len(scraps) >= _FEWEST_SCRAPS and sum(word in scraps for word in tokens) * _SCRAP_SHARE >= len(tokens)
+    return len(scraps) >= _FEWEST_SCRAPS and sum(map(scraps.__contains__, tokens)) * _SCRAP_SHARE >= len(tokens)
 
 
 def _corrected(tokens: list[str], known: set[str], words: Vocabulary) -> tuple[list[str], int]:
     """Typing errors put right, and how many; lesser words only beside a strong one that was misspelled too."""
-    unknown = [word for word in known if _may_be_typo(word) and word not in words.lexicon.masks]
+    masks = words.lexicon.masks
+    unknown = [
+        word
+        for word in known
+        if _STRONG_LENGTH <= len(word) <= _LONGEST_TYPO and word not in masks and word.isascii() and word.isalpha()
+    ]
     corrections = _corrections(unknown, words.strong_errors())
     if not corrections:
         return tokens, 0
-    corrections |= _corrections([word for word in unknown if word not in corrections], words.all_errors())
+    beside = _beside(tokens, corrections)
+    lesser = [word for word in unknown if word in beside and word not in corrections]
+    corrections |= _corrections(lesser, words.all_errors())
     return [corrections.get(token, token) for token in tokens], len(corrections)
 
 
-def _may_be_typo(word: str) -> bool:
-    return _STRONG_LENGTH <= len(word) <= _LONGEST_TYPO and word.isascii() and word.isalpha()
+def _beside(tokens: list[str], wanted: Collection[str]) -> set[str]:
+    """The words around `wanted`, as far as a rule reaches."""
+    found: set[str] = set()
+    done = 0
+    for place in [at for at, token in enumerate(tokens) if token in wanted]:
+        found.update(tokens[max(done, place - WIDEST_RULE) : place + WIDEST_RULE])
+        done = place + WIDEST_RULE
+    return found
 
 
 def _corrections(unknown: list[str], errors: Errors) -> dict[str, str]:
@@ -244,42 +318,45 @@ def _corrections(unknown: list[str], errors: Errors) -> dict[str, str]:
 
 
 class Errors:
-    """Words within one typing error of a list of words, by the deletions they share."""
+    """Words, to be found by a misspelling: an error touches two neighbours, so some end is as it should be."""
 
-    def __init__(self, words: Iterable[str], real: frozenset[str], near: dict[str, str] | None = None) -> None:
+    def __init__(self, words: Iterable[str], real: frozenset[str]) -> None:
         self.words = frozenset(words)
         self.real = real
-        self.near: dict[str, str] = near or {}
-        if near is None:
-            for word in sorted(self.words):
-                for at in range(len(word)):
-                    self.near.setdefault(word[:at] + word[at + 1 :], word)
+        self._by_end: dict[str, list[str]] = {}
+        for word in sorted(self.words):
+            for end in _ends(word):
+                self._by_end.setdefault(end, []).append(word)
 
     def correct(self, word: str) -> str:
         """The listed word that `word` is a typing error of, or an empty string."""
+        by_end = self._by_end
+        candidates = [right for end in _ends(word) if end in by_end for right in by_end[end]]
+        if not candidates or word in self.real:
+            return ""
         if word in self.words:
             return word
-        if word in self.real:
-            return ""
-        if word in self.near:  # a letter is missing
-            return self.near[word]
-        for at in range(len(word)):
-            shorter = word[:at] + word[at + 1 :]
-            if shorter in self.words:  # a letter too many
-                return shorter
-            right = self.near.get(shorter)
-            if right is not None and len(right) == len(word) and _one_change(right, word):
-                return right
-        return ""
+        return next((right for right in candidates if one_error(right, word)), "")
 
 
-def _one_change(right: str, wrong: str) -> bool:
-    """True when one letter differs or two neighbours are swapped."""
-    differ = [at for at in range(len(right)) if right[at] != wrong[at]]
-    if len(differ) == 1:
-        return True
-    first, last = differ[0], differ[-1]
-    return last == first + 1 and right[first] == wrong[last] and right[last] == wrong[first]
+def _ends(word: str) -> tuple[str, str, str]:
+    """The beginning of a word, its end, and a little of both, which two letters swapped in the middle leave."""
+    return word[:3], "-" + word[-3:], word[:2] + "-" + word[-2:]
+
+
+def one_error(right: str, wrong: str) -> bool:
+    """True when one letter is missing, too many or another, or two neighbours are swapped."""
+    if abs(len(right) - len(wrong)) > 1:
+        return False
+    first = next((at for at, (one, other) in enumerate(zip(right, wrong, strict=False)) if one != other), -1)
+    if first < 0:
+        return len(right) != len(wrong)  # it is the last one
+    if len(right) > len(wrong):
+        return right[first + 1 :] == wrong[first:]
+    if len(right) < len(wrong):
+        return right[first:] == wrong[first + 1 :]
+    swapped = right[first : first + 2] == wrong[first : first + 2][::-1]
+    return right[first + 1 :] == wrong[first + 1 :] or (swapped and right[first + 2 :] == wrong[first + 2 :])
 
 
 def _rot13(word: str) -> str:

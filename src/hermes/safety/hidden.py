@@ -112,13 +112,21 @@ def _hidden(payload: str, how: str, runs: list[re.Match[str]]) -> Hidden:
 def _decode_bits(chars: str) -> str:
     """The text that two kinds of invisible characters spell as zeros and ones, or an empty string."""
     kinds = sorted(set(chars), key=lambda char: -chars.count(char))[:3]
+    others = dict.fromkeys(map(ord, set(chars)))
     for zero, one in [(a, b) for a in kinds for b in kinds if a != b]:
-        bits = "".join("0" if char == zero else "1" for char in chars if char in (zero, one))
+        bits = chars.translate({**others, ord(zero): "0", ord(one): "1"})
         for width in (8, 7, 16):
-            decoded = "".join(chr(int(bits[at : at + width], 2)) for at in range(0, len(bits) - width + 1, width))
-            if len(decoded) > 2 and decoded.isascii() and decoded.replace("\n", " ").isprintable():  # noqa: PLR2004
+            # What begins with something unreadable is no text, so the whole is worked out only for what may be one.
+            if _spelled(bits[: width * _FEWEST_BITS], width) and (decoded := _spelled(bits, width)):
                 return decoded
     return ""
+
+
+def _spelled(bits: str, width: int) -> str:
+    """The characters that groups of `width` bits stand for; empty when they are too few or not readable ASCII."""
+    decoded = "".join([chr(int(bits[at : at + width], 2)) for at in range(0, len(bits) - width + 1, width)])
+    readable = len(decoded) > 2 and decoded.isascii() and decoded.replace("\n", " ").isprintable()  # noqa: PLR2004
+    return decoded if readable else ""
 
 
 def _selector_value(char: str) -> int:

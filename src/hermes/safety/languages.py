@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hermes.safety import atoms
-from hermes.safety.lexicon import UNKNOWN, Lexicon, Reading, bit, known_bits
+from hermes.safety.lexicon import UNKNOWN, Lexicon, Reading, Words, bit, known_bits
 from hermes.safety.rules import Rule, load_lexicon, load_rules
 from hermes.safety.tables import compiled, load_lines, load_table
 
@@ -55,11 +55,18 @@ def english() -> Language:
 def readings(text: str, marked: str, tokens: list[str]) -> Iterator[tuple[Reading, list[Rule]]]:
     """Every language that finds something in the text, as a reading with the rules that go with it."""
     language = english()
-    reading = language.lexicon.read(tokens)
+    family = latin_languages()
+    words = Words(tokens)
+    candidates = family.candidates(words.known)
+    vocabularies = [stemmed for _, stemmed in candidates]
+    words.locate(
+        language.lexicon.masks, language.lexicon.phrases, *([family.exact] if candidates else []), *vocabularies
+    )
+    reading = language.lexicon.read(words)
     if reading is not None:
         yield reading, language.rules
-    for latin, stemmed in latin_languages().candidates(tokens):
-        reading = latin.lexicon.read(tokens, stemmed)
+    for latin, stemmed in candidates:
+        reading = latin.lexicon.read(words, stemmed)
         if reading is not None:
             yield reading, latin.rules
     if not text.isascii():
@@ -71,6 +78,14 @@ def readings(text: str, marked: str, tokens: list[str]) -> Iterator[tuple[Readin
                     yield reading, script.rules
 
 
+def read_english(tokens: list[str]) -> Reading | None:
+    """What English alone makes of words, for disguises: all of them are about English."""
+    lexicon = english().lexicon
+    words = Words(tokens)
+    words.locate(lexicon.masks, lexicon.phrases)
+    return lexicon.read(words)
+
+
 class LatinFamily:
     """The languages in Latin letters, looked up together: a language is read only when two of its words occur."""
 
@@ -78,11 +93,12 @@ class LatinFamily:
         self.english: set[str]
         self.exact: dict[str, list[int]] = {}
         self.stems: dict[str, list[tuple[int, int]]] = {}
+        self.starts: dict[str, list[int]] = {}  # the lengths that stems have, by their first letters
         self._languages: list[Language] = []
         if tables is None:
             self._index()
         else:
-            self.english, self.exact, self.stems, self.lengths, self.starts, self.count = tables
+            self.english, self.exact, self.stems, self.starts, self.count = tables
 
     @property
     def languages(self) -> list[Language]:
@@ -106,34 +122,33 @@ class LatinFamily:
                 self.exact.setdefault(word, []).append(number)
             for stem, mask in language.lexicon.stems.items():
                 self.stems.setdefault(stem, []).append((number, mask))
-        self.lengths = sorted({len(stem) for stem in self.stems})
-        self.starts = {stem[:_SHORTEST_STEM] for stem in self.stems}
+        lengths: dict[str, set[int]] = {}
+        for stem in self.stems:
+            lengths.setdefault(stem[:_SHORTEST_STEM], set()).add(len(stem))
+        self.starts = {start: sorted(found) for start, found in lengths.items()}
         self.count = len(self.languages)
 
     def state(self) -> tuple[object, ...]:
-        return self.english, self.exact, self.stems, self.lengths, self.starts, self.count
+        return self.english, self.exact, self.stems, self.starts, self.count
 
-    def candidates(self, tokens: list[str]) -> Iterator[tuple[Language, dict[str, int]]]:
+    def candidates(self, known: set[str]) -> list[tuple[Language, dict[str, int]]]:
+        """The languages that have at least two of the `known` words, with what their stems say about words."""
         counts = [0] * self.count
         stemmed: list[dict[str, int]] = [{} for _ in counts]
-        known = set(tokens)
         own = known - self.english  # a word that English shares says nothing about the language
         for word in own & self.exact.keys():
             for number in self.exact[word]:
                 counts[number] += 1
         stems, starts = self.stems, self.starts
         for word in known:
-            if word[:_SHORTEST_STEM] not in starts:
-                continue
-            for length in self.lengths:
+            for length in starts.get(word[:_SHORTEST_STEM], ()):
                 if length > len(word):
                     break
                 for number, mask in stems.get(word[:length], ()):
                     stemmed[number][word] = stemmed[number].get(word, 0) | mask
                     counts[number] += word in own
-        for number, count in enumerate(counts):
-            if count >= _FEWEST_WORDS:
-                yield self.languages[number], stemmed[number]
+        likely = [number for number, count in enumerate(counts) if count >= _FEWEST_WORDS]
+        return [(self.languages[number], stemmed[number]) for number in likely]
 
 
 class ScriptLexicon(Lexicon):
@@ -174,14 +189,14 @@ class ScriptLexicon(Lexicon):
             at = found.start()
             if at < end:
                 continue
-            for length in lengths.get(text[at : at + 2], (1,)):
+            for length in lengths.get(text[at : at + 2], ()):
                 mask = words.get(text[at : at + length])
                 if mask is not None:
                     break
             else:
                 length, mask = 1, words.get(text[at])
-            if mask is None:
-                continue
+                if mask is None:
+                    continue
             if at > end:
                 between = text[end:at]
                 gap = gaps.get(between)

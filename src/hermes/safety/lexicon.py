@@ -6,20 +6,18 @@ and a rule is a short pattern over concepts with bounded gaps. So vocabulary, la
 
 from __future__ import annotations
 
-import re
-
 from hermes.vocabulary.errors import ScannerUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
     from typing import Any
 
 UNKNOWN = "."
 BOUNDARY = "|"
-_FIRST_CODE = 0xB0  # codes below U+0100 let the pattern engine use a bitmap, most lexicons stay there or just above
-_LOOSE_GAP = 3  # gaps up to this size may cross a sentence end: one word per line is a disguise, not grammar
-
+_FIRST_CODE = 0xB0
+_ENDS = frozenset(".!?\n")  # the tokens that end a sentence
 _JOINERS = str.maketrans("-.&=", "____")  # text is cut into words at these signs, so the lexicon is too
 
 _bits: dict[str, int] = {}
@@ -47,7 +45,6 @@ class Lexicon:
         self.phrases: dict[str, dict[str, list[tuple[list[str], int]]]] = {}
         self._codes: dict[int, str] = {}
         self._meanings: dict[str, int] = {UNKNOWN: 0, BOUNDARY: 0}
-        self._compiled: dict[str, re.Pattern[str]] = {}
         for table in tables:
             for concept, words in table.items():
                 self._add(bit(concept), words)
@@ -111,7 +108,6 @@ class Lexicon:
         if mask not in self._codes:
             code = self._codes[mask] = chr(_FIRST_CODE + len(self._codes))
             self._meanings[code] = mask
-            self._compiled.clear()  # a new code may belong to a concept that a compiled rule names
         return self._codes[mask]
 
     def meanings(self) -> list[int]:
@@ -121,40 +117,48 @@ class Lexicon:
     def mask_behind(self, code: str) -> int:
         return self._meanings[code]
 
-    def read(self, tokens: list[str], stemmed: Mapping[str, int] | None = None) -> Reading | None:
-        """The concepts of `tokens` in order; None when there are none. `stemmed` adds what stems say about words."""
-        by_word = {".": BOUNDARY, "!": BOUNDARY, "?": BOUNDARY, "\n": BOUNDARY}
-        known = set(tokens)
-        for word in known & self.masks.keys():
-            by_word[word] = self.code(self.masks[word])
+    def read(self, words: Words, stemmed: Mapping[str, int] | None = None) -> Reading | None:
+        """The concepts of `words` in order; None when there are none. `stemmed` adds what stems say about words."""
+        codes = words.unread()
+        masks = self.masks
+        meanings = {word: masks[word] for word in words.known & masks.keys()}
         for word, mask in (stemmed or {}).items():
-            by_word[word] = self.code(mask | self.masks.get(word, 0))
-        codes = [by_word.get(token, UNKNOWN) for token in tokens]
-        index: Sequence[int] = range(len(codes))
-        if not self.phrases.keys().isdisjoint(known):
-            codes, index = self._read_phrases(tokens, codes)
+            meanings[word] = mask | masks.get(word, 0)
+        if not meanings and self.phrases.keys().isdisjoint(words.known):
+            return None
         present = 0
-        for code in set(codes):
-            present |= self._meanings[code]
+        for word, mask in meanings.items():
+            present |= mask
+            code = self.code(mask)
+            for place in words.where(word):
+                codes[place] = code
+        index: Sequence[int] = range(len(codes))
+        starts = words.known & self.phrases.keys()
+        if starts:
+            codes, index, mask = self._read_phrases(words, starts, codes)
+            present |= mask
         return Reading(self, "".join(codes), index, present) if present else None
 
-    def _read_phrases(self, tokens: list[str], codes: list[str]) -> tuple[list[str], Sequence[int]]:
-        phrases = self.phrases
+    def _read_phrases(
+        self, words: Words, starts: AbstractSet[str], codes: list[str]
+    ) -> tuple[list[str], Sequence[int], int]:
+        """`codes` with those of phrases instead of their words, where each came from, and what the phrases mean."""
         joined: list[str] = []
         index: list[int] = []
-        done = 0
-        for position in [at for at, token in enumerate(tokens) if token in phrases]:
+        done = present = 0
+        for position in sorted([place for word in starts for place in words.where(word)]):
             if position < done:
                 continue
-            length, mask = self._phrase_at(tokens, position)
+            length, mask = self._phrase_at(words.tokens, position)
             if length:
                 joined += codes[done:position]
                 index += range(done, position + 1)
                 joined.append(self.code(mask))
                 done = position + length
+                present |= mask
         if not done:
-            return codes, range(len(codes))
-        return joined + codes[done:], [*index, *range(done, len(codes))]
+            return codes, range(len(codes)), 0
+        return joined + codes[done:], [*index, *range(done, len(codes))], present
 
     def _phrase_at(self, tokens: list[str], position: int) -> tuple[int, int]:
         seconds = self.phrases[tokens[position]]
@@ -167,45 +171,43 @@ class Lexicon:
                 return 1 + len(rest), mask
         return 0, 0
 
-    def pattern(self, rule: str) -> re.Pattern[str]:
-        """`rule` ("ignore 5 prior|all 3 instr", or "any 6: a b c" for every order) compiled for these codes."""
-        if rule not in self._compiled:
-            if rule.startswith("any "):
-                head, _, body = rule.partition(": ")
-                source = self._any_order(body.split(), int(head[4:]))
-            else:
-                source = self._in_order(rule.split())
-            self._compiled[rule] = re.compile(source, re.DOTALL)
-        return self._compiled[rule]
 
-    def _in_order(self, parts: Sequence[str]) -> str:
-        return "".join(self._between(part) if part[0].isdigit() else self._class(part) for part in parts)
+class Words:
+    """The words of a text, looked up by every language: which there are, and where those stand that somebody knows."""
 
-    def _between(self, part: str) -> str:
-        """A gap: "5" for up to five words, "5!header" for up to five words of which none is a header."""
-        size, _, without = part.partition("!")
-        if not without:
-            return _gap(int(size))
-        wanted = concept_mask(without)
-        chars = "".join(code for mask, code in self._codes.items() if mask & wanted)
-        return f"[^{re.escape(chars + BOUNDARY)}]{{0,{size}}}"
+    __slots__ = ("_blank", "_where", "known", "tokens")
 
-    def _any_order(self, concepts: Sequence[str], gap: int) -> str:
-        from itertools import permutations
+    def __init__(self, tokens: list[str]) -> None:
+        self.tokens = tokens
+        self.known = set(tokens)
+        self._blank: list[str] = []
+        self._where: dict[str, list[int]] = {}
 
-        between = _gap(gap)
-        return "|".join(between.join(self._class(part) for part in order) for order in permutations(concepts))
+    def locate(self, *vocabularies: Collection[str]) -> None:
+        """Notes where the words of all `vocabularies` stand, in one pass, so that a language looks at its own only."""
+        where: dict[str, list[int]] = {}
+        for vocabulary in vocabularies:
+            for word in self.known.intersection(vocabulary):
+                where[word] = []
+        for place, token in enumerate(self.tokens):
+            if token in where:
+                where[token].append(place)
+        self._where = where
 
-    def _class(self, alternatives: str) -> str:
-        wanted = concept_mask(alternatives)
-        chars = "".join(code for mask, code in self._codes.items() if mask & wanted)
-        return f"[{re.escape(chars)}]" if chars else "(?!)"
+    def where(self, word: str) -> list[int]:
+        return self._where[word]
+
+    def unread(self) -> list[str]:
+        """One code per word, as if none meant anything; a list of its own for each caller."""
+        if not self._blank:
+            self._blank = [BOUNDARY if token in _ENDS else UNKNOWN for token in self.tokens]
+        return self._blank[:]
 
 
 class Reading:
-    """A text as concepts: `codes` (one character per word), where each came from, and which concepts occur at all."""
+    """A text as concepts: `codes` (one character per word), where each came from, and which concepts may occur."""
 
-    __slots__ = ("codes", "index", "lexicon", "places", "present")
+    __slots__ = ("_by_bit", "_by_mask", "codes", "index", "lexicon", "places", "present")
 
     def __init__(
         self,
@@ -225,13 +227,43 @@ class Reading:
         self.codes = codes
         self.index = index
         self.present = present
+        self._by_bit: dict[int, list[int]] = {}
+        self._by_mask: dict[int, list[int]] = {}
 
-    def has_near(self, start: int, end: int, concepts: int, reach: int) -> bool:
-        return any(
-            self.lexicon.mask_behind(code) & concepts
-            for code in set(self.codes[max(0, start - reach) : end + reach])
-            if code not in (UNKNOWN, BOUNDARY)
-        )
+    def positions(self, concepts: int) -> list[int]:
+        """Where any of `concepts` stands, in order; worked out once, because many rules name the same."""
+        found = self._by_mask.get(concepts)
+        if found is None:
+            if not self._by_bit:
+                self._sort_by_concept()
+            lists = [self._by_bit[each] for each in bits_of(concepts & self.present) if each in self._by_bit]
+            found = lists[0] if len(lists) == 1 else sorted({place for each in lists for place in each})
+            self._by_mask[concepts] = found
+        return found
+
+    def _sort_by_concept(self) -> None:
+        by_code: dict[str, list[int]] = {}
+        for place, code in enumerate(self.codes):
+            if code != UNKNOWN:
+                by_code.setdefault(code, []).append(place)
+        for code, places in by_code.items():
+            for each in bits_of(self.lexicon.mask_behind(code)):
+                self._by_bit.setdefault(each, []).extend(places)
+        for places in self._by_bit.values():
+            places.sort()
+
+    def holds(self, start: int, end: int, concepts: int) -> bool:
+        """Whether any word between two places means one of `concepts`."""
+        meaning = self.lexicon.mask_behind
+        return any(meaning(code) & concepts for code in set(self.codes[start:end]))
+
+
+def bits_of(mask: int) -> Iterator[int]:
+    """Each concept of a set by itself."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest
+        mask ^= lowest
 
 
 def concept_mask(alternatives: str) -> int:
@@ -256,7 +288,3 @@ def _continues(tokens: Sequence[str], rest: Sequence[str]) -> bool:
     return (
         stem[-1] == "*" and len(tokens) == len(rest) and tokens[:-1] == rest[:-1] and tokens[-1].startswith(stem[:-1])
     )
-
-
-def _gap(size: int) -> str:
-    return f".{{0,{size}}}" if size <= _LOOSE_GAP else f"[^{BOUNDARY}]{{0,{size}}}"

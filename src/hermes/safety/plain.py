@@ -145,10 +145,9 @@ def _cut_apart(words: list[str], unknown: Collection[str]) -> bool:
     return len(scraps) >= _FEWEST_SCRAPS and sum(word in scraps for word in words) * 4 >= len(words)
 
 
-def _languages(word: str, starts: Collection[str], foreign: dict[int, int]) -> tuple[int, ...]:
+def _languages(word: str, starts: dict[str, list[int]], foreign: dict[int, int]) -> tuple[int, ...]:
     """The languages that this word, and each stem it begins with, belongs to; each bit stands for a language."""
-    lengths = range(_SHORTEST_STEM, len(word) + 1) if word[:_SHORTEST_STEM] in starts else ()
-    stems = [fingerprint("s", word[:length]) for length in lengths]
+    stems = [fingerprint("s", word[:length]) for length in starts.get(word[:_SHORTEST_STEM], ()) if length <= len(word)]
     return tuple(found for each in (fingerprint("l", word), *stems) if (found := foreign.get(each, 0)))
 
 

@@ -25,11 +25,21 @@ if TYPE_CHECKING:
 SCOPES = ("memory", "context", "recall")
 _TOKEN = re.compile(r"[^\W_]+(?:'[^\W_]+)?|[\ue800-\ue8ff]|[.!?](?=\s|$)|\n(?=\n)")
 _DEEPEST_NESTING = 3
+_READ_IN_FULL = 8_192  # characters; of a longer text that is refused, one reason is enough
 _MARGIN = 24
 _LONG_TEXT = 25
 _FEWEST_LETTERS = 12
 # A developer's project files talk about these all day; outside the prompt's own memory only the clear cases count.
 _QUIET_OUTSIDE_MEMORY = frozenset({"persistence", "standing_order", "hostile_action", "secret_reading", "exfiltration"})
+
+
+class View:
+    """A text as it stands or as it decodes, how it was come by, and whether its words are in single letters."""
+
+    __slots__ = ("how", "letter_by_letter", "text")
+
+    def __init__(self, text: str, how: str, letter_by_letter: bool) -> None:  # noqa: FBT001 - made in one place
+        self.text, self.how, self.letter_by_letter = text, how, letter_by_letter
 
 
 def scan(text: str, scope: str = "memory") -> Verdict:
@@ -52,48 +62,49 @@ def scan_entries(entries: Sequence[str], scope: str = "memory") -> tuple[Verdict
 
 def _findings(text: str, scope: str, *, weigh: bool = True) -> list[Finding]:
     findings: list[Finding] = []
-    for how, view in _views(text, findings):
-        findings.extend(_read(view, how, scope, weigh=weigh and scope == "memory"))
+    for found in _every_finding(text, scope, weigh=weigh and scope == "memory"):
+        findings.append(found)
+        if found.level == REFUSE and len(text) > _READ_IN_FULL:
+            break  # nothing further on could make it worse, and there may be much of it
     if scope != "memory":
         findings = [found for found in findings if found.level == REFUSE or found.threat not in _QUIET_OUTSIDE_MEMORY]
     return findings
 
 
-def _views(text: str, findings: list[Finding]) -> Iterator[tuple[str, str]]:
-    """The text, what it decodes to layer by layer, and what it hides (reported here and read like the rest)."""
-    from hermes.safety.decoding import changed_part, decode_once
-
-    waiting = [("plain", text)]
+def _every_finding(text: str, scope: str, *, weigh: bool) -> Iterator[Finding]:
+    """What the text hides, and what is wrong with it, with what it decodes to and with what it hides."""
+    views = [("plain", text)]
     if not text.isascii():
         from hermes.safety.hidden import hidden_texts
 
         for hidden in hidden_texts(text):
             excerpt = shorten(hidden.payload) or "(invisible characters)"
-            findings.append(
-                Finding(
-                    threat="hidden_text",
-                    level=hidden.level,
-                    excerpt=excerpt,
-                    how=hidden.how,
-                    start=hidden.start,
-                    end=hidden.end,
-                )
-            )
+            place = {"start": hidden.start, "end": hidden.end}
+            yield Finding(threat="hidden_text", level=hidden.level, excerpt=excerpt, how=hidden.how, **place)
             if hidden.payload:
-                waiting.append((hidden.how, hidden.payload))
-    for how, view in waiting:
-        yield how, view
-        layers = [] if how == "plain" else [how]
-        for _ in range(_DEEPEST_NESTING):
-            decoded, used = decode_once(view)
-            if not used:
-                break
-            layers += [name for name in used if name not in layers]
-            view = changed_part(view, decoded, used)  # noqa: PLW2901 - each layer replaces the one above
-            yield ", ".join(layers), view
+                views.append((hidden.how, hidden.payload))
+    for how, view in views:
+        for layer in _layers(how, view):
+            yield from _read(layer, scope, weigh=weigh)
 
 
-def _read(text: str, how: str, scope: str, *, weigh: bool) -> Iterator[Finding]:
+def _layers(how: str, text: str) -> Iterator[View]:
+    """A text, and what it decodes to layer by layer."""
+    from hermes.safety.decoding import LETTER_SPACING, changed_part, decode_once
+
+    layers = [] if how == "plain" else [how]
+    for _ in range(_DEEPEST_NESTING):
+        decoded, used = decode_once(text)
+        yield View(text, ", ".join(layers) or how, LETTER_SPACING in used)
+        if not used:
+            return
+        layers += [name for name in used if name not in layers]
+        text = changed_part(text, decoded, used)
+    yield View(text, ", ".join(layers), False)
+
+
+def _read(view: View, scope: str, *, weigh: bool) -> Iterator[Finding]:
+    text, how = view.text, view.how
     folded = fold(text)
     for level, start, end in markup.forgeries(folded, text, scope):
         yield _finding("forged_markup", level, (text, folded), (start, end), how)
@@ -107,8 +118,8 @@ def _read(text: str, how: str, scope: str, *, weigh: bool) -> Iterator[Finding]:
     english = languages.english()
     from hermes.safety.disguises import disguises, vocabulary
 
-    for name, words in disguises(folded, tokens, _cut, english.lexicon):
-        reading_of_words = english.lexicon.read(words)
+    for name, words in disguises(folded, tokens, _cut, english.lexicon, letter_by_letter=view.letter_by_letter):
+        reading_of_words = languages.read_english(words)
         if reading_of_words is None:
             continue
         for match in matches(reading_of_words, english.rules, weigh=weigh):

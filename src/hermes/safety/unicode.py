@@ -12,6 +12,7 @@ _ASCII_CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127))
 _ANSI = r"\x1b\[[0-9;?]{0,16}[A-Za-z]"
 _JAMO = "[\u1100-\u11ff]"
 _LOOSE_SYLLABLES = "[\uac00-\ud7a3]?[\u1100-\u11ff]+"
+_BLOCK = 256
 _tables: list[FoldTable] = []
 
 
@@ -44,17 +45,24 @@ def original_span(text: str, start: int, end: int) -> tuple[int, int]:
         return start, end
     if "\x1b" in text or re.search(_JAMO, text):
         return -1, -1
+    first, last = _index_behind(text, start), _index_behind(text, end - 1) + 1
+    return (first, last) if 0 <= first < last else (-1, -1)
+
+
+def _index_behind(text: str, folded_place: int) -> int:
+    """Which character of `text` became the one at `folded_place`; -1 when there is none."""
     table = fold_table()
     position = 0
-    first = last = -1
-    for index, char in enumerate(text):
-        position += len(table[ord(char)])
-        if first < 0 and position > start:
-            first = index
-        if position >= end:
-            last = index + 1
-            break
-    return (first, last) if 0 <= first < last else (-1, -1)
+    for start in range(0, len(text), _BLOCK):
+        block = text[start : start + _BLOCK]
+        size = len(block.translate(table))
+        if position + size > folded_place:
+            for index, char in enumerate(block, start):
+                position += len(table[ord(char)])
+                if position > folded_place:
+                    return index
+        position += size
+    return -1
 
 
 def _without_controls(text: str) -> str:

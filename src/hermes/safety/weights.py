@@ -7,7 +7,7 @@ rule would refuse, a light one makes it a question. The weights come from `bin/w
 
 from __future__ import annotations
 
-from hermes.safety.lexicon import BOUNDARY, known_bits
+from hermes.safety.lexicon import BOUNDARY, UNKNOWN, bits_of, known_bits
 from hermes.safety.tables import compiled, load_table
 
 TYPE_CHECKING = False
@@ -21,6 +21,7 @@ HEAVY = 120  # in hundredths of the logarithm of the odds, as all weights
 HEAVY_ELSEWHERE = 200  # in languages of which there are few harmless examples to learn from
 LIGHT = 40  # below, a rule that would refuse only asks
 FEATHERY = -100  # below, a rule about concepts in any order is silent
+_FEWEST = 2  # words with a meaning that a heavy stretch has at least
 START = "every stretch"  # the key of what each begins with
 _loaded: list[tuple[int, dict[int, int]]] = []
 
@@ -42,11 +43,13 @@ def read_weights() -> tuple[int, dict[int, int]]:
 def weigh(mask: int) -> int:
     """How heavy the concepts in `mask` are together."""
     total, by_bit = weights()
-    while mask:
-        lowest = mask & -mask
-        total += by_bit.get(lowest, 0)
-        mask ^= lowest
-    return total
+    return total + sum([by_bit.get(each, 0) for each in bits_of(mask)])
+
+
+def _at_most(mask: int) -> int:
+    """What no stretch with concepts of `mask` can be heavier than."""
+    total, by_bit = weights()
+    return total + sum(max(0, by_bit.get(each, 0)) for each in bits_of(mask))
 
 
 def meaning(reading: Reading, start: int, end: int) -> int:
@@ -65,7 +68,15 @@ def weight_around(reading: Reading, start: int, end: int) -> int:
 def heavy_stretch(reading: Reading) -> tuple[int, int, int] | None:
     """The first stretch that is heavier than harmless notes are: where it begins, where it ends, its concepts."""
     most = HEAVY if reading.lexicon.name == "english" else HEAVY_ELSEWHERE
-    for start, end in stretches(reading.codes):
+    if _at_most(reading.present) <= most:
+        return None
+    codes = reading.codes
+    for start, end in stretches(codes):
+        if (
+            min(end, len(codes)) - start - codes.count(UNKNOWN, start, end) - codes.count(BOUNDARY, start, end)
+            < _FEWEST
+        ):
+            continue
         mask = meaning(reading, start, end)
         if weigh(mask) > most:
             return start, end, mask
