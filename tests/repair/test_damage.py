@@ -175,7 +175,8 @@ def test_what_a_killed_writer_acknowledged_is_there_in_order_and_searchable(tmp_
 
 @pytest.mark.proves("repair.processes")
 def test_sixteen_processes_write_and_read_without_being_told_that_it_is_locked(tmp_path: Path) -> None:
-    outcome = sessions_processes.run(1, _options(tmp_path), appends=12)
+    work = sessions_processes.Work(processes=16, reading=True, appends=12)
+    outcome = sessions_processes.run_work(work, 1, _options(tmp_path))
     assert outcome.failures == []
     assert outcome.figures["acknowledged"] == 16 * 12
 

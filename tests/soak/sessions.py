@@ -23,7 +23,9 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kills", type=int, default=0, metavar="N", help="kill a writer N times at random moments")
     parser.add_argument("--damage", type=int, default=0, metavar="N", help="N damaged files of each kind, repaired")
     parser.add_argument("--pages", action="store_true", help="destroy each page of a database in turn, and repair it")
-    parser.add_argument("--processes", type=int, default=0, metavar="N", help="N rounds of 16 writing and reading")
+    parser.add_argument(
+        "--processes", type=int, default=0, metavar="N", help="N rounds of 8 that write and 16 that read"
+    )
     parser.add_argument("--clock", type=int, default=0, metavar="N", help="N histories while the clock jumps by years")
     parser.add_argument("--queries", type=int, default=0, metavar="N", help="N generated queries of every kind")
     parser.add_argument("--owners", type=int, default=0, metavar="N", help="N attempts to reach another owner's data")
@@ -40,7 +42,7 @@ def run(given: argparse.Namespace, options: Options) -> Iterator[Outcome]:
     if given.pages:
         yield sessions_damage.run_pages(options)
     if given.processes:
-        yield sessions_processes.run(given.processes, options)
+        yield from sessions_processes.run(given.processes, options)
     if given.clock:
         yield sessions_clock.run(given.clock, options)
     if given.owners:

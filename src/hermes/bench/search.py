@@ -18,6 +18,8 @@ import apsw
 
 from hermes.bench import search_peers
 from hermes.bench.corpus import Corpus
+from hermes.recall.finding import Criteria
+from hermes.recall.session_search import SessionSearch
 from hermes.storage.sessions import SessionDB
 from hermes.storage.upkeep import Upkeep
 
@@ -202,11 +204,14 @@ def _raw_search(connection: apsw.Connection) -> Callable[[str], Any]:
 def _other_shapes(built: Built) -> dict[str, Any]:
     db, picker = built.db, random.Random(9)  # noqa: S311 - reproducible, not secret
     some = [picker.choice(built.sessions) for _ in range(100)]
-    anchors = [(name, db.get_session(name).last_id - 1) for name in some]
+    anchors = [(name, picker.choice(db.messages(name)).id) for name in some]
     titled = [session.title for session in db.list_sessions(limit=200) if session.title]
+    tool = SessionSearch(db)
     return {
         "browse": _timed(lambda: db.list_sessions(limit=20), 100),
+        "browse_tool": _timed(lambda: tool.browse(Criteria(limit=10)), 100),
         "scroll": _timed_each(lambda place: db.messages(place[0], around=place[1], window=5), anchors),
+        "scroll_tool": _timed_each(lambda place: tool.scroll(place[0], place[1], 5), anchors),
         "resume_by_title": _timed_each(db.resolve, titled),
         "newest_common": _timed_each(lambda query: db.search(query, limit=10, sort="newest"), built.corpus.words[5:60]),
     }

@@ -100,15 +100,15 @@ class SessionSearch:
     def scroll(self, session_id: str, message_id: int, window: int) -> dict[str, Any]:
         """The messages around one that is known, from whichever session of the conversation holds it."""
         holder = self._db.session_of(message_id) if 0 < message_id <= _LARGEST_ID else None
-        named = self._session(session_id) if session_id else holder
+        named = holder if not session_id or (holder and holder.id == session_id) else self._session(session_id)
         if holder is None or named is None or holder.root != named.root:
             place = f"in session {session_id!r}" if session_id else "in any past conversation"
             raise NotFound(f"message {message_id} is not {place}; search again for a current id")
         if not self._finder.is_out_of_context(holder, message_id):
             raise NotFound(f"message {message_id} is part of your context already; there is nothing older to fetch")
-        found = self._db.messages(holder.id, around=message_id, window=window)
+        found = self._pages.around(holder, message_id, window)
         messages = self._out_of_context(holder, found)
-        before, after = self._pages.around_any(holder, found[0].id, found[-1].id)
+        before, after = self._pages.around_any(holder, found[0], found[-1])
         answer: dict[str, Any] = {
             "success": True,
             "mode": "scroll",
@@ -215,8 +215,8 @@ class SessionSearch:
         session, at = match.session, match.message_id
         if at is None:
             return {"bookend_start": [], "messages": [], "bookend_end": [], "messages_before": 0, "messages_after": 0}
-        found = self._db.messages(session.id, around=at, window=AROUND_HIT)
-        before, after = self._pages.around_any(session, found[0].id, found[-1].id)
+        found = self._pages.around(session, at, AROUND_HIT)
+        before, after = self._pages.around_any(session, found[0], found[-1])
         window = [m for m in self._out_of_context(session, found) if m.role in SAID or m.id == at]
         start, end = (self._out_of_context(session, each) for each in self._db.bookends(session.id, BOOKENDS))
         shown = {message.id for message in window}

@@ -154,6 +154,9 @@ class Conversations:
     def find(self, session_id: str) -> Session | None:
         return self._first("FROM sessions WHERE owner = ? AND id = ?", (self._owner, session_id))
 
+    def by_key(self, key: int) -> Session | None:
+        return self._first("FROM sessions WHERE +owner = ? AND key = ?", (self._owner, key))
+
     def by_keys(self, keys: list[int]) -> dict[int, Session]:
         # "+" keeps SQLite from walking all sessions of the owner to find a few of them
         wanted = "FROM sessions WHERE +owner = ? AND key IN (SELECT value FROM json_each(?))"

@@ -18,6 +18,7 @@ import apsw
 
 from hermes.storage.foreign import APPLICATION_ID, HERMES_AGENT, program_of
 from hermes.storage.turnstile import Turnstile
+from hermes.storage.write_log import WriteLog
 from hermes.vocabulary.errors import DamagedFile, LockTimeout, StorageError, UnsafePath
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Database:
         self.journal = journal
         self.lock = threading.RLock()
         self._turnstile = Turnstile(path + ".lock", wait_seconds=WAIT_SECONDS)
+        self._log = WriteLog(path, connection, lambda: _connection(path)) if journal == "wal" else None
         self._identity = _identity(path)
         self._checked = False
         self._damage: str | None = None
@@ -71,7 +73,8 @@ class Database:
             raise DamagedFile(f"{path} is not a readable database ({error}); {REPAIR}") from error
         except apsw.Error as error:
             raise StorageError(f"{path} cannot be opened: {error}") from error
-        connection.pragma("synchronous", "FULL" if durability == "message" else "NORMAL")
+        # With a log, a commit is synced after the lock is given back: see write_log.py.
+        connection.pragma("synchronous", "NORMAL" if journal == "wal" else "FULL")
         if journal != "wal":
             _warn_without_wal(path, journal)
         return cls(path, connection, durability=durability, journal=journal)
@@ -86,8 +89,11 @@ class Database:
             return self.connection.execute(sql, values).fetchone()
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[apsw.Connection]:
-        """One transaction that is durable, in the right file, when the block has ended without an error."""
+    def writing(self, *, synced: bool = True) -> Iterator[apsw.Connection]:
+        """One transaction that is durable, in the right file, when the block has ended without an error.
+
+        `synced=False` is for what can be made again from the rest: it survives a kill, and a power cut takes it back.
+        """
         with self.lock:
             self._refuse_damaged()
             with self.translated():
@@ -99,6 +105,11 @@ class Database:
             self._require_same_file()
             with self._turnstile, self.translated(), self._transaction():
                 yield self.connection
+            if self._log is not None:
+                with self.translated():
+                    if synced and self.durability == "message":
+                        self._log.sync()
+                    self._log.shorten()
             self._require_same_file()
 
     @contextlib.contextmanager
@@ -114,13 +125,9 @@ class Database:
 
     def sync(self) -> None:
         """Makes everything committed so far survive a power cut as well (durability "turn")."""
-        with self.lock, self._turnstile, self.translated():
-            self.connection.pragma("synchronous", "FULL")
-            try:
-                # A commit syncs the whole log before it; the value written is never read.
-                self.connection.execute("UPDATE state_meta SET value = value + 1 WHERE key = 'syncs'")
-            finally:
-                self.connection.pragma("synchronous", "FULL" if self.durability == "message" else "NORMAL")
+        with self.lock, self.translated():
+            if self._log is not None:
+                self._log.sync()
         self._require_same_file()
 
     def mark_damaged(self, seen: str) -> None:
@@ -133,6 +140,8 @@ class Database:
 
     def close(self) -> None:
         with self.lock:
+            if self._log is not None:
+                self._log.close()
             self.connection.close()
             self._turnstile.close()
 

@@ -42,11 +42,11 @@ def owner_word(owner: int) -> str:
     return f"\ue000owner{owner}"
 
 
-def index_waiting(database: Database, *, batch: int = BATCH) -> int:
-    """Indexes all that waits, `batch` messages to a transaction; returns how many were indexed."""
+def index_waiting(database: Database, *, batch: int = BATCH, most: int | None = None) -> int:
+    """Indexes all that waits, `batch` messages to a transaction, or about `most`; returns how many were indexed."""
     done = 0
-    while database.row("SELECT 1 FROM sessions WHERE indexed_id < last_id LIMIT 1"):
-        with database.writing() as connection:
+    while (most is None or done < most) and database.row("SELECT 1 FROM sessions WHERE indexed_id < last_id LIMIT 1"):
+        with database.writing(synced=False) as connection:
             step = _index_batch(connection, batch)
         if not step:
             break

@@ -53,17 +53,17 @@ class Pages(Transcripts):
             yield from (found[key] for key in keys if key in found)
             after = keys[-1]
 
-    def around_any(self, session: Session, first: int, last: int) -> tuple[int, int]:
+    def around_any(self, session: Session, first: StoredMessage, last: StoredMessage) -> tuple[int, int]:
         """How many messages of the session stand before `first` and after `last`."""
         total = session.message_count
         if self._place(session.last_id) == total - 1:  # nothing was taken back, so places count messages
-            return self._place(first), max(0, total - self._place(last) - 1)
-        return self._before(session, first), max(0, total - self._before(session, last + 1))
+            return first.place, max(0, total - last.place - 1)
+        return self._before(session, first.id), max(0, total - self._before(session, last.id + 1))
 
     def parent_id(self, session: Session) -> str | None:
         if session.parent is None:
             return None
-        parent = self._conversations.by_keys([session.parent]).get(session.parent)
+        parent = self._conversations.by_key(session.parent)
         return parent.id if parent else None
 
     def _place(self, message_id: int) -> int:

@@ -33,18 +33,8 @@ _BLOCKS_OF_SESSION = """
 _OLDEST_FIRST = _OF_SESSION.format(order="ASC")
 _NEWEST_FIRST = _OF_SESSION.format(order="DESC")
 _EVERYTHING = 1 << 62
-# A message with its neighbours on both sides: one question instead of two halves that would cost twice as much.
-_AROUND = f"""
-    SELECT * FROM (SELECT b.first_place + (m.id & 31), {_PREFIXED}
-        FROM blocks b CROSS JOIN messages m ON m.id BETWEEN b.block << 5 AND min((b.block << 5) + 31, :at - 1)
-        WHERE b.owner = :owner AND b.session = :session AND b.block <= :block AND (m.state & 3) <> 2
-        ORDER BY b.block DESC, m.id DESC LIMIT :window)
-    UNION ALL
-    SELECT * FROM (SELECT b.first_place + (m.id & 31), {_PREFIXED}
-        FROM blocks b CROSS JOIN messages m ON m.id BETWEEN max(b.block << 5, :at) AND (b.block << 5) + 31
-        WHERE b.owner = :owner AND b.session = :session AND b.block >= :block AND (m.state & 3) <> 2
-        ORDER BY b.block, m.id LIMIT :window + 1)
-"""  # noqa: S608 - column names are ours
+_BLOCK = "SELECT first_place FROM blocks WHERE block = ? AND owner = ? AND session = ?"
+_IN_BLOCK = f"SELECT {COLUMNS} FROM messages WHERE id BETWEEN ? AND ? AND (state & 3) <> 2 ORDER BY id"  # noqa: S608
 _HOLDING = """
     SELECT id FROM messages WHERE id IN (SELECT value FROM json_each(?1))
         AND (instr(lower(content), ?2) OR instr(lower(tool_calls), ?2))
@@ -64,22 +54,29 @@ class Transcripts:
 
     def around(self, session: Session, message_id: int, window: int) -> list[StoredMessage]:
         """The message itself with up to `window` neighbours on each side."""
-        messages = self._both_sides(session, message_id, window)
-        there = any(message.id == message_id for message in messages)  # else taken back, or a stranger's
-        if not there and self.session_key(message_id) != session.key:
+        block = self._database.row(_BLOCK, (message_id >> BLOCK_BITS, self._owner, session.key))
+        if block is None:
             raise NotFound(f"message {message_id} is not in session {session.id!r}; search again for a current id")
-        return messages
+        # Neighbours are neighbouring numbers, as long as they stand in the same block and none was taken back.
+        start = message_id >> BLOCK_BITS << BLOCK_BITS
+        low, high = max(start, message_id - window), min(start + BLOCK - 1, message_id + window)
+        found = self._span(session, low, high, block[0] - start)
+        before = [message for message in found if message.id < message_id]
+        after = found[len(before) :]
+        if len(before) < window and (low > start or block[0]):
+            before = self._read(session, high=message_id - 1, limit=window, newest=True)[::-1]
+        if len(after) <= window and session.last_id > high:
+            after = self._read(session, low=message_id, limit=window + 1)
+        return self._told_of_damage(before + after)
 
-    def _both_sides(self, session: Session, message_id: int, window: int) -> list[StoredMessage]:
-        block = message_id >> BLOCK_BITS
-        values = {"owner": self._owner, "session": session.key, "at": message_id, "block": block, "window": window}
+    def _span(self, session: Session, low: int, high: int, place: int) -> list[StoredMessage]:
+        """Messages of one block; `place` is what their ids lack to their places."""
+        key = session.key
         try:
-            rows = sorted(self._database.rows(_AROUND, values))
-            messages = [decode(row[1:], row[0], session.key) for row in rows]
-        except (DamagedFile, TypeError, AttributeError):  # read again, around the damage
-            before = self._read(session, high=message_id - 1, limit=window, newest=True)
-            return before[::-1] + self._read(session, low=message_id, limit=window + 1)
-        return self._told_of_damage(messages)
+            rows = self._database.rows(_IN_BLOCK, (low, high))
+            return [decode(row, place + row[0], key) for row in rows]
+        except (DamagedFile, TypeError, AttributeError):  # the last two: a number where a text was
+            return self._read(session, low=low, high=high)
 
     def bookends(self, session: Session, count: int) -> tuple[list[StoredMessage], list[StoredMessage]]:
         first = self._read(session, limit=count, spoken=True)

@@ -130,7 +130,7 @@ class SessionDB(Closing):
         self._waiting += len(ids)
         if self._waiting >= _INDEX_WHEN_WAITING and not self._database.connection.in_transaction:
             with contextlib.suppress(StorageError):  # the messages are stored; the next search brings the index level
-                self.index()
+                self._index(most=self._waiting)  # others look after what they wrote, or this call would last for ever
         return ids
 
     @contextlib.contextmanager
@@ -147,12 +147,15 @@ class SessionDB(Closing):
 
     def index(self) -> int:
         """Brings the full-text index level with the messages; a search does this by itself."""
+        return self._index()
+
+    def _index(self, most: int | None = None) -> int:
         batch = _BULK_BATCH if self._waiting >= _BULK else _INDEX_WHEN_WAITING
         self._waiting = 0
         if self._unindexed:
             with self._database.writing() as connection:
                 self._unindexed.store(connection)
-        return index_waiting(self._database, batch=batch)
+        return index_waiting(self._database, batch=batch, most=most)
 
     def embed(self, most: int | None = None) -> int:
         """Makes the vectors of meaning that are missing (a search makes some); returns for how many messages."""
@@ -231,7 +234,7 @@ class SessionDB(Closing):
 
     def session_of(self, message_id: int) -> Session | None:
         key = self._transcripts.session_key(message_id)
-        return None if key is None else self._sessions.by_keys([key]).get(key)
+        return None if key is None else self._sessions.by_key(key)
 
     def rename(self, session_id: str, title: str | None) -> str | None:
         """Gives the session a title, with ` #N` when another has it, and returns the title it now has."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes.storage.text import scrub
 
@@ -29,8 +28,7 @@ _USUAL = frozenset(("role", "content", "timestamp"))
 Row = tuple[int, str, int, float, str | None, str | None, str | None, str | None, int | None, str | None, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredMessage:
+class StoredMessage(NamedTuple):
     """A message read back; `damaged` means its checksum failed, and then `message` holds no content at all."""
 
     id: int
@@ -40,7 +38,7 @@ class StoredMessage:
     compacted: bool
     rewound: bool
     damaged: bool
-    message: dict[str, Any] = field(default_factory=dict)
+    message: dict[str, Any]
 
     @property
     def text(self) -> str:
@@ -77,29 +75,25 @@ def encode(message_id: int, message: Mapping[str, Any], timestamp: float, sessio
 
 def decode(row: Row, place: int, session: int) -> StoredMessage:
     message_id, role, state, timestamp, content, name, calls, call_id, tokens, extra, stored = row
-    sound = checksum(row[:-1], session) == stored
+    kind = state & STATE_BITS
+    if checksum(row[:-1], session) != stored:
+        return StoredMessage(message_id, place, "unknown", timestamp, kind == COMPACTED, kind == REWOUND, True, {})
     message: dict[str, Any] = {"role": role}
-    if sound:
-        if content is not None:
-            message["content"] = unpacked(content)
-        known = (("name", name), ("tool_call_id", call_id), ("token_count", tokens))
-        message |= {key: value for key, value in known if value is not None}
-        if calls is not None:
-            message["tool_calls"] = json.loads(calls)
-        if state & TIMED:
-            message["timestamp"] = timestamp
-        if extra is not None:
-            message.update(json.loads(extra))
-    return StoredMessage(
-        id=message_id,
-        place=place,
-        role=role if sound else "unknown",
-        timestamp=timestamp,
-        compacted=state & STATE_BITS == COMPACTED,
-        rewound=state & STATE_BITS == REWOUND,
-        damaged=not sound,
-        message=message if sound else {},
-    )
+    if content is not None:
+        message["content"] = unpacked(content)
+    if name is not None:
+        message["name"] = name
+    if call_id is not None:
+        message["tool_call_id"] = call_id
+    if tokens is not None:
+        message["token_count"] = tokens
+    if calls is not None:
+        message["tool_calls"] = _opened(calls)
+    if state & TIMED:
+        message["timestamp"] = timestamp
+    if extra is not None:
+        message.update(_opened(extra))
+    return StoredMessage(message_id, place, role, timestamp, kind == COMPACTED, kind == REWOUND, False, message)
 
 
 def checksum(fields: tuple[Any, ...], session: int) -> int:
@@ -108,7 +102,7 @@ def checksum(fields: tuple[Any, ...], session: int) -> int:
 
 def bound(checksum_without_session: int, session: int) -> int:
     """Ties a message to its session, so that text under a wrong session fails, and a lost session can be tried out."""
-    return zlib.crc32(f"\x1f{session}".encode(), checksum_without_session)
+    return zlib.crc32(b"\x1f%d" % session, checksum_without_session)
 
 
 def unbound(fields: tuple[Any, ...]) -> int:
@@ -119,7 +113,7 @@ def unbound(fields: tuple[Any, ...]) -> int:
 
 
 def unpacked(content: str) -> Any:
-    return json.loads(content[len(_JSON_MARK) :]) if content.startswith(_JSON_MARK) else content
+    return _opened(content[len(_JSON_MARK) :]) if content.startswith(_JSON_MARK) else content
 
 
 def readable(content: Any) -> str:
@@ -214,6 +208,14 @@ def _timed_or_extra(message: Mapping[str, Any], timestamp: float, extra: dict[st
 # Made once: `json.dumps` with arguments makes an encoder for every call.
 _as_written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _escaped = json.JSONEncoder(separators=(",", ":")).encode
+
+
+_scan = json.JSONDecoder().raw_decode
+
+
+def _opened(packed: str) -> Any:
+    """What `_dumps` packed: it wrote no white space around the value, so none is looked for."""
+    return _scan(packed)[0]
 
 
 def _dumps(value: Any) -> str:

@@ -1,11 +1,13 @@
-"""A queue in front of the database's write lock, so that many writing processes wait briefly and fairly.
+"""A queue in front of the database's write lock, so that many writing processes wait briefly and in turn.
 
 SQLite's own waiting sleeps for growing times while others slip in between: with eight writers one of them waited
-half a second. Here a waiter looks often, and a process that comes straight back lets the waiters go first.
+half a second. Here whoever has to wait draws a number and looks for the lock when that number is called. A lock file
+excludes, the numbers only order: when a process with a number dies, the next ones pass it by.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -16,12 +18,15 @@ from hermes.vocabulary.errors import LockTimeout, StorageError
 if TYPE_CHECKING:
     from types import TracebackType
 
-_LOOK_AGAIN = 0.0003
-_GIVE_WAY = 0.001
+_LOOK_AGAIN = 0.0002  # seconds, times the number of those in front
+_SELDOM = 0.005
+_PATIENCE = 0.005  # who waits no longer takes the lock when it is free: making others wait for their turn takes time
+_NOBODY_COMES = 0.01  # so long after the last call, whoever has the number that was called is taken to be gone
+_NO_LOCKS_HERE = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 class Turnstile:
-    """`with turnstile:` holds the right to write; two byte ranges of one lock file tell holders from waiters."""
+    """`with turnstile:` holds the right to write, first come, first served."""
 
     def __init__(self, path: str, *, wait_seconds: float) -> None:
         self._path = path
@@ -29,54 +34,105 @@ class Turnstile:
         self._gate = _open_private(path)
         self._queue = _open_private(path + ".queue")
         self._open = [self._gate, self._queue]
-        self._released = 0.0
+        self._number: int | None = None
 
     def __enter__(self) -> None:
         if not self._open:
             raise StorageError(f"{self._path.removesuffix('.lock')} was closed; open it again")
-        if time.monotonic() - self._released < _GIVE_WAY and self._somebody_waits():
-            time.sleep(_GIVE_WAY)
-        if not _try(self._gate, fcntl.LOCK_EX):
-            self._wait_for_gate()
+        if not (self._nobody_in_line() and _try(self._gate)):
+            start = time.monotonic()
+            if not self._slip_in(start + min(_PATIENCE, self._wait)):
+                self._stand_in_line(start + self._wait)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        fcntl.flock(self._gate, fcntl.LOCK_UN)
-        self._released = time.monotonic()
+        if self._number is not None:
+            self._call(self._number + 1)
+            self._number = None
+        _release(self._gate)
 
     def close(self) -> None:
         """May be called again: the numbers of closed descriptors soon belong to other files."""
         while self._open:
             os.close(self._open.pop())
 
-    def _wait_for_gate(self) -> None:
-        deadline = time.monotonic() + self._wait
-        _try(self._queue, fcntl.LOCK_SH)
+    def _slip_in(self, until: float) -> bool:
+        pause = _LOOK_AGAIN
+        while time.monotonic() < until and self._nobody_in_line():
+            time.sleep(pause)
+            if _try(self._gate):
+                return True
+            pause *= 1.5
+        return False
+
+    def _nobody_in_line(self) -> bool:
+        drawn, called = self._numbers()
+        return drawn <= called
+
+    def _stand_in_line(self, deadline: float) -> None:
+        mine = self._number = self._draw(deadline)
+        last_called, moved = -1, 0.0
+        while True:
+            called, now = self._numbers()[1], time.monotonic()
+            if called != last_called:
+                last_called, moved = called, now
+            in_front = max(0, mine - called)
+            if now - moved >= _NOBODY_COMES * in_front and _try(self._gate):
+                self._call(mine)
+                return
+            if now > deadline:
+                self._number = None
+                self._call(mine + 1 if called == mine else called)
+                raise self._too_long()
+            time.sleep(min(_SELDOM, _LOOK_AGAIN * max(1, in_front)))
+
+    def _draw(self, deadline: float) -> int:
+        while not _try(self._queue):
+            if time.monotonic() > deadline:
+                raise self._too_long()
+            time.sleep(_LOOK_AGAIN)
         try:
-            while not _try(self._gate, fcntl.LOCK_EX):
-                if time.monotonic() > deadline:
-                    raise LockTimeout(
-                        f"{self._path} is held by another program for more than {self._wait:g} s; "
-                        "try again when it has finished writing"
-                    )
-                time.sleep(_LOOK_AGAIN)
+            drawn = self._numbers()[0]
+            os.pwrite(self._queue, (drawn + 1).to_bytes(8, "little"), 0)
         finally:
-            fcntl.flock(self._queue, fcntl.LOCK_UN)
+            _release(self._queue)
+        return drawn
 
-    def _somebody_waits(self) -> bool:
-        if _try(self._queue, fcntl.LOCK_EX):
-            fcntl.flock(self._queue, fcntl.LOCK_UN)
-            return False
-        return True
+    def _call(self, number: int) -> None:
+        if number > self._numbers()[1]:
+            os.pwrite(self._queue, number.to_bytes(8, "little"), 8)
+
+    def _numbers(self) -> tuple[int, int]:
+        """The next number to be drawn, and the one that is called: equal when nobody stands in line."""
+        raw = os.pread(self._queue, 16, 0).ljust(16, b"\0")
+        return int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")
+
+    def _too_long(self) -> LockTimeout:
+        return LockTimeout(
+            f"{self._path} is held by another program for more than {self._wait:g} s; "
+            "try again when it has finished writing"
+        )
 
 
-def _try(descriptor: int, kind: int) -> bool:
+def _try(descriptor: int) -> bool:
+    """False when another holds it. Where a file system has no locks, SQLite's own waiting must do."""
     try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS_HERE:
+            raise StorageError(f"the queue of writers does not work: {error.strerror}; check the folder") from error
     return True
+
+
+def _release(descriptor: int) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS_HERE:
+            raise
 
 
 def _open_private(path: str) -> int:

@@ -1,0 +1,212 @@
+"""Many writers: each in its turn, the dead passed by, and what was acknowledged is on the disk."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hermes.storage import write_log
+from hermes.storage.sessions import SessionDB
+from hermes.storage.turnstile import Turnstile
+from hermes.vocabulary.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_WAITER = """
+import sys
+from hermes.storage.turnstile import Turnstile
+turnstile = Turnstile(sys.argv[1], wait_seconds=20)
+print("ready", flush=True)
+with turnstile:
+    pass
+"""
+
+
+class _Disk:
+    """Takes the place of the disk's answer: keeps what lay in the files when it was asked to sync them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.kept = folder / "after the power cut"
+        self.syncs = 0
+        self.broken = False
+
+    def __call__(self, descriptor: int) -> None:
+        if self.broken:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        assert os.fstat(descriptor).st_ino == (self._folder / "state.db-wal").stat().st_ino
+        self.syncs += 1
+        shutil.rmtree(self.kept, ignore_errors=True)
+        self.kept.mkdir()
+        for name in ("state.db", "state.db-wal"):
+            shutil.copy(self._folder / name, self.kept / name)
+
+    def texts(self, session: str) -> list[str]:
+        with SessionDB.open(self.kept / "state.db") as db:
+            return [message.text for message in db.messages(session)]
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Disk:
+    made = _Disk(tmp_path)
+    monkeypatch.setattr(write_log, "_to_disk", made)
+    return made
+
+
+@pytest.mark.proves("sessions.durable")
+def test_what_append_acknowledged_was_synced_before(tmp_path: Path, disk: _Disk) -> None:
+    with SessionDB.open(tmp_path / "state.db") as db:
+        session = db.create_session()
+        for number in range(3):
+            before = disk.syncs
+            db.append(session, {"role": "user", "content": f"number {number}"})
+            assert disk.syncs == before + 1
+            assert disk.texts(session) == [f"number {each}" for each in range(number + 1)]
+
+
+@pytest.mark.proves("sessions.durable")
+def test_with_durability_of_a_turn_the_disk_is_asked_at_its_end_only(tmp_path: Path, disk: _Disk) -> None:
+    with SessionDB.open(tmp_path / "state.db", durability="turn") as db:
+        session = db.create_session()
+        for number in range(3):
+            db.append(session, {"role": "user", "content": f"number {number}"})
+        assert disk.syncs == 0
+        db.sync()
+        assert disk.texts(session) == [f"number {each}" for each in range(3)]
+
+
+@pytest.mark.proves("sessions.durable")
+def test_when_the_log_cannot_be_synced_the_database_takes_what_it_holds(tmp_path: Path, disk: _Disk) -> None:
+    with SessionDB.open(tmp_path / "state.db") as db:
+        session = db.create_session()
+        disk.broken = True
+        db.append(session, {"role": "user", "content": "whole"})
+        shutil.copy(tmp_path / "state.db", tmp_path / "alone.db")  # without the log
+    with SessionDB.open(tmp_path / "alone.db") as db:
+        assert [message.text for message in db.messages(session)] == ["whole"]
+
+
+@pytest.mark.proves("sessions.durable")
+def test_what_cannot_be_brought_to_the_disk_is_not_acknowledged(
+    tmp_path: Path, disk: _Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SessionDB.open(tmp_path / "state.db") as db, SessionDB.open(tmp_path / "state.db") as reader:
+        session = db.create_session()
+        db._database.connection.set_busy_timeout(10)
+        reader._database.connection.execute("BEGIN")
+        assert not reader.messages(session)  # from here on the reader holds on to the log as it is now
+        disk.broken = True
+        monkeypatch.setattr(write_log, "_PATIENCE", 0.05)
+        for _ in range(2):  # a log that was doubted once is doubted until it is in the database
+            with pytest.raises(StorageError, match="is not acknowledged"):
+                db.append(session, {"role": "user", "content": "doubtful"})
+            disk.broken = False
+        reader._database.connection.execute("ROLLBACK")
+        db.append(session, {"role": "user", "content": "certain"})
+
+
+@pytest.mark.proves("sessions.writers")
+def test_the_log_of_a_store_that_is_written_without_pause_stays_short(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with SessionDB.open(path, durability="turn") as db:
+        session = db.create_session()
+        for _ in range(6):
+            db.append_many(session, [{"role": "user", "content": os.urandom(600).hex()} for _ in range(900)])
+        for _ in range(1500):
+            db.append(session, {"role": "user", "content": "small " * 100})
+        assert os.path.getsize(tmp_path / "state.db-wal") < 16 << 20
+    assert not (tmp_path / "state.db-wal").exists()
+    with SessionDB.open(path) as db:
+        assert len(db.messages(session)) == 6900
+
+
+def pass_through(path: Path, taken: list[int], number: int) -> None:
+    mine = Turnstile(str(path), wait_seconds=20)
+    with mine:
+        taken.append(number)
+    mine.close()
+
+
+def stand_in_line(path: Path, taken: list[int], number: int) -> threading.Thread:
+    """A thread that waits; returns when it has drawn its number."""
+    before = drawn(path)
+    thread = threading.Thread(target=pass_through, args=(path, taken, number))
+    thread.start()
+    until(lambda: drawn(path) == before + 1)
+    return thread
+
+
+def drawn(path: Path) -> int:
+    return int.from_bytes(path.with_name(path.name + ".queue").read_bytes()[:8], "little")
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+@pytest.mark.proves("sessions.writers")
+def test_who_waits_longest_writes_next(tmp_path: Path) -> None:
+    path = tmp_path / "state.db.lock"
+    turnstile = Turnstile(str(path), wait_seconds=20)
+    taken: list[int] = []
+    with turnstile:
+        threads = [stand_in_line(path, taken, number) for number in range(8)]
+    for thread in threads:
+        thread.join()
+    assert taken == list(range(8))
+    assert (path.with_name("state.db.lock.queue").stat().st_mode & 0o777) == 0o600
+    turnstile.close()
+
+
+@pytest.mark.proves("sessions.writers")
+def test_a_process_killed_in_line_holds_nobody_up(tmp_path: Path) -> None:
+    path = tmp_path / "state.db.lock"
+    turnstile = Turnstile(str(path), wait_seconds=20)
+    taken: list[int] = []
+    with turnstile:
+        process = subprocess.Popen([sys.executable, "-c", _WAITER, str(path)], stdout=subprocess.PIPE)
+        until(lambda: drawn(path) == 1)
+        process.kill()
+        process.communicate()
+        waiter = stand_in_line(path, taken, 1)
+    waiter.join()
+    assert taken == [1]
+    start = time.monotonic()
+    with turnstile:
+        assert time.monotonic() - start < 5
+    turnstile.close()
+
+
+@pytest.mark.proves("sessions.writers")
+def test_without_file_locks_sqlite_waits_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(descriptor: int, kind: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with SessionDB.open(tmp_path / "state.db") as db, SessionDB.open(tmp_path / "state.db") as other:
+        sessions = [db.create_session(), db.create_session()]
+
+        def write(handle: SessionDB, session: str) -> None:
+            for number in range(20):
+                handle.append(session, {"role": "user", "content": f"number {number}"})
+
+        threads = [threading.Thread(target=write, args=pair) for pair in zip((db, other), sessions, strict=True)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [len(db.messages(session)) for session in sessions] == [20, 20]
