@@ -13,6 +13,7 @@ import pytest
 from agents import call_tools, configure, first_json
 from hermes import Agent
 from hermes.llm.scripted import Reply, Scripted
+from hermes.vocabulary.errors import NotFound
 from hermes.vocabulary.events import Notice, ToolReturned
 
 if TYPE_CHECKING:
@@ -165,3 +166,11 @@ def test_without_its_package_the_servers_are_a_notice(home: Path, log: Path, mon
     with Agent.open(home, model=Scripted(["hi"])) as agent:
         (told,) = [each.text for each in agent.turn("hi") if isinstance(each, Notice)]
     assert "install mcp starlette uvicorn" in told
+
+
+def test_a_server_that_was_asked_for_its_tools_ends_with_a_session_that_does_not_begin(home: Path, log: Path) -> None:
+    serve(home, log, [{}])
+    log.with_name("odd.py").write_text(f"{_ODD}log.open('a').write('ended\\n')\n")
+    with pytest.raises(NotFound):
+        Agent.open(home, model=Scripted([]), resume="nothing")
+    assert log.read_text() == "started\nended\n"

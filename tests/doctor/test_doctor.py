@@ -189,3 +189,45 @@ def test_each_provider_in_use_is_looked_at(hermes: Callable[..., Ran]) -> None:
     assert (keyless["state"], "hermes memory setup retaindb" in keyless["remedy"]) == ("problem", True)
     (absent,) = found(ran, "provider nowhere")
     assert (absent["state"], "hermes memory off" in absent["remedy"]) == ("problem", True)
+
+
+@pytest.mark.proves("doctor.sound")
+def test_a_check_that_fails_is_a_problem_and_the_others_go_on(
+    hermes: Callable[..., Ran], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hermes("memory", "add", "Uses zsh.")
+    monkeypatch.setattr(SessionDB, "search", lambda *_: [])
+    ran = hermes("doctor", "--offline", "--json")
+    (told,) = found(ran, "storage")
+    assert (ran.code, told["state"]) == (1, "problem")
+    assert "written and not found again" in told["found"]
+    assert found(ran, "conversations")[0]["state"] == "ok"
+    assert not list(home.glob(".doctor-*"))
+
+
+@pytest.mark.proves("doctor.sound")
+def test_a_file_system_without_shared_memory_is_a_warning(
+    hermes: Callable[..., Ran], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hermes("memory", "add", "Uses zsh.")
+    monkeypatch.setattr(SessionDB, "journal_mode", "delete")
+    (told,) = found(hermes("doctor", "--offline", "--json"), "storage")
+    assert (told["state"], "move the home to a local disk" in told["remedy"]) == ("warning", True)
+
+
+@pytest.mark.proves("doctor.sound")
+def test_leftovers_are_removed_where_there_is_no_memory_yet(hermes: Callable[..., Ran], home: Path) -> None:
+    home.mkdir(mode=0o700)
+    left = home / ".state.json.0123456789abcdef.tmp"
+    left.write_text("half")
+    (told,) = found(hermes("doctor", "--offline", "--fix", "--json"), "leftovers")
+    assert "temporary files" in told["found"]
+
+
+@pytest.mark.proves("doctor.reach")
+def test_a_model_that_is_no_service_is_named_with_its_context(hermes: Callable[..., Ran], home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "config.yaml").write_text("model: {provider: scripted, default: script.json}\n")
+    (home / "script.json").write_text('["hi"]')
+    (told,) = found(hermes("doctor", "--json"), "model")
+    assert (told["state"], "tokens of context" in told["found"]) == ("ok", True)

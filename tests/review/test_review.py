@@ -12,10 +12,11 @@ import pytest
 from hermes import Agent, MemorySession, SessionDB
 from hermes.curated.store import MemoryStore
 from hermes.llm.scripted import Reply, Scripted
-from hermes.session.review import Reviews, last_review
+from hermes.session.review import Reviews
 from hermes.vocabulary.errors import ModelBusy
-from hermes.vocabulary.events import Notice, TurnFinished
+from hermes.vocabulary.events import Notice
 from hermes.vocabulary.usage import Usage
+from reviewed import BREW, TEA, chat, outcome, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,35 +25,6 @@ if TYPE_CHECKING:
     from conftest import Ran
 
     Hermes = Callable[..., Ran]
-
-TEA = {"action": "add", "target": "user", "content": "Drinks green tea in the morning."}
-SKILL = "---\nname: brew\ndescription: How to brew tea.\n---\n# Steps\n1. Boil water.\n"
-BREW = {"action": "create", "name": "brew", "content": SKILL}
-
-
-def settings(home: Path, **more: object) -> None:
-    """A review after every turn, and what a test wants besides."""
-    home.mkdir(parents=True, exist_ok=True)
-    blocks: dict[str, dict[str, object]] = {"memory": {"nudge_interval": 1}, "skills": {"creation_nudge_interval": 0}}
-    for name, value in more.items():
-        block, _, key = name.partition("__")
-        blocks.setdefault(block, {})[key] = value
-    (home / "config.yaml").write_text(json.dumps(blocks))
-
-
-def chat(home: Path, steps: list[Any], said: str = "I like tea", **open_with: Any) -> tuple[Agent, Scripted]:
-    """One turn and the review after it."""
-    model = Scripted(steps)
-    agent = Agent(MemorySession.open(home, **open_with), model)
-    assert isinstance(list(agent.turn(said))[-1], TurnFinished)
-    assert agent.reviews.wait(20)
-    return agent, model
-
-
-def outcome(agent: Agent) -> dict[str, Any]:
-    found = last_review(agent.session.database)
-    assert found is not None
-    return found
 
 
 @pytest.mark.proves("review.prefix", "review.after")

@@ -217,6 +217,58 @@ def test_words_and_archives_that_stand_elsewhere_are_named(home: Path, hermes: C
 
 
 @pytest.mark.proves("people.forget")
+def test_what_cannot_be_read_of_a_person_is_named_and_removed_all_the_same(home: Path, hermes: Command) -> None:
+    import tarfile
+
+    for name in ("ann", "bob"):
+        hermes("users", "add", name)
+    hermes("--user", "ann", "memory", "add", "Collects Bavarian beer coasters.")
+    talk(home, "ann", "Remind me of the dentist in Rosenheim tomorrow.", "The dentist in Rosenheim, noted.")
+    ann = home / "users/ann"
+    with MemorySession.open(person_home(find_home(home), "ann")) as session:
+        session.record({"role": "user", "content": [{"type": "text", "text": "a picture"}]})
+    (ann / "memories/MEMORY.md.history.jsonl").unlink()
+    (ann / "memories/MEMORY.md.history.jsonl").mkdir()
+    (ann / "elsewhere").symlink_to(home / "users/bob")
+    (ann / "gone").symlink_to(home / "nothing")
+    with tarfile.open(home / "old.tar.gz", "w:gz") as archive:
+        archive.add(ann, "home/users/ann")
+    (told,) = hermes("users", "forget", "ann", "--json").json["problems"]
+    assert "not a regular file" in told
+    (ann / "state.db").write_bytes(b"no database at all" * 100)
+    dry = hermes("users", "forget", "ann", "--json").json
+    assert (len(dry["problems"]), dry["archives"]) == (2, [str(home / "old.tar.gz")])
+    hermes("users", "forget", "ann", "--yes")
+    assert not ann.exists()
+    assert (home / "users/bob").is_dir()
+
+
+@pytest.mark.proves("people.forget")
+def test_a_removal_that_fails_says_so_and_two_at_once_do_not_mind(
+    home: Path, hermes: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    real = shutil.rmtree
+
+    def refused(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    def twice(path: str) -> None:
+        real(path)
+        real(path)
+
+    hermes("users", "add", "ann")
+    hermes("--user", "ann", "memory", "add", "Collects Bavarian beer coasters.")
+    monkeypatch.setattr(shutil, "rmtree", refused)
+    ran = hermes("users", "forget", "ann", "--yes")
+    assert (ran.code, "Permission denied" in ran.err) == (1, True)
+    monkeypatch.setattr(shutil, "rmtree", twice)
+    assert finish_removals(find_home(home)) == 1
+    assert finish_removals(find_home(home)) == 0
+
+
+@pytest.mark.proves("people.forget")
 def test_a_removal_that_was_interrupted_is_finished_by_the_next(home: Path, hermes: Command) -> None:
     hermes("users", "add", "ann")
     hermes("--user", "ann", "memory", "add", "Collects Bavarian beer coasters.")

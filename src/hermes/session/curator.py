@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hermes.curated.history import CURATE, Cause, Edit, Leaving
-from hermes.curated.marks import CATEGORY
+from hermes.curated.marks import CATEGORY, NONE
 from hermes.curated.memory_file import Plan
 from hermes.curation.categories import category_of
 from hermes.curation.consolidate import consolidate
@@ -86,7 +86,7 @@ class Curator:
                 report["backup"] = backups.make(self._home, keep=self._settings.integer("curator.backup.keep"))
             for target, operations in planned.items():
                 self._carry_out(target, operations, report)
-            report["skills"] = self._retire(retiring)
+            report["skills"] = self._retire(retiring, report)
             return self.log.add(report)
 
     def undo(self, run_id: str = "") -> Run:
@@ -112,7 +112,11 @@ class Curator:
     @property
     def _memory(self) -> MemoryStore:
         if self._store is None:
-            raise RuntimeError("curated memory is switched off")
+            raise WriteRefused(
+                "memory is switched off (memory.memory_enabled, memory.user_profile_enabled); switch it on to take back"
+                " what was changed in it",
+                kind="disabled",
+            )
         return self._store
 
     def _plan(self, target: str, report: Run) -> list[Operation]:
@@ -141,7 +145,9 @@ class Curator:
         for entry, origin in store.provenance(target).items():
             known = origin.change is not None and origin.origin not in ("external", "unknown")
             at = origin.change.at if known and origin.change is not None else 0.0
-            found.append(Fact(entry=entry, at=at, trusted=origin.trusted, pinned=marks[entry].pinned))
+            # Somebody may have written between the two looks; what is new has no marks yet.
+            pinned = marks.get(entry, NONE).pinned
+            found.append(Fact(entry=entry, at=at, trusted=origin.trusted, pinned=pinned))
         return found
 
     def _proposals(self, facts: Sequence[Fact], *, allowed: int) -> Proposals:
@@ -159,7 +165,7 @@ class Curator:
         wanted = {fact.entry: proposed.get(fact.entry, "") for fact in facts}
         found = {}
         for entry, category in wanted.items():
-            now = marks[entry].category
+            now = marks.get(entry, NONE).category
             if (category and category != now) or not now:
                 found[entry] = category or category_of(entry, target)
         return found
@@ -188,7 +194,7 @@ class Curator:
         found = standings(self._home.join("skills"), self._now(), *self._ages())
         return [each.name for each in found if each.state == DUE and not each.pinned]
 
-    def _retire(self, names: Sequence[str]) -> list[dict[str, str]]:
+    def _retire(self, names: Sequence[str], report: Run) -> list[dict[str, str]]:
         from hermes.skills.lifecycle import archive
 
         root = self._home.join("skills")
@@ -198,8 +204,8 @@ class Curator:
                 full, path = archive(root, name, self._now())
                 moved.append({"name": full, "to": path})
             except (HermesError, OSError) as error:
-                moved.append({"name": name, "to": "", "problem": str(error)})
-        return [each for each in moved if each["to"]]
+                report["refused"].append(f"the skill {name} stays where it is: {error}")
+        return moved
 
     def _restore_skill(self, name: str) -> None:
         from hermes.skills.lifecycle import restore

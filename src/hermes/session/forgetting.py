@@ -23,7 +23,7 @@ from hermes.settings.load import load_settings
 from hermes.settings.people import LEAVING
 from hermes.storage.files import explain
 from hermes.storage.pages import Pages
-from hermes.vocabulary.errors import HermesError, StorageError
+from hermes.vocabulary.errors import HermesError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -229,5 +229,3 @@ def _remove_tree(path: str) -> None:
         return
     except OSError as error:
         raise explain("remove", path, error) from error
-    if os.path.lexists(path):
-        raise StorageError(f"{path} is still there; remove it by hand")

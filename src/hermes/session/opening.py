@@ -80,8 +80,6 @@ class Opening:
 
     def _history(self) -> list[dict[str, Any]]:
         """The newest messages of the session, oldest first, those that were compacted out of the context included."""
-        if not self.session:
-            return []
         session = self.session[0]
         found = session.database.messages(session.id, limit=_REMEMBERED, newest=True)
         return [each.message for each in sorted(found, key=lambda each: each.id)]

@@ -28,7 +28,7 @@ def prune(database: SessionDB, settings: Settings) -> int:
     old = upkeep.unused(settings.integer("sessions.retention_days"))
     for session in old:
         for part in reversed(database.lineage(session.id)):
-            if database.find_session(part.id) is not None:  # a delegated part goes with the one that started it
+            if part.kind != "delegate" or part.parent is None:  # a delegated part goes with the one that started it
                 database.delete(part.id)
     if old and settings.flag("sessions.vacuum_after_prune") and upkeep.sizes()["file_bytes"] <= QUICKLY_REWRITTEN:
         upkeep.rewrite()

@@ -45,6 +45,7 @@ class Reviewable:
 
     @property
     def database(self) -> SessionDB:
+        """Where this conversation is stored, with all others of the same person."""
         return self._parts.database
 
     @property

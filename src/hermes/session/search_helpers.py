@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from hermes.recall.session_search import Helpers
 from hermes.session.models import helper
 from hermes.session.past import DIGEST, REWRITE, is_named
-from hermes.vocabulary.errors import NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,8 +41,7 @@ def search_helpers(settings: Settings) -> Helpers:
 def _asking(settings: Settings, task: str) -> Callable[[str, str], str]:
     def asked(system: str, text: str) -> str:
         ask = helper(settings, task, own_only=True)  # one for each question: several may be asked at once
-        if ask is None:
-            raise NotFound(f"auxiliary.{task} names no model")
+        assert ask is not None  # noqa: S101 - nobody asks for a task that names no model
         return ask(system, text)
 
     return asked

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from hermes.session.wiring import Parts
     from hermes.settings.home import Home
     from hermes.storage.conversations import Session
-    from hermes.storage.sessions import SessionDB
     from hermes.storage.transcripts import StoredMessage
     from hermes.tools.registry import Tool
 
@@ -288,11 +287,6 @@ class MemorySession(Compacting, Reviewable, Closing):
         """Forgets a session in which nobody has said anything, so that no list shows it; the session is over then."""
         if not self.about().last_id:
             self._parts.database.delete(self.id)
-
-    @property
-    def database(self) -> SessionDB:
-        """Where this conversation is stored, with all others of the same person."""
-        return self._parts.database
 
     def about(self) -> Session:
         """The stored facts about this session: title, source, tokens, times."""
