@@ -15,13 +15,14 @@ import pytest
 
 from hermes.curated.history import Cause
 from hermes.curated.store import MemoryStore
+from hermes.migration.foreign_database import merged
 from hermes.migration.import_home import import_home
 from hermes.migration.undo_log import UndoLog
 from hermes.storage import putting_back
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import DamagedFile, LockTimeout
+from hermes.vocabulary.errors import DamagedFile, LockTimeout, StorageError
 from migration import foreign_transcripts as made
 from migration import openclaw_home
 from migration.homes import furnish, tree
@@ -270,6 +271,30 @@ def test_a_foreign_database_with_a_long_log_takes_little_memory(tmp_path: Path) 
     assert count == 6000
     assert grown < 20_000  # kilobytes
     assert {name: (tmp_path / name).stat().st_mtime_ns for name in os.listdir(tmp_path)} == before
+
+
+@pytest.mark.proves("migration.foreign-log")
+def test_a_foreign_database_that_is_written_all_the_time_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    path.write_bytes(b"x" * (32 << 20))  # long enough to be changed while it is copied
+    (tmp_path / "state.db-wal").write_bytes(b"x")
+    (tmp_path / "scratch").mkdir()
+    done = threading.Event()
+
+    def touch() -> None:
+        while not done.wait(0.0005):
+            os.utime(path)
+
+    writer = threading.Thread(target=touch)
+    writer.start()
+    try:
+        with pytest.raises(StorageError, match="being written all the time"):
+            merged(str(path), str(tmp_path / "scratch"))
+    finally:
+        done.set()
+        writer.join()
+    with pytest.raises(DamagedFile, match="cannot be read with its log"):
+        merged(str(path), str(tmp_path / "scratch"))
 
 
 @pytest.mark.proves("migration.foreign-log", "migration.hostile-transcripts")

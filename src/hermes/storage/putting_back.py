@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.storage.files import Folder, explain
 from hermes.storage.locks import FileLock
 from hermes.storage.migration_marks import ARRIVING, FOLDER, LOCK
-from hermes.vocabulary.errors import DamagedFile, LockTimeout, StorageError
+from hermes.vocabulary.errors import DamagedFile, LockTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,12 +181,11 @@ def copy_tree(path: str, to: str) -> None:
 
 def _copy_file(path: str, to: str, *, follow_symlinks: bool = False) -> None:
     shutil.copy2(path, to, follow_symlinks=follow_symlinks)
-    if not os.path.islink(to):
-        descriptor = os.open(to, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    descriptor = os.open(to, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _is_folder(path: str) -> bool:
@@ -360,8 +359,5 @@ def _complete_renames(home: str) -> None:
 
 def note(place: str, record: dict[str, Any]) -> None:
     """Adds to the list, durably, before the step is taken."""
-    try:
-        with Folder.create(place) as folder, folder.open_for_append(LIST) as file:
-            file.append((json.dumps(record) + "\n").encode(), sync=True)
-    except OSError as error:
-        raise StorageError(f"{place} cannot be written: {error.strerror}") from error
+    with Folder.create(place) as folder, folder.open_for_append(LIST) as file:
+        file.append((json.dumps(record) + "\n").encode(), sync=True)

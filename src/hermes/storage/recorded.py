@@ -111,10 +111,6 @@ class RecordedDB(SessionDB):
         self._name, self._about = name, about
         newest = self._database.row(_STEPS, self._range())
         self._first = self._following = int(newest[0].rpartition(":")[2]) + 1 if newest else 0
-        for key, _ in self._database.rows(_STEPS, self._range(OF_A_MIGRATION)):
-            if not key.startswith(self._range()[0]):  # of a migration that was completed: it takes nothing back now
-                with self._database.writing() as connection:
-                    connection.execute("DELETE FROM state_meta WHERE key = ?", (key,))
 
     def close(self) -> None:
         super().close()
@@ -214,10 +210,10 @@ class RecordedDB(SessionDB):
         connection.execute("INSERT INTO state_meta (key, value) VALUES (?, ?)", (key, json.dumps(record)))
         self._following += 1
 
-    def _range(self, name: str | None = None) -> tuple[str, str]:
-        """The keys of the steps of this import, from one up to another; or of all whose names begin so."""
-        first = f"{self._owner_key}:unfinished:{self._name + ':' if name is None else name}"
-        return first, f"{first[:-1]}{chr(ord(first[-1]) + 1)}"
+    def _range(self) -> tuple[str, str]:
+        """The keys of the steps of this import, from one up to another."""
+        first = f"{self._owner_key}:unfinished:{self._name}"
+        return f"{first}:", f"{first};"
 
     def _look(self, session_id: str, step: _Step) -> None:
         if session_id in self._seen:
