@@ -94,6 +94,17 @@ def test_two_people_never_see_each_others_memory(home: Path, api: BotApi) -> Non
     assert [name for name, data in read.items() if b"allergic" in data or b"cannot eat" in data] == []
 
 
+@pytest.mark.proves("providers.mirror.elsewhere")
+def test_what_a_person_has_forgotten_in_the_chat_waits_for_the_memory_provider(home: Path, api: BotApi) -> None:
+    prepare(home, api, settings="memory:\n  provider: holographic\n")
+    MemoryStore.open(person_home(find_home(home), "ann")).add("user", "Is allergic to walnuts.")
+    with running(home) as gateway:
+        assert "Forgotten" in ask(api, gateway, ANN, "/memory forget 1")
+    (parcel,) = (home / "users" / "ann" / "outbox" / "holographic").glob("*.json")
+    told = json.loads(parcel.read_text())["arguments"]
+    assert (told["action"], told["metadata"]["old_text"]) == ("remove", "Is allergic to walnuts.")
+
+
 @pytest.mark.proves("gateway.commands")
 def test_a_person_can_begin_anew_ask_for_help_and_see_the_status(home: Path, api: BotApi) -> None:
     prepare(home, api)

@@ -253,7 +253,7 @@ def opened(service: Any, home: Path, *, user_id: str = "", place: str = "", **se
     configure(TestHoncho(), service, str(home))
     provider = load_provider("honcho", str(home))
     provider.save_config(settings, str(home))
-    provider.initialize("s1", hermes_home=str(home), platform="cli", user_id=user_id, agent_workspace=place)
+    provider.initialize("s1", hermes_home=str(home), platform="cli", user_id=user_id, cwd=place)
     return provider
 
 

@@ -11,6 +11,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "providers.sync": ("a finished turn is stored in order, in the background, then recall is warmed", "003 Post-Turn"),
     "providers.interrupted": ("nothing of an interrupted or empty turn reaches a provider", _MODES),
     "providers.mirror": ("add, replace and remove are mirrored with metadata; staged writes are not", "003 + product"),
+    "providers.mirror.elsewhere": (
+        "what a person or a server changes in curated memory waits for the provider's next session",
+        "product",
+    ),
     "providers.switch": ("resume, branch, reset, new and compression reach the provider", "003 Session Lifecycle"),
     "providers.switch.isolated": ("one session's recall never shows in another", _MODES),
     "providers.shutdown": ("the end is told, everything is handed over, providers close last to first", "003 Manager"),

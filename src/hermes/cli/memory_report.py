@@ -19,15 +19,26 @@ BY_HAND = Cause(origin="user", note="from the command line")
 
 
 def open_store(context: Context, given: argparse.Namespace | None = None) -> MemoryStore:
-    """The store, with the notes of the project that was named; they are the target then, unless another was named."""
+    """The store, with the notes of the project that was named; they are the target then, unless another was named.
+
+    What is changed in it is kept for the memory providers of the settings.
+    """
     words = getattr(given, "project", None)
     if given is not None and getattr(given, "target", None) == "":
         given.target = "project" if words else "memory"
-    if not words:
-        return MemoryStore.open(context.home, settings=context.settings)
-    from hermes.settings.projects import named_project
+    project = ""
+    if words:
+        from hermes.settings.projects import named_project
 
-    return MemoryStore.open(context.home, settings=context.settings, project=named_project(words))
+        project = named_project(words)
+    store = MemoryStore.open(context.home, settings=context.settings, project=project)
+    if context.settings.text("memory.provider") or context.settings.texts("memory.providers"):
+        from hermes.session.external import chosen_providers
+        from hermes.session.mirroring import leave_for_providers
+
+        names = chosen_providers(context.settings)
+        store.watcher = lambda written: leave_for_providers(context.home, names, written, platform="cli")
+    return store
 
 
 def add_target(parser: argparse.ArgumentParser, *, default: str | None = "") -> None:

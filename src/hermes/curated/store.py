@@ -77,6 +77,7 @@ class MemoryStore:
     """Open it once per session; every write reads the file again under its lock."""
 
     project = ""
+    watcher: Callable[[Written], None] | None = None  # told of every change that took effect, whoever made it
 
     def __init__(
         self,
@@ -329,7 +330,7 @@ class MemoryStore:
         raise NotFound(f"there is no change {change_id!r}; `hermes memory log` lists them")
 
     def _written(self, target: str, done: str, plan: Plan, change: Change | None) -> Written:
-        return Written(
+        written = Written(
             target=target,
             message=done,
             entries=plan.entries,
@@ -337,6 +338,9 @@ class MemoryStore:
             change=change,
             archived=plan.archived if change is not None else (),
         )
+        if self.watcher is not None and change is not None:
+            self.watcher(written)
+        return written
 
     def _render_snapshot(self, target: str, frozen: Reading | StorageError) -> str:
         try:

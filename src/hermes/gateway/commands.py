@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hermes.curated.history import Cause
@@ -9,8 +10,11 @@ from hermes.curated.operations import usage
 from hermes.curated.store import MemoryStore
 from hermes.gateway.conversations import NEW
 from hermes.gateway.directory import FORGET, HAND_OVER
+from hermes.session.external import chosen_providers
 from hermes.session.forgetting import finish_removals, forget, rehearse
+from hermes.session.mirroring import leave_for_providers
 from hermes.session.past import open_past
+from hermes.settings.load import load_settings
 from hermes.settings.people import OWNER
 from hermes.vocabulary.errors import NotFound, SettingsError, WriteRefused
 
@@ -105,6 +109,9 @@ class Commands:
         if not number.isdecimal() or not 0 < int(number) <= len(numbered):
             raise NotFound("say which one: /memory forget NUMBER, with a number from /memory")
         target, text = numbered[int(number) - 1]
+        home = self._directory.people.home_of(entry.person)
+        names = chosen_providers(load_settings(home))
+        store.watcher = partial(leave_for_providers, home, names, platform=entry.message.platform)
         store.apply(target, [{"action": "remove", "old_text": text}], cause=Cause(origin="user", note=note))
         return f"Forgotten: {text}"
 

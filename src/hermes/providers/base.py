@@ -55,8 +55,8 @@ class MemoryProvider(ABC):
         """Connects and makes what is needed, for one session. Called once, and again after it failed.
 
         Keywords: hermes_home, platform, agent_context (primary, subagent, cron, flush), agent_identity (the profile),
-        agent_workspace, session_title, parent_session_id, user_id, user_id_alt, user_name, chat_id, chat_name,
-        chat_type, thread_id, gateway_session_key. All but the first two may be missing.
+        agent_workspace (a name, "hermes"), cwd, session_title, parent_session_id, user_id, user_id_alt, user_name,
+        chat_id, chat_name, chat_type, thread_id, gateway_session_key. All but the first two may be missing.
         """
 
     @abstractmethod
@@ -103,8 +103,9 @@ class MemoryProvider(ABC):
     ) -> None:
         """Mirrors a write to curated memory: `action` is add, replace or remove, `target` memory or user.
 
-        Metadata: old_text (the whole entry that was replaced or removed), write_origin, session_id, platform,
-        tool_name, idempotency_key. For remove, `content` is empty.
+        Metadata, each where it is known: old_text (the whole entry that was replaced or removed), write_origin,
+        execution_context (foreground, background), session_id, parent_session_id, platform, tool_name, tool_call_id,
+        task_id (the conversation that runs), idempotency_key. For remove, `content` is empty.
         """
 
     def on_delegation(self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any) -> None:

@@ -51,7 +51,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         return str(self._config.get("recallMode") or "")
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
-        self._place = os.path.abspath(str(kwargs.get("agent_workspace") or os.getcwd()))
+        self._place = os.path.abspath(str(kwargs.get("cwd") or os.getcwd()))
         super().initialize(session_id, **kwargs)
 
     def _configured(self, hermes_home: str) -> dict[str, Any]:

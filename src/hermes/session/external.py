@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from hermes.curated.history import Cause
     from hermes.curated.store import MemoryStore, Written
     from hermes.providers.base import MemoryProvider
     from hermes.providers.manager import MemoryManager
@@ -23,15 +22,19 @@ if TYPE_CHECKING:
     Messages = Sequence[Mapping[str, Any]]
 
 
+_WORKSPACE = "hermes"  # the name that providers for hermes-agent get; what runs beside it is another workspace
+
+
 class External:
     """The providers of one session; compaction, the agent and delegated work tell them through this object."""
 
-    def __init__(self) -> None:
+    def __init__(self, home: Home, settings: Settings) -> None:
+        self._own_home, self._settings = home, settings
         self.manager: MemoryManager | None = None
         self.home: Home | None = None
         self._store: MemoryStore | None = None
         self._session_id = ""
-        self._platform = ""
+        self._platform = self._parent = self._user = self._call = ""
         self._turns = 0
         self._asked = ""
         self._untold = False  # whether something was said since a provider last heard of an end
@@ -54,6 +57,8 @@ class External:
         if not names and not handed:
             return
         self._session_id, self._platform = session_id, str(identity.get("platform", ""))
+        self._parent = str(identity.get("parent_session_id") or "")
+        self._user = "" if owner == "local" else owner
         self.home, self._store = home, store
         self.manager = build_manager(
             home,
@@ -62,13 +67,14 @@ class External:
             notices=notices,
             store=store,
             reserved=reserved,
-            user="" if owner == "local" else owner,
+            user=self._user,
             handed=handed,
         )
         given = {key: each for key, each in identity.items() if each}
-        if person := home.person or ("" if owner == "local" else owner):
+        if person := home.person or self._user:
             given.setdefault("user_id", person)
-        self.manager.initialize_all(session_id, agent_identity=home.profile or "default", **given)
+        given = {"agent_identity": home.profile or "default", "agent_workspace": _WORKSPACE, **given}
+        self.manager.initialize_all(session_id, **given)
         for problem in self.manager.problems:
             notices.add("provider", problem)
 
@@ -87,7 +93,7 @@ class External:
         parent, before.manager = before._session_id, None
         self.manager.tell = lambda text: notices.add("provider", text)
         self.manager.known = lambda: _in_the_prompt(self._store)
-        self._platform = before._platform
+        self._platform, self._user = before._platform, before._user
         lineage = parent if reason == "branch" else ""
         self.on_session_switch(session_id, parent_session_id=lineage, reset=reason in ("new", "reset"), reason=reason)
 
@@ -118,25 +124,25 @@ class External:
         self.manager.queue_prefetch_all(asked, session_id=self._session_id)
         self._untold = True
 
-    def mirror(self, written: Written, cause: Cause) -> None:
-        """A write to curated memory took effect: each entry that changed is told, with what it was before."""
-        if self.manager is None or written.change is None:
+    def mirror(self, written: Written) -> None:
+        """A change of curated memory took effect: each entry that changed is told, with what it was before."""
+        names = chosen_providers(self._settings)
+        if self.manager is None and not names:
             return
-        kept = {each.entry for each in written.archived}  # they live on in the archive: nothing was forgotten
-        for edit in written.change.edits:
-            if edit.after is None and edit.before in kept:
-                continue
-            action = "add" if edit.before is None else "remove" if edit.after is None else "replace"
-            metadata = {
-                "write_origin": cause.origin,
-                "execution_context": "foreground",
-                "session_id": self._session_id,
-                "platform": self._platform,
-                "tool_name": "memory",
-            }
-            if edit.before is not None:
-                metadata["old_text"] = edit.before
-            self.manager.on_memory_write(action, written.target, edit.after or "", metadata)
+        from hermes.session.mirroring import leave_for_providers, told
+
+        known = {"platform": self._platform, "parent_session_id": self._parent, "task_id": self._session_id}
+        if self._call:
+            known |= {"tool_name": "memory", "tool_call_id": self._call}
+        if self.manager is None:
+            leave_for_providers(self._own_home, names, written, user=self._user, **known)
+            return
+        for call in told(written, **known):
+            self.manager.on_memory_write(**call)
+
+    def calling(self, call_id: str) -> None:
+        """A tool is called, and with an empty text: it has returned."""
+        self._call = call_id
 
     # -- the life of a session ----------------------------------------------------------------------------------------
 
@@ -153,7 +159,7 @@ class External:
         self, new_session_id: str, *, parent_session_id: str = "", reset: bool = False, reason: str = "", **more: Any
     ) -> None:
         """The conversation goes on as another session: resume, branch, reset, new or compression."""
-        self._session_id = new_session_id
+        self._session_id, self._parent = new_session_id, parent_session_id
         if self.manager is not None:
             self.manager.on_session_switch(
                 new_session_id, parent_session_id=parent_session_id, reset=reset, reason=reason, **more

@@ -125,7 +125,7 @@ class MemorySession(Compacting, Reviewable, Closing):
             platform=source,
         )
         context = {"agent_context": "subagent" if parent else "primary", "parent_session_id": parent}
-        known = {"platform": source, "session_title": title, **context, **(identity or {})}
+        known = {"platform": source, "session_title": title, "cwd": cwd, **context, **(identity or {})}
         parts.goes_on = CHAT in known
         try:
             found = cls._tip(parts, resume) if resume is not None else ""
@@ -221,7 +221,9 @@ class MemorySession(Compacting, Reviewable, Closing):
             text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments or {}), ensure_ascii=False)
             call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
             self._save({"role": "assistant", "content": None, "tool_calls": [call]})
+        self.external.calling(call_id)
         result = self._parts.toolbox.call(name, arguments)
+        self.external.calling("")
         notes = self._notes_for(name, arguments)
         result += notes
         self.nudges.called(name)

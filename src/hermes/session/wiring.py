@@ -57,7 +57,9 @@ class Parts:
         self.settings = settings
         self.store = store
         self.notices = Notices()
-        self.external = External()
+        self.external = External(home, settings)
+        if store is not None:
+            store.watcher = self.external.mirror
         self.provider_block = ""
         self.toolsets = toolsets
         self.goes_on = False  # the conversation outlives this program
@@ -68,7 +70,6 @@ class Parts:
             taint=self.taint,
             approve_all=settings.flag("memory.write_approval"),
             untrusted=settings.text("memory.untrusted_writes"),
-            written=self.external.mirror,
         )
         ours: dict[str, Callable[[], Tool]] = {"memory": lambda: self.memory}
         ours |= {name: partial(self._skill_tool, name) for name in ("skills_list", "skill_view", "skill_manage")}

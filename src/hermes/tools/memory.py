@@ -10,7 +10,6 @@ from hermes.vocabulary.errors import WriteRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from hermes.curated.approval import Approvals, Pending
@@ -83,7 +82,6 @@ class MemoryTool:
         taint: Taint,
         approve_all: bool = False,
         untrusted: str = "stage",
-        written: Callable[[Written, Cause], None] = lambda _written, _cause: None,
     ) -> None:
         self.cause = Cause(origin="agent")
         if store is not None and "project" in store.targets:
@@ -93,7 +91,6 @@ class MemoryTool:
         self._taint = taint
         self._approve_all = approve_all
         self._untrusted = untrusted
-        self._tell = written
         self._refusals = 0
 
     def start_turn(self) -> None:
@@ -123,9 +120,7 @@ class MemoryTool:
             reasons.append(self._taint.in_words())
         try:
             if not reasons:
-                written = store.apply(target, operations, cause=cause)
-                self._tell(written, cause)
-                return _success(written)
+                return _success(store.apply(target, operations, cause=cause))
             store.rehearse(target, operations, cause=cause)
         except WriteRefused as refusal:
             if refusal.kind != ASK:
