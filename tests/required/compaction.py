@@ -19,6 +19,7 @@ REQUIREMENTS = {
     "compaction.ladder": ("Helper, main model, then an extract; a failure is never a silent drop", "product"),
     "compaction.cooldown": ("A model that failed rests, also after a restart", "product"),
     "compaction.too-long": ("A request a model refuses as too long is sent again shorter", "product"),
+    "compaction.window": ("What a provider said fits its model is known after a restart", "product"),
     "compaction.hygiene": (
         "Before a message is handled: 85 % of the window or a limit of messages, four messages, compaction enabled",
         "001 Gateway session hygiene",

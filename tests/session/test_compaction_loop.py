@@ -113,6 +113,37 @@ def test_a_request_the_model_refuses_as_too_long_is_sent_again_shorter(home: Pat
     assert next(event for event in events if isinstance(event, Compacted)).why == "too long"
 
 
+@pytest.mark.proves("compaction.window")
+def test_what_a_provider_said_fits_is_known_to_the_next_process(home: Path) -> None:
+    configure(home, NO_HELPER)
+    model = Scripted([answers("ok")], name="small", context_length=16_000)
+    with MemorySession.open(home, model="small") as session:
+        session.use_model(model)
+        talk(session, 8)
+        session.fit(session.request(), ContextTooLong("too long", limit=6_000))
+        assert session.compactor.engine.context_length == 6_000
+    with MemorySession.open(home, model="small") as session:
+        assert session.compactor.engine.context_length == 6_000  # before any model was named
+        session.use_model(Scripted([], name="small", context_length=16_000))
+        assert session.compactor.engine.context_length == 6_000
+        session.use_model(Scripted([], name="other", context_length=16_000))
+        assert session.compactor.engine.context_length == 16_000
+        # Somebody says another figure than the one the provider proved wrong: that is believed again.
+        session.use_model(Scripted([], name="small", context_length=9_000))
+        assert session.compactor.engine.context_length == 9_000
+
+
+@pytest.mark.proves("compaction.window")
+def test_a_guess_is_not_kept(home: Path) -> None:
+    configure(home, NO_HELPER)
+    for limit in (None, 20_000):
+        with MemorySession.open(home, model="small") as session:
+            talk(session, 8)
+            session.fit(session.request(), ContextTooLong("too long", limit=limit))
+        with MemorySession.open(home, model="small") as session:
+            assert session.compactor.engine.context_length == 16_000
+
+
 @pytest.mark.proves("compaction.hygiene")
 def test_before_a_message_is_handled_a_history_at_85_percent_is_compacted(home: Path) -> None:
     configure(home, NO_HELPER, in_place=False)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from hermes.llm.client import Model
     from hermes.prompt.assembly import Prompt
-    from hermes.session.compaction import Boundary, Compactor
+    from hermes.session.compaction import Compactor
+    from hermes.session.host import Boundary
     from hermes.session.notices import Notices
     from hermes.session.requests import Request
     from hermes.session.wiring import Parts

@@ -10,14 +10,15 @@ The model is told nothing about a filling window; it finds the block.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from hermes.compression.block import SYSTEM_NOTE
 from hermes.compression.boundaries import newest
-from hermes.compression.breaker import Breaker
 from hermes.compression.compressor import HYGIENE_MESSAGES, HYGIENE_THRESHOLD, ContextCompressor
+from hermes.session.compaction_rows import by_gap, by_id, with_gaps, written_messages
+from hermes.session.engine_seat import EngineSeat
 from hermes.session.engine_state import BREAKER
-from hermes.session.engines import built_in, summarisers
+from hermes.session.engines import built_in
 from hermes.session.foreign_engine import compressed_by
 from hermes.session.requests import settled_until
 from hermes.storage.compaction import Contexts, NewContext, holder_name, refuse_held
@@ -25,58 +26,16 @@ from hermes.vocabulary.errors import StorageError
 from hermes.vocabulary.events import Compacted
 from hermes.vocabulary.tokens import estimate
 
-Answer = TypeVar("Answer")
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from hermes.compression.assembly import Compaction
     from hermes.compression.boundaries import Cut
     from hermes.compression.engine import ContextEngine
     from hermes.llm.client import Model
-    from hermes.prompt.assembly import Prompt
-    from hermes.session.context import Context
-    from hermes.session.notices import Notices
+    from hermes.session.host import Host
     from hermes.session.requests import Request
     from hermes.session.wiring import Parts
     from hermes.vocabulary.errors import ContextTooLong
     from hermes.vocabulary.usage import Usage
-
-    class Boundary(Protocol):
-        """What external memory is told at a compaction; the provider manager has these methods."""
-
-        def on_pre_compress(self, messages: list[dict[str, Any]]) -> str: ...
-        def on_session_end(self, messages: list[dict[str, Any]]) -> None: ...
-        def on_session_switch(
-            self, new_session_id: str, *, parent_session_id: str = "", reset: bool = False, **kwargs: Any
-        ) -> None: ...
-
-    class Host(Protocol):
-        """The session, as compaction sees it."""
-
-        id: str
-        system_prompt: str
-        context: Context
-        last_id: int
-        compactions: int
-        boundary: Boundary | None
-        notices: Notices
-        model: str
-
-        def request(self) -> Request: ...
-        def overhead(self) -> int: ...
-        def rebuilt_prompt(self) -> Prompt | None: ...
-        def announced(self) -> dict[str, int]: ...
-        def go_on(
-            self,
-            session_id: str,
-            context: Context,
-            last_id: int,
-            *,
-            system_prompt: str | None,
-            seen: dict[str, int] | None,
-        ) -> None: ...
-        def reload(self) -> None: ...
-
 
 _PASSES = 3  # attempts to fit after a model said that it was too much
 _STEPS = (256_000, 128_000, 64_000, 32_000, 16_000, 8_000)  # windows to assume when it does not say how much is
@@ -90,26 +49,24 @@ class Compactor:
         self._parts = parts
         self._contexts = Contexts(parts.database)
         self._holder = holder_name()
-        self._window = window
-        self._model: Model | None = None
+        self._seat = EngineSeat(host, parts, window, self._renew)
         self._real = real
-        self._engine: ContextEngine | None = None
-        self._stored = Breaker()
         self._problem = ""
 
     # --- what the loop and the session ask ---------------------------------------------------------------------------
 
+    @property
+    def engine(self) -> ContextEngine:
+        return self._seat.engine
+
     def use_model(self, model: Model) -> None:
-        """From now on this model answers, and may be asked for a summary when the helper cannot."""
-        if model is self._model:
-            return
-        changed = model.context_length != self._window
-        self._model, self._window = model, model.context_length
-        if self._engine is not None:
-            if isinstance(self._engine, ContextCompressor):
-                self._engine.use_summarisers(**self._summarisers())
-            if changed:
-                self._told(self._engine.update_model, model.name, model.context_length)
+        self._seat.use_model(model)
+
+    def rest(self) -> None:
+        self._seat.rest()
+
+    def close(self) -> None:
+        self._seat.close()
 
     def counted(self, usage: Usage) -> None:
         """What the provider counted for the request that ended with the newest message."""
@@ -118,18 +75,8 @@ class Compactor:
         self._real = (usage.input_tokens, len(self._host.context.messages))
         prompt, completion = usage.input_tokens, usage.output_tokens
         counts = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
-        self._told(self.engine.update_from_response, counts | usage.as_dict())
-        self._store_breaker()
-
-    def close(self) -> None:
-        """The session ends: an engine that was used hears of it, after the providers."""
-        if self._engine is not None:
-            self._told(self._engine.on_session_end, self._host.id, self._host.context.said())
-
-    def rest(self) -> None:
-        """After a turn: what came is read now, so that a compaction need not wait for it."""
-        if isinstance(self._engine, ContextCompressor):
-            self._engine.read_ahead(self._host.context.said(), self._host.context.ids)
+        self._seat.told(self.engine.update_from_response, counts | usage.as_dict())
+        self._seat.store_breaker()
 
     @property
     def real_tokens(self) -> int:
@@ -147,7 +94,7 @@ class Compactor:
         before = len(self.happened)
         if too_long is not None:
             self._make_it_fit(too_long)
-        elif self._told(self.engine.should_compress, self.tokens()):
+        elif self._seat.told(self.engine.should_compress, self.tokens()):
             self._try("threshold")
         return self._host.request() if len(self.happened) > before else request
 
@@ -157,11 +104,11 @@ class Compactor:
         if messages < HYGIENE_MESSAGES or not settings.flag("compression.enabled"):
             return
         most = settings.integer("compression.hygiene_hard_message_limit")
-        full = self.tokens() >= self._window * HYGIENE_THRESHOLD
+        full = self.tokens() >= self._seat.window * HYGIENE_THRESHOLD
         if not full and messages < most:
             return
         engine = self.engine
-        if not isinstance(engine, ContextCompressor) or not engine.breaker.blocks(self.tokens(), self._window):
+        if not isinstance(engine, ContextCompressor) or not engine.breaker.blocks(self.tokens(), self._seat.window):
             # Too many messages may be few tokens: then it is their number that decides what stays.
             cut = None if full else newest(self._host.context.said(), engine.protect_first_n, most // 2)
             self._try("hygiene", in_place=True, cut=cut)
@@ -190,27 +137,12 @@ class Compactor:
             done = self._compress(focus=focus, force=force, memory_context=recalled, cut=cut)
             if done.changed:
                 return self._commit(done, why, in_place=in_place)
-            self._store_breaker()
+            self._seat.store_breaker()
             if force:
                 self._note(done.notice)
             return None
         finally:
             self._contexts.release(held, self._holder)
-
-    @property
-    def engine(self) -> ContextEngine:
-        if self._engine is None:
-            choice = self._parts.engine
-            self._engine = choice.engine
-            if choice.problem:
-                self._note(choice.problem)
-            if isinstance(self._engine, ContextCompressor):
-                self._engine.use_summarisers(**self._summarisers())
-                stored = self._parts.database.get_meta(f"{BREAKER}:{self._host.id}")
-                self._stored = self._engine.breaker = Breaker.from_dict(json.loads(stored) if stored else None)
-            self._told(self._engine.update_model, self._host.model, self._window)
-            self._start_engine()
-        return self._engine
 
     def _compress(self, *, focus: str, force: bool, memory_context: str, cut: Cut | None) -> Compaction:
         engine, context, tokens = self.engine, self._host.context, self.tokens()
@@ -228,7 +160,7 @@ class Compactor:
                 self._note(f"the context engine {engine.name} could not compact; the built-in compressor did")
                 ours = None
         if done is None:
-            ours = ours or built_in(self._parts.settings, self._window, **self._summarisers())
+            ours = ours or built_in(self._parts.settings, self._seat.window, **self._seat.summarisers())
             done = ours.compact(
                 messages, ids=ids, counts=sizes, current_tokens=tokens, focus=focus, force=force,
                 memory_context=memory_context, cut=cut,
@@ -239,30 +171,31 @@ class Compactor:
         host, old = self._host, self._host.id
         if host.boundary:
             host.boundary.on_session_end(host.context.said())
-        self._told(self.engine.on_session_end, old, host.context.said())
+        self._seat.told(self.engine.on_session_end, old, host.context.said())
         prompt = host.rebuilt_prompt()
         if prompt is not None and SYSTEM_NOTE not in prompt.text:
             prompt = prompt.followed_by("compaction_note", SYSTEM_NOTE)
         seen = host.announced() if prompt is not None else None
         changed = prompt if prompt is not None and prompt.text != host.system_prompt else None
         new = NewContext(
-            messages=_written(done, seen, host.compactions + 1, why, changed),
+            messages=written_messages(done, seen, host.compactions + 1, why, changed),
             ids=done.ids,
             archive=done.replaced,
             last_id=host.last_id,
             system_prompt=changed.text if changed else None,
-            meta={BREAKER: json.dumps(self._breaker().as_dict())},
+            meta={BREAKER: json.dumps(self._seat.breaker.as_dict())},
         )
         if self._parts.settings.flag("compression.in_place") if in_place is None else in_place:
             session_id, ids = old, self._contexts.replace(old, new)
-            kept = host.context.replaced(ids, _by_id(ids, new))
+            kept = host.context.replaced(ids, by_id(ids, new))
         else:
             session_id, ids = self._contexts.split(old, new)
-            kept = host.context.replaced(_with_gaps(done.ids), _by_gap(new))
+            kept = host.context.replaced(with_gaps(done.ids), by_gap(new))
             kept.renumbered(ids)
-        self._stored, self._real = self._breaker(), None
+        self._seat.breaker_was_stored()
+        self._real = None
         host.go_on(session_id, kept, max(ids), system_prompt=new.system_prompt, seen=seen)
-        self._start_engine(boundary_reason="compression", old_session_id=old)
+        self._seat.start(boundary_reason="compression", old_session_id=old)
         if host.boundary:
             host.boundary.on_session_switch(session_id, parent_session_id=old, reset=False, reason="compression")
         return self._tell(done, why, old)
@@ -296,12 +229,13 @@ class Compactor:
     def _make_it_fit(self, too_long: ContextTooLong) -> None:
         sent = self.tokens()
         limit = too_long.limit or next((step for step in _STEPS if step < sent), _STEPS[-1])
+        if too_long.limit:
+            self._seat.learn(too_long.limit)
         for _ in range(_PASSES):
-            self._window = limit
             self._real = None
-            self._told(self.engine.update_model, self._host.model, limit)
+            self._seat.assume(limit)
             self._try("too long", force=True)
-            if self.tokens() < self._window:
+            if self.tokens() < limit:
                 return
             limit = limit * 3 // 4
 
@@ -313,73 +247,8 @@ class Compactor:
         self._real = None
         return True
 
-    def _start_engine(self, **boundary: Any) -> None:
-        given: dict[str, Any] = {
-            "hermes_home": self._parts.home.path,
-            "database": self._parts.database,
-            "model": self._host.model,
-            "context_length": self._window,
-            **self._summarisers(),
-            **boundary,
-        }
-        self._told(self.engine.on_session_start, self._host.id, **given)
-
-    def _told(self, call: Callable[..., Answer], *values: Any, **named: Any) -> Answer | None:
-        """Tells the engine something; what goes wrong inside it is the person's to know, and ends nothing."""
-        try:
-            return call(*values, **named)
-        except Exception as error:  # noqa: BLE001 - an engine is other people's code and may raise anything
-            self._note(f"the context engine {self.engine.name} failed: {type(error).__name__}: {error}")
-            return None
-
-    def _summarisers(self) -> Mapping[str, Any]:
-        return summarisers(self._parts.settings, self._model, self._renew)
-
     def _renew(self) -> None:
         self._contexts.lease(self._host.id, self._holder)
 
-    def _breaker(self) -> Breaker:
-        return self.engine.breaker if isinstance(self.engine, ContextCompressor) else Breaker()
-
-    def _store_breaker(self) -> None:
-        now = self._breaker()
-        if now != self._stored:
-            self._parts.database.set_meta(f"{BREAKER}:{self._host.id}", json.dumps(now.as_dict()))
-            self._stored = now
-
     def _note(self, text: str) -> None:
         self._host.notices.add("compaction", text)
-
-
-def _written(
-    done: Compaction, announced: dict[str, int] | None, number: int, why: str, prompt: Prompt | None
-) -> list[dict[str, Any]]:
-    """The messages of the new context.
-
-    The first that is written remembers how many compactions there were, what it stands for and why, and what the
-    rebuilt prompt has told.
-    """
-    messages = [dict(message) for message in done.messages]
-    first = messages[done.ids.index(None)]
-    first["compactions"] = number
-    size = sum(len(str(each.get("content"))) for each, at in zip(messages, done.ids, strict=True) if at is None)
-    about = {"by": done.how, "why": why, "messages": len(done.replaced)}
-    first["additions"] = [{"source": "summary", "characters": size, **about}]
-    if prompt is not None:
-        first["prompt_sections"] = prompt.sizes()
-    if announced is not None:
-        first["announced"] = announced
-    return messages
-
-
-def _with_gaps(ids: list[int | None]) -> list[int]:
-    """Numbers below zero for what has no id yet."""
-    return [-1 - at if number is None else number for at, number in enumerate(ids)]
-
-
-def _by_gap(new: NewContext) -> dict[int, Mapping[str, Any]]:
-    return {-1 - at: new.messages[at] for at, number in enumerate(new.ids) if number is None}
-
-
-def _by_id(ids: list[int], new: NewContext) -> dict[int, Mapping[str, Any]]:
-    return {number: new.messages[at] for at, number in enumerate(ids) if new.ids[at] is None}
