@@ -28,6 +28,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "repair.dry-run": ("a dry run says what would be kept and changes nothing", "product"),
     "repair.lost-tables": ("messages come back when any table, page or the header is destroyed", "product"),
     "repair.truncated": ("a truncated file gives back what it still holds", "product"),
+    "repair.summaries": ("the graph of summaries of the lossless engine comes back as far as it is there", "product"),
     "repair.log": ("a broken write-ahead log does not take the messages behind the break with it", "product"),
     "repair.deleted": ("what was deleted does not come back by a repair", "product"),
     "repair.index": ("an index that disagrees with the messages is found and made anew", "product"),

@@ -39,6 +39,8 @@ def _lines(told: Repair, *, dry_run: bool) -> list[str]:
     kept, altered = found.messages, len(found.altered)
     lines = [f"{told.path} is damaged:", *(f"  {problem}" for problem in told.problems)]
     lines.append(f"{'can keep' if dry_run else 'kept'} {kept:,} messages in {found.sessions:,} sessions")
+    if found.summaries:
+        lines.append(f"{'can keep' if dry_run else 'kept'} {found.summaries:,} summaries of the lossless engine")
     if altered:
         lines.append(f"{altered:,} messages were altered; they are left out and stand in unverified.jsonl")
     if found.lost:

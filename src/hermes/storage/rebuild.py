@@ -43,6 +43,7 @@ class Salvaged:
     damaged_sessions: list[str] = field(default_factory=list)
     salvage_sessions: list[str] = field(default_factory=list)
     moved: int = 0
+    summaries: int = 0
 
 
 @dataclass(slots=True)
@@ -113,6 +114,8 @@ class _Rebuild:
                 [row for key, row in structure.details.items() if key in self._known(connection)],
             )
             connection.executemany("INSERT OR REPLACE INTO state_meta VALUES (?, ?)", structure.meta.items())
+            known = self._known(connection)
+        self._result.summaries = structure.graph.write(self._database, known)
         self._index()
         self._verify()
         return self._result

@@ -64,6 +64,7 @@ class Repair:
                 "messages_reattributed": found.moved,
                 "sessions_damaged": found.damaged_sessions,
                 "sessions_salvaged": found.salvage_sessions,
+                "summaries_kept": found.summaries,
             }
         return document
 

@@ -16,6 +16,7 @@ import apsw
 from hermes.storage.damage import details_seal, identity_holds, is_shaped, mended, texts_hold
 from hermes.storage.database import DAMAGE
 from hermes.storage.migrations import BLOCK_BITS
+from hermes.storage.salvaged_graph import EDGE_COLUMNS, EDGES, NODE_COLUMNS, NODES, Graph
 from hermes.storage.sqlite_pages import Scan
 from hermes.storage.transcripts import COLUMNS, bound, unbound
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _MESSAGE_COLUMNS = COLUMNS.split(", ")
 _BLOCK_WIDTH, _DETAILS_WIDTH, _PAIR = 4, 4, 2
+_ALWAYS = {"owners", "sessions", "session_details", "blocks", "state_meta"}
 _REAL = ("started_at", "last_active", "ended_at", "estimated_cost_usd", "actual_cost_usd")
 _UNUSED_NUMBERS = 10_000  # how far beyond the numbers that were seen a lost session may lie
 
@@ -40,6 +42,7 @@ class Structure:
     details: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     blocks: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     meta: dict[str, Any] = field(default_factory=dict)
+    graph: Graph = field(default_factory=Graph)
     damaged_sessions: set[int] = field(default_factory=set)
     complete: set[str] = field(default_factory=set)  # the tables SQLite read from end to end
 
@@ -68,7 +71,10 @@ class Source:
             self._take_block(block, owner, session, first)
         for key, value in self._table("state_meta", ["key", "value"], order="key"):
             found.meta[key] = value
-        if {"owners", "sessions", "session_details", "blocks", "state_meta"} - found.complete:
+        for row in self._table(NODES, NODE_COLUMNS):
+            found.graph.take_node(row)
+        found.graph.take_pairs(self._table(EDGES, EDGE_COLUMNS, order="parent"))
+        if (_ALWAYS | self._tables() & {NODES, EDGES}) - found.complete:
             self._structure_from_pages()
         self._numbers = range(1, max([0, *found.sessions, *(b[1] for b in found.blocks.values())]) + _UNUSED_NUMBERS)
         return found
@@ -117,6 +123,14 @@ class Source:
         if sound and not self._image.doubtful():
             self.structure.complete.add(table)
 
+    def _tables(self) -> set[str]:
+        if self._connection is None:
+            return set()
+        try:
+            return {name for (name,) in self._connection.execute("SELECT name FROM sqlite_schema")}
+        except apsw.Error:
+            return set()
+
     def _structure_from_pages(self) -> None:
         found, scan = self.structure, Scan(self._image)
         for rowid, values in scan.rows():
@@ -130,9 +144,12 @@ class Source:
                 self._take_session(rowid, (rowid, *values[1:]), only_sealed=True)
             if len(values) == _DETAILS_WIDTH:
                 self._take_details(rowid, (rowid, *values[1:]))
-        if "state_meta" not in found.complete:
-            pairs = (values for values in scan.index_rows() if len(values) == _PAIR)
-            self._take_meta(pairs)
+            elif len(values) == len(NODE_COLUMNS) and NODES not in found.complete:
+                found.graph.take_node((rowid, *values[1:]))
+        if {"state_meta", EDGES} - found.complete:
+            pairs = [values for values in scan.index_rows() if len(values) == _PAIR]
+            self._take_meta(pairs if "state_meta" not in found.complete else ())
+            found.graph.take_pairs(pairs)
 
     def _take_session(self, key: int, row: tuple[Any, ...], *, only_sealed: bool = False) -> None:
         values = dict(zip(self._columns, row, strict=False)) | {"key": key}
