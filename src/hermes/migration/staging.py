@@ -19,6 +19,7 @@ from hermes.storage.locks import FileLock
 from hermes.storage.migration_marks import ARRIVING, FOLDER
 from hermes.storage.putting_back import complete_arrival, forget, migrating, note
 from hermes.storage.repair import alone
+from hermes.storage.running import is_running
 from hermes.storage.unfinished import settle
 from hermes.vocabulary.errors import StorageError
 
@@ -57,7 +58,7 @@ class Staging:
         """What a killed run left beside the home; nothing of it ever was the home, or it would bear no mark."""
         for name in os.listdir(self._parent or "."):
             process = name.removeprefix(self._name + _MARK).partition("-")[0]
-            alive = process.isdecimal() and _is_running(int(process))
+            alive = process.isdecimal() and is_running(int(process))
             marked = os.path.lexists(os.path.join(self._parent, name, FOLDER))
             if name.startswith(self._name + _MARK) and marked and not alive:
                 remove_tree(os.path.join(self._parent, name))
@@ -124,13 +125,3 @@ def _matters(name: str) -> bool:
 def _free_name(home: str) -> str:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     return f"{home}.before-{stamp}-{os.urandom(2).hex()}"
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True

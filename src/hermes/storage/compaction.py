@@ -17,6 +17,7 @@ from hermes.storage.damage import details_seal
 from hermes.storage.database import one_row
 from hermes.storage.migrations import BLOCK, BLOCK_BITS
 from hermes.storage.pages import Pages
+from hermes.storage.running import is_running
 from hermes.storage.transcripts import COMPACTED
 from hermes.vocabulary.errors import LockTimeout, StorageError
 from hermes.vocabulary.values import value
@@ -248,17 +249,7 @@ def _is_free(taken: str, holder: str, now: float) -> bool:
     lease = json.loads(taken)
     if lease["holder"] == holder or lease["until"] < now:
         return True
-    return lease["host"] == socket.gethostname() and not _lives(lease["pid"])
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
+    return lease["host"] == socket.gethostname() and not is_running(lease["pid"])
 
 
 def _copy(stored: StoredMessage) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 
+from hermes.storage.running import is_running
 from hermes.vocabulary.closing import Closing
 from hermes.vocabulary.errors import DamagedFile, StorageError, UnsafePath
 
@@ -134,7 +135,7 @@ class Folder(Closing):
         """Removes what a killed `replace` left behind."""
         for name in self.names():
             process = name.split(".")[-2] if name.startswith(".") and name.endswith(".tmp") else ""
-            if process.isdecimal() and not _is_running(int(process)):
+            if process.isdecimal() and not is_running(int(process)):
                 self.discard(name)
 
     def open_for_append(self, name: str) -> OpenFile:
@@ -345,16 +346,6 @@ def explain(action: str, path: str, error: OSError) -> StorageError:
     reason = error.strerror or str(error)
     remedy = _REMEDIES.get(error.errno or 0, "nothing was changed; look at the cause and try again")
     return StorageError(f"could not {action} {path}: {reason}; {remedy}")
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):  # somebody else's, or no process number at all
-        return True
-    return True
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
