@@ -38,6 +38,7 @@ ANSWER = "Parrots like company."
 class ServiceScenarios:
     name: ClassVar[str]
     slowest: ClassVar[float] = 1.0  # seconds the manager of these tests waits for a recall
+    answers_anything: ClassVar[bool] = False  # nobody has recorded what it answers to a stored turn, beyond JSON
     forgets: ClassVar[str]  # what it says, after a turn and an entry of Ada, when it has forgotten her
 
     # --- what a subclass says -----------------------------------------------------------------------------------------
@@ -245,6 +246,27 @@ class ServiceScenarios:
         name, arguments = self.profile_call()
         assert "surprise" not in (answered := manager.handle_tool_call(name, arguments))
         assert "welcome" not in answered
+
+    @pytest.mark.proves("services.malformed", "services.outage")
+    @pytest.mark.parametrize("trouble", ["malformed", "odd"])
+    def test_what_was_answered_in_another_form_is_stored_once_when_it_works_again(
+        self, manager: MemoryManager, service: WireService, told: list[str], trouble: str
+    ) -> None:
+        """A page that asks to log in, where the service should be, has stored nothing."""
+        if trouble == "odd" and self.answers_anything:
+            pytest.skip("any JSON may be what it answers")
+        assert manager.prefetch_all("anything?", session_id="s1") == ""
+        service.trouble = trouble
+        manager.sync_all(FACT, ANSWER, session_id="s1")
+        manager.on_memory_write("add", "user", "Drinks green tea only.")
+        for _ in range(5):  # it takes a while until somebody notices
+            assert not manager.flush()
+        assert len(told) == 1
+        service.trouble = ""
+        assert manager.flush()
+        held = self.held(service)
+        assert sum("parrots in Lisbon" in text for text in held) == 1
+        assert sum("green tea" in text for text in held) == 1
 
     @pytest.mark.proves("services.slow")
     def test_a_slow_answer_does_not_hold_up_a_turn(self, manager: MemoryManager, service: WireService) -> None:

@@ -78,9 +78,16 @@ def test_an_accident_of_the_provider_is_tried_longer_before_it_is_set_aside(tmp_
     outbox = filled(tmp_path, "bad", "good")
     attempts = [outbox.deliver(failing(ValueError("bug"), at="bad")).set_aside for _ in range(10)]
     assert attempts == [0] * 9 + [1]
-    wrong_key = ProviderError("who are you", kind="key", status=401)
-    outbox.put("sync_turn", {"user": "waits for a person"})
-    assert [outbox.deliver(failing(wrong_key)).set_aside for _ in range(20)] == [0] * 20
+    outbox.put("sync_turn", {"user": "answered in another form"})
+    odd = ProviderError("what is this", kind="malformed", status=200)
+    assert [outbox.deliver(failing(odd)).set_aside for _ in range(10)] == [0] * 9 + [1]
+
+
+@pytest.mark.proves("providers.outbox.refused")
+@pytest.mark.parametrize("kind", ["key", "astray"])
+def test_what_a_person_has_to_mend_is_waited_for(tmp_path: Path, kind: str) -> None:
+    outbox = filled(tmp_path, "waits for a person")
+    assert [outbox.deliver(failing(ProviderError("no", kind=kind))).set_aside for _ in range(20)] == [0] * 20
 
 
 @pytest.mark.proves("providers.outbox")

@@ -105,7 +105,16 @@ def test_an_answer_of_another_shape_is_said_to_be_one(answer: Answer, problem: s
     with ModelServer(answer) as server:
         with pytest.raises(ProviderError, match=problem) as caught:
             service(server).get("/x", expect={"results": [{"id": str}], "more?": int})
-        assert caught.value.kind == "malformed"
+        assert caught.value.kind == ("astray" if "JSON" in problem else "malformed")
+
+
+@pytest.mark.proves("providers.remote")
+def test_a_page_where_no_answer_is_expected_is_none_either() -> None:
+    page = Answer(content_type="text/html", pieces=[b" <!doctype html><p>Log in first"])
+    with ModelServer(page, page) as server:
+        with pytest.raises(ProviderError, match="text/html instead of JSON"):
+            service(server).delete("/x")
+        assert service(server).get("/x", expect=str) == " <!doctype html><p>Log in first"
 
 
 @pytest.mark.proves("providers.remote")

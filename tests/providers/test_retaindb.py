@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 class TestRetainDB(ServiceScenarios):
     name = "retaindb"
+    answers_anything = True
     forgets = "deleted 2 memories of ada in the project hermes-home; its files belong to the project and stay"
 
     def make(self) -> WireService:

@@ -29,7 +29,7 @@ _LOCK = ".lock"
 _STATE = "state"
 _PARCEL, _ASIDE = ".json", ".refused"
 _REFUSALS = 3  # of a service that says no
-_ACCIDENTS = 10  # of a provider that breaks in its own way, which may be an outage in disguise
+_ACCIDENTS = 10  # of a provider or service that breaks in its own way, which may be an outage in disguise
 _last_name = [0]
 _naming = threading.Lock()
 
@@ -147,7 +147,7 @@ class Outbox:
             _make_durable(folder, parcel.name)
             return False
         attempts = parcel.attempts + 1
-        told = isinstance(error, ProviderError) and error.kind != "ended"
+        told = isinstance(error, ProviderError) and error.kind not in ("ended", "malformed")
         if attempts >= (_REFUSALS if told else _ACCIDENTS):
             folder.rename(parcel.name, parcel.name.removesuffix(_PARCEL) + _ASIDE)
             return True
@@ -182,9 +182,9 @@ class Outbox:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether the same call may work later: a service that is away, or a key that a person will mend."""
+    """Whether the same call may work later: a service that is away, or a key or address that a person will mend."""
     if isinstance(error, ProviderError):
-        return error.passing or error.kind in ("key", "missing", "absent")
+        return error.passing or error.kind in ("key", "missing", "absent", "astray")
     return isinstance(error, OSError)
 
 

@@ -104,7 +104,7 @@ class Remote:
         content: bytes | None = None,
         files: Any = None,
     ) -> Any:
-        """One call; `expect=None` takes any answer, also an empty one.
+        """One call; `expect=None` takes any answer but a page, also none at all, and `expect=str` is for text.
 
         `repeatable` says that doing it twice is harmless, as it is for GET, PUT and DELETE: then it is tried again also
         when nobody knows whether the first attempt arrived.
@@ -191,16 +191,19 @@ class Remote:
         return ProviderError(f"{answered} (the request was not accepted as it is)", kind="refused", status=status)
 
     def _decoded(self, answer: httpx.Response, data: bytes, expect: Shape) -> Any:
+        if expect is str:
+            return data.decode("utf-8", "replace")
         if expect is None and not data.strip():
             return None
         try:
             found = json.loads(data)
         except (ValueError, RecursionError) as error:
-            if expect is None:
-                return data.decode("utf-8", "replace")
+            text = data.decode("utf-8", "replace")
+            if expect is None and not text.lstrip().startswith("<"):
+                return text
             kind = answer.headers.get("content-type", "no content type")
             wrong = f"{self.name} answered {answer.status_code} with {kind} instead of JSON; is {self.base_url} right?"
-            raise ProviderError(wrong, kind="malformed", status=answer.status_code) from error
+            raise ProviderError(wrong, kind="astray", status=answer.status_code) from error
         if wrong := misfit(expect, found):
             said = f"{self.name} answered something unexpected ({wrong}); is its version one this provider knows?"
             raise ProviderError(said, kind="malformed", status=answer.status_code)

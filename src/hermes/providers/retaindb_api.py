@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 from urllib.parse import quote
 
@@ -69,7 +68,7 @@ class RetainDB:
 
     def ingest(self, session_id: str, messages: list[dict[str, str]], key: str = "") -> None:
         body = {**self._whose(session_id), "messages": messages, "write_mode": "sync"}
-        self._remote.post("/v1/memory/ingest/session", body, expect=None, timeout=_INGEST, headers=_once(key))
+        self._remote.post("/v1/memory/ingest/session", body, timeout=_INGEST, headers=_once(key))
 
     def upload(self, name: str, data: bytes, path: str, scope: str) -> dict[str, Any]:
         # The other fields travel as parts without a file name.
@@ -88,14 +87,12 @@ class RetainDB:
     def file(self, file_id: str) -> tuple[dict[str, Any], str]:
         path = f"/v1/files/{quote(file_id, safe='')}"
         about = self._remote.get(path, timeout=_FILE)
-        content = self._remote.request("GET", f"{path}/content", timeout=_FILE, expect=None)
-        return dict(about.get("file") or about), content if isinstance(content, str) else json.dumps(
-            content, ensure_ascii=False
-        )
+        content = self._remote.get(f"{path}/content", timeout=_FILE, expect=str)
+        return dict(about.get("file") or about), content
 
     def ingest_file(self, file_id: str, agent_id: str) -> None:
         body = {"user_id": self.user_id, "agent_id": agent_id}
-        self._remote.post(f"/v1/files/{quote(file_id, safe='')}/ingest", body, expect=None, timeout=_INGEST_FILE)
+        self._remote.post(f"/v1/files/{quote(file_id, safe='')}/ingest", body, timeout=_INGEST_FILE)
 
     def delete_file(self, file_id: str) -> None:
         self._remote.delete(f"/v1/files/{quote(file_id, safe='')}", timeout=_FILE)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _TEXTS = os.path.join(os.path.dirname(__file__), "text")
 LONGEST_QUERY = 2_000
+_NOT_DONE = frozenset({"unreachable", "limited", "key", "missing", "refused", "absent"})  # nothing was stored, for sure
 _NO_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -209,7 +210,7 @@ class Once:
             try:
                 send()
             except ProviderError as error:
-                if error.passing and error.kind != "unreachable":
+                if error.kind not in _NOT_DONE:
                     self._unsure.add(key)
                 raise
         self._unsure -= {"", key}

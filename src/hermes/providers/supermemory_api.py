@@ -56,7 +56,7 @@ class TagApi:
     ) -> None:
         body = {"conversationId": conversation_id, "messages": messages, "containerTags": [container]}
         about = {"type": "full_session", "sm_source": SOURCE, "message_count": len(messages), **metadata}
-        self._remote.post("/v4/conversations", {**body, "metadata": about}, expect=None, repeatable=True)
+        self._remote.post("/v4/conversations", {**body, "metadata": about}, repeatable=True)
 
     def search(self, container: str, query: str, *, limit: int, mode: str) -> list[dict[str, Any]]:
         body = {"q": query, "containerTag": container, "limit": limit, "searchMode": mode}
@@ -94,8 +94,8 @@ class NamespaceApi:
         body = {"content": content, "metadata": {"sm_source": SOURCE, **metadata}}
         body |= {"id": custom_id} if custom_id else {}
         body |= {"supportingContext": context} if context else {}
-        found = self._remote.post(_path(container, "document"), body, expect=dict, repeatable=bool(custom_id))
-        return str(found.get("id") or custom_id)
+        found = self._remote.post(_path(container, "document"), body, expect={"id": str}, repeatable=bool(custom_id))
+        return str(found["id"])
 
     def conversation(
         self, container: str, conversation_id: str, messages: list[Message], metadata: dict[str, Any]

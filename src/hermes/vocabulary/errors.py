@@ -113,6 +113,7 @@ class ProviderError(HermesError):
     missing                           what was asked for is not there (404)
     refused                           the request itself will not be accepted
     malformed                         the answer is not what this service answers
+    astray                            what answered is something else, such as a page that asks to log in
     absent                            a package, program or setting that the provider needs is not there
     ended                             its process ended during the call
     """
