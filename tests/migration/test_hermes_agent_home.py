@@ -7,6 +7,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import pytest
 
 from hermes.curated.store import MemoryStore
@@ -14,7 +15,8 @@ from hermes.storage.foreign import foreign_program
 from hermes.storage.sessions import SessionDB
 from migration.agent_home import CONFIG, OURS, furnish
 from migration.homes import tree
-from repair.hermes_agent_layouts import LAYOUTS, REAL_PROGRAM
+from migration.killing import AT_THE_END, killed
+from repair.hermes_agent_layouts import LAYOUTS, REAL_PROGRAM, build
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +110,65 @@ def test_an_adoption_that_fails_leaves_the_home_as_it_was(home: Path, hermes: Co
         assert db.counts() == {"sessions": 1, "messages": 1}
         db._database.connection.execute("DROP TRIGGER refuse")
     assert hermes("import", "hermes-agent", str(source), "--yes").code == 0
+
+
+@pytest.mark.proves("adopt.in-place", "adopt.whole", "migration.kills")
+def test_memory_in_another_form_is_accepted_and_put_back_after_a_kill(home: Path, hermes: Command) -> None:
+    furnish(home)
+    (home / "memories" / "MEMORY.md").write_text("  Runs Debian.  \n\n§\n\n  Likes order.\n\n", encoding="utf-8")
+    before = _visible(home)
+    killed(home, AT_THE_END, "import", "hermes-agent", str(home), "--yes")
+    assert hermes("memory", "list").code == 2  # the settings are hermes-agent's again
+    assert _visible(home) == before
+    assert foreign_program(str(home / "state.db")) == "hermes-agent"
+    ran = hermes("import", "hermes-agent", str(home), "--yes", "--json")
+    assert "written in another form" in ran.out
+    assert MemoryStore.open(home).entries("memory") == ("Runs Debian.", "Likes order.")
+    assert [name for name in os.listdir(home / "memories") if name.startswith("MEMORY.md.bak.")]
+
+
+@pytest.mark.proves("adopt.copied")
+def test_provider_files_come_with_what_is_still_in_their_logs(home: Path, hermes: Command, tmp_path: Path) -> None:
+    source = furnish(tmp_path / "agent")
+    (source / "hindsight" / "__pycache__").mkdir(parents=True)
+    (source / "hindsight" / "config.json").write_text("{}", encoding="utf-8")
+    (source / "hindsight" / "__pycache__" / "x.pyc").write_bytes(b"compiled")
+    os.symlink("/etc", source / "plugins")
+    (source / "profiles" / "Not A Name").mkdir()
+    facts = apsw.Connection(str(source / "memory_store.db"))
+    facts.pragma("journal_mode", "WAL")
+    facts.execute("CREATE TABLE facts (text); INSERT INTO facts VALUES ('only in the log')")
+    report = hermes("import", "hermes-agent", str(source), "--yes", "--json").json
+    facts.close()
+    assert [item["reason"] for item in report["items"] if item["source"].endswith("/plugins")] == [
+        "a link, which is not followed"
+    ]
+    assert os.listdir(home / "hindsight") == ["config.json"]
+    assert os.listdir(home / "profiles") == ["office"]
+    copy = apsw.Connection(str(home / "memory_store.db"))
+    assert copy.execute("SELECT text FROM facts").fetchall() == [("only in the log",)]
+
+
+@pytest.mark.proves("adopt.copied")
+def test_secrets_settings_and_databases_that_stand_in_the_way_are_named(
+    home: Path, hermes: Command, tmp_path: Path
+) -> None:
+    source = furnish(tmp_path / "agent")
+    hermes("config", "set", "memory.memory_char_limit", "3000")
+    (home / ".env").write_text("OPENROUTER_API_KEY=sk-or-2\n", encoding="utf-8")
+    build(home / "state.db", "inline index")
+    (source / "memories" / "USER.md").write_bytes(bytes(range(256)))
+    (source / "profiles" / "office" / "state.db").write_bytes(b"no database")
+    items = hermes("import", "hermes-agent", str(source), "--migrate-secrets", "--dry-run", "--json").json["items"]
+    said = {item["reason"] for item in items}
+    assert {"it is set like this already", "another value is there", "it is no database of hermes-agent"} <= said
+    assert "a foreign database stands in its place; adopt that one first" in said
+    (source / ".env").write_text("OPENROUTER_API_KEY=sk-or-2\n", encoding="utf-8")
+    items = hermes("import", "hermes-agent", str(source), "--migrate-secrets", "--dry-run", "--json").json["items"]
+    assert "it is there already" in {item["reason"] for item in items if item["kind"] == "secrets"}
+    (source / ".env").write_text("no secret\n", encoding="utf-8")
+    items = hermes("import", "hermes-agent", str(source), "--migrate-secrets", "--dry-run", "--json").json["items"]
+    assert [item["status"] for item in items if item["kind"] == "secrets"] == ["error"]
 
 
 @pytest.mark.proves("adopt.copied")

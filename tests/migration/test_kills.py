@@ -26,6 +26,7 @@ from hermes.vocabulary.errors import DamagedFile, LockTimeout, StorageError
 from migration import foreign_transcripts as made
 from migration import openclaw_home
 from migration.homes import furnish, tree
+from migration.killing import AT_THE_END, killed
 from soak.common import Options
 from soak.migration import run_scene, state_of
 from soak.migration_scenes import SCENES
@@ -46,21 +47,6 @@ def test_killed_at_any_step_the_home_is_as_it_was_or_as_migrated(scene: Scene, t
     outcome = run_scene(scene, 3, Options(folder=str(tmp_path), seed=4, quiet=True))
     assert outcome.failures == []
     assert outcome.figures["kills"] == 3
-
-
-def killed(home: Path, patch: str, *words: str, **environment: str) -> None:
-    """Runs a command in a process that `patch` ends with code 9."""
-    code = f"import os, sys\n{patch}\nfrom hermes.cli.app import run\nrun(sys.argv[1:])"
-    ran = subprocess.run(
-        [sys.executable, "-c", code, *words],
-        env={**os.environ, "HERMES_HOME": str(home), **environment},
-        check=False,
-        capture_output=True,
-    )
-    assert ran.returncode == 9, ran.stderr
-
-
-AT_THE_END = "from hermes.migration import undo_log\nundo_log.commit = lambda place: os._exit(9)"
 
 
 @pytest.mark.proves("migration.kills", "claw.workspace")

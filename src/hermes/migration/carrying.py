@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hermes.migration.foreign_database import merged
 from hermes.migration.openclaw_source import files_below, read_bytes
 from hermes.migration.report import ARCHIVED, CONFLICT, ERROR, MIGRATED, Item
 from hermes.safety.threats import scan
@@ -36,8 +38,10 @@ class Carrying:
         return self._placed(kind, source, text.encode(), destination)
 
     def copied(self, kind: str, source: str, destination: str) -> Item:
+        """A file as it is; of a database, with what is still in its log."""
         try:
-            return self._placed(kind, source, read_bytes(source, _LARGEST), destination)
+            with tempfile.TemporaryDirectory(prefix="hermes-import-") as place:
+                return self._placed(kind, source, read_bytes(merged(source, place), _LARGEST), destination)
         except (StorageError, FileNotFoundError) as error:
             return Item(kind=kind, source=source, status=ERROR, reason=str(error))
 
