@@ -6,6 +6,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "product",
     ),
     "sessions.durable": ("an acknowledged message is there after the process was killed", "003 Session Search"),
+    "sessions.only-read": (
+        "on a full or read-only disk conversations are read, and a write says what to do",
+        "product",
+    ),
     "sessions.one_transaction": ("append_many stores all of its messages or none", "product"),
     "sessions.private": (
         "the database and its side files are readable by their owner only, in a private folder",

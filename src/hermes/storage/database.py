@@ -32,6 +32,7 @@ _BETWEEN_TRIES = 0.01  # seconds
 PAGE = 2048
 REPAIR = "run `hermes sessions repair`; it keeps the original file"
 _SMALL_ENOUGH_TO_CHECK = 4 << 20
+_LITTLE_SPACE = 1 << 20  # bytes
 DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 _WAL_FAILS = (
     apsw.IOError,
@@ -52,11 +53,14 @@ def one_row(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -
 
 
 class Database:
-    def __init__(self, path: str, connection: apsw.Connection, *, durability: Durability, journal: str) -> None:
+    def __init__(
+        self, path: str, connection: apsw.Connection, *, durability: Durability, journal: str, only_read: str = ""
+    ) -> None:
         self.path = path
         self.connection = connection
         self.durability: Durability = durability
         self.journal = journal
+        self._only_read = only_read  # why nothing can be written
         self.lock = threading.RLock()
         self._turnstile = Turnstile(path + ".lock", wait_seconds=WAIT_SECONDS)
         self._log = WriteLog(path, connection, lambda: _connection(path)) if journal == "wal" else None
@@ -71,8 +75,10 @@ class Database:
             connection, journal = _connect_patiently(path)
         except DAMAGE as error:
             raise DamagedFile(f"{path} is not a readable database ({error}); {REPAIR}") from error
+        except apsw.BusyError as error:
+            raise _held(path) from error
         except apsw.Error as error:
-            raise StorageError(f"{path} cannot be opened: {error}") from error
+            return cls(path, _connect_to_read(path, error), durability=durability, journal="", only_read=str(error))
         # With a log, a commit is synced after the lock is given back: see write_log.py.
         connection.pragma("synchronous", "NORMAL" if journal == "wal" else "FULL")
         if journal != "wal":
@@ -96,6 +102,8 @@ class Database:
         """
         with self.lock:
             self._refuse_damaged()
+            if self._only_read:
+                raise StorageError(f"{self.path} can only be read ({self._only_read}); {_remedy(self.path)}")
             with self.translated():
                 inside = self.connection.in_transaction
             if inside:  # somebody's longer transaction, which acknowledges all of it
@@ -157,15 +165,13 @@ class Database:
             self.mark_damaged(str(error))
             raise
         except apsw.BusyError as error:
-            raise LockTimeout(
-                f"{self.path} is held by another program for more than {WAIT_SECONDS:g} s; try again when it has ended"
-            ) from error
+            raise _held(self.path) from error
         except apsw.ReadOnlyError as error:
-            raise StorageError(
-                f"{self.path} cannot be written ({error}); check the permissions of its folder"
-            ) from error
+            raise StorageError(f"{self.path} cannot be written ({error}); {_remedy(self.path)}") from error
         except (apsw.FullError, apsw.IOError) as error:
-            raise StorageError(f"{self.path} could not be written ({error}); the message is not stored") from error
+            raise StorageError(
+                f"{self.path} could not be written ({error}); the message is not stored; {_remedy(self.path)}"
+            ) from error
         except apsw.ConstraintError as error:
             raise StorageError(f"{self.path} contradicts itself ({error}), nothing was stored; {REPAIR}") from error
         except apsw.ConnectionClosedError as error:
@@ -226,34 +232,46 @@ def _connect_patiently(path: str) -> tuple[apsw.Connection, str]:
 
 
 def _connect(path: str) -> tuple[apsw.Connection, str]:
-    connection = _connection(path)
     try:
+        return _with_wal(path)
+    except _WAL_FAILS:
+        return _without_wal(path)
+
+
+def _with_wal(path: str) -> tuple[apsw.Connection, str]:
+    connection = _connection(path)
+    with _closed_on_error(connection):
         _refuse_foreign(connection, path)
         journal = str(connection.pragma("journal_mode", "wal"))
         connection.execute("BEGIN IMMEDIATE; COMMIT")
         _first_write(connection)
-    except _WAL_FAILS:
-        connection.close()
-        connection, journal = _without_wal(path)
-    except apsw.BusyError:
-        connection.close()
-        raise
     return connection, journal
 
 
 def _connection(path: str, *, exclusive: bool = False) -> apsw.Connection:
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
-    if exclusive:  # must come before the first read: only then is the log read without shared memory
-        connection.pragma("locking_mode", "EXCLUSIVE")
-    connection.set_busy_timeout(int(WAIT_SECONDS * 1000))
-    # Otherwise a commit that finds a reader in the log blocks in the kernel for the whole busy time, while it holds the
-    # write lock: with eight processes all of them stood still for five seconds.
-    connection.setlk_timeout(0, 0)
-    connection.pragma("page_size", PAGE)
-    connection.pragma("foreign_keys", "ON")
-    connection.pragma("cache_size", -8000)
-    connection.pragma("cell_size_check", "ON")
+    with _closed_on_error(connection):
+        if exclusive:  # must come before the first read: only then is the log read without shared memory
+            connection.pragma("locking_mode", "EXCLUSIVE")
+        connection.set_busy_timeout(int(WAIT_SECONDS * 1000))
+        # Otherwise a commit that finds a reader in the log blocks in the kernel for the whole busy time, while it holds
+        # the write lock: with eight processes all of them stood still for five seconds.
+        connection.setlk_timeout(0, 0)
+        connection.pragma("page_size", PAGE)
+        connection.pragma("foreign_keys", "ON")
+        connection.pragma("cache_size", -8000)
+        connection.pragma("cell_size_check", "ON")
     return connection
+
+
+@contextlib.contextmanager
+def _closed_on_error(connection: apsw.Connection) -> Iterator[None]:
+    """A connection that failed would keep its locks for as long as somebody looks at the error."""
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _first_write(connection: apsw.Connection) -> None:
@@ -264,12 +282,62 @@ def _first_write(connection: apsw.Connection) -> None:
 
 def _without_wal(path: str) -> tuple[apsw.Connection, str]:
     connection = _connection(path, exclusive=True)
-    journal = str(connection.pragma("journal_mode", "delete"))
-    _refuse_foreign(connection, path)
-    _first_write(connection)
-    connection.pragma("locking_mode", "NORMAL")
-    connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # gives the exclusive lock back
+    with _closed_on_error(connection):
+        journal = str(connection.pragma("journal_mode", "delete"))
+        _refuse_foreign(connection, path)
+        _first_write(connection)
+        connection.pragma("locking_mode", "NORMAL")
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # gives the exclusive lock back
     return connection, journal
+
+
+def _connect_to_read(path: str, error: apsw.Error) -> apsw.Connection:
+    """Where nothing can be written, not even the shared memory of the log, what is there can still be read."""
+    for attempt in (_reading_the_log_alone, _reading_without_log):
+        with contextlib.suppress(apsw.Error, OSError):
+            connection = attempt(path)
+            with _closed_on_error(connection):
+                _refuse_foreign(connection, path)
+            return connection
+    raise StorageError(f"{path} cannot be opened: {error}; {_remedy(path)}") from error
+
+
+def _reading_the_log_alone(path: str) -> apsw.Connection:
+    """On a full disk: without shared memory, which keeps others out for as long as the connection is open."""
+    return _connection(path, exclusive=True)
+
+
+def _reading_without_log(path: str) -> apsw.Connection:
+    """On a read-only disk, where nobody changes anything: without locks. A log that holds something would be missed."""
+    from urllib.parse import quote
+
+    log = path + "-wal"
+    if not _is_read_only(path) or (os.path.lexists(log) and os.path.getsize(log)):
+        raise apsw.CantOpenError
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    return apsw.Connection(f"file:{quote(path)}?immutable=1", flags=flags)
+
+
+def _held(path: str) -> LockTimeout:
+    return LockTimeout(
+        f"{path} is held by another program for more than {WAIT_SECONDS:g} s; try again when it has ended"
+    )
+
+
+def _remedy(path: str) -> str:
+    try:
+        system = os.statvfs(os.path.dirname(path))
+    except OSError:
+        return "check its folder"
+    if system.f_flag & os.ST_RDONLY:
+        return "the file system is mounted read-only; remount it or choose another home with --home"
+    if system.f_bavail * system.f_frsize < _LITTLE_SPACE:
+        return "free some space on the disk and try again"
+    return "check the permissions of its folder, and the disk"
+
+
+def _is_read_only(path: str) -> bool:
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 def _warn_without_wal(path: str, journal: str) -> None:
@@ -287,7 +355,6 @@ def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
     program = program_of(connection)
     if program is None:
         return
-    connection.close()
     if program == HERMES_AGENT:
         raise StorageError(
             f"{path} was written by hermes-agent and is left untouched; "

@@ -168,7 +168,7 @@ class SessionDB(Closing):
 
     def search(self, query: str, limit: int = 10, **filters: Any) -> SearchResults:
         """The messages that answer a question best; see `SearchEngine.search` for the filters."""
-        with contextlib.suppress(DamagedFile):  # a damaged file is still searched, but not written
+        with contextlib.suppress(StorageError):  # a damaged file, or one on a full disk, is searched as it is
             self.index()
         try:
             results = self._search.search(query, limit=limit, **filters)

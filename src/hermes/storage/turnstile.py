@@ -13,6 +13,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from hermes.storage.files import explain
 from hermes.vocabulary.errors import LockTimeout, StorageError
 
 if TYPE_CHECKING:
@@ -31,14 +32,16 @@ class Turnstile:
     def __init__(self, path: str, *, wait_seconds: float) -> None:
         self._path = path
         self._wait = wait_seconds
-        self._gate = _open_private(path)
-        self._queue = _open_private(path + ".queue")
-        self._open = [self._gate, self._queue]
+        self._gate = self._queue = -1  # opened by the first writer: where nothing can be written, one can still read
+        self._closed = False
         self._number: int | None = None
 
     def __enter__(self) -> None:
-        if not self._open:
+        if self._closed:
             raise StorageError(f"{self._path.removesuffix('.lock')} was closed; open it again")
+        if self._queue < 0:
+            self._gate = _open_private(self._path) if self._gate < 0 else self._gate
+            self._queue = _open_private(self._path + ".queue")
         if not (self._nobody_in_line() and _try(self._gate)):
             start = time.monotonic()
             if not self._slip_in(start + min(_PATIENCE, self._wait)):
@@ -54,8 +57,11 @@ class Turnstile:
 
     def close(self) -> None:
         """May be called again: the numbers of closed descriptors soon belong to other files."""
-        while self._open:
-            os.close(self._open.pop())
+        self._closed = True
+        for descriptor in (self._gate, self._queue):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._gate = self._queue = -1
 
     def _slip_in(self, until: float) -> bool:
         pause = _LOOK_AGAIN
@@ -139,4 +145,4 @@ def _open_private(path: str) -> int:
     try:
         return os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise StorageError(f"{path} cannot be opened: {error.strerror}; it must be a plain file of ours") from error
+        raise explain("open", path, error) from error
