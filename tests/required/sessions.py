@@ -76,6 +76,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "003 Session Search",
     ),
     "search.explains": ("each hit can explain its score, and shows where it matched", "product"),
+    "sessions.killed": ("a session whose process was killed is ended by the next, as of its last use", "product"),
     "bench.recall": ("the recall benchmark reads its three formats and reports figures per set", "product"),
     "bench.own-history": ("questions made from the user's own transcripts measure recall without a model", "product"),
     "bench.search": ("the search benchmark builds a deterministic store and reports every class of query", "product"),

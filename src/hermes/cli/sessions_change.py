@@ -19,6 +19,7 @@ from hermes.cli.sessions_report import (
     whole_number,
 )
 from hermes.session.pruning import QUICKLY_REWRITTEN
+from hermes.storage.opened import Opened
 from hermes.storage.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def _delete(given: argparse.Namespace, context: Context) -> int:
 def _prune(given: argparse.Namespace, context: Context) -> int:
     days = context.settings.get("sessions.retention_days") if given.older_than is None else given.older_than
     with open_existing(context) as db:
+        Opened(db).end_abandoned()
         upkeep = Upkeep.of_db(db)
         old = upkeep.unused(days, source=given.source, archived=given.include_archived)
         if given.dry_run or not old:

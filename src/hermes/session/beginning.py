@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes.session.announcements import Announcements
+from hermes.session.ending import mark_open
+from hermes.storage.opened import Opened
 
 if TYPE_CHECKING:
     from datetime import date
@@ -36,23 +38,26 @@ def begin(
         skip_context_files=skip_context_files,
         today=today,
     )
-    parts.database.create_session(
-        source=source,
-        session_id=session_id,
-        title=title,
-        model=model or None,
-        cwd=cwd,
-        project=parts.project or None,
-        system_prompt=prompt.text,
-        prompt_sections=prompt.sizes(),
-        tools=parts.toolbox.schemas(),
-        announced=Announcements(parts.store, "").seen,
-        prompt_inputs={
+    row: dict[str, Any] = {
+        "source": source,
+        "session_id": session_id,
+        "title": title,
+        "model": model or None,
+        "cwd": cwd,
+        "project": parts.project or None,
+        "system_prompt": prompt.text,
+        "prompt_sections": prompt.sizes(),
+        "tools": parts.toolbox.schemas(),
+        "announced": Announcements(parts.store, "").seen,
+        "prompt_inputs": {
             "system_message": system_message,
             "skip_memory": skip_memory,
             "skip_context_files": skip_context_files,
             "today": today.isoformat() if today else None,
         },
-        parent_session_id=parent,
-        kind="delegate" if parent else None,
-    )
+        "parent_session_id": parent,
+        "kind": "delegate" if parent else None,
+    }
+    with Opened(parts.database).together():
+        parts.database.create_session(**row)
+        mark_open(parts, session_id)

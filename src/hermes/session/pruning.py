@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from hermes.storage.opened import Opened
 from hermes.storage.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def is_due(database: SessionDB, settings: Settings) -> bool:
 def prune(database: SessionDB, settings: Settings) -> int:
     """Deletes whole conversations, not those put into the archive; returns how many."""
     database.set_meta(LAST, str(time.time()))
+    Opened(database).end_abandoned()
     upkeep = Upkeep.of_db(database)
     old = upkeep.unused(settings.integer("sessions.retention_days"))
     for session in old:

@@ -309,7 +309,7 @@ class MemorySession(Compacting, Reviewable, Closing):
     def _resumed(cls, parts: Parts, session_id: str, prefill: Sequence[Mapping[str, Any]]) -> Self:
         from hermes.storage.compaction import Contexts
 
-        mark_open(parts.database, session_id)
+        mark_open(parts, session_id)
         return cls._ready(parts, session_id, Contexts(parts.database).live(session_id), prefill)
 
     @classmethod

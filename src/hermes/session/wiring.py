@@ -63,6 +63,7 @@ class Parts:
         self.provider_block = ""
         self.toolsets = toolsets
         self.goes_on = False  # the conversation outlives this program
+        self.opened_as = ""  # the session as it was opened; a compaction may go on in a child
         self.taint = Taint()
         self.memory = MemoryTool(
             store,
