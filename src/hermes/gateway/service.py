@@ -60,11 +60,7 @@ class Gateway:
         self._clock = clock
         self.platforms = platforms_of(home, settings)
         self.people = People(home)
-        self._folder = Folder.create(home.join(FOLDER))
-        self._lock = FileLock(self._folder, LOCK, timeout=0)
-        if not self._lock.try_to_take():
-            self._folder.close()
-            raise SettingsError("a gateway runs for this home already; `hermes gateway status` shows it")
+        self._folder, self._lock = _alone(home)
         self.ledger = Ledger.open(home)
         self.directory = Directory(self.people, settings, self.ledger, clock)
         self.conversations = Conversations(
@@ -75,18 +71,7 @@ class Gateway:
             most=settings.integer("gateway.open_conversations"),
             open_agent=open_agent,
         )
-        commands = Commands(self.directory, self.conversations, self.ledger)
-        router = Router(
-            self.platforms,
-            self.ledger,
-            self.conversations,
-            commands,
-            clock=clock,
-            stream_seconds=settings.number("gateway.stream_seconds"),
-        )
-        self.lanes = Lanes(router.handle, workers=settings.integer("gateway.workers"))
-        self._quick = Lanes(router.handle, workers=_QUICK_WORKERS)
-        commands.waiting = self.lanes.waiting
+        self.lanes, self._quick = self._make_lanes()
         self.intake = Intake(
             self.platforms,
             self.ledger,
@@ -161,6 +146,21 @@ class Gateway:
             "memory": self.monitor.as_dict(),
         }
 
+    def _make_lanes(self) -> tuple[Lanes, Lanes]:
+        """Where messages are answered, and where what must not wait behind an answer is."""
+        commands = Commands(self.directory, self.conversations, self.ledger)
+        router = Router(
+            self.platforms,
+            self.ledger,
+            self.conversations,
+            commands,
+            clock=self._clock,
+            stream_seconds=self.settings.number("gateway.stream_seconds"),
+        )
+        lanes = Lanes(router.handle, workers=self.settings.integer("gateway.workers"))
+        commands.waiting = lanes.waiting
+        return lanes, Lanes(router.handle, workers=_QUICK_WORKERS)
+
     def _make_door(self, port: int | None) -> Door | None:
         called = [name for name, each in self.platforms.items() if not isinstance(each, Telegram) or each.is_called]
         if not called:
@@ -193,6 +193,16 @@ class Gateway:
             self._folder.replace(STATUS, json.dumps(self.status(running=running)).encode())
         except HermesError as error:
             _LOG.warning("the status could not be written: %s", error)
+
+
+def _alone(home: Home) -> tuple[Folder, FileLock]:
+    """The gateway's folder and the lock that keeps a second gateway of the home out."""
+    folder = Folder.create(home.join(FOLDER))
+    lock = FileLock(folder, LOCK, timeout=0)
+    if not lock.try_to_take():
+        folder.close()
+        raise SettingsError("a gateway runs for this home already; `hermes gateway status` shows it")
+    return folder, lock
 
 
 def platforms_of(home: Home, settings: Settings) -> dict[str, Platform]:

@@ -186,11 +186,7 @@ def resolve(
     find_local: Callable[[], LocalServer | None] = lambda: None,
 ) -> Endpoint:
     """Where to reach a model, from its name and a block of the settings; `secret` looks keys up by their names."""
-    if provider not in ("", *_NOBODYS, *PROVIDERS):
-        names = ", ".join(PROVIDERS)
-        raise SettingsError(
-            f"{settings}.provider is {provider!r}; known are {names}; for others set {settings}.base_url"
-        )
+    _refuse_unknown(provider, settings)
     chosen, name = _provider_of(model, provider, base_url, secret)
     if chosen is None and not base_url:
         server = find_local()
@@ -199,12 +195,7 @@ def resolve(
         endpoint = _local_endpoint(server, model, context_length)
         return replace(endpoint, extra_body=dict(extra_body or {}), timeout=timeout, settings=settings)
     address = base_url or (chosen.base_url if chosen else "")
-    known = chosen is not None and _same_host(address, chosen.base_url)
-    key_name = chosen.key_name if chosen and known else OWN_KEY
-    found = key or secret(key_name) or ""
-    if known and not found:
-        whose = key_name.removesuffix("_API_KEY").lower()
-        raise WrongKey(f"there is no key for {whose}: put {key_name}=… into .env (`hermes config path` says where)")
+    key_name, found = _key_for(chosen, address, key, secret)
     claude = "claude" in name.lower()
     wire = chosen.wire if chosen else "openai"
     return Endpoint(
@@ -245,6 +236,25 @@ def find_local_server(probe: Probe, places: Mapping[str, str] = LOCAL) -> LocalS
         if models:
             return LocalServer(name=name, base_url=address, models=tuple(models))
     return None
+
+
+def _refuse_unknown(provider: str, settings: str) -> None:
+    if provider not in ("", *_NOBODYS, *PROVIDERS):
+        names = ", ".join(PROVIDERS)
+        raise SettingsError(
+            f"{settings}.provider is {provider!r}; known are {names}; for others set {settings}.base_url"
+        )
+
+
+def _key_for(chosen: Provider | None, address: str, key: str, secret: Callable[[str], str | None]) -> tuple[str, str]:
+    """The name of the key that may be sent to this address, and the key; a provider's own place must have one."""
+    known = chosen is not None and _same_host(address, chosen.base_url)
+    key_name = chosen.key_name if chosen and known else OWN_KEY
+    found = key or secret(key_name) or ""
+    if known and not found:
+        whose = key_name.removesuffix("_API_KEY").lower()
+        raise WrongKey(f"there is no key for {whose}: put {key_name}=… into .env (`hermes config path` says where)")
+    return key_name, found
 
 
 def _provider_of(

@@ -133,17 +133,18 @@ class Conversations:
         sealed = seal(key, self._owner, name, source, clean, None)
         connection.execute("UPDATE sessions SET root = ?, seal = ? WHERE key = ?", (root, sealed, key))
         if kind == "compression" and parent is not None:
-            connection.execute(
-                # "root <> key" is what the index holds: without it every session of the owner is walked
-                "UPDATE sessions SET listed = 0 WHERE root = ? AND root <> key AND key <> ? AND owner = ?",
-                (root, key, self._owner),
-            )
-            connection.execute("UPDATE sessions SET listed = 0 WHERE key = ? AND owner = ?", (root, self._owner))
-        rest = {k: v for k, v in more.items() if k not in PLAIN and k != "system_prompt" and v is not None}
-        if rest or more.get("system_prompt") is not None:
-            details = (key, more.get("system_prompt"), json.dumps(rest) if rest else None)
-            connection.execute("INSERT INTO session_details VALUES (?, ?, ?, ?)", (*details, details_seal(*details)))
+            self._list_only(connection, key, root)
+        _add_details(connection, key, more)
         return name
+
+    def _list_only(self, connection: apsw.Connection, newest: int, root: int) -> None:
+        """Of a conversation with several parts the newest stands in the list."""
+        connection.execute(
+            # "root <> key" is what the index holds: without it every session of the owner is walked
+            "UPDATE sessions SET listed = 0 WHERE root = ? AND root <> key AND key <> ? AND owner = ?",
+            (root, newest, self._owner),
+        )
+        connection.execute("UPDATE sessions SET listed = 0 WHERE key = ? AND owner = ?", (root, self._owner))
 
     def get(self, session_id: str) -> Session:
         found = self.find(session_id)
@@ -276,6 +277,13 @@ def clean_title(title: str | None) -> str | None:
 
 def _session(row: tuple[Any, ...]) -> Session:
     return Session(*row)
+
+
+def _add_details(connection: apsw.Connection, key: int, more: Mapping[str, Any]) -> None:
+    rest = {k: v for k, v in more.items() if k not in PLAIN and k != "system_prompt" and v is not None}
+    if rest or more.get("system_prompt") is not None:
+        details = (key, more.get("system_prompt"), json.dumps(rest) if rest else None)
+        connection.execute("INSERT INTO session_details VALUES (?, ?, ?, ?)", (*details, details_seal(*details)))
 
 
 def new_id(now: float) -> str:
