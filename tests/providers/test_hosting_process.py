@@ -54,6 +54,11 @@ class Curious(Misbehaving):
         print("the licence of key sk-ant-REPLACED has run out", flush=True)
         os._exit(5)
 
+    def _helper(self):
+        import subprocess
+        subprocess.Popen(["sleep", "3600"])
+        return "{}"
+
     def _limited(self):
         raise ProviderError("slow down", kind="limited", seconds=7.5, status=429)
 
@@ -175,6 +180,32 @@ def test_it_goes_when_the_program_is_killed_whatever_it_is_doing(home: Path, mis
     program.send_signal(signal.SIGKILL)
     program.communicate()
     eventually(lambda: not group_of(pid))
+
+
+@pytest.mark.proves("providers.process.private", "providers.process.restart")
+def test_one_that_died_while_nobody_asked_leaves_nothing_behind_and_comes_back(
+    home: Path, curious: HostedProvider
+) -> None:
+    first = curious._child.pid
+    look(curious, "helper")
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: group_of(first) and not is_there(first))
+    with pytest.raises(ProviderEnded, match="was ended by SIGKILL"):
+        look(curious, "surroundings")
+    eventually(lambda: not group_of(first))
+    curious.initialize("s1", hermes_home=str(home))
+    assert look(curious, "surroundings")["home"] == str(home)
+
+
+@pytest.mark.proves("providers.process")
+def test_it_starts_from_a_folder_that_is_gone(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    (tmp_path / "gone").rmdir()
+    with started(home) as provider, pytest.raises(ProviderError, match="slow down"):
+        look(provider, "limited")
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.proves("providers.process", "providers.shutdown")

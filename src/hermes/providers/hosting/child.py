@@ -59,7 +59,7 @@ class Child:
             "operator": operator_home,
             "home": hermes_home,
             "megabytes": bounds.megabytes,
-            "path": [each or os.getcwd() for each in sys.path],
+            "path": _search_path(),
         }
         with suppress(LineBroken):  # it died at once; whoever asks for its hooks hears why
             self._lines["calls"][1].send(CALL, 0, json.dumps(told).encode(), until=self._loaded_until)
@@ -87,6 +87,7 @@ class Child:
             raise ProviderError("it is busy with another call", kind="busy")
         try:
             if self.ended:
+                self.end("")  # what it may have left behind
                 raise ProviderEnded(f"its process {self._end_in_words()}", kind="unreachable")
             return self._asked(line, hook, {"hook": hook, "arguments": arguments, "more": more}, until)
         finally:
@@ -165,6 +166,15 @@ class Child:
             if lock.acquire(blocking=False):  # else whoever talks at the moment releases it
                 line.release()
                 lock.release()
+
+
+def _search_path() -> list[str]:
+    """Where we look for modules; the folder we are in by its name, unless it is gone."""
+    try:
+        here = [os.getcwd()]
+    except OSError:
+        here = []
+    return [each for place in sys.path for each in ([place] if place else here)]
 
 
 def _raised(told: Any) -> BaseException:

@@ -80,7 +80,9 @@ class Running:
             self.kill()
 
     def kill(self) -> None:
-        """Ends it and what it started, whatever they are doing."""
+        """Ends it and what it started, whatever they are doing; once, for its number may be another's later."""
+        if self._life < 0:
+            return
         with suppress(ProcessLookupError, PermissionError):  # it is gone, and so is what it started
             os.killpg(self._process.pid, signal.SIGKILL)
         self.ends_within(_SECONDS_TO_GO)  # longer only while the kernel is not done with it; nothing is left to do then
