@@ -42,7 +42,7 @@ def types(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def answers(*lines: str, hidden: str = "") -> None:
         monkeypatch.setattr("sys.stdin", _Terminal("".join(f"{line}\n" for line in lines)))
-        monkeypatch.setattr("hermes.cli.questions.getpass", lambda _: hidden)
+        monkeypatch.setattr("getpass.getpass", lambda _: hidden)
 
     return answers
 

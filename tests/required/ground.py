@@ -8,6 +8,8 @@ REQUIREMENTS = {
         "every command has help, and a mistyped one is answered with the nearest name, exit code 2",
         "product",
     ),
+    "ground.confirm": ("what cannot be taken back is asked first; without a yes nothing happens", "product"),
+    "ground.words": ("every command tells a person in plain words what it tells scripts in JSON", "product"),
     "ground.arguments": ("a command reads its arguments as argparse would, without loading it", "product"),
     "ground.public-names": ("the public names of the package are exactly the documented ones", "product"),
     "settings.home": (

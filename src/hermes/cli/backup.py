@@ -6,8 +6,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.app import OK, REFUSED
+from hermes.cli.questions import confirmed
 from hermes.cli.render import add_json_option, counted, print_json, print_text, when
-from hermes.cli.sessions_report import bytes_in_words, confirmed, whole_number
+from hermes.cli.sessions_report import bytes_in_words, whole_number
 from hermes.migration.backups import (
     create_backup,
     list_backups,

@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from hermes.cli.app import OK, REFUSED
+from hermes.cli.questions import confirmed
 from hermes.cli.render import add_json_option, print_json, print_text, visible
-from hermes.cli.sessions_report import confirmed
 from hermes.migration.openclaw import Migration, left_in, plan_cleanup
 from hermes.migration.openclaw_source import CONFLICTS, PRESETS, Options, is_running
 

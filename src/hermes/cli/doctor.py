@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 from hermes.cli.app import OK, REFUSED
+from hermes.cli.progress import Stages
 from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.session.doctor import Options, examine
 from hermes.vocabulary.checks import PROBLEM
@@ -20,12 +19,13 @@ _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
 
 
 def _doctor(given: argparse.Namespace, context: Context) -> int:
-    options = Options(fix=given.fix, connect=not given.offline, progress=_show_progress)
+    stages = Stages()
+    options = Options(fix=given.fix, connect=not given.offline, progress=stages.show)
     checks = []
     for check in examine(context.home, options):
         checks.append(check)
         if not given.json:
-            _clear_progress()
+            stages.clear()
             _print(check)
     healthy = not any(check.state == PROBLEM for check in checks)
     if given.json:
@@ -41,17 +41,6 @@ def _print(check: Check) -> None:
     print_text(f"{_SIGNS[check.state]} {check.name}: {check.found}{' (fixed)' if check.fixed else ''}")
     if check.remedy:
         print_text(f"    → {check.remedy}")
-
-
-def _show_progress(what: str, done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        amount = f" {done:,} of {total:,}" if total else ""
-        print(f"\r\x1b[K{what}{amount}", end="", file=sys.stderr, flush=True)
-
-
-def _clear_progress() -> None:
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.app import OK, REFUSED
+from hermes.cli.questions import confirmed
 from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.server.mcp_hooks import record
 from hermes.server.mcp_hosts import HOSTS, Launch, carry_out, plan
@@ -56,12 +57,10 @@ def _install(given: argparse.Namespace, context: Context) -> int:
 
 
 def _agrees(given: argparse.Namespace, changes: list[Change]) -> bool:
-    if given.json or not sys.stdin.isatty():
-        if not given.json:
-            _show(changes)
+    if given.json:
         return False
     _show(changes)
-    return input("Write this? [y/N] ").strip().lower() in ("y", "yes")
+    return confirmed("Write this?")
 
 
 def _show(changes: list[Change]) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 from hermes.cli.app import OK, REFUSED
 from hermes.cli.decisions import add_ids, chosen_ids
 from hermes.cli.memory_report import BY_HAND, add_project, add_target, open_store, report, report_all
+from hermes.cli.questions import confirmed
 from hermes.cli.render import add_json_option, counted, print_all, print_json, print_problem, print_text, when
 from hermes.curated.approval import Approvals
 from hermes.curated.operations import usage
@@ -131,16 +130,10 @@ def _reset(given: argparse.Namespace, context: Context) -> int:
     store = open_store(context, given)
     everything = ["project"] if given.project else list(store.targets)
     targets = [given.target] if given.target else everything
-    if not given.yes and not _confirmed(f"forget everything in {' and '.join(targets)}?"):
+    if not given.yes and not confirmed(f"forget everything in {' and '.join(targets)}?"):
         print_problem("nothing was changed (use --yes to skip the question)")
         return REFUSED
     return report_all(given, [store.reset(target, cause=BY_HAND) for target in targets])
-
-
-def _confirmed(question: str) -> bool:
-    if not sys.stdin.isatty():
-        return False
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _as_json(pending: Pending) -> dict[str, Any]:

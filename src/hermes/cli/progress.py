@@ -46,3 +46,23 @@ class Progress:
         share = min(1.0, done / self._total)
         filled = round(share * _WIDTH)
         return f"{self._label} [{'#' * filled}{'.' * (_WIDTH - filled)}] {share:4.0%}"
+
+
+class Stages:
+    """The same for work in several stages, each with a name and a count of its own."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._watched = self._stream.isatty()
+
+    def show(self, what: str, done: int, total: int) -> None:
+        amount = f" {done:,} of {total:,}" if total else f" {done:,}" if done else ""
+        self._write(f"{what}{amount}")
+
+    def clear(self) -> None:
+        self._write("")
+
+    def _write(self, text: str) -> None:
+        if self._watched:
+            self._stream.write(f"\r\x1b[K{text}")
+            self._stream.flush()

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from getpass import getpass
-from typing import TYPE_CHECKING
+import sys
 
 from hermes.cli.render import print_text
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+def confirmed(question: str) -> bool:
+    """Whether a person says yes; where nobody sits at a terminal, nobody does."""
+    return sys.stdin.isatty() and said_yes(question)
+
+
+def said_yes(question: str) -> bool:
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:  # Ctrl-D
+        print_text("")
+        return False
 
 
 def ask(question: str, suggested: str = "") -> str:
@@ -18,6 +31,8 @@ def ask(question: str, suggested: str = "") -> str:
 
 def ask_secret(question: str, *, kept: bool) -> str:
     """What is typed is not shown; Enter keeps what there is."""
+    from getpass import getpass
+
     return getpass(f"{question} (not shown{'; Enter keeps the one there is' if kept else ''}): ").strip()
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.cli.app import OK, REFUSED
 from hermes.cli.progress import Progress
+from hermes.cli.questions import confirmed
 from hermes.cli.render import add_json_option, print_json, print_problem, print_text, visible, when
 from hermes.cli.sessions_report import (
     as_json,
     bytes_in_words,
-    confirmed,
     conversation,
     name_of,
     named,

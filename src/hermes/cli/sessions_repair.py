@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 from hermes.cli.app import OK
+from hermes.cli.progress import Stages
 from hermes.cli.render import add_json_option, print_json, print_text
 
 TYPE_CHECKING = False
@@ -18,15 +17,16 @@ if TYPE_CHECKING:
 def _repair(given: argparse.Namespace, context: Context) -> int:
     from hermes.storage.repair import repair
 
+    stages = Stages()
     told = repair(
         given.path or context.home.join("state.db"),
         dry_run=given.dry_run,
-        progress=None if given.json else _show_progress,
+        progress=None if given.json else stages.show,
     )
     if given.json:
         print_json(told.as_json() | {"dry_run": given.dry_run})
         return OK
-    _clear_progress()
+    stages.clear()
     for line in _lines(told, dry_run=given.dry_run):
         print_text(line)
     return OK
@@ -54,17 +54,6 @@ def _lines(told: Repair, *, dry_run: bool) -> list[str]:
     else:
         lines.append(f"the original bytes and a report are in {told.backup}")
     return lines
-
-
-def _show_progress(what: str, done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        amount = f" {done:,} of {total:,}" if total else f" {done:,}" if done else ""
-        print(f"\r\x1b[K{what}{amount}", end="", file=sys.stderr, flush=True)
-
-
-def _clear_progress() -> None:
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

@@ -79,12 +79,6 @@ def tell_damaged(count: int) -> int:
     return REFUSED
 
 
-def confirmed(question: str) -> bool:
-    if not sys.stdin.isatty():
-        return False
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-
-
 def bytes_in_words(count: int) -> str:
     for size, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if count >= size:
