@@ -94,8 +94,6 @@ class MemoryFile:
         """Applies what `plan` makes of the live entries; the change is None when there was nothing to do."""
         with Folder.create(self._folder) as folder, self._lock(folder):
             self._settle(folder, every_version=False)
-            if folder.status(self._name) is None:
-                folder.write_new(self._name, b"")  # so that what was before the first write can be told from nothing
             return self._change(folder, plan, cause, accept_drift=accept_drift)
 
     def tidy(self) -> None:
@@ -119,6 +117,9 @@ class MemoryFile:
     ) -> tuple[Plan, Change | None]:
         for _ in range(_ATTEMPTS):
             with self._shared(folder).see() as seen:
+                if seen.file is None:
+                    self._make_empty(folder)
+                    continue
                 reading = self._interpret(seen, self._last_change(folder))
                 if reading.drift and not accept_drift:
                     self._refuse_drift(folder, seen, reading)
@@ -132,6 +133,14 @@ class MemoryFile:
                 except ChangedMeanwhile:
                     continue
         raise StorageError(f"{self.path} is being changed all the time by another program; stop it and try again")
+
+    def _make_empty(self, folder: Folder) -> None:
+        """Makes the file, so that what was before the first write can be told from nothing."""
+        try:
+            folder.write_new(self._name, b"")
+        except StorageError:
+            if folder.status(self._name) is None:  # else somebody else made it in this moment
+                raise
 
     def _write(self, folder: Folder, seen: Seen, reading: Reading, planned: Plan, cause: Cause) -> Change:
         """Journal first, file second: a record whose file never came is recognised, the reverse could not be."""

@@ -305,13 +305,10 @@ class OpenFile(Closing):
 
 def make_private_folders(path: str) -> None:
     missing: list[str] = []
-    current = path
+    current = os.path.abspath(path)
     while not os.path.isdir(current):
         missing.append(current)
-        parent = os.path.dirname(current)
-        if parent == current:
-            break
-        current = parent
+        current = os.path.dirname(current)
     for folder in reversed(missing):
         try:
             os.mkdir(folder, PRIVATE_FOLDER)

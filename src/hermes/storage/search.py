@@ -28,6 +28,7 @@ from hermes.storage.ranking import Candidate, Statistics, Weights, rank, spread
 from hermes.storage.reading import Transcripts
 from hermes.storage.snippets import snippet
 from hermes.storage.spelling import Spelling
+from hermes.storage.sqlite_pages import varint
 from hermes.storage.text import Words
 from hermes.storage.transcripts import called, checksum, readable, unpacked
 
@@ -263,8 +264,8 @@ class SearchEngine:
         row = self._database.row("SELECT block FROM messages_fts_data WHERE id = 1")
         if not row or not row[0]:
             return 0, 0
-        messages, at = _varint(row[0], 0)
-        words, _ = _varint(row[0], at) if at < len(row[0]) else (0, at)
+        messages, at = varint(row[0], 0)
+        words, _ = varint(row[0], at) if at < len(row[0]) else (0, at)
         return messages, words
 
     def _ordered(
@@ -348,13 +349,3 @@ def _by_time(candidates: list[Candidate], sessions: dict[int, Session], chosen: 
 
 def _text(row: Row) -> str:
     return readable(unpacked(row[4])) if row[4] else ""
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for size in range(8):
-        byte = data[at + size]
-        value = value << 7 | byte & 0x7F
-        if byte < 0x80:  # noqa: PLR2004 - the high bit says that more follows
-            return value, at + size + 1
-    return value << 8 | data[at + 8], at + 9

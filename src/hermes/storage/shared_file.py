@@ -99,43 +99,41 @@ class SharedFile:
 
     def see(self) -> Seen:
         file = self.folder.open_file(self.name)
+        if file is None:
+            return Seen(b"", None)
         try:
-            return Seen(file.read(at_most=self._at_most) if file else b"", file)
+            return Seen(file.read(at_most=self._at_most), file)
         except StorageError:
-            if file is not None:
-                file.close()
+            file.close()
             raise
 
     def replace(
         self, seen: Seen, data: bytes, label: str, commit: Callable[[Fingerprint], None], prove: Callable[[], None]
     ) -> None:
-        """Puts `data` in place of what was seen; durable when it returns. The caller holds the lock.
+        """Puts `data` in place of the file that was seen; durable when it returns. The caller holds the lock.
 
         `commit` is called when the new version is written but not yet in place, with its fingerprint; `prove` when the
         replaced version will have no name that proves it after a power cut. If one raises, nothing has changed.
         `ChangedMeanwhile` says that somebody else saved first.
         """
         temporary = f"{self._prefix}{os.getpid()}.tmp"
-        then = seen.fingerprint
+        file, then = seen.file, seen.fingerprint
+        assert file is not None  # noqa: S101 - what does not exist is made before it is replaced
         inode = self.folder.write_new(temporary, data)
         old = f"{self._prefix}{then.size}.{then.check:08x}.{then.inode}.{inode}.{label}.old"
         try:
-            self._refuse_if_changed(seen)
+            self._refuse_if_changed(file, then)
             commit(Fingerprint.of(data, inode))
-            if seen.file is None:
-                prove()
-                self._put_first(seen, temporary)
-            else:
-                self.folder.rename(temporary, old)
-                if not self._exchange(seen, old, inode):
-                    self._rename_over(seen, temporary, old, prove)
+            self.folder.rename(temporary, old)
+            if not self._exchange(file, then, old, inode):
+                self._rename_over(file, then, temporary, old, prove)
         except (StorageError, ChangedMeanwhile):
             self.folder.discard(temporary)
             if self._inode(old) == inode:  # else it is what somebody else saved
                 self.folder.discard(old)
             raise
-        self._sync_or_roll_back(seen, old)
-        if seen.file is not None and not _nobody_added(seen.file, then.size):
+        self._sync_or_roll_back(old)
+        if not _nobody_added(file, then.size):
             self._mark_late(old)
 
     def holds(self, version: Fingerprint) -> bool:
@@ -194,39 +192,22 @@ class SharedFile:
         with file:
             return _nobody_writes(file) is False
 
-    def _refuse_if_changed(self, seen: Seen) -> None:
+    def _refuse_if_changed(self, file: OpenFile, then: Fingerprint) -> None:
         status = self.folder.status(self.name)
-        if seen.file is None:
-            unchanged = status is None
-        else:
-            unchanged = (
-                status is not None
-                and status.st_ino == seen.file.status.st_ino
-                and status.st_size == len(seen.data)
-                and status.st_mtime_ns == seen.file.status.st_mtime_ns
-            )
-        if not unchanged:
+        if (
+            status is None
+            or status.st_ino != then.inode
+            or status.st_size != then.size
+            or status.st_mtime_ns != file.status.st_mtime_ns
+        ):
             raise ChangedMeanwhile
 
-    def _put_first(self, seen: Seen, temporary: str) -> None:
-        """Gives the file its name, unless somebody has made one meanwhile."""
-        try:
-            linked = self.folder.link(temporary, self.name)
-        except StorageError:
-            self._refuse_if_changed(seen)
-            raise
-        if linked:
-            self.folder.discard(temporary)
-        else:
-            self._refuse_if_changed(seen)
-            self.folder.rename(temporary, self.name)
-
-    def _exchange(self, seen: Seen, hidden: str, new: int) -> bool:
+    def _exchange(self, file: OpenFile, then: Fingerprint, hidden: str, new: int) -> bool:
         """Swaps the new version in; False where names cannot be exchanged."""
-        self._refuse_if_changed(seen)
+        self._refuse_if_changed(file, then)
         if not self.folder.exchange(hidden, self.name):
             return False
-        if self._inode(hidden) in (seen.fingerprint.inode, None):
+        if self._inode(hidden) in (then.inode, None):
             return True  # where it cannot be found out now, it will be when the replaced version is let go
         # Somebody saved in the last moment: their version goes back, and whatever came after it, until ours is out.
         while self._inode(hidden) != new:
@@ -237,12 +218,14 @@ class SharedFile:
                 )
         raise ChangedMeanwhile
 
-    def _rename_over(self, seen: Seen, temporary: str, old: str, prove: Callable[[], None]) -> None:
+    def _rename_over(
+        self, file: OpenFile, then: Fingerprint, temporary: str, old: str, prove: Callable[[], None]
+    ) -> None:
         """The next best to an exchange: a second name for the old version, one more look, and a plain rename."""
         self.folder.rename(old, temporary)
         if not self.folder.link(self.name, old):
             prove()
-        self._refuse_if_changed(seen)
+        self._refuse_if_changed(file, then)
         self.folder.rename(temporary, self.name)
 
     def _inode(self, name: str) -> int | None:
@@ -259,15 +242,12 @@ class SharedFile:
         except StorageError:
             return  # our write is safe; what was added is still found when the old version is let go
 
-    def _sync_or_roll_back(self, seen: Seen, old: str) -> None:
+    def _sync_or_roll_back(self, old: str) -> None:
         try:
             self.folder.sync()
         except StorageError as error:
             try:
-                if seen.file is not None:
-                    self.folder.rename(old, self.name)
-                else:
-                    self.folder.remove(self.name)
+                self.folder.rename(old, self.name)
             except StorageError:
                 raise StorageError(
                     f"{error}; the new text is in place but may not survive a power cut, and could not be taken back"

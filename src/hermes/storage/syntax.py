@@ -153,8 +153,6 @@ class _Parser:
         try:
             if bracket == "(":
                 return self._group()
-            if bracket == ")":
-                raise DoesNotParse("a bracket is closed that was not opened")
             bare = word.rstrip("*")
             return self._words_of(bare, prefix=bare != word) if word else self._words_of(phrase, prefix=bool(star))
         finally:

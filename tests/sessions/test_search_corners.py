@@ -1,0 +1,132 @@
+"""Searches that are seldom asked: common words only, odd syntax, dates in words, and stores with gaps."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hermes.storage import postings, search
+from hermes.storage.dates import spans
+from hermes.storage.sessions import SessionDB
+from hermes.storage.syntax import MOST_WORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[SessionDB]:
+    with SessionDB.open(tmp_path / "state.db", durability="turn") as opened:
+        yield opened
+
+
+def said(db: SessionDB, *texts: str, **session: Any) -> list[int]:
+    return db.append_many(db.create_session(**session), [{"role": "user", "content": text} for text in texts])
+
+
+def found(db: SessionDB, query: str, **filters: Any) -> list[int]:
+    return [hit.message_id for hit in db.search(query, **filters)]
+
+
+@pytest.mark.proves("search.question")
+def test_a_question_of_nothing_but_common_words_finds_what_holds_most_of_them(
+    db: SessionDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("CAP", 40), ("ENOUGH", 12), ("MOST_WALKED", 10_000)):
+        monkeypatch.setattr(postings, name, value)
+    lines = [f"{first} {second} line {n}" for n in range(60) for first, second in (("red", "kite"), ("green", "hill"))]
+    said(db, *lines)
+    (wanted,) = said(db, "red kite over the green hill")
+    for _ in range(2):  # the second time from what was noticed in the first
+        assert found(db, "Where did the red kite fly over the green hill?")[0] == wanted
+        assert found(db, "Which line was it?")
+        assert found(db, "Where was the red kite?")
+        assert found(db, "red kite green hill")[0] == wanted
+    monkeypatch.setattr(postings, "MOST_WALKED", 1)
+    with SessionDB.open(db.path) as fresh:
+        assert found(fresh, "Where did the red kite fly over the green hill?")
+
+
+@pytest.mark.proves("search.syntax")
+def test_a_phrase_whose_words_are_common_is_looked_for_further_back_when_the_newest_do_not_suffice(
+    db: SessionDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("_FEW_TO_TEST", 3), ("_FIRST_TESTED", 5), ("_MOST_TESTED", 50), ("_STEMMED", 40)):
+        monkeypatch.setattr(search, name, value)
+    monkeypatch.setattr(postings, "CAP", 10)
+    (wanted,) = said(db, "the red kite flew away")
+    said(db, *(f"the kite was red, number {n}" for n in range(30)))
+    for _ in range(2):
+        assert found(db, "Was the kite red?")  # notices that these words are common
+        assert found(db, '"red kite"') == [wanted]
+        assert found(db, '"red kite" AND flew') == [wanted]
+        assert [len(found(db, "red NOT flew", limit=most)) for most in (2, 3)] == [2, 3]
+        assert len(found(db, "re* AND kit*", limit=4)) == 4
+    monkeypatch.setattr(search, "_MOST_TESTED", 20)
+    assert wanted not in found(db, "kite NOT number")  # further back than anybody looks
+
+
+@pytest.mark.proves("search.says_so")
+@pytest.mark.parametrize(
+    "query",
+    [
+        '"red kite")',
+        "red AND AND kite",
+        "red OR",
+        "NOT red",
+        f"{'(' * (MOST_WORDS + 1)}red{')' * (MOST_WORDS + 1)} AND kite",
+        f'"{"red " * 80}"',
+        '"!!!"',
+        "(red AND (kite)",
+        '"red" AND ()',
+        'red AND "…"',
+        "red OR )",
+    ],
+)
+def test_syntax_that_cannot_be_followed_is_searched_as_words(db: SessionDB, query: str) -> None:
+    (wanted,) = said(db, "the red kite flew away")
+    result = db.search(query)
+    assert [hit.message_id for hit in result] in ([wanted], [])
+    assert result or result.note
+
+
+@pytest.mark.proves("search.filters")
+def test_a_limit_below_one_is_refused(db: SessionDB) -> None:
+    with pytest.raises(ValueError, match="limit is 0"):
+        db.search("red", limit=0)
+
+
+@pytest.mark.proves("search.question")
+def test_the_title_of_a_conversation_without_messages_leads_nowhere(db: SessionDB) -> None:
+    db.create_session(title="Kite flying")
+    said(db, "something else")
+    assert found(db, "kite flying") == []
+
+
+@pytest.mark.proves("search.dates")
+@pytest.mark.parametrize(
+    ("text", "moment", "fits"),
+    [
+        ("what happened on 3 May?", datetime(2024, 5, 3, 12, tzinfo=UTC), True),
+        ("what happened on 3 May?", datetime(2024, 9, 3, 12, tzinfo=UTC), False),
+        ("in the summer of 2024", datetime(2024, 7, 10, tzinfo=UTC), True),
+        ("31 February 2024", datetime(2024, 2, 10, tzinfo=UTC), True),  # no day, but a month
+        ("this week", datetime(2026, 11, 14, tzinfo=UTC), True),
+        ("last month", datetime(2026, 10, 20, tzinfo=UTC), True),
+        ("yesterday", datetime(2026, 11, 14, 10, tzinfo=UTC), True),
+        ("the day before yesterday", datetime(2026, 11, 13, 10, tzinfo=UTC), True),
+        ("on Monday", datetime(2026, 11, 9, 10, tzinfo=UTC), True),
+        ("two weeks ago", datetime(2026, 11, 1, 10, tzinfo=UTC), True),
+    ],
+)
+def test_days_and_times_in_words_are_understood(text: str, moment: datetime | None, fits: bool) -> None:
+    understood = spans(text, NOW.timestamp())
+    if moment is None:
+        assert understood == []
+    else:
+        assert (max((span.fit(moment.timestamp()) for span in understood), default=0.0) > 0) is fits
