@@ -68,7 +68,7 @@ _EXPRESSIONS = (
     ("|", r"\| ?(?:sudo )?(?:ba|z)?sh\b|\| ?python3?\b|\| ?iex\b", "pipe_shell"),
     ("bash <(", r"bash <\(curl", "pipe_shell"),
     ("$(", r"\$\(\s?(?:curl|wget)\b", "pipe_shell"),
-    ("an address", r"(?<![0-9a-z.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9.])", "ip"),
+    ("an address", r"(?<![0-9a-z.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9]|\.[0-9])", "ip"),
     ("0x", r"0x(?<!\w0x)[0-9a-f]{40}\b", "crypto_address"),
     ("bc1", r"bc1(?<!\wbc1)[a-z0-9]{20,60}\b", "crypto_address"),
     ("an account", r"\b[a-z]{2}[0-9]{2}[a-z0-9]{11,30}\b", "iban"),

@@ -8,7 +8,7 @@ from hermes.safety import atoms, markup
 from hermes.safety.disguises import vocabulary
 from hermes.safety.languages import english, foreign_rules, latin_languages
 from hermes.safety.lexicon import known_bits
-from hermes.safety.plain import CHARACTERS, fingerprint
+from hermes.safety.plain import CHARACTERS, as_numbers, fingerprint
 from hermes.safety.weights import HEAVY, read_weights
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ def _shared(value: Any, seen: dict[Any, Any]) -> Any:
         return {_shared(key, seen): _shared(each, seen) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(_shared(each, seen) for each in value)
-    return seen.setdefault((type(value), value), value) if isinstance(value, int | str) else value
+    return seen.setdefault((type(value), value), value) if isinstance(value, int | str | bytes) else value
 
 
 def _plain(
@@ -80,7 +80,8 @@ def _plain(
         tuple(sorted({each for each in listed if each and CHARACTERS.issuperset(each)})) for listed in literals
     )
     by_need = _by_narrowest(rules, meanings.values())
-    return telling, framing, prints, family.starts, foreign, meanings, by_need, _bearable()
+    short = {word: as_numbers(mask) for word, mask in meanings.items() if mask}
+    return telling, framing, prints, family.starts, foreign, short, by_need, _bearable()
 
 
 def _by_narrowest(rules: Iterable[Rule], meanings: Iterable[int]) -> tuple[dict[int, list[list[int]]], list[list[int]]]:

@@ -69,7 +69,7 @@ def _look_at(word: str, tables: Any) -> _Seen:
     _, _, prints, starts, foreign, meanings, _, _ = tables
     doubtful = _is_odd(word) or fingerprint("c", word) in prints or _may_be_typo(word, prints)
     languages = None if fingerprint("e", word) in prints else _languages(word, starts, foreign)
-    seen = (doubtful, languages, meanings.get(fingerprint("", word), 0))
+    seen = (doubtful, languages, _as_mask(meanings.get(fingerprint("", word), b"")))
     if len(_seen) >= _MOST_KEPT:
         _seen.clear()
     _seen[word] = seen
@@ -79,9 +79,20 @@ def _look_at(word: str, tables: Any) -> _Seen:
 def _look_at_pair(pair: str, tables: Any) -> int:
     if len(_pairs) >= _MOST_KEPT:
         _pairs.clear()
-    meaning: int = tables[5].get(fingerprint("", pair), 0)
-    _pairs[pair] = meaning
+    meaning = _pairs[pair] = _as_mask(tables[5].get(fingerprint("", pair), b""))
     return meaning
+
+
+def as_numbers(mask: int) -> bytes:
+    """A set of concepts as their numbers, two bytes each: most sets have three, and a mask has room for a thousand."""
+    return b"".join((each.bit_length() - 1).to_bytes(2, "big") for each in _bits(mask))
+
+
+def _as_mask(numbers: bytes) -> int:
+    mask = 0
+    for at in range(0, len(numbers), 2):
+        mask |= 1 << int.from_bytes(numbers[at : at + 2], "big")
+    return mask
 
 
 def _bits(mask: int) -> Iterator[int]:

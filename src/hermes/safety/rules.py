@@ -24,6 +24,8 @@ _ADDRESSED_OR_NAMED = (
     "you|your|to_model|user|this_note|itself|here_text|stealth|unasked|url|mail|public_ip|secret_file|key_file|startup"
     "|auth_keys|agent_file|pipe_shell|iban|crypto_address|root_path|reverse_shell|secret_var|net_tool|backdoor|c2"
 )
+# A policy that forbids what these do is a policy; only their words are the same.
+_FORBIDDABLE = frozenset({"false_policy", "exfiltration", "secret_reading", "poisoned_advice"})
 _MENTIONABLE = frozenset(
     {"override", "role_hijack", "jailbreak", "concealment", "prompt_leak", "promptware", "secret_reading"}
 )
@@ -132,17 +134,21 @@ def _negated(reading: Reading, start: int) -> bool:
 def _level_here(reading: Reading, rule: Rule, start: int, end: int) -> str | None:
     """Text that quotes attacks, or describes a thing without addressing anyone, is worth a question, not a refusal.
 
-    What is only worth a question is worth nothing beside a word of the trade that handles attacks (linter, fixture).
+    What is only worth a question is worth nothing beside a word of the trade that handles attacks (linter, fixture) or
+    in a sentence that forbids it; nothing is worth a question among words that hardly ever stand in attacks.
     """
     weight = weights.weight_around(reading, start, end)
+    # Pairs in any order are the widest net; what else is in it decides.
+    loose = rule.level != REFUSE and rule.source.startswith("any ")
+    if weight < (weights.FEATHERY if loose else weights.WEIGHTLESS):
+        return None
+    forbidden = rule.threat in _FORBIDDABLE and _near(reading, start, end, "forbids")
     if rule.level != REFUSE:
-        tooling = _near(reading, start, end, "tooling")
-        # Pairs in any order are the widest net; what else is in it decides.
-        loose = rule.source.startswith("any ") and weight < weights.FEATHERY
-        return None if tooling or loose else rule.level
-    if rule.threat in _MENTIONABLE and _near(reading, start, end, "mention"):
-        return ASK
-    if weight < weights.LIGHT or _describes(reading, start, end) or _is_aside(reading, start, end):
+        return None if forbidden or _near(reading, start, end, "tooling") else rule.level
+    if weight < weights.LIGHT:
+        return None if forbidden else ASK
+    mentioned = rule.threat in _MENTIONABLE and _near(reading, start, end, "mention")
+    if forbidden or mentioned or _describes(reading, start, end) or _is_aside(reading, start, end):
         return ASK
     return REFUSE
 

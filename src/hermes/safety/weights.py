@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from hermes.safety.lexicon import Reading
 
 STRETCH = 40  # words that are weighed together: an entry, or a few sentences of a longer text
-HEAVY = 120  # in hundredths of the logarithm of the odds, as all weights
-HEAVY_ELSEWHERE = 200  # in languages of which there are few harmless examples to learn from
+HEAVY = 90  # in hundredths of the logarithm of the odds, as all weights
+HEAVY_ELSEWHERE = 120  # in languages of which there are few harmless examples to learn from
 LIGHT = 40  # below, a rule that would refuse only asks
 FEATHERY = -100  # below, a rule about concepts in any order is silent
+WEIGHTLESS = -250  # below, every rule is
 _FEWEST = 2  # words with a meaning that a heavy stretch has at least
 START = "every stretch"  # the key of what each begins with
 _loaded: list[tuple[int, dict[int, int]]] = []
