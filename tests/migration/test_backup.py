@@ -14,6 +14,7 @@ from hermes.migration.backups import create_backup, restore_backup
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import HermesError
 from migration.homes import furnish, tree
+from migration.killing import killed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +58,20 @@ def _content(home: Path) -> dict[str, bytes]:
         for name, data in tree(home).items()
         if not name.startswith(skipped) and not name.endswith(".db") and not any(mark in f"/{name}" for mark in hidden)
     }
+
+
+@pytest.mark.proves("backup.list", "migration.kills")
+def test_half_a_backup_of_a_killed_writer_is_cleared_away(home: Path, hermes: Command) -> None:
+    furnish(home, small=True)
+    half = "from hermes.migration.archive_file import ArchiveWriter\nArchiveWriter._complete = lambda self: os._exit(9)"
+    killed(home, half, "backup", "create")
+    running = home / "backups" / f"hermes-x.zip.part-{os.getpid()}-abcdef"
+    running.write_bytes(b"being written")
+    assert len(os.listdir(home / "backups")) == 2
+    assert hermes("backup", "create").code == 0
+    assert len(hermes("backup", "list", "--json").json) == 1
+    assert len(os.listdir(home / "backups")) == 2
+    assert running.exists()
 
 
 @pytest.mark.proves("backup.live")

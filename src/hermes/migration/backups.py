@@ -7,10 +7,11 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hermes.migration.archive_file import ArchiveReader, ArchiveWriter, create_inside
+from hermes.migration.archive_file import ArchiveReader, ArchiveWriter, create_inside, remove_tree
 from hermes.migration.home_files import HomeFiles
 from hermes.migration.staging import Staging, is_empty
 from hermes.storage.files import PRIVATE_FILE
+from hermes.storage.running import is_running
 from hermes.vocabulary.errors import DamagedFile, HermesError, NotFound, StorageError
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def create_backup(home: str, out: str | None = None, *, why: str = "", elsewhere
     if not os.path.isdir(home):
         raise NotFound(f"there is no home at {home}; nothing to back up")
     path = out or os.path.join(home, FOLDER, new_name())
+    if out is None:
+        _remove_abandoned(os.path.dirname(path))
     if not path.endswith(_SUFFIX):
         raise StorageError(f"{path}: the name of a backup ends with {_SUFFIX}")
     about: dict[str, Any] = {"format": FORMAT, "version": VERSION, "made_at": time.time(), "why": why}
@@ -59,6 +62,14 @@ def create_backup(home: str, out: str | None = None, *, why: str = "", elsewhere
         archive.about["provider_paths"] = _add_elsewhere(archive, files, elsewhere)
         archive.about["left_out"] = sorted(files.left_out)
     return read_backup(path)
+
+
+def _remove_abandoned(folder: str) -> None:
+    """Halves of backups whose writers were killed."""
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        process = name.partition(f"{_SUFFIX}.part-")[2].partition("-")[0]
+        if process.isdecimal() and not is_running(int(process)):
+            remove_tree(os.path.join(folder, name))
 
 
 def new_name() -> str:
