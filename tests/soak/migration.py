@@ -49,32 +49,37 @@ _STEPS = frozenset(
 _STAMP = re.compile(r"\d{8}[-T]\d{6}(-[0-9a-f]{4})?")
 _WITH_TIMES = ("report.json", "summary.md", ".history.jsonl", ".zip")
 _USES = (("memory", "list"), ("status", "--json"), ("sessions", "list"), ("config", "check"))
+_STEPS_OF_A_USE = 80  # about as many as making a home whole takes
 _KILLED_AGAIN = 0.3  # of those who use the home next
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kills", type=int, default=100, metavar="N", help="of each command (default: %(default)s)")
+    parser.add_argument("--every", action="store_true", help="one kill at every step of each command instead")
     parser.add_argument("--only", metavar="WORD", help="commands whose names hold this word")
 
 
 def run(given: argparse.Namespace, options: Options) -> Iterator[Outcome]:
     for scene in SCENES:
         if given.only is None or given.only in scene.name:
-            yield run_scene(scene, given.kills, options)
+            yield run_scene(scene, None if given.every else given.kills, options)
 
 
-def run_scene(scene: Scene, kills: int, options: Options) -> Outcome:
+def run_scene(scene: Scene, kills: int | None, options: Options) -> Outcome:
+    """So many kills at random; one at every step when no number is given."""
     outcome = Outcome(name=scene.name, figures={"kills": 0, "as it was": 0, "as migrated": 0, "steps": 0})
-    progress = Progress(scene.name, kills, options)
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="soak-") as folder, _quiet():
         trial = _Trial(scene, Path(folder))
         outcome.figures["steps"] = trial.steps
-        while outcome.figures["kills"] < kills and progress.goes_on(outcome.figures["kills"], outcome):
+        total = trial.steps if kills is None else kills
+        progress = Progress(scene.name, total, options)
+        while outcome.figures["kills"] < total and progress.goes_on(outcome.figures["kills"], outcome):
             number = outcome.figures["kills"]
-            problems = trial.kill_once(Random(f"{options.seed}/{scene.name}/{number}"), outcome)
+            chance = Random(f"{options.seed}/{scene.name}/{number}")
+            problems = trial.kill_once(chance, outcome, number + 1 if kills is None else None)
             outcome.count("kills")
             outcome.fail(*(f"kill {number} (--seed {options.seed}): {each}" for each in problems))
-    progress.goes_on(kills, outcome)
+        progress.goes_on(total, outcome)
     return outcome
 
 
@@ -99,15 +104,18 @@ class _Trial:
         shutil.rmtree(self._place, ignore_errors=True)
         shutil.copytree(self._template, self._place, symlinks=True)
 
-    def kill_once(self, chance: Random, outcome: Outcome) -> list[str]:
+    def kill_once(self, chance: Random, outcome: Outcome, step: int | None = None) -> list[str]:
+        """At this step; or, when none is named, at any of them or in between."""
         self._reset()
-        if chance.random() < 0.8:
+        if step is not None:
+            _in_a_process(self._place, self._scene.words, step)
+        elif chance.random() < (0.3 if self._scene.keeps else 0.8):  # what SQLite does is no step that is seen here
             _in_a_process(self._place, self._scene.words, chance.randint(1, self.steps))
         else:
             _in_a_process(self._place, self._scene.words, None, chance.uniform(0, self._longest))
         use = chance.choice(_USES)
         while chance.random() < _KILLED_AGAIN:
-            _in_a_process(self._place, use, chance.randint(1, self.steps))
+            _in_a_process(self._place, use, chance.randint(1, min(self.steps, _STEPS_OF_A_USE)))
             outcome.count("killed again")
         return self._resumed(chance, outcome) if self._scene.keeps else self._whole(use, outcome)
 

@@ -18,6 +18,7 @@ import contextlib
 import errno
 import hashlib
 import json
+import logging
 import os
 import shutil
 import zlib
@@ -31,6 +32,7 @@ from hermes.vocabulary.errors import DamagedFile, LockTimeout
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_LOG = logging.getLogger("hermes.storage")
 LIST = "changes.jsonl"
 _COMPLETED = "completed.jsonl"  # the list, when all of it is done
 HISTORY = ".history.jsonl"
@@ -43,16 +45,7 @@ _OWN_ORIGINS = ("import", "external")  # what a merge writes into a history: its
 def make_whole(home: str) -> bool:
     """Puts back (or completes) what a killed migration left; waits for one that is alive. True when there was one."""
     with migrating(home):
-        notes = put_back_abandoned(home)
-    if notes is None:
-        return False
-    import logging
-
-    log = logging.getLogger("hermes.storage")
-    log.warning("%s: a migration was interrupted; the home was made whole again", home)
-    for note in notes:
-        log.warning("%s", note)
-    return True
+        return put_back_abandoned(home)
 
 
 @contextlib.contextmanager
@@ -68,10 +61,15 @@ def migrating(home: str) -> Iterator[None]:
         yield
 
 
-def put_back_abandoned(home: str) -> list[str] | None:
-    """What a person should know about it; None when nothing was left. The caller holds the lock."""
+def put_back_abandoned(home: str) -> bool:
+    """The same for a caller who holds the lock; says so before it begins, for a long import takes a while."""
     place = os.path.join(home, FOLDER)
-    return put_back(home, place) if os.path.lexists(place) else None
+    if not os.path.lexists(place):
+        return False
+    _LOG.warning("%s: a migration was interrupted; the home is made whole before it is used", home)
+    for told in put_back(home, place):
+        _LOG.warning("%s", told)
+    return True
 
 
 def put_back(home: str, place: str) -> list[str]:
