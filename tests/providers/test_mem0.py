@@ -11,6 +11,7 @@ import pytest
 
 from hermes.providers.config import save_config
 from hermes.providers.discovery import load_provider
+from hermes.providers.mem0_backends import InProcess, Platform
 from mem0_service import Mem0Service
 from service_scenarios import FACT, ServiceContract, ServiceScenarios
 from wire_server import KEY, shared_words
@@ -139,6 +140,40 @@ def test_in_process_the_library_is_called_with_files_below_the_home(
     assert config["vector_store"]["config"]["path"].startswith(str(home))
     assert config["history_db_path"].startswith(str(home))
     provider.shutdown()
+
+
+@pytest.mark.proves("mem0.modes")
+@pytest.mark.parametrize(
+    ("store", "made"),
+    [
+        ({"provider": "faiss", "config": {}}, {"path": "mem0/faiss", "collection_name": "hermes"}),
+        ({"provider": "qdrant", "config": {"host": "q.example"}}, {"host": "q.example"}),
+        ({"provider": "pgvector", "config": {"dbname": "d"}}, {"dbname": "d"}),
+    ],
+)
+def test_a_store_of_ones_own_is_left_as_it_is_and_files_are_below_the_home(
+    home: Path, monkeypatch: pytest.MonkeyPatch, store: dict[str, Any], made: dict[str, str]
+) -> None:
+    library = ModuleType("mem0")
+    library.Memory = FakeLibrary  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "mem0", library)
+    backend = InProcess({"vector_store": store}, str(home), "ada", "hermes")
+    backend.check()
+    given = {
+        key: text.removeprefix(f"{home}/") for key, text in backend._memory.config["vector_store"]["config"].items()
+    }
+    assert given == made
+    backend.close()
+
+
+@pytest.mark.proves("mem0.modes")
+def test_the_platform_is_read_page_by_page() -> None:
+    with Mem0Service(hosted=False) as service:
+        for number in range(250):
+            service._store({"user_id": "ada", "messages": [{"role": "user", "content": f"fact {number}"}]})
+        backend = Platform(KEY, "ada", "hermes", host=service.url)
+        assert [len(backend.all()), len(backend.all(120))] == [250, 120]
+        assert [each.query["page"] for each in service.asked] == ["1", "2", "3", "1", "2"]
 
 
 @pytest.mark.proves("mem0.modes")

@@ -173,6 +173,45 @@ class TestOpenViking(ServiceScenarios):
             assert asked[0].body["max_tokens"] == 500
             assert all(each.body["target_uri"] == f"{MINE}/" for each in asked)
 
+    @pytest.mark.proves("openviking.tools")
+    @pytest.mark.parametrize(
+        ("name", "arguments", "said"),
+        [
+            ("viking_read", {"uri": MINE, "level": "whole"}, "level must be one of"),
+            ("viking_browse", {"action": "dig"}, "action must be one of"),
+            ("viking_remember", {"content": FACT, "category": "mood"}, "category must be one of"),
+            ("viking_add_resource", {"url": "https://e.org", "to": "a", "parent": "b"}, "to or parent, not both"),
+            ("viking_search", {}, "needs query"),
+            ("viking_dance", {}, "has no tool"),
+        ],
+    )
+    def test_a_call_that_cannot_be_says_what_can(
+        self, service: Any, home: Path, name: str, arguments: dict[str, Any], said: str
+    ) -> None:
+        assert said in opened(service, home).handle_tool_call(name, arguments)
+
+    @pytest.mark.proves("services.forgotten")
+    def test_a_commit_that_is_under_way_is_waited_for_before_a_person_is_forgotten(
+        self, service: Any, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ada = opened(service, home, user_id="ada")
+        ada.sync_turn(FACT, ANSWER, session_id="s1", idempotency_key=KEY_1)
+        ada.on_session_end([], session_id="s1")
+        [task] = service.tasks.values()
+        task["status"] = "running"
+        place = "viking://user/ada/memories/events/late.md"
+
+        def while_waiting(_: float) -> None:
+            task["status"] = "completed"
+            service.files[place] = FACT
+
+        monkeypatch.setattr("time.sleep", while_waiting)
+        assert ada.forget_person().startswith("deleted 1 sessions and 2 files and folders of ada; pages")
+        assert service.files == {}
+        task["status"] = "running"
+        monkeypatch.setattr("hermes.providers.openviking._COMMIT_SECONDS", 0.0)
+        assert "the server still works on 1 commits" in ada.forget_person()
+
     @pytest.mark.proves("openviking.people")
     def test_nobody_reads_anothers_tree(self, service: Any, home: Path) -> None:
         opened(service, home, user_id="bob").on_memory_write("add", "user", FACT, {})

@@ -93,6 +93,24 @@ def test_the_older_paths_are_used_where_the_newer_are_missing(home: Path) -> Non
 
 
 @pytest.mark.proves("retaindb.setup")
+def test_the_local_edition_needs_no_key_and_bad_arguments_are_said_to_be(home: Path, tmp_path: Path) -> None:
+    home.mkdir()
+    provider = load_provider("retaindb", str(home))
+    assert not provider.is_available()  # the cloud needs one
+    provider.save_config({"base_url": "http://127.0.0.1:1"}, str(home))
+    assert provider.is_available()
+    provider.initialize("s1", hermes_home=str(home))
+    plain = tmp_path / "notes.txt"
+    plain.write_text("about parrots", encoding="utf-8")
+    upload = {"local_path": str(plain), "scope": "WORLD"}
+    assert "scope must be one of" in provider.handle_tool_call("retaindb_upload_file", upload)
+    nowhere = {"local_path": str(tmp_path / "none" / "notes.txt")}
+    assert "there is no file" in provider.handle_tool_call("retaindb_upload_file", nowhere)
+    assert "cannot be reached" in provider.handle_tool_call("retaindb_forget", {"memory_id": "r1"})
+    assert provider.prefetch("  ") == ""
+
+
+@pytest.mark.proves("retaindb.setup")
 def test_address_and_project_are_kept_and_each_home_has_its_own_project(home: Path, tmp_path: Path) -> None:
     with RetainDBService() as service:
         projects = []
