@@ -163,6 +163,8 @@ class ServiceScenarios:
         self, manager: MemoryManager, service: WireService, told: list[str], trouble: str
     ) -> None:
         assert manager.prefetch_all("anything?", session_id="s1") == ""
+        manager.sync_all("hello there", "hi", session_id="s1")
+        assert manager.flush()
         service.trouble = trouble
         manager.sync_all(FACT, ANSWER, session_id="s1")
         manager.on_memory_write("add", "user", "Drinks green tea only.")
