@@ -10,6 +10,7 @@ import pytest
 from hermes.bench.chart import draw
 from hermes.bench.protocols import PROTOCOLS
 from hermes.cli.catalogue import GROUPS
+from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +44,19 @@ def test_all_figures_stand_beside_the_command_that_gives_them(
     assert "`hermes bench recall --limit 50`" in page
     assert "| assembly_again_ms |" in page
     assert "Not measured: hermes: there are no conversations" in page
+
+
+@pytest.mark.proves("bench.all")
+def test_figures_are_lines_for_a_person(home: Path, hermes: Callable[..., Ran]) -> None:
+    nothing = hermes("bench", "all", "--quick", "--only", "recall").out
+    assert "\n  not measured: hermes: there are no conversations yet" in nothing
+    words = ["walrus harbour morning", "orchid balcony window", "deploy atlas server", "violin concert evening"]
+    with SessionDB.open(home / "state.db") as db:
+        for each in words:
+            db.append(db.create_session(), {"role": "user", "content": f"We spoke about {each} at length."})
+    told = hermes("bench", "all", "--quick", "--only", "recall").out
+    assert told.startswith("hermes bench recall --limit 50\n  whether questions made from your own conversations")
+    assert "\n  own_history · session · hit@1 " in told
 
 
 @pytest.mark.proves("bench.all")

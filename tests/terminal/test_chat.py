@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes import MemorySession, SessionDB
+from model_server import Answer, ModelServer, chat
 from snapshots import assert_same_as_stored
 from terminal_program import ALT_ENTER, CTRL_C, CTRL_D, CTRL_O, ENTER, TAB, Terminal, script
 
@@ -161,6 +162,52 @@ def test_slash_commands_move_between_conversations(home: Path) -> None:
         terminal.wait_for("there is no command /hlp; did you mean /help?")
         terminal.say("/quit")
         assert terminal.wait_for_end() == 0
+
+
+@pytest.mark.proves("terminal.commands")
+def test_slash_commands_list_ask_again_and_switch(home: Path) -> None:
+    script(home, "One.", "Two.", HELLO)
+    (home / "other.json").write_text('["From the other."]')
+    with Terminal(home, lines=60) as terminal:
+        terminal.say("/resume")
+        terminal.wait_for("there are no conversations yet")
+        terminal.say("/expand")
+        terminal.wait_for("no tool has been called yet")
+        terminal.say("count")
+        terminal.wait_for("One.")
+        terminal.say("/retry")
+        terminal.wait_for("Two.")
+        terminal.say("/new")
+        terminal.wait_for("a new conversation")
+        terminal.say("/resume")
+        terminal.wait_for("/resume NUMBER, or an id or title")
+        terminal.say("/resume 1")
+        terminal.wait_for("> count")
+        terminal.say("/model scripted:other.json")
+        terminal.wait_for("model: scripted (other.json)")
+        terminal.say("and you?")
+        terminal.wait_for("From the other.")
+        terminal.say("/memory add 'no end")
+        terminal.wait_for("No closing quotation")
+        terminal.say("/memory nonsense")
+        terminal.wait_for("nonsense")
+        terminal.say("/quit")
+        assert terminal.wait_for_end() == 0
+
+
+@pytest.mark.proves("terminal.notices")
+def test_thinking_retries_and_an_answer_that_was_cut_off_are_told(home: Path) -> None:
+    cut = chat({"reasoning": "hm"}, {"content": "The beginning of"}, reason="length")
+    busy = Answer(status=503, content_type="application/json", pieces=[b'{"error": {"message": "overloaded"}}'])
+    with ModelServer(busy, Answer(pieces=[cut])) as server:
+        home.mkdir()
+        (home / "config.yaml").write_text(f"model:\n  default: m\n  base_url: {server.url}/v1\n")
+        with Terminal(home, lines=40) as terminal:
+            terminal.say("tell me")
+            terminal.wait_for("overloaded")
+            terminal.wait_for("again in 1 s)")
+            terminal.wait_for("The beginning of")
+            terminal.wait_for("(the answer was cut off: it reached its longest length)")
 
 
 @pytest.mark.proves("terminal.commands")
