@@ -251,8 +251,10 @@ def test_a_holder_that_the_system_does_not_tell_is_another_process(
 @pytest.mark.proves("sessions.lock_wait")
 def test_a_queue_that_cannot_be_made_names_what_is_in_its_place(tmp_path: Path) -> None:
     (tmp_path / "state.db.lock").symlink_to("/etc/passwd")
-    with pytest.raises(StorageError, match="it must be a plain file of ours"):
-        Turnstile(str(tmp_path / "state.db.lock"), wait_seconds=1)
+    turnstile = Turnstile(str(tmp_path / "state.db.lock"), wait_seconds=1)
+    with pytest.raises(StorageError, match="a symbolic link, which is not followed here"), turnstile:
+        pass
+    turnstile.close()
 
 
 @pytest.mark.proves("durable.bytes")
