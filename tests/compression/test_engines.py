@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.compression.compressor import ContextCompressor
-from hermes.compression.discovery import EngineRegistry, available_engines, choose_engine, load_engine
+from hermes.compression.discovery import (
+    EngineRegistry,
+    available_engines,
+    choose_engine,
+    load_engine,
+    register_plugins,
+)
 from hermes.compression.engine import ContextEngine
 from hermes.vocabulary.errors import NotFound, SettingsError
 
@@ -136,3 +142,34 @@ class _Other(ContextEngine):
     ) -> list[dict[str, Any]]:
         del current_tokens, focus_topic
         return messages
+
+
+@pytest.mark.proves("compression.engine")
+def test_what_an_engine_leaves_out_has_harmless_answers(tmp_path: Path) -> None:
+    engine = load_engine("half", [plugin(tmp_path, "half", FOREIGN)])
+    assert not engine.should_compress_preflight([])
+    assert not engine.should_defer_preflight_to_real_usage(1_000)
+    assert engine.has_content_to_compress([])
+    engine.update_from_response({"prompt_tokens": 11})
+    engine.on_session_reset()
+    assert engine.last_prompt_tokens == 0
+
+
+@pytest.mark.proves("compression.engine.found")
+def test_a_plugin_that_fails_or_cannot_be_read_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    offers = "\ndef register(ctx):\n    assert not hasattr(ctx, '_private')\n    ctx.register_context_engine(Half())\n"
+    folder = plugin(tmp_path, "sound", FOREIGN.partition("\ndef register")[0] + offers)
+    plugin(tmp_path / "other", "broken", "register_context_engine = 1 / 0")
+    plugin(tmp_path / "silent", "silent", "pass")
+    unreadable = os.path.join(plugin(tmp_path / "gone", "gone", FOREIGN), "gone", "__init__.py")
+
+    def no_rights(path: Any, *more: Any, **named: Any) -> Any:
+        if path == unreadable:
+            raise PermissionError(13, "Permission denied", path)
+        return open(path, *more, **named)
+
+    monkeypatch.setattr("hermes.compression.discovery.open", no_rights, raising=False)
+    found = EngineRegistry()
+    others = [os.fspath(tmp_path / name / "plugins" / "context_engine") for name in ("other", "silent", "gone")]
+    register_plugins(found, [folder, *others])
+    assert found.names() == ["half"]

@@ -52,6 +52,7 @@ def test_a_bad_summary_is_rejected_with_the_reason(summary: str, why: str) -> No
         "The person sets up a shop on a new host; the DNS entry is still to be switched.",
         "## Goal\nSorry messages in the log are to be removed.\n\n## Blocked\n-",
         "用户要把商店迁移到新主机。DNS 记录尚未切换。",
+        "shop moved\nDNS is old\nask Ann\n",
         "## Relevant Files\n" + "\n".join(f"- src/part_{n}.py: read, then changed" for n in range(40)),
     ],
 )

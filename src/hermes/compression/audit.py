@@ -36,7 +36,7 @@ _PLURAL = {"identifier": "identifiers", "url": "addresses", "path": "paths", "nu
 _KINDS = {word: kind for kind, word in _PLURAL.items()}
 
 
-def fault(summary: str, max_tokens: int, source: str = "") -> str:
+def fault(summary: str, max_tokens: int, source: str) -> str:
     """Why a summary must not be used; "" when it may. `source` is what it was made from, for a look at its names."""
     text = summary.strip()
     if len(text) < _SHORTEST:
@@ -151,8 +151,6 @@ def _is_cut(text: str, tokens: int, max_tokens: int) -> bool:
 
 def _invented(text: str, source: str) -> str:
     """A summary whose names mostly do not occur in its source was not made from it."""
-    if not source:
-        return ""
     names = {word for kind, word in words_of(text) if kind in ("identifier", "path", "url")}
     strange = [name for name in names if name not in source]
     if len(strange) >= _INVENTED_FROM and len(strange) * 2 > len(names):

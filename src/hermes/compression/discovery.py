@@ -102,7 +102,7 @@ def register_plugins(registry: EngineRegistry, folders: Sequence[str]) -> None:
     """
     for parent in folders:
         for info in available_engines([parent]):
-            with contextlib.suppress(SettingsError):
+            with contextlib.suppress(SettingsError, OSError):
                 if _mentions(info.folder, "register_context_engine"):
                     _from_folder(info.name, info.folder, registry)
 
@@ -135,11 +135,8 @@ class _Context(EngineRegistry):
 
 
 def _mentions(folder: str, word: str) -> bool:
-    try:
-        with open(os.path.join(folder, "__init__.py"), encoding="utf-8", errors="replace") as file:
-            return word in file.read(_LONGEST_PLUGIN)
-    except OSError:
-        return False
+    with open(os.path.join(folder, "__init__.py"), encoding="utf-8", errors="replace") as file:
+        return word in file.read(_LONGEST_PLUGIN)
 
 
 def _from_folder(name: str, folder: str, registry: EngineRegistry | None = None) -> ContextEngine:

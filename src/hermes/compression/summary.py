@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from hermes.compression.ahead import ARGUMENTS, LONGEST, entry, plain
@@ -159,10 +160,7 @@ def _sampled(task: Task, space: int) -> list[str]:
     spoken = [at for at in places if task.messages[at].get("role") == "user"] or places
     step = -(-len(spoken) // most)
     chosen = set(spoken[::-1][::step])
-    for at in reversed(places):
-        if len(chosen) >= most:
-            break
-        chosen.add(at)
+    chosen.update(islice((at for at in reversed(places) if at not in chosen), most - len(chosen)))
     entries: list[str] = []
     shown = 0  # messages up to here are in the entries, or counted in them
     for at in sorted(chosen):

@@ -88,13 +88,11 @@ class LosslessEngine(ContextCompressor):
         """Stretches of about `LEAF_TOKENS`, never between a call and its results."""
         counts = Counts(task.messages)
         chunks: list[tuple[list[Message], list[int | None]]] = []
-        filled = LEAF_TOKENS
+        filled = 0
         for at, message in enumerate(task.messages):
-            if filled >= LEAF_TOKENS and message.get("role") != "tool":
+            if not chunks or (filled >= LEAF_TOKENS and message.get("role") != "tool"):
                 chunks.append(([], []))
                 filled = 0
-            if not chunks:
-                chunks.append(([], []))
             chunks[-1][0].append(message)
             chunks[-1][1].append(task.ids[at])
             filled += counts[at]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.compression.pointers import format_ranges, parse_ranges
 from hermes.compression.reading import calls_of, excerpt, one_line, text_of
-from hermes.storage.compaction import WRITTEN, Contexts
+from hermes.storage.compaction import Contexts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -127,8 +127,7 @@ class LcmTools:
 
     def _texts(self) -> Iterator[tuple[int, Mapping[str, Any], str]]:
         for stored in self._contexts.originals(self._graph.session_id):
-            if WRITTEN not in stored.message:
-                yield stored.id, stored.message, _whole(stored.message)
+            yield stored.id, stored.message, _whole(stored.message)
 
 
 def _whole(message: Mapping[str, Any]) -> str:

@@ -1,0 +1,209 @@
+"""What no program of ours writes but somebody's does: compaction takes it as it comes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hermes.compression.audit import count_kept, keep_exactly
+from hermes.compression.block import BRIDGE, SYSTEM_NOTE, is_block, parse_block
+from hermes.compression.boundaries import find_cut, last_request, newest
+from hermes.compression.compressor import ContextCompressor
+from hermes.compression.facts import find_facts
+from hermes.compression.lcm.engine import LosslessEngine
+from hermes.compression.lcm.tools import MOST_CHARACTERS
+from hermes.compression.reading import Counts, calls_of, text_of, tools_of
+from hermes.compression.summary import MOST_PIECES, SummaryFailed, Task, cut_in_pieces, summarise
+from hermes.storage.sessions import SessionDB
+from hermes.storage.summaries import SummaryGraph
+from hermes.vocabulary.tokens import estimate
+from histories import working_session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from histories import Message
+
+
+def user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+@pytest.mark.proves("compression.valid")
+def test_calls_and_parts_of_any_shape_are_read() -> None:
+    odd: Message = {
+        "role": "assistant",
+        "content": ["plain", {"type": "text", "text": "part"}, {"type": "image_url"}, 7],
+        "tool_calls": [
+            "no call",
+            {"id": "a", "function": "no function"},
+            {"id": "b", "function": {"name": "read", "arguments": {"path": "x"}}},
+        ],
+    }
+    assert text_of(odd) == "plain\npart\n[image_url]\n"
+    assert calls_of(odd) == [("b", "read", '{"path": "x"}')]
+    assert tools_of(odd) == ["read"]
+    assert calls_of({"tool_calls": "none"}) == []
+    assert tools_of({"tool_calls": "none"}) == []
+
+
+@pytest.mark.proves("compression.engine")
+def test_ids_and_counts_must_stand_beside_every_message() -> None:
+    compressor = ContextCompressor(8_000)
+    with pytest.raises(ValueError, match="2 messages need as many ids, not 1"):
+        compressor.compact([user("a"), user("b")], ids=[1])
+    with pytest.raises(ValueError, match="2 messages need as many counts, not 1"):
+        compressor.compact([user("a"), user("b")], counts=[1])
+
+
+@pytest.mark.proves("compression.engine")
+def test_a_fresh_start_forgets_the_counters_and_an_answer_without_a_count_says_nothing() -> None:
+    compressor = ContextCompressor(8_000)
+    compressor.update_from_response({"prompt_tokens": 5_000, "completion_tokens": 10})
+    compressor.breaker = compressor.breaker.could_not_compact(5_000)
+    compressor.update_from_response({})
+    assert (compressor.last_prompt_tokens, compressor.breaker.ineffective) == (0, 1)
+    compressor.on_session_reset()
+    assert (compressor.last_total_tokens, compressor.compression_count, compressor.breaker.ineffective) == (0, 0, 0)
+
+
+@pytest.mark.proves("compression.thrift")
+def test_a_summary_that_leaves_nothing_saved_is_not_used_unless_a_person_asks() -> None:
+    def long_winded(_prompt: str, most: int) -> str:
+        words = "\n".join(
+            f"- step {number} went well and was noted by everybody who took part" for number in range(most)
+        )
+        return words[: round(most * 1.9 * len(words) / estimate(words))].rpartition("\n")[0] + "\n- done."
+
+    messages = [user(f"{number}: {'some more words about it ' * 20}") for number in range(40)]
+    settings: dict[str, Any] = {"protect_first_n": 0, "protect_last_n": 1, "threshold": 0.05, "summarise": long_winded}
+    compressor = ContextCompressor(60_000, **settings)
+    thrifty = compressor.compact(messages)
+    assert (thrifty.changed, thrifty.reason) == (False, "it would save less than a tenth")
+    assert thrifty.messages == messages
+
+
+@pytest.mark.proves("compression.valid")
+def test_a_system_message_in_parts_gets_its_note_as_a_part() -> None:
+    messages = working_session(40)
+    messages[0] = {"role": "system", "content": [{"type": "text", "text": "You are Hermes."}]}
+    done = ContextCompressor(8_000, protect_last_n=2).compact(messages, force=True)
+    assert done.messages[0]["content"][-1] == {"type": "text", "text": SYSTEM_NOTE}
+
+
+@pytest.mark.proves("compression.last_request")
+def test_what_programs_say_under_the_users_name_is_no_request() -> None:
+    nudge = {"role": "user", "content": "go on", "_loop_synthetic": True}
+    assert last_request([user("build it"), nudge, user("[System: Your previous tool call failed")]) == 0
+    assert last_request([nudge, {"role": "assistant", "content": "hello"}]) is None
+
+
+@pytest.mark.proves("compression.boundaries")
+def test_a_cut_by_number_takes_the_results_of_a_call_along() -> None:
+    messages = working_session(30)
+    first_result = next(at for at, message in enumerate(messages) if message["role"] == "tool")
+    cut = newest(messages, first_result, 5)
+    assert messages[cut.head]["role"] != "tool"
+    assert messages[cut.tail]["role"] != "tool"
+
+
+@pytest.mark.proves("compression.boundaries")
+def test_the_line_between_block_and_tail_goes_with_the_block() -> None:
+    block = {"role": "user", "content": "[CONTEXT COMPACTION — REFERENCE ONLY] earlier"}
+    messages = [block, {"role": "assistant", "content": BRIDGE}, user("next"), {"role": "assistant", "content": "ok"}]
+    counts = Counts(messages, [10] * 4)
+    limits = {"tail_budget": 1_000, "head_ceiling": 1_000, "tail_ceiling": 1_000}
+    assert find_cut(messages, counts, protect_first_n=0, protect_last_n=4, **limits).tail == 2
+
+
+@pytest.mark.proves("compression.twice")
+def test_a_block_of_another_program_without_our_heading_is_all_summary() -> None:
+    theirs: Message = {"role": "user", "content": "What happened before.", "_compressed_summary": True}
+    assert is_block(theirs)
+    assert parse_block(theirs).summary == "What happened before."
+    kept = keep_exactly("no heading\n- weather: rain\n- identifiers: ABC-1 ABC-2", [], 100)
+    assert (kept, count_kept(kept)) == ("- identifiers: ABC-1 ABC-2", 2)
+
+
+@pytest.mark.proves("compression.kept")
+def test_at_most_two_million_characters_are_read_for_facts() -> None:
+    plain = "all quiet here again " * 300
+    messages = [user(f"{plain} ID-{number:05}") for number in range(400)]
+    found = {fact.text for fact in find_facts(messages, 10_000)}
+    assert "ID-00000" in found  # the beginning
+    assert "ID-00399" in found  # then the newest
+    assert "ID-00045" not in found
+
+
+# --- prompts -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("compression.window")
+def test_a_sample_that_deceives_costs_more_of_each_message_never_a_prompt_too_large() -> None:
+    messages = [user("plain words of a talk " * 12 if at % 20 == 0 else "🙂🤖" * 130) for at in range(480)]
+    task = Task(messages=messages, ids=list(range(480)), budget=500)
+    pieces = cut_in_pieces(task, 12_000)
+    assert 1 < len(pieces) <= MOST_PIECES
+    assert all(estimate(piece) <= 12_000 for piece in pieces)
+
+
+@pytest.mark.proves("compression.window")
+def test_one_message_larger_than_a_whole_prompt_is_cut() -> None:
+    task = Task(messages=[user("必须" * 300), user("short")], ids=[1, 2], budget=50)
+    pieces = cut_in_pieces(task, 1_000)
+    assert "characters…]" in pieces[0]
+    assert all(estimate(piece) <= 1_000 for piece in pieces)
+
+
+@pytest.mark.proves("compression.audit")
+def test_a_model_that_returns_no_text_has_failed() -> None:
+    task = Task(messages=[user("hello")], ids=[1], budget=500)
+    with pytest.raises(SummaryFailed, match="returned NoneType instead of a text"):
+        summarise(task, lambda *_: None, 32_000)  # type: ignore[arg-type]
+
+
+# --- the lossless engine -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("compression.engine")
+def test_the_lossless_engine_without_a_database_compacts_like_the_built_in_one() -> None:
+    engine = LosslessEngine(context_length=8_000, protect_last_n=2)
+    engine.on_session_start("somewhere else")
+    assert "has no tool 'lcm_grep'" in json.loads(engine.handle_tool_call("lcm_grep", {}))["error"]
+    assert engine.compact(working_session(40), force=True).how == "extract"
+
+
+@pytest.mark.proves("compression.engine")
+def test_summaries_made_before_a_compaction_was_cut_off_are_used_again(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def helper(prompt: str, _most: int) -> str:
+        asked.append(prompt)
+        return "## Goal\nRepair the modules one after the other.\n\n## Next Steps\n- the next module."
+
+    with SessionDB.open(tmp_path / "state.db") as db:
+        session = db.create_session()
+        messages = [user(f"{number}: {'some more words about it ' * 300}") for number in range(160)]
+        ids = db.append_many(session, messages)
+        engine = LosslessEngine(context_length=40_000, protect_last_n=2, summarise=helper)
+        engine.on_session_start(session, database=db, summarise=helper)
+        once = engine.compact(messages, ids=ids, force=True)  # and nobody stores what came of it
+        calls, nodes = len(asked), SummaryGraph(db, session).all()
+        assert max(node.depth for node in nodes) >= 1
+        assert engine.compact(messages, ids=ids, force=True).messages == once.messages
+        assert (len(asked), SummaryGraph(db, session).all()) == (calls, nodes)
+
+
+@pytest.mark.proves("compression.expand")
+def test_what_the_lossless_engine_shows_is_bounded_and_says_how_to_go_on(tmp_path: Path) -> None:
+    with SessionDB.open(tmp_path / "state.db") as db:
+        session = db.create_session()
+        ids = db.append_many(session, [user("x" * (MOST_CHARACTERS // 2)) for _ in range(4)])
+        engine = LosslessEngine()
+        engine.on_session_start(session, database=db)
+        shown = json.loads(engine.handle_tool_call("lcm_expand", {"ids": f"{ids[0]}-{ids[2]}, {ids[3]}"}))
+        assert [each["id"] for each in shown["messages"]] == ids[:2]
+        assert shown["more"] == {"ids": f"{ids[2]}, {ids[3]}"}
+        assert "no tool 'lcm_fly'" in json.loads(engine.handle_tool_call("lcm_fly", {}))["error"]
