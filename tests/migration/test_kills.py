@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -184,7 +185,9 @@ def half_imported(home: Path, folder: Path) -> None:
 
 
 @pytest.mark.proves("migration.unfinished", "migration.discarded")
-def test_an_unfinished_import_is_named_and_taken_back(home: Path, hermes: Command, tmp_path: Path) -> None:
+def test_an_unfinished_import_is_named_and_taken_back(
+    home: Path, hermes: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with SessionDB.open(home / "state.db") as db:
         db.append(db.create_session(title="Mine"), {"role": "user", "content": "my words"})
     before = state_of(home)
@@ -195,7 +198,9 @@ def test_an_unfinished_import_is_named_and_taken_back(home: Path, hermes: Comman
     (state,) = hermes("status", "--json").json["sessions"]["unfinished"]
     assert "2 new sessions" in state or "1 new sessions" in state
     assert hermes("sessions", "import", "--discard", str(tmp_path)).code == 1
-    assert hermes("sessions", "import", "--discard", str(tmp_path / "big one"), "--json").json["kept"] == 0
+    shutil.rmtree(tmp_path / "big one")
+    monkeypatch.chdir(tmp_path)
+    assert hermes("sessions", "import", "--discard", "big one", "--json").json["kept"] == 0
     assert state_of(home) == before
     assert "was not completed" not in hermes("status").out
     assert hermes("sessions", "import", "--discard").code == 1

@@ -36,7 +36,11 @@ def command_of(given: argparse.Namespace) -> str:
 
 
 def _place(file: str) -> str:
-    return os.path.realpath(file) if os.path.exists(file) else file
+    """Where it is or was; the name of a program, and standard input, stand for themselves."""
+    from hermes.migration.transcripts.recognise import FORMATS  # not for those who only look
+
+    is_name = file == "-" or (file in FORMATS and not os.path.exists(file))
+    return file if is_name else os.path.realpath(file)
 
 
 def in_words(db: SessionDB) -> list[str]:
