@@ -168,3 +168,45 @@ def test_the_benchmark_measures_every_hostile_text() -> None:
     hostile = run(repeats=1)["hostile ms"]
     assert isinstance(hostile, dict)
     assert set(hostile) == set(HOSTILE)
+
+
+WORDS_AFTER_PASSWORD = [
+    "パスワードは共有の金庫に保管されています。",
+    "パスワードは90日ごとに変更してください。",
+    "パスワードは12文字以上にすること。",
+    "密码是保存在共享保险库里的,请勿外传。",
+    "密码为12位以上字符。",
+    "비밀번호는 공용 금고에 보관되어 있다.",
+    "비밀번호는 90일마다 변경한다.",
+    "Пароль: см. общий сейф.",
+    "La contraseña: véase la bóveda compartida.",
+    "Le mot de passe est changé tous les trimestres.",
+    "Das Passwort: siehe Tresor (Regal 3).",
+    "A senha: ver o cofre.",
+    "Şifre: kasada duruyor.",
+    "كلمة المرور: محفوظة في الخزنة المشتركة.",
+    "पासवर्ड: साझा तिजोरी में रखे हैं।",
+    "The password is case-sensitive and rotated quarterly.",
+]
+
+
+@pytest.mark.proves("secrets.harmless")
+@pytest.mark.parametrize("text", WORDS_AFTER_PASSWORD)
+def test_words_after_the_word_for_password_are_no_password(text: str) -> None:
+    assert not find_secrets(text)
+
+
+@pytest.mark.proves("secrets.found")
+@pytest.mark.parametrize(
+    ("text", "password"),
+    [
+        ("密码是hunter2xx。", "hunter2xx"),
+        ("パスワードはhunter2xxです", "hunter2xx"),
+        ("비밀번호는 hunter2xx입니다.", "hunter2xx"),
+        ("كلمة المرور هي hunter2xx", "hunter2xx"),
+        ("पासवर्ड: hunter2xx है", "hunter2xx"),
+        ("Пароль: Жёлтый2024", "Жёлтый2024"),
+    ],
+)
+def test_a_password_between_words_of_other_scripts_is_found_without_them(text: str, password: str) -> None:
+    assert [text[found.start : found.end] for found in find_secrets(text)] == [password]

@@ -26,6 +26,11 @@ _PASSWORD_WORDS = (
     ),
     *("mot de passe", "\u015fifre", "\u043f\u0430\u0440\u043e\u043b\u044c", "\u5bc6\u7801", "\u5bc6\u78bc"),
     *("\u53e3\u4ee4", "\u30d1\u30b9\u30ef\u30fc\u30c9", "\ube44\ubc00\ubc88\ud638"),
+    *(
+        "\u092a\u093e\u0938\u0935\u0930\u094d\u0921",
+        "\u0643\u0644\u0645\u0629 \u0627\u0644\u0645\u0631\u0648\u0631",
+        "\u0643\u0644\u0645\u0629 \u0627\u0644\u0633\u0631",
+    ),
 )
 _KEY_WORDS = ("secret", "token", "credential", "schl\u00fcssel", "\u5bc6\u94a5", "\u5bc6\u9470")
 # These count only as words of their own, because they are part of many others.
@@ -70,8 +75,8 @@ _ASSIGNED = Pattern(
     r"[\"'`\])]{0,2}"
     # what it is the password for may stand between the word and the colon
     r"(?:\s(?:for|of|on|to|de|para|pour|f\u00fcr|\u043e\u0442|\u0434\u043b\u044f)\s[^\n:=]{1,40}(?=[:=]|\sis\s))?"
-    r"(?:\s{0,3}(?:=>|:=|={1,3}|:|>|\(|\uff1a|\|)\s{0,3}|\s{0,2}[\u662f\u4e3a\u70ba\u306f]\s{0,2}|\s[\u2013\u2014-]\s"
-    r"|\s{1,3}(?:is|was|are|set to|ist|es|est|\u00e9|=)[\s:]{1,3}|\s{1,2}|(?=[\"'`]))"
+    r"(?:\s{0,3}(?:=>|:=|={1,3}|:|>|\(|\uff1a|\|)\s{0,3}|\s{0,2}[\u662f\u4e3a\u70ba\u306f\ub294\uc740]\s{0,2}|\s[\u2013\u2014-]\s"
+    r"|\s{1,3}(?:is|was|are|set to|ist|es|est|\u00e9|\u0647\u064a|\u0647\u0648|=)[\s:]{1,3}|\s{1,2}|(?=[\"'`]))"
     r"(?:[rbfu@$](?=[\"'`]))?"
     r"(?:\"(?P<double>[^\"\n]{4,300})\"|'(?P<single>[^'\n]{4,300})'|`(?P<tick>[^`\n]{4,300})`"
     r"|(?P<bare>[^\s\"'`<>,;|=:(]{2,300}={0,2}))",
@@ -82,6 +87,11 @@ _TOKEN = Pattern(r"[A-Za-z0-9][A-Za-z0-9+/_.~-]{19,500}={0,2}")
 _SURE_WORD = Pattern(
     r"api[_ -]?key|secret|token|passw|credential|licen[cs]e|\bhex\b|\baes\b|hmac|(?:access|private)[_ -]?key",
     ignores_case=True,
+)
+_LAST_CYRILLIC = "\u052f"  # letters further on stand in sentences, not in passwords
+_COUNTERS = (
+    "\u5e74\u6708\u65e5\u5929\u56de\u6b21\u500b\u4e2a\u6841\u4f4d\u6587\u5b57\u5206\u79d2\u6642\u65f6"
+    "\ub144\uc6d4\uc77c\ud68c\uc790\uac1c\ubd84"
 )
 _PHRASE_BLANKS = range(2, 8)
 _SHORTEST_NUMBER, _SHORTEST_MIXED, _SHORTEST_PLAIN = 4, 5, 8
@@ -250,7 +260,7 @@ def _assigned(text: str, word_start: int, word_end: int, what: str) -> Iterator[
         if text.startswith("(", end):
             return  # a call
         rest = _REST_OF_PASSWORD.match(text, end) if what == "password" else None
-        value = (value if rest is None else value + rest.group()).rstrip(".,;:)]}")
+        value = _up_to_words(value if rest is None else value + rest.group()).rstrip(".,;:)]}")
         end = start + len(value)
     if len(value) < _SHORTEST_NUMBER or is_placeholder(value, is_quoted=is_quoted) or value.startswith("-----BEGIN"):
         return
@@ -263,6 +273,14 @@ def _assigned(text: str, word_start: int, word_end: int, what: str) -> Iterator[
         is_api_key = text[word_start:word_end].lower() == "key"
         if _is_key(value, is_weak=what == "weak key", is_assigned=is_assigned or is_quoted, is_api_key=is_api_key):
             yield "key or token", start, end
+
+
+def _up_to_words(value: str) -> str:
+    """`value` without the words behind it where nobody writes spaces; empty when it is words, or a number of days."""
+    for at, char in enumerate(value):
+        if (char > _LAST_CYRILLIC and char.isalpha()) or "\u3000" <= char <= "\u303f" or "\uff00" <= char <= "\uffef":
+            return "" if value[:at].isdigit() and char in _COUNTERS else value[:at]
+    return value
 
 
 def _is_password(value: str, *, is_quoted: bool, is_assigned: bool) -> bool:

@@ -68,6 +68,8 @@ _WORDS = (
     *("door", "gate", "lock", ":5432:", "\u043f\u0430\u0440\u043e\u043b\u044c", "\u5bc6", "\u53e3\u4ee4"),
     *(
         "\u30d1\u30b9\u30ef\u30fc\u30c9",
+        "\u092a\u093e\u0938\u0935\u0930\u094d\u0921",
+        "\u0643\u0644\u0645\u0629 \u0627\u0644",
         "\ube44\ubc00\ubc88\ud638",
         "\u015fifre",
         "schl\u00fcssel",
