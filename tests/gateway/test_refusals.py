@@ -1,0 +1,118 @@
+"""What the gateway answers when something does not go: wrong words, deleted conversations, a full disk."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gateway_home import ANN, prepare, running
+from hermes.gateway.service import Gateway
+from hermes.settings.home import find_home, person_home
+from hermes.storage.sessions import SessionDB
+from hermes.vocabulary.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Ran
+    from telegram_server import BotApi
+
+WEBHOOK = "  host: 127.0.0.1\n  webhook:\n    enabled: true\n    reply_url: http://127.0.0.1:9/reply\n"
+
+
+def ask(api: BotApi, gateway: Gateway, user: int, text: str) -> str:
+    """Says something and returns what came back."""
+    before = len(api.texts(user))
+    api.say(user, text)
+    api.wait_for_texts(user, before + 1)
+    assert gateway.settle(20)
+    return "\n".join(api.texts(user)[before:])
+
+
+@pytest.mark.proves("gateway.commands")
+def test_commands_that_make_no_sense_here_say_what_would(home: Path, api: BotApi) -> None:
+    prepare(home, api)
+    with running(home) as gateway:
+        assert "there is no conversation here yet" in ask(api, gateway, ANN, "/handover")
+        assert "no other conversation of yours" in ask(api, gateway, ANN, "/continue")
+        assert "/memory forget NUMBER" in ask(api, gateway, ANN, "/memory forget seven")
+        assert "/forget me removes everything" in ask(api, gateway, ANN, "/forget it")
+        assert "this code is not good" in ask(api, gateway, ANN, "/forget me 123456")
+        assert "already that of ann" in ask(api, gateway, ANN, "/pair 123456")
+
+
+@pytest.mark.proves("gateway.once")
+def test_a_conversation_that_was_deleted_elsewhere_begins_anew(
+    home: Path, api: BotApi, hermes: Callable[..., Ran]
+) -> None:
+    prepare(home, api)
+    with running(home) as gateway:
+        assert ask(api, gateway, ANN, "hello") == "Understood."
+    (session,) = hermes("--user", "ann", "sessions", "list", "--json").json
+    assert hermes("--user", "ann", "sessions", "delete", session["session_id"], "--yes").code == 0
+    with running(home) as gateway:
+        assert ask(api, gateway, ANN, "hello again") == "Understood."
+    listed = hermes("--user", "ann", "sessions", "list", "--json").json
+    assert [each["message_count"] for each in listed] == [2]
+
+
+@pytest.mark.proves("gateway.once")
+def test_a_message_waits_until_it_can_be_answered(home: Path, api: BotApi, caplog: pytest.LogCaptureFixture) -> None:
+    prepare(home, api)
+    opened: list[int] = []
+
+    def open_agent(*given: Any, **named: Any) -> Any:
+        from hermes.agent import Agent
+
+        opened.append(1)
+        if len(opened) == 1:
+            raise StorageError("the disk is full")
+        return Agent.open(*given, **named)
+
+    with running(home, open_agent=open_agent) as gateway:
+        assert ask(api, gateway, ANN, "hello") == "Understood."
+    assert len(opened) == 2
+    assert "waits: the disk is full" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # uvicorn ends its thread
+@pytest.mark.proves("gateway.status")
+def test_a_port_that_is_taken_is_said_with_the_setting(home: Path, api: BotApi) -> None:
+    prepare(home, api, gateway=WEBHOOK)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        gateway = Gateway(find_home(home), port=taken.getsockname()[1])
+        with pytest.raises(StorageError, match=r"cannot listen on 127\.0\.0\.1:\d+; choose another gateway\.port"):
+            gateway.start()
+        gateway.stop()
+
+
+@pytest.mark.proves("gateway.status")
+def test_people_and_codes_are_told_in_words(home: Path, api: BotApi, hermes: Callable[..., Ran]) -> None:
+    prepare(home, api)
+    assert "    /pair " in hermes("gateway", "pair", "ann").out
+    listed = hermes("gateway", "people").out
+    assert f"ann                   telegram   {ANN}  (by " in listed
+    assert hermes("gateway", "status", "--json").json["running"] is False
+
+
+@pytest.mark.proves("gateway.forget_me")
+def test_the_owner_cannot_be_forgotten_from_a_chat(home: Path, api: BotApi) -> None:
+    prepare(home, api)
+    (home / "config.yaml").write_text((home / "config.yaml").read_text().replace("'22': bob", "'22': owner"))
+    with running(home) as gateway:
+        assert "you run this home, so it cannot be forgotten" in ask(api, gateway, 22, "/forget me")
+
+
+@pytest.mark.proves("gateway.once")
+def test_what_somebody_said_stays_theirs_while_another_is_answered(home: Path, api: BotApi) -> None:
+    prepare(home, api)
+    with running(home) as gateway:
+        ask(api, gateway, ANN, "hello")
+        gateway.conversations.leave_person("ann")
+        assert len(gateway.conversations) == 0
+        assert ask(api, gateway, ANN, "hello again") == "Understood."
+    with SessionDB.open(person_home(find_home(home), "ann").join("state.db")) as db:
+        assert [each.message_count for each in db.list_sessions()] == [4]
