@@ -215,8 +215,10 @@ def build_manager(
     handed: Sequence[MemoryProvider] = (),
 ) -> MemoryManager:
     """A manager with these providers, loaded and not yet started."""
-    from hermes.providers.manager import Limits, MemoryManager
-    from hermes.session.provider_places import open_providers
+    from hermes.session.provider_places import Opening
+
+    opening = Opening(home, settings, names)
+    from hermes.providers.manager import Limits, MemoryManager  # while processes start
 
     manager = MemoryManager(
         home.path,
@@ -233,7 +235,7 @@ def build_manager(
         tell=lambda text: notices.add("provider", text),
         user=user,
     )
-    opened, problems = open_providers(home, settings, names)
+    opened, problems = opening.finish()
     for problem in problems:
         notices.add("provider", str(problem))
     for each in (*opened, *handed):

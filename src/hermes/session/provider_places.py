@@ -20,9 +20,40 @@ _LONGER_THAN_A_TOOL = 1.0  # seconds, so that whoever waits for a tool gives up 
 _DELIVERIES_TAKE = 4  # times what a tool may
 
 
+class Opening:
+    """Providers on their way: processes that start while whoever opens them does something else."""
+
+    def __init__(self, home: Home, settings: Settings, names: Sequence[str]) -> None:
+        self._names = names
+        self._begun: dict[str, Any] = {}
+        self._problems: list[HermesError] = []
+        if names and inside_a_provider():
+            why = "a memory provider works without memory providers of its own"
+            self._problems.append(ProviderError(why, kind="absent"))
+            return
+        apart = {name: _runs_apart(home, settings, name) for name in names}
+        for name in sorted(names, key=lambda name: not apart[name]):
+            try:
+                begin = _in_a_process if apart[name] else _in_this_program
+                self._begun[name] = begin(home, settings, name)
+            except HermesError as error:
+                self._problems.append(error)
+
+    def finish(self) -> tuple[list[Any], list[HermesError]]:
+        """Those that have loaded, in order, and what is wrong with the others."""
+        for name, provider in list(self._begun.items()):
+            if isinstance(provider, InAProcess):
+                try:
+                    provider.wait_until_loaded()
+                except HermesError as error:
+                    self._problems.append(error)
+                    del self._begun[name]
+        return [self._begun[name] for name in self._names if name in self._begun], self._problems
+
+
 def open_provider(home: Home, settings: Settings, name: str) -> Any:
     """A loaded provider where the settings want it; an error that says why it does not load."""
-    opened, problems = open_providers(home, settings, [name])
+    opened, problems = Opening(home, settings, [name]).finish()
     if problems:
         raise problems[0]
     return opened[0]
@@ -38,28 +69,6 @@ def in_passing(provider: Any) -> Iterator[Any]:
             provider.end_process()
 
 
-def open_providers(home: Home, settings: Settings, names: Sequence[str]) -> tuple[list[Any], list[HermesError]]:
-    """Those that load, in order, and what is wrong with the others. Processes start while we load what is ours."""
-    if names and inside_a_provider():
-        return [], [ProviderError("a memory provider works without memory providers of its own", kind="absent")]
-    opened: dict[str, Any] = {}
-    problems: list[HermesError] = []
-    apart = {name: _runs_apart(home, settings, name) for name in names}
-    for name in sorted(names, key=lambda name: not apart[name]):
-        try:
-            opened[name] = _in_a_process(home, settings, name) if apart[name] else load_provider(name, home.operator)
-        except HermesError as error:
-            problems.append(error)
-    for name, provider in list(opened.items()):
-        if isinstance(provider, InAProcess):
-            try:
-                provider.wait_until_loaded()
-            except HermesError as error:
-                problems.append(error)
-                del opened[name]
-    return [opened[name] for name in names if name in opened], problems
-
-
 def _runs_apart(home: Home, settings: Settings, name: str) -> bool:
     wanted = settings.text("memory.provider_process")
     if wanted != "plugins":
@@ -68,6 +77,11 @@ def _runs_apart(home: Home, settings: Settings, name: str) -> bool:
         return not find_provider(name, home.operator).bundled
     except HermesError:
         return False  # loading it says what is wrong
+
+
+def _in_this_program(home: Home, settings: Settings, name: str) -> Any:
+    del settings
+    return load_provider(name, home.operator)
 
 
 def _in_a_process(home: Home, settings: Settings, name: str) -> InAProcess:
