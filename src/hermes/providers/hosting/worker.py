@@ -157,7 +157,7 @@ def _text(hook: str, returned: Any) -> bytes:
 
 def _plain(hook: str, returned: Any) -> bytes:
     if hook == "get_tool_schemas":  # one that cannot be described costs no other
-        returned = [each if _is_plain(each) else f"not JSON: {type(each).__name__}" for each in returned or ()]
+        returned = [each if _is_plain(each) else _named_only(each) for each in returned or ()]
     try:
         found = json.dumps(returned).encode()
     except (TypeError, ValueError) as error:
@@ -173,6 +173,12 @@ def _is_plain(described: Any) -> bool:
     except (TypeError, ValueError, RecursionError):
         return False
     return True
+
+
+def _named_only(described: Any) -> Any:
+    """What is left of a tool whose description is no JSON, so that whoever refuses it can say which."""
+    function = described.get("function", described) if isinstance(described, dict) else None
+    return {"name": str(function.get("name"))[:80], "parameters": "no JSON"} if isinstance(function, dict) else None
 
 
 def _fault(error: BaseException) -> bytes:
