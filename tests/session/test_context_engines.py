@@ -12,6 +12,7 @@ from compacted import configure, talk, texts
 from hermes.compression.block import is_block
 from hermes.llm.scripted import Scripted
 from hermes.session.session import MemorySession
+from hermes.storage.compaction import Contexts
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.events import Compacted, Notice
 from hermes.vocabulary.usage import Usage
@@ -241,3 +242,36 @@ def test_an_engine_hears_of_the_end_after_the_providers_have_closed(home: Path) 
         told: list[tuple[str, Any]] = session.compactor.engine.told  # type: ignore[attr-defined]
         notebook.shutdown = lambda: told.append(("provider", "shutdown"))  # type: ignore[method-assign]
     assert told[-2:] == [("provider", "shutdown"), (session.id, ["user", "assistant", "tool", "assistant"])]
+
+
+@pytest.mark.proves("compaction.engine.fallback")
+def test_an_engine_that_fails_when_it_is_told_something_ends_no_turn(home: Path) -> None:
+    configure(home, "context:\n  engine: short\n")
+    install(home, "return messages")
+    plugin = home / "plugins/context_engine/short/__init__.py"
+    plugin.write_text(
+        plugin.read_text().replace("return (prompt_tokens", "raise RuntimeError('odd') or (prompt_tokens")
+    )
+    with MemorySession.open(home) as session:
+        talk(session, 4)
+        request = session.request()
+        assert session.fit(request) is request
+        assert "the context engine short failed: RuntimeError: odd" in texts_of(session)
+        assert session.compact() is None
+        assert "Nothing was compacted: the engine found nothing to take out." in texts_of(session)
+
+
+@pytest.mark.proves("compaction.lease")
+def test_what_another_process_compacts_is_said_once_and_the_turn_goes_on(home: Path) -> None:
+    configure(home)
+    with MemorySession.open(home) as session:
+        talk(session, 10)
+        assert Contexts(session.database).lease(session.id, "another process")
+        for _ in range(2):
+            session.counted(Usage(input_tokens=15_000))
+            assert session.fit(session.request()).messages
+        assert texts_of(session).count("nothing was compacted") == 1
+
+
+def texts_of(session: MemorySession) -> str:
+    return "\n".join(notice.text for notice in session.notices.take())
