@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _LONGER_THAN_A_TOOL = 1.0  # seconds, so that whoever waits for a tool gives up first
 _DELIVERIES_TAKE = 4  # times what a tool may
+_LOADING_TAKES = 30.0  # seconds; imports are slow where disks are, however quick tools must be
 
 
 class Opening:
@@ -93,7 +94,7 @@ def _in_a_process(home: Home, settings: Settings, name: str) -> InAProcess:
     bounds = Bounds(
         calls=tool + _LONGER_THAN_A_TOOL,
         deliveries=_DELIVERIES_TAKE * tool,
-        load=tool,
+        load=max(tool, _LOADING_TAKES),
         megabytes=settings.integer("memory.provider_memory_mb"),
     )
     return HostedProvider(name, home.operator, home.path, bounds)
