@@ -101,8 +101,17 @@ def _identity_service() -> Iterator[str]:
 
 
 def _stop_daemon(data: str) -> None:
+    """And waits until it has ended: it would write into a directory that is being removed."""
     try:
         with open(os.path.join(data, "daemon.json"), encoding="utf-8") as file:
-            os.kill(int(json.load(file)["pid"]), signal.SIGTERM)
+            daemon = int(json.load(file)["pid"])
+        os.kill(daemon, signal.SIGTERM)
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            os.kill(daemon, 0)
+            time.sleep(0.1)
+        os.kill(daemon, signal.SIGKILL)
+    except ProcessLookupError:
+        return
     except (OSError, ValueError, KeyError) as error:
         say(f"the daemon of brv was not found: {error}")
