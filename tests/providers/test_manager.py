@@ -104,6 +104,24 @@ def test_a_mountain_of_text_costs_no_more_than_its_beginning(tmp_path: Path) -> 
     manager.shutdown_all()
 
 
+@pytest.mark.proves("providers.notices")
+def test_one_slow_answer_worries_nobody_whoever_looked_at_the_clock(tmp_path: Path) -> None:
+    class Slow(Notebook):
+        def prefetch(self, query: str, *, session_id: str = "") -> str:
+            raise ProviderError("it took too long", kind="slow")
+
+    told: list[str] = []
+    patience = Patience(failures=3, first_pause=0.0)
+    manager = managed(tmp_path, Slow("slow"), limits=PATIENT, tell=told.append, patience=patience)
+    counts = []
+    for _ in range(4):
+        manager.prefetch_all("tea")
+        counts.append(len(told))
+    assert counts == [0, 0, 1, 1]
+    assert "it took too long" in told[0]
+    manager.shutdown_all()
+
+
 @pytest.mark.proves("providers.deadline")
 def test_a_provider_that_never_returns_costs_one_deadline_and_then_nothing(tmp_path: Path) -> None:
     book, gate = Notebook(), Gate()

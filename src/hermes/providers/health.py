@@ -81,14 +81,20 @@ class Health:
             self._tell(f"{self._name} works again.")
 
     def failed(self, what: str, error: BaseException) -> None:
-        self._failed(what, in_words(error), getattr(error, "seconds", None))
+        if what == RECALL and isinstance(error, ProviderError) and error.kind == "slow":
+            self._was_slow(what, in_words(error))
+        else:
+            self._failed(what, in_words(error), getattr(error, "seconds", None))
 
     def missed(self, what: str, seconds: float) -> None:
-        """A deadline passed. One slow answer is no reason to worry anybody."""
+        """The manager's deadline passed."""
+        self._was_slow(what, f"it did not answer within {seconds:g} s")
+
+    def _was_slow(self, what: str, reason: str) -> None:
+        """One slow answer is no reason to worry anybody, whoever looked at the clock."""
         with self._lock:
             self._misses += 1
             quiet = self._misses < self._patience.failures
-        reason = f"it did not answer within {seconds:g} s"
         self._failed(what, reason, None, quiet=quiet)
 
     def _failed(self, what: str, reason: str, wait: float | None, *, quiet: bool = False) -> None:
