@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import stat
@@ -12,7 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hermes.storage.index import segments
 from hermes.storage.sessions import SessionDB
+from hermes.storage.upkeep import Upkeep
 from hermes.vocabulary.errors import NotFound, StorageError, UnsafePath
 
 if TYPE_CHECKING:
@@ -342,3 +345,41 @@ def test_order_neighbours_and_list_follow_arrival_whatever_the_clock_says(db: Se
     assert [message.id for message in db.messages(session, around=ids[2], window=1)] == ids[1:4]
     assert [listed.id for listed in db.list_sessions()] == [other, session]
     assert [hit.message_id for hit in db.search("tick", sort="newest")] == [last, *ids[::-1]]
+
+
+@pytest.mark.internal("how often the index is merged is a matter of speed")
+def test_an_import_leaves_merging_to_its_end_and_everybody_else_merges_as_before(tmp_path: Path) -> None:
+    with SessionDB.open(tmp_path / "state.db", durability="turn") as db:
+        session = db.create_session()
+        for part in range(12):
+            with db.bulk():
+                texts = [f"part {part} number {number} of the import" for number in range(600)]
+                db.append_many(session, [{"role": "user", "content": text} for text in texts])
+        connection = db._database.connection
+        assert segments(connection, "messages_fts") == 12
+        assert dict(connection.execute("SELECT k, v FROM messages_fts_config"))["automerge"] == 8
+        assert db.search("number 17 part 3", limit=1)[0].snippet.replace(">>>", "").replace("<<<", "")
+        upkeep = Upkeep.of_db(db)
+        assert not upkeep.is_in_pieces()
+        for _ in upkeep.settle():
+            pass
+        assert segments(connection, "messages_fts") == 1
+        assert len(db.search("import", limit=8000, sort="newest")) == 7200
+
+
+@pytest.mark.proves("sessions.clock")
+def test_order_of_use_is_the_same_inside_and_outside_of_a_bulk(tmp_path: Path) -> None:
+    def orders(path: Path, *, bulk: bool) -> list[str]:
+        with SessionDB.open(path) as db, db.bulk() if bulk else contextlib.nullcontext():
+            names = [db.create_session(session_id=f"s{number}") for number in range(6)]
+            for at in (2, 2, 0, 5, 0):
+                db.append(names[at], {"role": "user", "content": "x"})
+            db.update_session("s5", archived=1)
+            db.append(names[3], {"role": "user", "content": "x"})
+            return [session.id for session in db.list_sessions()]
+
+    assert (
+        orders(tmp_path / "one.db", bulk=True)
+        == orders(tmp_path / "two.db", bulk=False)
+        == ["s3", "s0", "s2", "s4", "s1"]
+    )

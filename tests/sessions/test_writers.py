@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hermes.storage import turnstile as turnstile_module
 from hermes.storage import write_log
 from hermes.storage.sessions import SessionDB
 from hermes.storage.turnstile import Turnstile
@@ -117,18 +118,23 @@ def test_what_cannot_be_brought_to_the_disk_is_not_acknowledged(
 
 
 @pytest.mark.proves("sessions.writers")
-def test_the_log_of_a_store_that_is_written_without_pause_stays_short(tmp_path: Path) -> None:
+@pytest.mark.parametrize("large", [1, 10_000])
+def test_the_log_of_a_store_that_is_written_without_pause_stays_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int
+) -> None:
+    limits = {"LONG": 100, "_TOO_LONG": 300, "_FAR_TOO_LONG": 1000, "_LARGE": large}
+    for name, value in limits.items():
+        monkeypatch.setattr(write_log, name, value)
     path = tmp_path / "state.db"
     with SessionDB.open(path, durability="turn") as db:
         session = db.create_session()
-        for _ in range(6):
-            db.append_many(session, [{"role": "user", "content": os.urandom(600).hex()} for _ in range(900)])
-        for _ in range(1500):
-            db.append(session, {"role": "user", "content": "small " * 100})
-        assert os.path.getsize(tmp_path / "state.db-wal") < 16 << 20
+        for _ in range(400):
+            db.append_many(session, [{"role": "user", "content": os.urandom(600).hex()} for _ in range(20)])
+        assert os.path.getsize(path) > 8 << 20
+        assert os.path.getsize(tmp_path / "state.db-wal") < 4 << 20
     assert not (tmp_path / "state.db-wal").exists()
     with SessionDB.open(path) as db:
-        assert len(db.messages(session)) == 6900
+        assert len(db.messages(session)) == 8000
 
 
 def pass_through(path: Path, taken: list[int], number: int) -> None:
@@ -159,7 +165,8 @@ def until(true: Callable[[], bool]) -> None:
 
 
 @pytest.mark.proves("sessions.writers")
-def test_who_waits_longest_writes_next(tmp_path: Path) -> None:
+def test_who_waits_longest_writes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turnstile_module, "_NOBODY_COMES", 10.0)  # however long a thread is not let run
     path = tmp_path / "state.db.lock"
     turnstile = Turnstile(str(path), wait_seconds=20)
     taken: list[int] = []

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes.migration.hermes_agent_file import HermesAgentFile
 from hermes.storage.recorded import RecordedDB
 from hermes.storage.repair import SIDE_FILES, alone
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import NotFound
+from hermes.storage.upkeep import Upkeep
+from hermes.vocabulary.errors import NotFound, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,8 +84,16 @@ def open_for_import(path: str, log: UndoLog) -> RecordedDB:
             log.protect(os.path.relpath(path + suffix, log.home))
     db = RecordedDB.open(path, durability="turn", name=name)
     log.when_failing.append(db.close)
-    log.when_done += [db.complete, db.close]
+    log.when_done += [db.complete, partial(_merge_index, db), db.close]
     return db
+
+
+def _merge_index(db: SessionDB) -> None:
+    upkeep = Upkeep.of_db(db)
+    if upkeep.is_in_pieces():
+        with contextlib.suppress(StorageError):  # everything is there; a search only takes longer
+            for _ in upkeep.settle():
+                pass
 
 
 def adopt_hermes_agent(path: str, log: UndoLog, progress: Progress | None = None) -> tuple[Imported, str]:
@@ -100,6 +111,7 @@ def adopt_hermes_agent(path: str, log: UndoLog, progress: Progress | None = None
         with SessionDB.open(ours, durability="turn") as db:
             counts = import_hermes_agent(path, db, progress)
             db.sync()
+            _merge_index(db)
         with alone(path):
             parts = [suffix for suffix in ("", *SIDE_FILES) if os.path.exists(path + suffix)]
             log.giving_way(path, kept, parts)

@@ -6,6 +6,7 @@ own; a delegated task belongs to the conversation that started it and is never l
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,11 +14,11 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes.storage.damage import details_seal, identity_holds, seal, select, texts_hold
-from hermes.storage.database import one_row
+from hermes.storage.database import all_rows, one_row
 from hermes.vocabulary.errors import NotFound, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import apsw
 
@@ -44,6 +45,11 @@ COUNTERS = (
 PLAIN = ("model", "project", "cwd", "ended_at", "end_reason", "archived", *COUNTERS)
 # Control and invisible characters have no place in a name that is shown in lists and typed again.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ud800-\udfff]")
+# As AUTOINCREMENT would count, but known before the row is written.
+_NEXT_KEY = """
+    SELECT 1 + max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'sessions'), 0),
+        coalesce((SELECT max(key) FROM sessions), 0))
+"""
 _NUMBERED = re.compile(r" #(\d+)$")
 
 
@@ -81,12 +87,20 @@ class Session(NamedTuple):
     damaged: bool = False  # what it shows was altered on disk, so title, preview and source are left out
 
 
+class Created(NamedTuple):
+    id: str
+    key: int
+    title: str | None
+
+
 class Conversations:
     """The sessions of one owner; every statement names the owner, so nobody else's can be reached."""
 
     def __init__(self, database: Database, owner: int) -> None:
         self._database = database
         self._owner = owner
+        self._alone = False
+        self._newest: int | None = None  # activity given out last, known while alone
 
     def create(
         self,
@@ -99,19 +113,20 @@ class Conversations:
         parent: Session | None,
         kind: str | None,
         more: Mapping[str, Any],
-    ) -> str:
+    ) -> Created:
         now = time.time()
         started = now if started_at is None else float(started_at)
         name = session_id or new_id(now)
-        if self._exists(connection, name):
-            raise StorageError(f"there is already a session {name!r}; leave session_id out to get a new one")
         if parent is not None:
             kind = kind or ("delegate" if source in ("subagent", "tool") else "compression")
         if kind is not None and kind not in KINDS:
             raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}")
-        plain = {key: value for key, value in more.items() if key in PLAIN and value is not None}
         clean = self.free_title(connection, title)
+        key = int(one_row(connection, _NEXT_KEY)[0])
+        root = parent.root if parent is not None and kind != "branch" else key
+        activity = self.next_activity(connection)
         columns = {
+            "key": key,
             "owner": self._owner,
             "id": name,
             "source": source,
@@ -119,23 +134,23 @@ class Conversations:
             "started_at": started,
             "last_active": started,
             "parent": parent.key if parent else None,
+            "root": root,
             "kind": kind,
             "listed": 0 if kind == "delegate" else 1,
-            "activity": self.next_activity(connection),
-            **plain,
+            "activity": activity,
+            "seal": seal(key, self._owner, name, source, clean, None),
+            **{column: value for column, value in more.items() if column in PLAIN and value is not None},
         }
-        key = one_row(
-            connection,
-            f"INSERT INTO sessions ({', '.join(columns)}) VALUES ({', '.join(['?'] * len(columns))}) RETURNING key",  # noqa: S608 - column names are ours
-            tuple(columns.values()),
-        )[0]
-        root = parent.root if parent is not None and kind != "branch" else key
-        sealed = seal(key, self._owner, name, source, clean, None)
-        connection.execute("UPDATE sessions SET root = ?, seal = ? WHERE key = ?", (root, sealed, key))
+        made = f"INSERT INTO sessions ({', '.join(columns)}) VALUES ({', '.join(['?'] * len(columns))})"  # noqa: S608 - ours
+        if not all_rows(
+            connection, f"{made} ON CONFLICT (owner, id) DO NOTHING RETURNING key", tuple(columns.values())
+        ):
+            raise StorageError(f"there is already a session {name!r}; leave session_id out to get a new one")
+        self.note_activity(activity)
         if kind == "compression" and parent is not None:
             self._list_only(connection, key, root)
         _add_details(connection, key, more)
-        return name
+        return Created(name, key, clean)
 
     def _list_only(self, connection: apsw.Connection, newest: int, root: int) -> None:
         """Of a conversation with several parts the newest stands in the list."""
@@ -233,17 +248,24 @@ class Conversations:
         return f"{base} #{max([1, *numbers]) + 1}"
 
     def next_activity(self, connection: apsw.Connection) -> int:
-        return self._newest_activity(connection) + 1
-
-    def touched(self, connection: apsw.Connection, session: Session) -> int:
-        """The session's place in the order of use after one more message; the same while no other came between."""
-        newest = self._newest_activity(connection)
-        return newest if session.activity == newest else newest + 1
-
-    def _newest_activity(self, connection: apsw.Connection) -> int:
+        if self._newest is not None:
+            return self._newest + 1
         newest = "SELECT max(activity) FROM sessions WHERE owner = ? AND listed = 1 AND archived = 0"
-        row = one_row(connection, newest, (self._owner,))
-        return int(row[0] or 0)
+        return int(one_row(connection, newest, (self._owner,))[0] or 0) + 1
+
+    def note_activity(self, activity: int) -> None:
+        """Remembers what was given out last, while nobody else can give out more."""
+        if self._alone:
+            self._newest = activity
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """For the time of a long transaction, in which only this object makes sessions and adds to them."""
+        outer, self._alone = self._alone, True
+        try:
+            yield
+        finally:
+            self._alone, self._newest = outer, self._newest if outer else None
 
     def _first(self, wanted: str, values: tuple[Any, ...]) -> Session | None:
         found = self._all(wanted, values)
@@ -263,10 +285,6 @@ class Conversations:
             return session
         self._database.mark_damaged(f"what session {session.id} shows does not match its seal")
         return session._replace(source="unknown", title=None, preview=None, damaged=True)
-
-    def _exists(self, connection: apsw.Connection, session_id: str) -> bool:
-        sql = "SELECT 1 FROM sessions WHERE owner = ? AND id = ?"
-        return connection.execute(sql, (self._owner, session_id)).fetchone() is not None
 
 
 def clean_title(title: str | None) -> str | None:

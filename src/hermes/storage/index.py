@@ -6,16 +6,17 @@ index. A search first indexes what waits, so it sees every acknowledged message.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from hermes.storage.database import REPAIR, all_rows
-from hermes.storage.migrations import BLOCK, BLOCK_BITS
+from hermes.storage.migrations import AUTOMERGE, BLOCK, BLOCK_BITS, NO_CRISIS, set_option
 from hermes.storage.text import searchable
 from hermes.storage.transcripts import REWOUND, STATE_BITS, called, said
 from hermes.vocabulary.errors import DamagedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     import apsw
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 BATCH = 96
 LOCAL_OWNER = 1
+_MANY = 500  # messages: an import
+_MOST_SEGMENTS = 256
 # Private-use characters cannot be typed by accident and are letters to the tokenizer. Only other owners' messages
 # carry them, so a store of one person pays nothing.
 FOREIGN = "\ue000foreign"
@@ -98,12 +101,45 @@ class WaitingWords:
                 self._tools.append((message_id, searchable(called(calls)) + mark))
 
     def store(self, connection: apsw.Connection) -> None:
-        if self._spoken:
-            connection.executemany("INSERT INTO messages_fts (rowid, words) VALUES (?, ?)", self._spoken)
-            self._spoken = []
-        if self._tools:
-            connection.executemany("INSERT INTO tools_fts (rowid, words) VALUES (?, ?)", self._tools)
-            self._tools = []
+        for table, rows in (("messages_fts", self._spoken), ("tools_fts", self._tools)):
+            if rows:
+                added = f"INSERT INTO {table} (rowid, words) VALUES (?, ?)"  # noqa: S608 - our own names
+                with _merged_later(connection, table) if len(rows) >= _MANY else contextlib.nullcontext():
+                    connection.executemany(added, rows)
+        self._spoken, self._tools = [], []
+
+
+@contextlib.contextmanager
+def _merged_later(connection: apsw.Connection, table: str) -> Iterator[None]:
+    """Leaves what is indexed inside as a segment of its own: merging all once, at the end, costs less than by and by.
+
+    The setting is put back before the transaction ends, so no other process ever sees it. With very many segments
+    they are merged as usual, since nobody may come to do it at the end.
+    """
+    if segments(connection, table) >= _MOST_SEGMENTS:
+        yield
+        return
+    set_option(connection, table, "automerge", 0)
+    # In a file of an older Hermes this limit is low, and one append would later merge all of them at a stroke.
+    set_option(connection, table, "crisismerge", NO_CRISIS)
+    yield
+    connection.execute(f"INSERT INTO {table} ({table}) VALUES ('flush')")  # noqa: S608 - our own names
+    set_option(connection, table, "automerge", AUTOMERGE)
+
+
+def segments(connection: apsw.Connection, table: str) -> int:
+    """How many pieces the index is in: the second number of the record in which FTS5 describes itself."""
+    [(record,)] = all_rows(connection, f"SELECT block FROM {table}_data WHERE id = 10")  # noqa: S608 - our own names
+    numbers: list[int] = []
+    value = 0
+    for byte in record[8:]:  # behind a counter and the mark of this layout
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:  # noqa: PLR2004 - the last byte of a number
+            numbers.append(value)
+            value = 0
+        if len(numbers) == 2:  # noqa: PLR2004 - levels, segments
+            return numbers[1]
+    return 0
 
 
 def remove_rows(connection: apsw.Connection, message_ids: Iterable[int]) -> None:

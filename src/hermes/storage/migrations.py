@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 BLOCK_BITS = 5
 BLOCK = 1 << BLOCK_BITS
+# A live append merges a little of the index with it. Half as often as usual keeps it below 40 bytes written per byte of
+# content at a million messages; merging a whole level at once, as FTS5 would at 16 segments, is never wanted.
+AUTOMERGE = 8
+NO_CRISIS = 1000
 
 
 def migrate(database: Database) -> None:
@@ -156,11 +160,16 @@ def _m002_full_text_index(connection: apsw.Connection) -> None:
             f"CREATE VIRTUAL TABLE {table} USING fts5"
             f"(words, content='', contentless_delete=1, detail=none, tokenize=\"{TOKENIZER}\")"
         )
-        # A leaf of the index fits one page of the file; and merging half as often as usual keeps a live append at a
-        # million messages below 40 bytes written per byte of content. An import's batch fits the larger buffer, and
-        # becomes one segment instead of several.
-        for option, value in (("pgsz", PAGE - 60), ("automerge", 8), ("hashsize", 8 << 20)):
-            connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)", (option, value))  # noqa: S608 - ours
+        # A leaf of the index fits one page of the file. An import's batch fits the larger buffer, and becomes one
+        # segment instead of several.
+        for option, value in (("pgsz", PAGE - 60), ("automerge", AUTOMERGE), ("hashsize", 8 << 20)):
+            set_option(connection, table, option, value)
+        set_option(connection, table, "crisismerge", NO_CRISIS)
+
+
+def set_option(connection: apsw.Connection, table: str, option: str, value: int) -> None:
+    """Of one of our FTS5 tables."""
+    connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)", (option, value))  # noqa: S608 - ours
 
 
 def _m003_vectors(connection: apsw.Connection) -> None:

@@ -111,12 +111,9 @@ class SessionDB(Closing):
                 kind=kind,
                 more=more,
             )
-            if title:
-                named = "SELECT key, title FROM sessions WHERE owner = ? AND id = ?"
-                key, kept = one_row(connection, named, (self._owner_key, created))
-                if kept:
-                    add_title(connection, key, self._owner_key, kept)
-        return created
+            if created.title:
+                add_title(connection, created.key, self._owner_key, created.title)
+        return created.id
 
     def append(self, session_id: str, message: Mapping[str, Any]) -> int:
         return self.append_many(session_id, [message])[0]
@@ -139,8 +136,9 @@ class SessionDB(Closing):
         with self._database.writing() as connection:
             outer, self._unindexed = self._unindexed, self._unindexed or WaitingWords()
             try:
-                yield
-                self._unindexed.store(connection)
+                with self._sessions.alone():
+                    yield
+                    self._unindexed.store(connection)
             finally:
                 self._unindexed = outer
         self.index()
@@ -322,6 +320,9 @@ class SessionDB(Closing):
             sealed = seal(key, self._owner_key, session_id, source, title, preview)
         at_once = self._unindexed is not None and indexed == last_id
         newest = self._sessions.next_activity(connection)
+        if activity != newest - 1:  # else it was the last one used already
+            activity = newest
+            self._sessions.note_activity(activity)
         connection.execute(
             _COUNT_IN,
             (
@@ -331,7 +332,7 @@ class SessionDB(Closing):
                 sum([calls(message) for message in messages]),
                 sum([length(message) for message in messages]) // 6,
                 max(times),
-                activity if activity == newest - 1 else newest,
+                activity,
                 preview,
                 sealed,
                 key,

@@ -22,6 +22,7 @@ COLUMNS = "id, role, state, timestamp, content, name, tool_calls, tool_call_id, 
 _JSON_MARK = "\x00json:"
 _OWN_COLUMNS = frozenset(("role", "content", "name", "tool_calls", "tool_call_id", "timestamp", "token_count"))
 
+_ROLES = ("user", "assistant", "tool", "system")
 _NOT_GIVEN = object()
 _USUAL = frozenset(("role", "content", "timestamp"))
 
@@ -48,7 +49,7 @@ class StoredMessage(NamedTuple):
 def encode(message_id: int, message: Mapping[str, Any], timestamp: float, session: int) -> Row:
     """The row of a message; raises TypeError or ValueError when it is not a message."""
     role = message.get("role")
-    if not isinstance(role, str) or not role or not _storable(role):
+    if role not in _ROLES and (not isinstance(role, str) or not role or not _storable(role)):
         raise ValueError(f"a message needs a role (user, assistant, tool, system), not {role!r}")
     content = message.get("content")
     if type(content) is str and message.keys() <= _USUAL and _storable(content):  # most messages, made fast
@@ -135,7 +136,7 @@ def called(tool_calls: str | None) -> str:
     """Tool names and arguments as words; arguments are JSON inside JSON, so they are opened twice."""
     if not tool_calls:
         return ""
-    return " ".join(_call_words(json.loads(tool_calls)))
+    return " ".join(_call_words(_opened(tool_calls)))
 
 
 def _call_words(calls: Any) -> Iterator[str]:
@@ -220,7 +221,7 @@ def _opened(packed: str) -> Any:
 
 def _dumps(value: Any) -> str:
     text = _as_written(value)
-    return text if _storable(text) else _escaped(value)
+    return text if text.isascii() or _storable(text) else _escaped(value)  # no JSON begins with a NUL
 
 
 def _storable(text: str) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LOOK_AGAIN = 0.0002  # seconds, times the number of those in front
 _SELDOM = 0.005
 _PATIENCE = 0.005  # who waits no longer takes the lock when it is free: making others wait for their turn takes time
-_NOBODY_COMES = 0.01  # so long after the last call, whoever has the number that was called is taken to be gone
+_NOBODY_COMES = 0.02  # so long after the last call, whoever has the number that was called is taken to be gone
 _NO_LOCKS_HERE = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 

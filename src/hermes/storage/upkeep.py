@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hermes.storage.conversations import Conversations
+from hermes.storage.index import segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from hermes.storage.sessions import SessionDB
 
 INDEXES = ("messages_fts", "tools_fts", "titles_fts")
-_PAGES_PER_STEP = 64
+_PAGES_PER_STEP = 512
+_MANY_SEGMENTS = 16
 _UNKNOWN = float("inf")
 _STEPS_PER_CHECKPOINT = 16
 _LITTLE = 2  # changes of a merge that found nothing to merge
@@ -110,6 +112,11 @@ class Upkeep:
             "log_bytes": _size(self._database.path + "-wal"),
             "free_bytes": self._pragma("freelist_count") * page,
         }
+
+    def is_in_pieces(self) -> bool:
+        """Whether an import has left the index in so many segments that merging them is worth the time."""
+        with self._database.lock, self._database.translated():
+            return any(segments(self._database.connection, table) >= _MANY_SEGMENTS for table in INDEXES)
 
     def merge_steps(self) -> Iterator[str]:
         """Merges the segments of each index, a little at a time so that writers get their turn; yields after each."""

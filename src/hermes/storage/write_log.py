@@ -90,7 +90,8 @@ class WriteLog:
     def _shorten_beside(self) -> None:
         # What fails here is tried again after a later commit, or at the latest by whoever closes the file.
         with contextlib.suppress(apsw.Error, StorageError), contextlib.closing(self._another()) as other:
-            if not self._checkpoint(other) and self._pages >= _TOO_LONG:
+            self._checkpoint(other)
+            if self._pages >= _TOO_LONG:  # it starts again from its beginning only if nothing was added meanwhile
                 turnstile = Turnstile(self._path + ".lock", wait_seconds=1.0)
                 with contextlib.closing(turnstile), turnstile:  # little is left to do, so nobody waits for long
                     self._checkpoint(other)
