@@ -14,7 +14,7 @@ from hermes.migration.merge_export import MergeExport
 if TYPE_CHECKING:
     import argparse
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
 
 
 def adopt(given: argparse.Namespace, context: Context) -> int:

@@ -8,6 +8,7 @@ import sys
 
 from hermes.cli.arguments import parse
 from hermes.cli.catalogue import DEFAULTS, GROUPS, SINGLES, group_help, top_help
+from hermes.cli.context import OK, REFUSED, USAGE, Context
 from hermes.vocabulary.errors import HermesError, SettingsError
 from hermes.vocabulary.version import __version__
 
@@ -15,47 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hermes.settings.home import Home
-    from hermes.settings.load import Settings
-
-OK, REFUSED, USAGE = 0, 1, 2
 _INTERRUPTED = 130
 _OF_ALL = ("--home", "--profile", "--user")
-
-
-class Context:
-    """What every command gets: where home is and what its settings say, found out when first asked."""
-
-    def __init__(self, home: str | None, profile: str | None, user: str | None = None) -> None:
-        self._given = (home, profile)
-        self._user = user
-        self._home: Home | None = None
-        self._settings: Settings | None = None
-
-    @property
-    def home(self) -> Home:
-        if self._home is None:
-            from hermes.settings.home import locate_home
-
-            self._home = locate_home(*self._given)
-            if self._user is not None:
-                from hermes.settings.home import person_home
-
-                self._home = person_home(self._home, self._user)
-        return self._home
-
-    @property
-    def root(self) -> str | None:
-        """The `--home` that was given, before any profile."""
-        return self._given[0]
-
-    @property
-    def settings(self) -> Settings:
-        if self._settings is None:
-            from hermes.settings.load import load_settings
-
-            self._settings = load_settings(self.home)
-        return self._settings
 
 
 def run(arguments: list[str]) -> int:
@@ -66,7 +28,7 @@ def run(arguments: list[str]) -> int:
 
         print_problem(f"{words[-1]} needs a value (`hermes --help`)")
         return USAGE
-    return run_words(words, Context(chosen.get("--home"), chosen.get("--profile"), chosen.get("--user")))
+    return run_words(words, Context(chosen.get("--home"), chosen.get("--profile"), chosen.get("--user"), run_words))
 
 
 def run_words(words: list[str], context: Context) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.app import OK, REFUSED
+from hermes.cli.context import OK, REFUSED
 from hermes.cli.questions import confirmed
 from hermes.cli.render import add_json_option, counted, print_json, print_text, when
 from hermes.cli.sessions_report import bytes_in_words, whole_number
@@ -22,7 +22,7 @@ from hermes.vocabulary.errors import NotFound, SettingsError
 if TYPE_CHECKING:
     import argparse
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.migration.backups import Backup
 
 

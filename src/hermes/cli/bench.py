@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.cli.progress import Progress
 from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.vocabulary.errors import NotFound, SettingsError
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
 
     Figures = dict[str, Any]
     Measure = Callable[[argparse.Namespace, Context], Figures]

@@ -6,15 +6,15 @@ import sys
 from typing import TYPE_CHECKING
 
 from hermes.bench.protocols import PROTOCOLS, flat, machine, measure_all, page
-from hermes.cli.app import OK
 from hermes.cli.bench import write_text
+from hermes.cli.context import OK
 from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.vocabulary.errors import SettingsError
 
 if TYPE_CHECKING:
     import argparse
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
 
 
 def _all(given: argparse.Namespace, context: Context) -> int:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import argparse
 
     from hermes.agent import Agent
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.llm.client import Model
 
 _SOURCE = "cli"

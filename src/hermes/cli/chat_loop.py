@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.app import OK, run_words
 from hermes.cli.chat_editor import Editor
 from hermes.cli.chat_turn import TurnView, compacted_in_words
+from hermes.cli.context import OK
 from hermes.curated.operations import usage
 from hermes.llm.local import MODELS
 from hermes.session.past import open_past
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from hermes.agent import Agent
-    from hermes.cli.app import Context
     from hermes.cli.chat_screen import Screen
+    from hermes.cli.context import Context
     from hermes.storage.conversations import Session
 
 _RECENT = 20
@@ -143,7 +143,7 @@ class Chat:
         """One of the program's own commands, on this home."""
         self.screen.end_answer()
         try:
-            run_words(words, self.context)
+            self.context.run(words)
         except SystemExit:
             return  # argparse has said what is wrong
 

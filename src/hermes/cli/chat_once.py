@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.app import OK, REFUSED
 from hermes.cli.chat_screen import Screen
 from hermes.cli.chat_turn import TurnView
+from hermes.cli.context import OK, REFUSED
 from hermes.cli.render import print_json
 from hermes.vocabulary.events import Notice, TextDelta, ToolReturned
 

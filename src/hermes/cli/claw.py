@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from hermes.cli.app import OK, REFUSED
+from hermes.cli.context import OK, REFUSED
 from hermes.cli.questions import confirmed
 from hermes.cli.render import add_json_option, print_json, print_text, visible
 from hermes.migration.openclaw import Migration, left_in, plan_cleanup
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Protocol
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.migration.report import Report
 
     class Planned(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hermes.cli.app import OK, USAGE
+from hermes.cli.context import OK, USAGE
 from hermes.cli.render import add_json_option, print_json, print_text
 
 TYPE_CHECKING = False
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
 
 
 def _show(given: argparse.Namespace, context: Context) -> int:

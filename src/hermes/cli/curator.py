@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.cli.render import add_json_option, counted, indented, print_json, print_text, when
 from hermes.curated.entries import preview
 from hermes.session.curator import Curator, helper_for
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
 
 
 def _status(given: argparse.Namespace, context: Context) -> int:

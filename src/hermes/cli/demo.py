@@ -10,9 +10,9 @@ import time
 from typing import TYPE_CHECKING
 
 from hermes.agent import Agent
-from hermes.cli.app import OK
 from hermes.cli.chat_screen import Screen
 from hermes.cli.chat_turn import TurnView, compacted_in_words
+from hermes.cli.context import OK
 from hermes.cli.render import add_json_option, counted, print_json
 from hermes.llm.local import DEFAULT, MODELS, EmbeddedModel, installed
 from hermes.llm.scripted import Reply, Scripted
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.llm.client import Message
     from hermes.settings.home import Home
     from hermes.vocabulary.events import TurnFinished

@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.cli.progress import Progress
 from hermes.cli.render import add_json_option, counted, print_json, print_text
 from hermes.cli.sessions_report import moment_option, tell_damaged
@@ -20,7 +20,7 @@ from hermes.vocabulary.errors import NotFound, SettingsError
 if TYPE_CHECKING:
     import argparse
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
 
 HERMES_AGENT = "hermes-agent"
 

@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.app import OK, REFUSED
+from hermes.cli.context import OK, REFUSED
 from hermes.cli.render import add_json_option, counted, print_json, print_text, when
 from hermes.vocabulary.errors import ExtraMissing
 from hermes.vocabulary.extras import command
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.gateway.directory import Directory
 
 _SWITCH_SECONDS = 0.0005

@@ -9,7 +9,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.app import OK, REFUSED
+from hermes.cli.context import OK, REFUSED
 from hermes.cli.questions import confirmed
 from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.server.mcp_hooks import record
@@ -20,7 +20,7 @@ from hermes.vocabulary.errors import SettingsError
 if TYPE_CHECKING:
     import argparse
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.server.mcp_hosts import Change
     from hermes.settings.home import Home
 

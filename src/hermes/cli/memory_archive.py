@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.cli.memory_report import BY_HAND, add_target, open_store, report
 from hermes.cli.render import indented, print_json, print_text, when
 from hermes.curated.archive import find
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.curated.archive import Archived
     from hermes.curated.store import MemoryStore
 

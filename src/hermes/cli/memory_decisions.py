@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.cli.app import OK, REFUSED
+from hermes.cli.context import OK, REFUSED
 from hermes.cli.decisions import add_ids, chosen_ids
 from hermes.cli.memory_report import BY_HAND, add_project, add_target, open_store, report, report_all
 from hermes.cli.questions import confirmed
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.curated.approval import Pending
     from hermes.curated.store import MemoryStore
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.cli.memory_report import BY_HAND, add_target, open_store, report
 from hermes.cli.render import indented, print_json, print_text
 from hermes.curated.operations import usage
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.curated.store import MemoryStore
 
 

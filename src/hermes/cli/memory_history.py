@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.cli.memory_report import BY_HAND, add_project, add_target, open_store, report
 from hermes.cli.render import add_json_option, indented, print_json, print_problem, print_text, when
 from hermes.curated.entries import preview
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.curated.history import Change
     from hermes.curated.store import MemoryStore
 

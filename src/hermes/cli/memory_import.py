@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.cli.app import REFUSED
 from hermes.cli.claw import carry_out
+from hermes.cli.context import REFUSED
 from hermes.cli.render import add_json_option
 from hermes.migration.foreign_memory import FORMATS
 from hermes.migration.memory_import import MemoryImport
@@ -14,7 +14,7 @@ from hermes.settings.projects import named_project
 if TYPE_CHECKING:
     import argparse
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
 
 
 def _import(given: argparse.Namespace, context: Context) -> int:

@@ -9,7 +9,7 @@ from hermes.session.external import chosen_providers
 from hermes.session.provider_checks import examine
 
 if TYPE_CHECKING:
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
 
 
 def examined(context: Context, *, connect: bool) -> list[dict[str, Any]]:

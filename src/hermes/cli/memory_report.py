@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.cli.render import add_json_option, print_all, print_json, print_text
 from hermes.curated.history import Cause
 from hermes.curated.store import ALL_TARGETS, MemoryStore
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.curated.store import Written
 
 BY_HAND = Cause(origin="user", note="from the command line")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.cli.app import OK, REFUSED
+from hermes.cli.context import OK, REFUSED
 from hermes.cli.memory_report import open_store
 from hermes.cli.render import add_json_option, counted, print_json, print_text
 from hermes.cli.scan import judge, print_judged
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
 
 
 def _scan_memory(given: argparse.Namespace, context: Context) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.app import OK, REFUSED
+from hermes.cli.context import OK, REFUSED
 from hermes.cli.questions import ask, ask_secret, choose
 from hermes.cli.render import print_problem, print_text
 from hermes.providers import config as provider_config
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.providers.discovery import ProviderInfo
     from hermes.settings.home import Home
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.cli.progress import Progress
 from hermes.cli.render import add_json_option, print_json, print_text
 
 if TYPE_CHECKING:
     import argparse
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
 
 
 def _list(given: argparse.Namespace, context: Context) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.app import OK, REFUSED
+from hermes.cli.context import OK, REFUSED
 from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.compression.discovery import FOLDER as ENGINES
 from hermes.compression.discovery import available_engines
@@ -16,7 +16,7 @@ from hermes.session.provider_checks import examine
 if TYPE_CHECKING:
     import argparse
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.providers.discovery import ProviderInfo
 
 

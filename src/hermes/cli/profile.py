@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.settings.home import DEFAULT_PROFILE, choose_profile, locate_home, profile_names, profile_path
 from hermes.storage.files import make_private_folders
@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
 
 
 def _list(given: argparse.Namespace, context: Context) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.session.wiring import open_parts
 from hermes.vocabulary.errors import NotFound
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.session.wiring import Parts
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.providers.calling import running_for
 from hermes.providers.discovery import load_commands
 from hermes.session.external import chosen_providers
 from hermes.vocabulary.errors import SettingsError
 
 if TYPE_CHECKING:
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
 
 
 def is_active(name: str, context: Context) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from hermes.cli.app import OK, REFUSED, USAGE
+from hermes.cli.context import OK, REFUSED, USAGE
 from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.safety.secrets import find_secrets, mask_secrets
 from hermes.safety.threats import scan
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.safety.verdict import Verdict
 
 _SCOPES = ("memory", "context", "recall")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.vocabulary.errors import ExtraMissing, HermesError, SettingsError
 from hermes.vocabulary.extras import command
 
@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.settings.load import Settings
 
 _SWITCH_SECONDS = 0.0005

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.app import OK, REFUSED
+from hermes.cli.context import OK, REFUSED
 from hermes.cli.progress import Progress
 from hermes.cli.questions import confirmed
 from hermes.cli.render import add_json_option, print_json, print_problem, print_text, visible, when
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.storage.conversations import Session
     from hermes.storage.sessions import SessionDB
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.cli.render import counted, print_json, print_text, visible, when
 from hermes.cli.sessions_report import as_json, name_of
 from hermes.session.injections import turns

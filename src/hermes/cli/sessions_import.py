@@ -8,7 +8,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.app import OK, REFUSED
+from hermes.cli.context import OK, REFUSED
 from hermes.cli.progress import Progress
 from hermes.cli.render import add_json_option, counted, print_json, print_problem, print_text
 from hermes.cli.sessions_unfinished import command_of, name_of_import
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.migration.transcripts.bring_in import Brought
     from hermes.migration.transcripts.recognise import Source
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.app import OK, REFUSED
+from hermes.cli.context import OK, REFUSED
 from hermes.cli.render import add_json_option, print_json, print_problem, print_text, visible, when
 from hermes.cli.sessions_report import (
     as_json,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.recall.finding import Found, Match
     from hermes.storage.conversations import Session
     from hermes.storage.sessions import SessionDB

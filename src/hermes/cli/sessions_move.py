@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hermes.cli.progress import Progress
 from hermes.cli.render import counted
-from hermes.cli.sessions_report import conversation, mask_or_refuse, named, open_existing, tell_damaged
+from hermes.cli.sessions_report import chosen_mask, conversation, named, open_existing, tell_damaged
 from hermes.recall.exporting import JsonlWriter, MarkdownWriter, export
 from hermes.recall.html import HtmlWriter
 from hermes.storage.pages import Pages
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TextIO
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.recall.exporting import Writer
     from hermes.storage.conversations import Session
     from hermes.storage.sessions import SessionDB
@@ -32,7 +32,7 @@ FORMATS = ("jsonl", "markdown", "html")
 def _export(given: argparse.Namespace, context: Context) -> int:
     if bool(given.sessions) == given.all:
         raise SettingsError("name the conversations to export, or use --all")
-    mask = mask_or_refuse(given)
+    mask = chosen_mask(given)
     with open_existing(context) as db:
         chosen = _chosen(db, given)
         progress = Progress("exporting", sum(session.message_count for session in chosen))

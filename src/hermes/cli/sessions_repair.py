@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.cli.progress import Stages
 from hermes.cli.render import add_json_option, print_json, print_text
 
@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.storage.repair import Repair
 
 

@@ -7,17 +7,17 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.app import OK, REFUSED
 from hermes.cli.arguments import wrong_argument
+from hermes.cli.context import OK, REFUSED
 from hermes.cli.render import print_problem, visible
 from hermes.session.past import open_past
-from hermes.vocabulary.errors import NotFound, SettingsError
+from hermes.vocabulary.errors import NotFound
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.storage.conversations import Session
     from hermes.storage.sessions import SessionDB
 
@@ -101,16 +101,11 @@ def whole_number(low: int) -> Callable[[str], int]:
     return read
 
 
-def mask_or_refuse(given: argparse.Namespace) -> Callable[[str], str]:
+def chosen_mask(given: argparse.Namespace) -> Callable[[str], str]:
     from hermes.recall.excerpts import unmasked
-    from hermes.recall.masking import secret_mask
+    from hermes.safety.secrets import mask_secrets
 
-    if not given.mask:
-        return unmasked
-    mask = secret_mask()
-    if mask is None:
-        raise SettingsError("this installation cannot mask secrets, so --mask is refused; export without it")
-    return mask
+    return mask_secrets if given.mask else unmasked
 
 
 def project_option(words: str | None) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.cli.app import OK, REFUSED
+from hermes.cli.context import OK, REFUSED
 from hermes.cli.render import add_json_option, print_json, print_problem, print_text
 from hermes.cli.sessions_report import named, open_existing
 from hermes.storage.compaction import Contexts
@@ -12,7 +12,7 @@ from hermes.storage.compaction import Contexts
 if TYPE_CHECKING:
     import argparse
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
 
 
 def _restore(given: argparse.Namespace, context: Context) -> int:

@@ -7,7 +7,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.cli.render import counted, print_json, print_text
 from hermes.settings.home import DATABASE
 from hermes.storage.recorded import RecordedDB, unfinished_imports
@@ -17,7 +17,7 @@ from hermes.vocabulary.errors import NotFound
 if TYPE_CHECKING:
     import argparse
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.storage.recorded import Unfinished
 
 

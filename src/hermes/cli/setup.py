@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from getpass import getpass
 from typing import TYPE_CHECKING
 
-from hermes.cli.app import OK
 from hermes.cli.chat_screen import Screen
+from hermes.cli.context import OK
 from hermes.llm.catalogue import LOCAL, OWN_KEY, PROVIDERS, find_local_server
 from hermes.llm.connect import list_models
 from hermes.llm.local import DEFAULT, MODELS, installed
@@ -23,7 +23,7 @@ from hermes.vocabulary.errors import HermesError, Interrupted, SettingsError
 if TYPE_CHECKING:
     import argparse
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.llm.client import Model
     from hermes.settings.home import Home
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.session.wiring import open_parts
 from hermes.vocabulary.errors import NotFound
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
 
 
 def _list(given: argparse.Namespace, context: Context) -> int:

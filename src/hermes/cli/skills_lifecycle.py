@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.cli.decisions import add_ids, chosen_ids
 from hermes.cli.render import add_json_option, print_all, print_json, print_text, when
 from hermes.session.wiring import open_parts
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.skills.pending import PendingSkill
 
 _LISTING = "hermes skills pending"

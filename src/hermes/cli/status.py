@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hermes.cli.app import OK
+from hermes.cli.context import OK
 from hermes.cli.render import add_json_option, counted, print_json, print_text
 from hermes.cli.sessions_unfinished import in_words
 from hermes.cli.status_background import background, print_background, print_engine, print_sessions
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.session.wiring import Parts
 
 _RECENT = 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from hermes.cli.app import OK, REFUSED, USAGE
+from hermes.cli.context import OK, REFUSED, USAGE
 from hermes.cli.questions import said_yes
 from hermes.cli.render import print_json, print_problem, print_text, visible
 from hermes.session.wiring import open_parts
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.tools.delegate import Outcome, Task
     from hermes.tools.registry import Tool
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.app import OK, REFUSED
+from hermes.cli.context import OK, REFUSED
 from hermes.cli.render import add_json_option, counted, print_json, print_text, when
 from hermes.session.forgetting import finish_removals, forget, rehearse
 from hermes.settings.people import OWNER, People
@@ -13,7 +13,7 @@ from hermes.settings.people import OWNER, People
 if TYPE_CHECKING:
     import argparse
 
-    from hermes.cli.app import Context
+    from hermes.cli.context import Context
     from hermes.session.forgetting import Forgotten
     from hermes.settings.people import Person
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.curated.history import Cause
 from hermes.curated.operations import usage
 from hermes.recall.finding import Finder
-from hermes.recall.masking import secret_mask
+from hermes.safety.secrets import mask_secrets
 from hermes.session.wiring import open_parts
 from hermes.storage.text import scrub
 from hermes.vocabulary.errors import HermesError, NotFound, WriteRefused
@@ -53,7 +53,7 @@ class Workspace:
         self._clock = clock
         self._lock = threading.RLock()
         self._parts = open_parts(home, owner="local", project=project, cwd=cwd)
-        self._mask = secret_mask() or str
+        self._mask = mask_secrets
         self._last_call = clock()
 
     @property

@@ -126,14 +126,13 @@ class SessionSearchTool:
         return search.discover(query, wanted) if query else search.browse(wanted)
 
     def _search(self, db: SessionDB, profile: str) -> SessionSearch:
-        from hermes.recall.excerpts import unmasked
-        from hermes.recall.masking import secret_mask
         from hermes.recall.session_search import SessionSearch
+        from hermes.safety.secrets import mask_secrets
 
         return SessionSearch(
             db,
             current=None if profile else self._current() or None,
-            mask=self._mask or secret_mask() or unmasked,
+            mask=self._mask or mask_secrets,
             helpers=self._helpers,
         )
 
