@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import apsw
 
+from hermes.storage.files import make_private_folders
 from hermes.storage.foreign import APPLICATION_ID, HERMES_AGENT, program_of
 from hermes.storage.turnstile import Turnstile
 from hermes.storage.write_log import WriteLog
@@ -202,8 +203,7 @@ class Database:
 
 
 def _make_private(path: str) -> None:
-    folder = os.path.dirname(path)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    make_private_folders(os.path.dirname(path))
     try:
         # Only a new file is opened here: closing a descriptor of a live database would drop SQLite's locks on it.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))

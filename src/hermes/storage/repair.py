@@ -232,10 +232,8 @@ def _finish_interrupted(path: str) -> None:
 
 
 def _sync_folder(path: str) -> None:
-    folder = Folder.open(path)
-    if folder is not None:
-        with folder:
-            folder.sync()
+    with Folder.create(path) as folder:
+        folder.sync()
 
 
 def _private(path: str) -> Any:
