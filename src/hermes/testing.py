@@ -7,8 +7,8 @@
             return Mine()
 
 Run it with pytest. Every test uses the real manager and a real session, and nothing but your `make` (and `prepare`, for
-configuration and keys) comes from you. With the `folder` of your plug-in it is also run as sessions run plug-ins, in a
-process of its own. `Scripted` and `Reply` script a model for tests of your own.
+configuration and keys) comes from you. `PluginContract` needs the `folder` of your plug-in too, and runs it as sessions
+run plug-ins, in a process of its own. `Scripted` and `Reply` script a model for tests of your own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import socket
 import tempfile
 import threading
 import time
-import unittest
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["ProviderContract", "Reply", "Scripted", "temporary_home"]
+__all__ = ["PluginContract", "ProviderContract", "Reply", "Scripted", "temporary_home"]
 
 _REASONS = ("resume", "branch", "reset", "new", "compression")
 _DEADLINE = 0.2
@@ -76,7 +75,6 @@ class ProviderContract:
 
     seconds: ClassVar[float] = 10.0  # how long your backend may take for one call, in these tests
     starts_threads: ClassVar[bool] = False  # providers should not: the manager owns concurrency
-    folder: str = ""  # of your plug-in, if it is one; its name is the name people write into `memory.provider`
 
     def make(self) -> Any:
         """A new provider, as your plug-in's `register` would hand it over."""
@@ -218,6 +216,35 @@ class ProviderContract:
             assert min(took) < _DEADLINE + _MORE, f"the turn waited {min(took):.2f} s"
         gate.set()
 
+    # -- how ----------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _running(self, tmp_path: Path) -> Iterator[tuple[MemoryManager, Any]]:
+        home = str(tmp_path)
+        self.prepare(home)
+        provider = self.make()
+        limits = Limits(recall_seconds=self.seconds, tool_seconds=self.seconds, drain_seconds=self.seconds)
+        manager = self._managed(provider, home, limits)
+        assert manager.names() == [provider.name], manager.problems
+        assert manager.status()[0]["ready"], manager.status()
+        try:
+            yield manager, provider
+        finally:
+            manager.shutdown_all()
+
+    @staticmethod
+    def _managed(provider: Any, home: str, limits: Limits) -> MemoryManager:
+        manager = MemoryManager(home, limits=limits)
+        manager.add_provider(provider)
+        manager.initialize_all("s1", platform="cli", agent_context="primary")
+        return manager
+
+
+class PluginContract(ProviderContract):
+    """The same for a plug-in, which sessions run in a process of its own: there too, and whatever goes wrong there."""
+
+    folder: str  # of the plug-in; its name is the name people write into `memory.provider`
+
     def test_a_session_works_with_it_in_a_process_of_its_own(self, tmp_path: Path) -> None:
         home, name = self._installed_in(tmp_path)
         with open(os.path.join(home, "config.yaml"), "w", encoding="utf-8") as file:
@@ -256,36 +283,11 @@ class ProviderContract:
                 assert "memory-context" not in found
             assert min(took) < _DEADLINE + _MORE, f"{misdeed}: the turn waited {min(took):.2f} s"
 
-    # -- how ----------------------------------------------------------------------------------------------------------
-
     def _installed_in(self, tmp_path: Path) -> tuple[str, str]:
         """A home that has the plug-in, and its name."""
-        if not self.folder:
-            raise unittest.SkipTest("name your plug-in's folder in `folder` to have it run in a process of its own")
         name = os.path.basename(os.path.normpath(self.folder))
         shutil.copytree(self.folder, os.path.join(tmp_path, "plugins", name))
         return str(tmp_path), name
-
-    @contextmanager
-    def _running(self, tmp_path: Path) -> Iterator[tuple[MemoryManager, Any]]:
-        home = str(tmp_path)
-        self.prepare(home)
-        provider = self.make()
-        limits = Limits(recall_seconds=self.seconds, tool_seconds=self.seconds, drain_seconds=self.seconds)
-        manager = self._managed(provider, home, limits)
-        assert manager.names() == [provider.name], manager.problems
-        assert manager.status()[0]["ready"], manager.status()
-        try:
-            yield manager, provider
-        finally:
-            manager.shutdown_all()
-
-    @staticmethod
-    def _managed(provider: Any, home: str, limits: Limits) -> MemoryManager:
-        manager = MemoryManager(home, limits=limits)
-        manager.add_provider(provider)
-        manager.initialize_all("s1", platform="cli", agent_context="primary")
-        return manager
 
 
 class _Faulty(MemoryProvider):

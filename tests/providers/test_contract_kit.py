@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.providers.discovery import available_providers, load_provider
-from hermes.testing import ProviderContract, Reply, Scripted, temporary_home
+from hermes.testing import PluginContract, ProviderContract, Reply, Scripted, temporary_home
 from provider_plugins import REGISTERS, Notebook, install
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class TestNotebook(ProviderContract):
 
 
 @pytest.mark.proves("providers.kit", "providers.foreign")
-class TestLedger(ProviderContract):
+class TestLedger(PluginContract):
     """Written for hermes-agent, put through the contract unchanged."""
 
     @pytest.fixture(autouse=True)
@@ -119,7 +119,7 @@ def test_a_plug_in_that_does_not_bear_a_process_of_its_own_is_found(tmp_path: Pa
     odd = REGISTERS.replace("self._lines.append(f", "import os; os._exit(1)  # ", 1)
     place = str(install(tmp_path / "theirs", "ledger", odd))
 
-    class Contract(ProviderContract):
+    class Contract(PluginContract):
         seconds = 2.0
         folder = place
 
