@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from hermes.server import rooms
 from hermes.server.door import Buckets
 from hermes.server.rooms import Rooms
 from hermes.settings.home import find_home
@@ -234,14 +235,14 @@ def test_only_so_many_names_are_counted(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.proves("people.apart")
 def test_everything_of_a_person_is_closed_when_they_leave(home: Path) -> None:
-    rooms = Rooms(lambda name: find_home(home / name))
+    known = Rooms(lambda name: find_home(home / name))
     for name in ("ann", "bob"):
-        rooms.workspace(name)
-    rooms.leave("ann")
-    assert rooms.people() == {"bob"}
-    rooms.leave("ann")
-    rooms.close()
-    assert rooms.people() == set()
+        known.workspace(name)
+    known.leave("ann")
+    assert known.people() == {"bob"}
+    known.leave("ann")
+    known.close()
+    assert known.people() == set()
 
 
 @pytest.mark.proves("mcp.tools")
@@ -255,3 +256,42 @@ def test_prompts_and_resources_nobody_has_are_errors_of_the_protocol(up: Running
 
     assert "no such resource" in ask("resources/read", {"uri": "hermes://memory/OTHER.md"})["error"]["message"]
     assert "no such prompt" in ask("prompts/get", {"name": "nothing"})["error"]["message"]
+
+
+@pytest.mark.proves("http.sessions")
+def test_a_conversation_that_is_still_answering_is_not_entered_twice(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rooms, "_PATIENCE", 0.2)
+    steps = [{"when": "count", "text": "one two three four five six seven eight", "pause": 1.5}]
+    named = {"x-hermes-session": "garden"}
+    counting = {"messages": [HI | {"content": "count"}], "stream": True}
+    with running(home, steps) as up, up.client() as one, up.client() as two:
+        with one.stream("POST", CHAT, json=counting, headers=named) as answer:
+            next(answer.iter_lines())
+            busy = two.post(CHAT, json={"messages": [HI]}, headers=named)
+        assert (busy.status_code, busy.json()["error"]["code"]) == (409, "busy")
+
+
+@pytest.mark.proves("http.tools")
+def test_results_and_new_words_may_come_together_and_the_limit_of_calls_is_told(home: Path) -> None:
+    look = {"name": "look", "arguments": {}}
+    steps = [
+        {"when": "look", "calls": [look]},
+        {"when": "loop", "calls": [{"name": "todo", "arguments": {}}]},
+        {"when": "", "text": "Here.", "calls": [{"name": "todo", "arguments": {}}]},
+    ]
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+    with running(home, steps, "agent:\n  max_turns: 2\n") as up, up.client() as http:
+        asked: dict[str, Any] = {"messages": [HI | {"content": "look"}], "tools": tools}
+        first = http.post(CHAT, json=asked).json()["choices"][0]["message"]
+        call = first["tool_calls"][0]["id"]
+        result = {"role": "tool", "tool_call_id": call, "content": "a walrus"}
+        more = [*asked["messages"], first, result, HI | {"content": "and"}, HI | {"content": "then?"}]
+        second = http.post(CHAT, json={"messages": more, "tools": tools})
+        assert second.status_code == 200
+        assert second.json()["choices"][0]["finish_reason"] == "length"
+        assert "Here." in second.json()["choices"][0]["message"]["content"]
+        (session,) = http.get("/api/v1/sessions").json()["sessions"]
+        said = http.get(f"/api/v1/sessions/{session['session_id']}/messages").json()["messages"]
+    assert [each["role"] for each in said[:5]] == ["user", "assistant", "tool", "user", "user"]
