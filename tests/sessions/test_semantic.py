@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.bench import recall
+from hermes.storage import vectors as vectors_module
 from hermes.storage.meaning import ONLY_NEAR
 from hermes.storage.semantic import PACKAGE, Embedding, static_vectors
 from hermes.storage.sessions import SessionDB
@@ -141,6 +142,22 @@ def test_vectors_are_made_in_steps_until_none_is_missing(opened: Callable[..., S
         made += step
     assert made == 70 * 33
     assert vectors(db) == 140
+
+
+@pytest.mark.proves("semantic.current")
+def test_a_search_in_a_store_that_is_far_behind_makes_few_vectors_and_optimising_the_rest(
+    opened: Callable[..., SessionDB], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors_module, "_FAR_BEHIND", 50)
+    plain = opened(None)
+    with plain.bulk():
+        for _ in range(60):
+            said(plain, *["One more cake."] * 8)
+    db = opened()
+    found(db, "Which vehicle?")
+    assert 10 <= vectors(db) <= 20  # 8 messages each
+    db.embed()
+    assert vectors(db) == 60
 
 
 @pytest.mark.proves("semantic.current")

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hermes.storage.vectors import PER_SEARCH, Vectors
+from hermes.storage.vectors import Vectors
 from hermes.vocabulary.errors import ExtraMissing, StorageError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Meaning:
             vectors = self._opened()
             if vectors is None:
                 return None
-            vectors.embed_waiting(PER_SEARCH)
+            vectors.embed_before_search()
             found = vectors.similarities(question)
         except ExtraMissing as error:
             self._give_up(error)

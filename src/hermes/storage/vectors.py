@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MOST = 100_000
 PER_SEARCH = 2_000
+_FAR_BEHIND = 2_000  # waiting sessions: a search does a little, so that each is quick, and `sessions optimize` the rest
+_PER_SEARCH_THEN = 128
 _BATCH_BLOCKS = 64
 _BLOCKS_AT_ONCE = 512
 _SPOKEN = ("user", "assistant")
@@ -81,11 +83,16 @@ class Vectors:
         """Makes the vectors that are missing, newest sessions first; returns of how many messages."""
         done = 0
         while (most is None or done < most) and self._database.damage is None:
-            step = self._embed_some()
+            step = self._embed_some(_BATCH_BLOCKS if most is None else min(_BATCH_BLOCKS, -(-(most - done) // BLOCK)))
             if step is None:
                 break
             done += step
         return done
+
+    def embed_before_search(self) -> None:
+        waiting = "SELECT count(*) FROM (SELECT 1 FROM vectors_waiting LIMIT ?)"
+        far_behind = self._database.row(waiting, (_FAR_BEHIND,))[0] == _FAR_BEHIND
+        self.embed_waiting(_PER_SEARCH_THEN if far_behind else PER_SEARCH)
 
     def similarities(self, text: str) -> tuple[Any, Any] | None:
         """Ids of the newest messages in ascending order and the cosine of each; None when there is nothing to tell."""
@@ -111,13 +118,13 @@ class Vectors:
             connection.execute("INSERT OR IGNORE INTO vectors_waiting SELECT key FROM sessions WHERE indexed_id > 0")
             connection.execute("INSERT OR REPLACE INTO state_meta (key, value) VALUES (?, ?)", (_MADE_BY, name))
 
-    def _embed_some(self) -> int | None:
+    def _embed_some(self, most_blocks: int) -> int | None:
         blocks: list[tuple[int, int]] = []
         finished: list[tuple[int, int]] = []
-        for session, reached in self._database.rows(_WAITING, (self._owner, _BATCH_BLOCKS)):
+        for session, reached in self._database.rows(_WAITING, (self._owner, most_blocks)):
             values = {"session": session, "reached": reached, "dimensions": self._embedding.dimensions}
             missing = self._database.rows(_MISSING, values)
-            room = _BATCH_BLOCKS - len(blocks)
+            room = most_blocks - len(blocks)
             blocks += missing[:room]
             if len(missing) > room:
                 break
