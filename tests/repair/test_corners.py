@@ -14,11 +14,12 @@ from damaged import alter, kept
 from hermes.storage import checkup, rebuild
 from hermes.storage.damage import seal
 from hermes.storage.database import PAGE, Database, one_row
+from hermes.storage.foreign import APPLICATION_ID
 from hermes.storage.repair import repair
 from hermes.storage.sessions import SessionDB
 from hermes.storage.sqlite_pages import Image, Scan, record
 from hermes.storage.wal import log_pages
-from hermes.vocabulary.errors import NotFound, StorageError
+from hermes.vocabulary.errors import DamagedFile, NotFound, StorageError
 from soak.sessions_damage import Specimen
 
 if TYPE_CHECKING:
@@ -285,3 +286,65 @@ def test_a_page_of_messages_that_is_rubbish_is_told_and_the_others_come_back(tmp
     told = repair(specimen.path)
     assert told.problems
     assert len(kept(specimen.path)) >= len(specimen.texts) - 2 * len(specimen.on_page(number))
+
+
+def rooted(small: Specimen, table: str) -> int:
+    """Where the first page of a table begins in the file."""
+    connection = apsw.Connection(small.path)
+    (root,) = one_row(connection, "SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,))
+    connection.close()
+    return (int(root) - 1) * PAGE
+
+
+def overwrite(path: str, start: int, data: bytes) -> None:
+    with open(path, "r+b") as file:
+        file.seek(start)
+        file.write(data)
+
+
+@pytest.mark.proves("repair.refuses-writing")
+def test_a_list_of_sessions_that_is_rubbish_is_damage_with_the_remedy(small: Specimen) -> None:
+    overwrite(small.path, rooted(small, "sessions"), b"\xff" * PAGE)
+    with SessionDB.open(small.path) as db, pytest.raises(DamagedFile, match="sessions repair"):
+        db.list_sessions()
+
+
+@pytest.mark.proves("repair.lost-tables")
+def test_notes_of_the_program_come_back_from_pages_whose_table_is_lost(small: Specimen) -> None:
+    with SessionDB.open(small.path) as db:
+        for number in range(300):
+            db.set_meta(f"note{number}", f"{number} " + "x" * 200)
+    overwrite(small.path, rooted(small, "state_meta"), b"\xff" * PAGE)
+    repair(small.path)
+    with SessionDB.open(small.path) as db:
+        found = [number for number in range(300) if str(db.get_meta(f"note{number}")).startswith(f"{number} ")]
+    assert len(found) > 200
+
+
+@pytest.mark.proves("repair.any-damage")
+def test_rows_of_a_kind_that_cannot_be_are_left_out_on_loose_pages_too(small: Specimen) -> None:
+    first, *_ = sorted(small.texts)
+    retyped(small.path, "messages", f"UPDATE messages SET role = 17 WHERE id = {first}")
+    overwrite(small.path, rooted(small, "messages"), b"\xff" * PAGE)
+    repair(small.path)
+    assert set(kept(small.path)) == set(small.texts) - {first}
+
+
+@pytest.mark.proves("repair.any-damage")
+def test_a_row_without_a_length_is_none(small: Specimen) -> None:
+    page = bytearray(PAGE)
+    page[0] = 13
+    struct.pack_into(">H", page, 3, 1)
+    struct.pack_into(">H", page, 8, PAGE - 8)
+    before = len(list(Scan(Image(small.bytes)).rows()))
+    assert len(list(Scan(Image(small.bytes + bytes(page))).rows())) == before
+
+
+@pytest.mark.proves("repair.nothing-to-do")
+def test_a_file_in_which_nothing_was_ever_stored_is_sound(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    connection = apsw.Connection(path)
+    connection.pragma("application_id", APPLICATION_ID)
+    connection.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY, applied_at REAL)")
+    connection.close()
+    assert repair(path).problems == []
