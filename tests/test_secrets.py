@@ -210,3 +210,15 @@ def test_words_after_the_word_for_password_are_no_password(text: str) -> None:
 )
 def test_a_password_between_words_of_other_scripts_is_found_without_them(text: str, password: str) -> None:
     assert [text[found.start : found.end] for found in find_secrets(text)] == [password]
+
+
+@pytest.mark.proves("secrets.harmless")
+@pytest.mark.parametrize("text", ["password = 30d", "token: 12345678901234567890-1234a", "order no. 4111111111111111"])
+def test_numbers_beside_such_words_are_no_secrets(text: str) -> None:
+    assert not find_secrets(text)
+
+
+@pytest.mark.proves("secrets.found")
+def test_a_letter_that_grows_in_lower_case_moves_nothing() -> None:
+    text = "\u0130stanbul password: hunter2xx"
+    assert [text[found.start : found.end] for found in find_secrets(text)] == ["hunter2xx"]

@@ -21,7 +21,6 @@ IGNORABLE_RANGES = (
     (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF),
     (0xFFA0, 0xFFA0), (0xFFF0, 0xFFFB), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
 )  # fmt: skip
-_FIRST_HANGUL, _LAST_HANGUL = 0xAC00, 0xD7A3
 _PLAIN = frozenset({"Lo", "Ll", "Cs", "So", "Nd", "Mc"})
 _DROPPED = frozenset({"Mn", "Me", "Cc", "Cf", "Cn", "Co"})  # marks, controls, and what nobody has given a meaning
 _LONGEST_EXPANSION = 4  # one ligature stands for 18 letters of a blessing; a text full of them must not grow
@@ -58,8 +57,6 @@ class FoldTable(dict[int, str]):
             return ""
         if category[0] == "Z":
             return "\n" if category in {"Zl", "Zp"} else " "
-        if _FIRST_HANGUL <= code <= _LAST_HANGUL:  # syllables stay whole
-            return char
         parts = unicodedata.normalize("NFKD", char).lower()
         parts = unicodedata.normalize("NFKD", parts) if len(parts) == 1 else parts
         if len(parts) > _LONGEST_EXPANSION:

@@ -59,12 +59,25 @@ def decode_once(text: str) -> tuple[str, list[str]]:
         pattern = _compiled.get(source)
         if pattern is None:
             pattern = _compiled[source] = re.compile(source)
-        decoded = pattern.sub(replace, text)
+        decoded = pattern.sub(_remembering(replace) if len(text) > LONG_TEXT else replace, text)
         if decoded != text:
             text = decoded
             used.append(name)
             answers.clear()
     return text, used
+
+
+def _remembering(replace: Callable[[re.Match[str]], str]) -> Callable[[re.Match[str]], str]:
+    """The same replacement, worked out once for each piece: what makes a text long is often repetition."""
+    known: dict[str, str] = {}
+
+    def replacement(found: re.Match[str]) -> str:
+        piece = found[0]
+        if piece not in known:
+            known[piece] = replace(found)
+        return known[piece]
+
+    return replacement
 
 
 def changed_part(before: str, after: str, used: Sequence[str]) -> str:
@@ -141,10 +154,7 @@ def _base32(found: re.Match[str]) -> str:
 
     body = found[0].rstrip("=").upper()
     body = body[: len(body) - {1: 1, 3: 1, 6: 1}.get(len(body) % 8, 0)]
-    try:
-        text = _readable(base64.b32decode(body + "=" * (-len(body) % 8)))
-    except binascii.Error:
-        return found[0]
+    text = _readable(base64.b32decode(body + "=" * (-len(body) % 8)))
     return f" {text} " if _has_letters(text) else found[0]
 
 
@@ -196,8 +206,6 @@ def _binary(found: re.Match[str]) -> str:
 
 
 def _decimal(found: re.Match[str]) -> str:
-    if found.string[found.start() - 1 : found.start()].isdigit():
-        return found[0]  # the first number is part of a longer one
     codes = [int(part) for part in re.findall("[0-9]+", found[0])]
     if all(31 < code < 127 or code in (9, 10) for code in codes):  # noqa: PLR2004 - printable ASCII
         return " " + "".join(map(chr, codes)) + " "
@@ -252,7 +260,7 @@ def _punycode(found: re.Match[str]) -> str:
 
 
 def _has_letters(text: str) -> bool:
-    return sum(map(str.isalpha, text[:64])) >= min(_FEWEST_LETTERS, len(text)) if text else False
+    return text.isalpha() or (bool(text) and sum(map(str.isalpha, text[:64])) >= min(_FEWEST_LETTERS, len(text)))
 
 
 def _holds(*signs: str) -> Callable[[str], bool]:
@@ -297,7 +305,7 @@ _STEPS: tuple[tuple[str, Callable[[str], bool], str, Callable[[re.Match[str]], s
     ("ascii85", _holds("<~"), r"<~[!-u\sz]{5,20000}~>", _ascii85),
     ("binary", _holds("0"), r"[01]{8}[\s,;|_-]{0,2}(?:[01]{8}[\s,;|_-]{0,2}){2,}", _binary),
     ("hex", _many_digits, rf"[0-9a-fA-F]{{2}}[\s,:;-]{{0,2}}(?:{_HEX_BYTE}[\s,:;-]{{0,2}}){{5,}}+", _hex),
-    ("character codes", _many_digits, r"[0-9]{1,3}(?:[\s,;.-]{1,2}[0-9]{1,3}){5,}(?![0-9])", _decimal),
+    ("character codes", _many_digits, r"(?<![0-9])[0-9]{1,3}(?:[\s,;.-]{1,2}[0-9]{1,3}){5,}(?![0-9])", _decimal),
     ("morse", _dots_and_dashes, rf"(?:[{_DOTS}{_DASHES}]{{1,6}}[ /|\n]{{1,3}}){{5,}}[{_DOTS}{_DASHES}]{{1,6}}", _morse),
     ("base64", _mixed_lines, r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{20,}(?:\r?\n[A-Za-z0-9+/]{4,}){1,2000}={0,2}", _joined),
     ("base64", _mixed_case, r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{4} ){4,}[A-Za-z0-9+/]{2,4}={0,2}", _joined),

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 _STRONG_LENGTH = 5
 _LEET = str.maketrans("034578@$69+2€|!", "oeastbasggtze11")
-_LEET_SIGNS = re.compile("[034578@$69+2€|!]+")
+_LEET_BESIDE = "0123456789@$!|+"
 _LEET_WORD = re.compile("[a-z1]{4,20}")
 _LEET_SIGN = re.compile(r"[a-z][0-9@$!|+]|[0-9@$|+][a-z]|\s![a-z]")
-_OTHER_SCRIPTS = re.compile(r"[^\x00-\x7f]+")
+_OTHER_SCRIPTS = re.compile(r"[^\x00-\x7f€]+")
 _ROT13 = str.maketrans("abcdefghijklmnopqrstuvwxyz", "nopqrstuvwxyzabcdefghijklm")
 _ATBASH = str.maketrans("abcdefghijklmnopqrstuvwxyz", "zyxwvutsrqponmlkjihgfedcba")
 _LETTERS, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "0123456789"
+_PLAIN_WORD = re.compile("[a-z]+")
 _STRETCHED = re.compile(r"([a-z])\1{2,}")
 _TELLING_LENGTH = 7
 _LONGEST_WORD = 15
@@ -145,7 +146,9 @@ def disguises(
     words = vocabulary(lexicon)
     if not folded.isascii():  # all of this is about English words
         folded = _OTHER_SCRIPTS.sub(" ", folded)
-    leet = _leet(folded, known, cut, words) if _LEET_SIGN.search(folded) and _spells(folded) else None
+    leet = None
+    if any(sign in folded for sign in _LEET_BESIDE) and _LEET_SIGN.search(folded) and _spells(folded):
+        leet = _leet(folded, known, cut, words)
     if leet is not None:
         yield "leetspeak", leet
     yield from _ciphers(folded, known, cut, words)
@@ -156,25 +159,40 @@ def disguises(
         squashed = _squashed(leet, set(leet), words)
         if squashed is not None:
             yield "leetspeak, separators", squashed
-    if _STRETCHED.search(folded):
-        stretched = {word for word in known if _STRETCHED.search(word) and _STRETCHED.sub(r"\1", word) in words.short}
-        if stretched:
-            around = surroundings(folded, places_of(folded, stretched))
-            yield "stretched letters", cut(_STRETCHED.sub(r"\1", around))
+    if stretched := _stretched(folded, words):
+        yield "stretched letters", cut(_STRETCHED.sub(r"\1", surroundings(folded, stretched)))
     corrected, slips = _corrected(tokens, known, words)
     if slips:
         yield "typing errors" if slips > 1 else "typing error", corrected
 
 
+def _stretched(folded: str, words: Vocabulary) -> list[tuple[int, int]]:
+    """Where words stand that somebody knows once their stretched letters are single."""
+    found = []
+    done = 0
+    for place, _ in places_of(folded, [letter * 3 for letter in _LETTERS if letter * 3 in folded]):
+        if place < done:
+            continue
+        start = place
+        while start > done and folded[start - 1].isalpha():
+            start -= 1
+        word = _PLAIN_WORD.match(folded, start)
+        if word is not None and _STRETCHED.sub(r"\1", word[0]) in words.short:
+            found.append(word.span())
+        done = max(place, start) if word is None else word.end()
+    return found
+
+
 def _spells(text: str) -> bool:
     """True unless the text is numbers with hardly a letter: words written with digits keep letters between them."""
-    return sum(map(text.count, _LETTERS)) * 4 >= sum(map(text.count, _DIGITS))
+    digits = sum(map(text.count, _DIGITS))
+    some = sum(map(text.count, "etaoin"))  # usually enough to know without counting all
+    return some * 4 >= digits or sum(map(text.count, _LETTERS)) * 4 >= digits
 
 
 def _leet(folded: str, known: set[str], cut: Callable[[str], list[str]], words: Vocabulary) -> list[str] | None:
     text = re.sub(r"(?<=\w)!(?=\w)|(?<=\s)!(?=\w)|^!(?=\w)", "1", folded) if "!" in folded else folded
-    # Outside ASCII, translating looks every character up; then it is quicker to look for the signs alone.
-    text = text.translate(_LEET) if text.isascii() else _LEET_SIGNS.sub(_spelled_out, text)
+    text = text.translate(_LEET)
     spelt = set(_LEET_WORD.findall(text)) - known
     news = {word for word in spelt if "1" in word and _with_letters(word, words) in words.lexicon.masks}
     text = surroundings(text, places_of(text, news | (spelt & words.lexicon.masks.keys())))
@@ -190,10 +208,6 @@ def _with_letters(word: str, words: Vocabulary) -> str:
     as_i, as_l = word.replace("1", "i"), word.replace("1", "l")
     mixed = word.replace("1", "i", 1).replace("1", "l")
     return next((form for form in (as_i, as_l, mixed) if form in words.lexicon.masks), as_i)
-
-
-def _spelled_out(found: re.Match[str]) -> str:
-    return found[0].translate(_LEET)
 
 
 def _ciphers(

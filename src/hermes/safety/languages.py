@@ -163,8 +163,7 @@ class ScriptLexicon(Lexicon):
             for concept, listed in table.items():
                 for word in listed.split():
                     plain = fold(word.replace("_", " ")) if table is not atoms.CONCEPTS else word
-                    if plain:
-                        words[plain] = words.get(plain, 0) | bit(concept)
+                    words[plain] = words.get(plain, 0) | bit(concept)
         lengths: dict[str, set[int]] = {}
         self.words: dict[str, int] = {}
         for word in words:

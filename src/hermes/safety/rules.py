@@ -140,7 +140,8 @@ def _level_here(reading: Reading, rule: Rule, start: int, end: int) -> str | Non
     weight = weights.weight_around(reading, start, end)
     # Pairs in any order are the widest net; what else is in it decides.
     loose = rule.level != REFUSE and rule.source.startswith("any ")
-    if weight < (weights.FEATHERY if loose else weights.WEIGHTLESS):
+    least = weights.FEATHERY if loose else weights.LEAST_TO_ASK if rule.level != REFUSE else weights.LEAST_TO_REFUSE
+    if weight < least:
         return None
     forbidden = rule.threat in _FORBIDDABLE and _near(reading, start, end, "forbids")
     if rule.level != REFUSE:

@@ -48,13 +48,15 @@ def places_of(text: str, words: Iterable[str]) -> list[tuple[int, int]]:
 
 
 def _widened(text: str, places: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    if len(places) > _MANY:
-        starts = [word.start() for word in _WORD.finditer(text)]
+    every = _starts(text, 0, len(text)) if len(places) > _MANY else []
     for start, end in places:
-        if len(places) <= _MANY:
-            starts = [word.start() for word in _WORD.finditer(text, max(0, start - _REACH), end + _REACH)]
-            if len(starts) < WIDEST_RULE * 4:  # long words; then the words of all the text are counted
-                starts = [word.start() for word in _WORD.finditer(text)]
+        starts = every or _starts(text, max(0, start - _REACH), end + _REACH)
+        if len(starts) < WIDEST_RULE * 4 and not every:  # long words; then the words of all the text are counted
+            starts = every = _starts(text, 0, len(text))
         before, behind = bisect_left(starts, start) - WIDEST_RULE, bisect_left(starts, end) + WIDEST_RULE
         first = starts[before] if before >= 0 else 0
         yield first, starts[behind] if behind < len(starts) else len(text)
+
+
+def _starts(text: str, first: int, last: int) -> list[int]:
+    return [word.start() for word in _WORD.finditer(text, first, last)]
