@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from hermes.cli.app import run
 
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hermes.session.requests import Request
+
+
+# A busy machine, or a first run that builds tables, is no failure: results are what property tests are about.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from hermes.llm.cache_points import cache_points, system_blocks, with_cache_points
 from hermes.vocabulary.errors import SettingsError
-from patience import PATIENT
 
 MARK = {"type": "ephemeral"}
 SYSTEM = {"role": "system", "content": "You are Hermes."}
@@ -129,7 +128,6 @@ MESSAGES = st.lists(
 
 
 @pytest.mark.proves("prompt.cache.cost")
-@PATIENT
 @given(MESSAGES, st.booleans())
 def test_the_history_is_never_changed_and_never_gets_more_than_four_points(
     messages: list[dict[str, Any]],

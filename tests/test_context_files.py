@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from hermes.prompt.context_files import LIMIT, load_context_files, truncate
 from hermes.prompt.hints import SubdirectoryHints, paths_in
-from patience import PATIENT
 from scans import scan
 
 if TYPE_CHECKING:
@@ -103,7 +102,6 @@ def test_a_long_file_keeps_70_percent_of_the_limit_from_its_head_and_20_from_its
 
 
 @pytest.mark.proves("prompt.context.truncated")
-@PATIENT
 @given(st.text(max_size=300), st.integers(min_value=0, max_value=100))
 def test_a_cut_text_is_its_own_head_and_tail_around_one_marker(text: str, limit: int) -> None:
     cut = truncate(text, "n", limit)
@@ -229,7 +227,6 @@ def test_a_rules_folder_that_is_no_folder_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("prompt.context.unusable")
-@PATIENT
 @given(st.binary(max_size=400))
 def test_any_bytes_give_a_text_or_a_note(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -297,7 +294,6 @@ def test_hints_are_scanned_and_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("prompt.hints")
-@PATIENT
 @given(st.dictionaries(st.sampled_from(["path", "command", "workdir"]), st.none() | st.integers() | st.text()))
 def test_any_arguments_can_be_asked_for_paths(arguments: dict[str, object]) -> None:
     assert all(isinstance(path, str) for path in paths_in(arguments))

@@ -12,7 +12,6 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from hermes.vocabulary.frontmatter import split_frontmatter
-from patience import PATIENT
 
 pytestmark = pytest.mark.proves("prompt.context.frontmatter")
 
@@ -94,7 +93,6 @@ LINES = st.lists(
 )
 
 
-@PATIENT
 @given(LINES)
 def test_any_indentation_means_what_yaml_says(lines: list[tuple[int, str]]) -> None:
     block = "".join(f"{' ' * indent}{line}\n" for indent, line in lines)
@@ -113,7 +111,6 @@ def test_any_indentation_means_what_yaml_says(lines: list[tuple[int, str]]) -> N
 SCALARS = st.text(alphabet="ab: -#'\"[]{},*!|>%@`?~\\.1é", max_size=8)
 
 
-@PATIENT
 @given(st.lists(st.tuples(st.sampled_from("abcd"), SCALARS), max_size=4))
 def test_what_we_read_ourselves_is_what_yaml_means(fields: list[tuple[str, str]]) -> None:
     block = "".join(f"{key}: {scalar}\n" for key, scalar in fields)
@@ -131,7 +128,6 @@ def _text(field: object) -> object:
     return field if isinstance(field, bool | dict) or field is None else str(field)
 
 
-@PATIENT
 @given(st.text())
 def test_any_text_can_be_split(text: str) -> None:
     parts = split_frontmatter("---\n" + text)

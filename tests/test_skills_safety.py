@@ -15,7 +15,6 @@ from hermes.skills.index import SkillIndex
 from hermes.skills.names import check_file_path, check_name
 from hermes.skills.schemas import ACTIONS, FIELDS, SCHEMAS
 from hermes.vocabulary.errors import WriteRefused
-from patience import PATIENT
 from scans import scan
 from skills_home import Skills, skill_text
 
@@ -152,7 +151,6 @@ FIELD_NAMES = sorted({field for fields in FIELDS.values() for field in fields})
 
 
 @pytest.mark.proves("skills.any_input")
-@PATIENT
 @given(
     st.sampled_from([*FIELDS, "nope"]),
     JSON | st.dictionaries(st.sampled_from(FIELD_NAMES), JSON, max_size=6),
@@ -197,7 +195,6 @@ def test_the_schemas_name_exactly_the_fields_that_are_understood() -> None:
 
 
 @pytest.mark.proves("skills.escapes")
-@PATIENT
 @given(st.text() | st.text(alphabet="abc./\\~:. \n", max_size=30))
 def test_an_accepted_name_or_path_stays_where_it_belongs(text: str) -> None:
     for check in (check_name, check_file_path):

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.vocabulary.tokens import BLOB_TOKENS, MESSAGE_OVERHEAD, estimate, estimate_message
-from patience import PATIENT
 
 DATA = os.path.join(os.path.dirname(__file__), "data", "tokens")
 with open(os.path.join(DATA, "counts.json"), encoding="utf-8") as _file:
@@ -48,7 +47,6 @@ def test_a_long_text_costs_as_much_as_its_pieces() -> None:
 
 
 @pytest.mark.proves("tokens.robust")
-@PATIENT
 @given(st.text())
 def test_any_text_costs_something_and_no_more_than_its_bytes(text: str) -> None:
     assert (1 if text else 0) <= estimate(text) <= len(text.encode("utf-8", "surrogatepass"))
@@ -93,7 +91,6 @@ def test_tool_calls_and_results_are_counted() -> None:
 
 
 @pytest.mark.proves("tokens.messages")
-@PATIENT
 @given(
     st.dictionaries(
         st.sampled_from(["role", "content", "tool_calls", "name", "tool_call_id"]),

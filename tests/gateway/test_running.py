@@ -24,7 +24,6 @@ from hermes.settings.home import find_home, person_home
 from hermes.storage.compaction import Contexts
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import ContextTooLong, ModelBusy
-from patience import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -274,7 +273,6 @@ def test_a_gateway_that_is_stopped_finishes_what_it_has_begun(home: Path, api: B
 
 
 @pytest.mark.proves("gateway.telegram_split")
-@PATIENT
 @given(
     text=st.text(st.sampled_from("ab é漢😀\n "), max_size=400),
     limit=st.integers(min_value=2, max_value=60),

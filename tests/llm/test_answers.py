@@ -20,7 +20,6 @@ from hermes.vocabulary.errors import ModelBusy, ModelError, ModelUnreachable
 from hermes.vocabulary.events import Finished, ReasoningDelta, TextDelta, ToolCall, ToolCallStarted
 from hermes.vocabulary.usage import Usage
 from model_server import Answer, ModelServer, chat, claude, sse
-from patience import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -145,7 +144,6 @@ def test_a_messages_stream_becomes_events_and_one_message_that_can_be_sent_back(
 
 
 @pytest.mark.proves("llm.stream")
-@PATIENT
 @given(st.sampled_from(["openai", "anthropic"]), st.lists(st.integers(0, 2_000), max_size=30), st.booleans())
 def test_the_events_do_not_depend_on_where_the_bytes_are_split(wire: str, cuts: list[int], crlf: bool) -> None:
     data = CHAT if wire == "openai" else CLAUDE
@@ -280,7 +278,6 @@ ANYTHING = st.recursive(
 
 
 @pytest.mark.proves("llm.errors")
-@PATIENT
 @given(st.sampled_from(["openai", "anthropic"]), st.lists(st.dictionaries(NAMES, ANYTHING | KINDS), max_size=4))
 def test_objects_of_any_shape_lead_to_an_answer_or_to_an_error_of_a_model(wire: str, sent: list[Any]) -> None:
     reader = {"openai": OpenAICompatible, "anthropic": Anthropic}[wire](Endpoint(model="m", base_url="http://x"))

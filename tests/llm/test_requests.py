@@ -17,7 +17,6 @@ from conversations import AS_CLAUDE, CALLS, CLAUDE_TOOL, CONVERSATIONS, PLAIN, S
 from hermes.llm.anthropic import Anthropic
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.openai_compatible import OpenAICompatible
-from patience import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -246,7 +245,6 @@ def history(turns: list[Any]) -> list[list[dict[str, Any]]]:
 
 
 @pytest.mark.proves("llm.prefix")
-@PATIENT
 @given(TURNS, st.sampled_from(["", "points"]))
 def test_every_request_begins_with_the_bytes_of_the_one_before_it(turns: list[Any], points: str) -> None:
     models = [

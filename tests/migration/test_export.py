@@ -24,7 +24,6 @@ from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import HermesError
 from migration.homes import furnish, tree
 from migration.lived_in import live_in
-from patience import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.proves("export.round-trip")
-@settings(PATIENT, max_examples=3)
+@settings(max_examples=3)
 @given(seed=st.integers(0, 1 << 30))
 def test_export_import_export_gives_identical_archives(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     place = tmp_path_factory.mktemp("trip")

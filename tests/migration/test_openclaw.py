@@ -17,7 +17,6 @@ from hermes.migration.markdown_entries import entries
 from hermes.migration.openclaw_source import is_running
 from migration.homes import tree
 from migration.openclaw_home import MEMORY, build, report_of, skill
-from patience import PATIENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -367,7 +366,6 @@ def test_headings_lists_code_and_tables_become_entries() -> None:
 
 
 @pytest.mark.proves("claw.markdown")
-@PATIENT
 @given(st.lists(st.sampled_from(["- ", "* ", "> ", "", "1. ", "    ", "| "]), max_size=12))
 def test_no_line_of_any_list_is_lost(marks: list[str]) -> None:
     text = "\n".join(f"{mark}word{number}" for number, mark in enumerate(marks))

@@ -23,24 +23,28 @@ if TYPE_CHECKING:
 MANY = 45  # more than there are threads for API or MCP calls
 
 
-def say(up: Running, person: str, text: str, **more: Any) -> Any:
-    client = openai.OpenAI(base_url=f"{up.url}/v1", api_key=up.keys[person], max_retries=0)
+def say(client: openai.OpenAI, text: str, **more: Any) -> Any:
     said: Any = {"role": "user", "content": text}
     return client.chat.completions.create(model="hermes", messages=[said], **more)
 
 
+def client(up: Running, person: str) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{up.url}/v1", api_key=up.keys[person], max_retries=0)
+
+
 @pytest.mark.proves("http.fair")
 def test_one_person_cannot_take_every_worker(home: Path) -> None:
-    steps = [{"when": "count", "text": "one two three four five six", "pause": 0.2}, {"when": "", "text": "Here."}]
-    with running(home, steps, "server:\n  workers: 2\n  turns_per_person: 1\n") as up:
-        stream = say(up, "ann", "count", stream=True)
-        next(iter(stream))
-        with pytest.raises(openai.RateLimitError, match="still being answered") as refused:
-            say(up, "ann", "hello")
-        assert refused.value.response.headers["retry-after"] == "1"
-        assert say(up, "bob", "hello").choices
-        list(stream)
-        assert say(up, "ann", "hello").choices
+    steps = [{"when": "count", "text": "one two three four five six", "pause": 0.5}, {"when": "", "text": "Here."}]
+    limits = "server:\n  workers: 2\n  turns_per_person: 1\n"
+    with running(home, steps, limits) as up, client(up, "ann") as ann, client(up, "bob") as bob:
+        with say(ann, "count", stream=True) as stream:
+            next(iter(stream))
+            with pytest.raises(openai.RateLimitError, match="still being answered") as refused:
+                say(ann, "hello")
+            assert refused.value.response.headers["retry-after"] == "1"
+            assert say(bob, "hello").choices
+            list(stream)
+        assert say(ann, "hello").choices
 
 
 def remember_by_api(http: httpx.Client, content: str) -> httpx.Response:
