@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from hermes.providers.config import save_config
-from hermes.providers.discovery import available_providers, load_provider
+from hermes.providers.discovery import load_provider
 from hermes.providers.health import Patience
 from hermes.providers.manager import Limits, MemoryManager
 from hermes.session.session import MemorySession
-from hermes.testing import ProviderContract
 from wire_server import KEY
 
 if TYPE_CHECKING:
@@ -368,29 +367,6 @@ class ServiceScenarios:
         after = {thread.name for thread in threading.enumerate()}
         provider.shutdown()
         assert after <= before
-
-
-class ServiceContract(ProviderContract):
-    """The contract kit on a provider of a service; `scenarios` says how it is configured."""
-
-    scenarios: ClassVar[type[ServiceScenarios]]
-
-    @pytest.fixture(autouse=True)
-    def _served(self) -> Iterator[None]:
-        with self.scenarios().make() as self.service:
-            yield
-
-    def make(self) -> Any:
-        return load_provider(self.scenarios.name, "")
-
-    def prepare(self, home: str) -> None:
-        configure(self.scenarios(), self.service, home)
-
-    @pytest.mark.proves("services.contract")
-    def test_it_comes_with_hermes_and_is_available_once_configured(self, home: Path) -> None:
-        self.prepare(str(home))
-        assert self.scenarios.name in [each.name for each in available_providers(str(home))]
-        assert self.make().is_available()
 
 
 def configure(scenarios: ServiceScenarios, service: WireService, home: str) -> None:

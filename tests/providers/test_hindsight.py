@@ -10,8 +10,9 @@ from urllib.parse import unquote
 
 import pytest
 
+from contract_scenarios import ServiceContract
 from hermes.providers.discovery import load_provider
-from service_scenarios import ANSWER, FACT, ServiceContract, ServiceScenarios, configure
+from service_scenarios import ANSWER, FACT, ServiceScenarios, configure
 from wire_server import KEY, WireService, Wrong, fits, shared_words
 
 if TYPE_CHECKING:

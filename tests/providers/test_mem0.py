@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from contract_scenarios import ServiceContract
 from hermes.providers.config import save_config
 from hermes.providers.discovery import load_provider
 from hermes.providers.mem0_backends import InProcess, Platform
 from mem0_service import Mem0Service
-from service_scenarios import FACT, ServiceContract, ServiceScenarios
+from service_scenarios import FACT, ServiceScenarios
 from wire_server import KEY, shared_words
 
 if TYPE_CHECKING:

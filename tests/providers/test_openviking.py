@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from contract_scenarios import ServiceContract
 from hermes.providers.discovery import load_provider
 from openviking_service import OpenVikingService
-from service_scenarios import ANSWER, FACT, ServiceContract, ServiceScenarios, configure
+from service_scenarios import ANSWER, FACT, ServiceScenarios, configure
 from wire_server import KEY
 
 if TYPE_CHECKING:

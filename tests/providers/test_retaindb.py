@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from contract_scenarios import ServiceContract
 from hermes.providers.discovery import load_provider
 from retaindb_service import RetainDBService
-from service_scenarios import FACT, ServiceContract, ServiceScenarios
+from service_scenarios import FACT, ServiceScenarios
 from wire_server import KEY
 
 if TYPE_CHECKING:

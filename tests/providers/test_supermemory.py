@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from contract_scenarios import ServiceContract
 from hermes.providers.config import save_config
 from hermes.providers.discovery import load_provider
-from service_scenarios import ANSWER, FACT, ServiceContract, ServiceScenarios
+from service_scenarios import ANSWER, FACT, ServiceScenarios
 from wire_server import KEY, WireService, Wrong, fits, shared_words
 
 if TYPE_CHECKING:
