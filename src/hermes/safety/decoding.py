@@ -93,8 +93,8 @@ def changed_part(before: str, after: str, used: Sequence[str]) -> str:
     counts = Counter(chunks)
     counts.subtract(Counter(before.split(" ")))
     new = {chunk for chunk, count in counts.items() if count > 0 and not _SCRAP.fullmatch(chunk)}
-    if sum(map(len, new)) * 2 > len(after):
-        return after
+    if sum(len(chunk) * counts[chunk] for chunk in new) * 2 > len(after):
+        return after  # most of it is new
     ends = accumulate(len(chunk) + 1 for chunk in chunks)
     return surroundings(
         after, [(end - 1 - len(chunk), end - 1) for chunk, end in zip(chunks, ends, strict=True) if chunk in new]

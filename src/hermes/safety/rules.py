@@ -113,7 +113,8 @@ def matches(reading: Reading, rules: list[Rule], *, weigh: bool) -> Iterator[Mat
 
 def _nearest(rules: list[Rule], present: int) -> Rule:
     """The rule that lacks the least of what it needs: it says what class the text is most like."""
-    return max(rules, key=lambda rule: sum(bool(present & mask) for mask in rule.need) / (len(rule.need) + 1))
+    likely = [rule for rule in rules if present & rule.need[0]] or rules
+    return max(likely, key=lambda rule: len([1 for mask in rule.need if present & mask]) / (len(rule.need) + 1))
 
 
 def _first_match(reading: Reading, rule: Rule) -> Match | None:
