@@ -107,6 +107,20 @@ def test_a_host_is_changed_only_when_the_person_agrees(
     assert "hermes" in json.loads(settings.read_text())["mcpServers"]
 
 
+@pytest.mark.proves("mcp.install")
+def test_taking_out_what_was_never_put_in_changes_nothing(
+    home: Path, tmp_path: Path, hermes: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    files = [".cursor/mcp.json", ".cursor/hooks.json", ".gemini/settings.json", ".claude.json", ".claude/settings.json"]
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text('{"theirs": {"a": 1}}')
+    for host in ("cursor", "gemini", "claude-code"):
+        assert "nothing to change" in hermes("mcp", "install", host, "--remove", "--yes").out
+    assert {(tmp_path / name).read_text() for name in files} == {'{"theirs": {"a": 1}}'}
+
+
 @pytest.mark.proves("backup.list")
 def test_a_backup_says_what_it_left_out_and_what_it_removed(home: Path, hermes: Command) -> None:
     hermes("memory", "add", "Likes walruses.")

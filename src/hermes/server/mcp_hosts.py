@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _NAME = "hermes"
+_RECORDS = "mcp record "  # in the command of every hook of ours
 _LARGEST = 64 << 20  # Claude Code keeps much besides its servers in one file
 
 
@@ -94,12 +95,10 @@ def _json_servers(*place: str, keys: tuple[str, ...] = ("mcpServers",), kind: st
     def make(launch: Launch, user_home: str, remove: bool, *, recorded: bool = False) -> list[Change]:  # noqa: FBT001 - as `Host.plan`
         path = os.path.join(user_home, *place)
         before, document = _read_json(path)
-        if before is None and remove:
-            return []
         servers = _down(document, keys)
-        if remove:
-            servers.pop(_NAME, None)
-        else:
+        if remove and servers.pop(_NAME, None) is None:
+            return []  # nothing of ours is there
+        if not remove:
             servers[_NAME] = _entry(launch, kind, recorded=recorded)
         why = "without the memory server" if remove else "the memory server"
         return [Change(path=path, before=before, after=_json_bytes(document, before), reason=why)]
@@ -126,7 +125,7 @@ def _claude_code(launch: Launch, user_home: str, remove: bool) -> list[Change]: 
 def _gemini(launch: Launch, user_home: str, remove: bool) -> list[Change]:  # noqa: FBT001 - as `Host.plan`
     path = os.path.join(user_home, ".gemini", "settings.json")
     before, document = _read_json(path)
-    if before is None and remove:
+    if remove and not _mentions_us(document):
         return []
     servers = _down(document, ("mcpServers",))
     hooks = _down(document, ("hooks",))
@@ -161,7 +160,7 @@ def _codex(launch: Launch, user_home: str, remove: bool) -> list[Change]:  # noq
 
 def _hooks(path: str, events: dict[str, dict[str, Any]], *, remove: bool, version: int = 0) -> list[Change]:
     before, document = _read_json(path)
-    if before is None and remove:
+    if remove and not _mentions_us(document):
         return []
     if version and not remove:
         document.setdefault("version", version)
@@ -172,10 +171,14 @@ def _hooks(path: str, events: dict[str, dict[str, Any]], *, remove: bool, versio
     return [Change(path=path, before=before, after=_json_bytes(document, before), reason=why)]
 
 
+def _mentions_us(document: dict[str, Any]) -> bool:
+    return _NAME in document.get("mcpServers", {}) or _RECORDS in json.dumps(document)
+
+
 def _set_hook(hooks: dict[str, Any], event: str, entry: dict[str, Any], *, remove: bool) -> None:
     """Puts ours at the end of an event's list, once; what others put there stays."""
     listed = hooks.get(event, [])
-    others = [each for each in listed if "mcp record " not in json.dumps(each)] if isinstance(listed, list) else []
+    others = [each for each in listed if _RECORDS not in json.dumps(each)] if isinstance(listed, list) else []
     if wanted := others if remove else [*others, entry]:
         hooks[event] = wanted
     else:
