@@ -202,20 +202,19 @@ def test_a_folder_that_comes_or_goes_while_it_is_made_is_no_surprise(
 
 
 @pytest.mark.proves("durable.lock")
-def test_a_lock_whose_file_is_removed_meanwhile_is_taken_again(
-    home: Path, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_whose_file_is_removed_meanwhile_is_taken_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, removed = fcntl.flock, list[int]()
 
     def removing(descriptor: int, operation: int) -> None:
         real(descriptor, operation)
         if not removed:
             removed.append(descriptor)
-            (home / "memories/MEMORY.md.lock").unlink()
+            (home / "x.lock").unlink()
 
     monkeypatch.setattr(fcntl, "flock", removing)
-    assert store.add("memory", "Uses tox.").entries == ("Uses pytest.", "Uses tox.")
-    assert removed
+    with Folder.create(str(home)) as folder, FileLock(folder, "x.lock", timeout=5):
+        assert removed
+        assert is_held(folder, "x.lock")  # whoever opens the file now sees that it is held
 
 
 @pytest.mark.proves("durable.lock")
