@@ -12,14 +12,14 @@ import sys
 from hermes.providers.config import read_elsewhere
 from hermes.storage.files import explain
 
-_KNOWN = "registry"  # the JSON file that says which project has its history where
+_KNOWN = "registry.json"  # the file that says which project has its history where
 _PROJECTS = "projects"
 
 
 def remove_history(folder: str) -> str:
     """Removes the history of the project in a folder; where it was, empty when there was none."""
     place = data_folder()
-    projects = read_elsewhere(os.path.join(place, f"{_KNOWN}.json")).get("projects")
+    projects = read_elsewhere(os.path.join(place, _KNOWN)).get("projects")
     known = projects.get(os.path.realpath(folder)) if isinstance(projects, dict) else None
     history = str(known.get("storagePath") or "") if isinstance(known, dict) else ""
     # Whatever the registry says, only a folder that is brv's own is removed.
