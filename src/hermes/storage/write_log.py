@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LONG = 1000  # pages; whenever the log has grown by so many, it is brought into the database
 _LARGE = 250  # pages; who commits so many at once can wait for the disk
-_TOO_LONG = 8 * LONG  # then writers are held up for a moment, or a log that never rests would grow for ever
+_TOO_LONG = 16 * LONG  # then writers are held up for a moment, or a log that never rests would grow for ever
 _FAR_TOO_LONG = 32 * LONG
 _PATIENCE = 2.0  # seconds
 _to_disk = getattr(os, "fdatasync", os.fsync)
