@@ -284,7 +284,9 @@ def test_a_file_of_somebody_else_that_cannot_be_read_says_why(tmp_path: Path, mo
 
 
 @pytest.mark.proves("durable.private")
-def test_a_folder_whose_name_is_taken_by_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_folder_whose_name_is_taken_by_something_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     with pytest.raises(StorageError, match="move it away"):
@@ -293,6 +295,11 @@ def test_a_folder_whose_name_is_taken_by_something_else_is_refused(tmp_path: Pat
         (tmp_path / "real/.a.0.tmp").write_text("of nobody that lives: zero is no process of ours")
         (tmp_path / f"real/.a.{'9' * 30}.tmp").write_text("no process at all")
         folder.discard_abandoned()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "unlink", failing(errno.EACCES))
+            with pytest.raises(StorageError, match="could not remove"):
+                folder.remove(".a.0.tmp")
+        assert folder.remove("nothing") is False
         folder.close()  # once more does no harm
         file = OpenFile.checked("x", os.open(tmp_path / "real/.a.0.tmp", os.O_RDONLY))
         file.close()

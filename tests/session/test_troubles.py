@@ -209,6 +209,8 @@ def test_a_helper_that_still_thinks_holds_nobody_up() -> None:
         go.wait()
         return "Backups"
 
+    Titles(named.append, None).start("!!!", "Sure.")
+    assert named == []  # no words, no name
     titles = Titles(named.append, slow)
     titles.start("how do I back it up?", "Sure.")
     titles.settle()
