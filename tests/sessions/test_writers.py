@@ -199,6 +199,39 @@ def test_a_process_killed_in_line_holds_nobody_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("sessions.writers")
+@pytest.mark.parametrize("numbers", [(10**12, 3), (3, 10**12), (2**64 - 1, 0), (2**64 - 1, 2**64 - 1)])
+def test_numbers_that_nobody_drew_hold_up_no_writer(tmp_path: Path, numbers: tuple[int, int]) -> None:
+    """A torn or foreign queue file costs a moment once, and is right again afterwards."""
+    path = tmp_path / "state.db.lock"
+    path.with_name("state.db.lock.queue").write_bytes(b"".join(each.to_bytes(8, "little") for each in numbers))
+    taken: list[int] = []
+    threads = [threading.Thread(target=pass_through, args=(path, taken, number)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == [0, 1, 2]
+
+
+@pytest.mark.proves("sessions.writers")
+def test_a_queue_that_cannot_be_written_is_an_error_with_a_remedy_and_lets_go_of_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "state.db.lock"
+    path.with_name("state.db.lock.queue").write_bytes((1).to_bytes(8, "little") + bytes(8))
+    taken: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(StorageError, match="free some space"), Turnstile(str(path), wait_seconds=1):
+            pytest.fail("nobody may write here")
+    pass_through(path, taken, 1)
+    assert taken == [1]
+
+
+@pytest.mark.proves("sessions.writers")
 def test_without_file_locks_sqlite_waits_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(descriptor: int, kind: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))

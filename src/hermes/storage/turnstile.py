@@ -23,6 +23,8 @@ _LOOK_AGAIN = 0.0002  # seconds, times the number of those in front
 _SELDOM = 0.005
 _PATIENCE = 0.005  # who waits no longer takes the lock when it is free: making others wait for their turn takes time
 _NOBODY_COMES = 0.02  # so long after the last call, whoever has the number that was called is taken to be gone
+_MOST_IN_LINE = 50  # more numbers than that are left from the dead, or were never ours: a line is not waited for longer
+_LARGEST = (1 << 63) - 1
 _NO_LOCKS_HERE = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -50,10 +52,12 @@ class Turnstile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._number is not None:
-            self._call(self._number + 1)
+        try:
+            if self._number is not None:
+                self._call(self._number + 1)
+        finally:
             self._number = None
-        _release(self._gate)
+            _release(self._gate)
 
     def close(self) -> None:
         """May be called again: the numbers of closed descriptors soon belong to other files."""
@@ -83,7 +87,7 @@ class Turnstile:
             called, now = self._numbers()[1], time.monotonic()
             if called != last_called:
                 last_called, moved = called, now
-            in_front = max(0, mine - called)
+            in_front = min(max(0, mine - called), _MOST_IN_LINE)
             if now - moved >= _NOBODY_COMES * in_front and _try(self._gate):
                 self._call(mine)
                 return
@@ -100,14 +104,20 @@ class Turnstile:
             time.sleep(_LOOK_AGAIN)
         try:
             drawn = self._numbers()[0]
-            os.pwrite(self._queue, (drawn + 1).to_bytes(8, "little"), 0)
+            self._write((drawn + 1) & _LARGEST, at=0)
         finally:
             _release(self._queue)
         return drawn
 
     def _call(self, number: int) -> None:
         if number > self._numbers()[1]:
-            os.pwrite(self._queue, number.to_bytes(8, "little"), 8)
+            self._write(number & _LARGEST, at=8)
+
+    def _write(self, number: int, *, at: int) -> None:
+        try:
+            os.pwrite(self._queue, number.to_bytes(8, "little"), at)
+        except OSError as error:
+            raise explain("write to", f"{self._path}.queue", error) from error
 
     def _numbers(self) -> tuple[int, int]:
         """The next number to be drawn, and the one that is called: equal when nobody stands in line."""
