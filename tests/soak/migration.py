@@ -257,8 +257,9 @@ def _writes(given: tuple[Any, ...]) -> bool:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     logger = logging.getLogger("hermes")
-    level, logger.level = logger.level, logging.CRITICAL
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        logger.level = level
+        logger.setLevel(level)  # the attribute alone leaves what loggers remember of it
