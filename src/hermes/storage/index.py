@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BATCH = 96
 LOCAL_OWNER = 1
 _MANY = 500  # messages: an import
-_MOST_SEGMENTS = 100
+_MOST_SEGMENTS = 16
 # Private-use characters cannot be typed by accident and are letters to the tokenizer. Only other owners' messages
 # carry them, so a store of one person pays nothing.
 FOREIGN = "\ue000foreign"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hermes.storage.sessions import SessionDB
 
 INDEXES = ("messages_fts", "tools_fts", "titles_fts")
-_PAGES_PER_STEP = 512
+_PAGES_PER_STEP = 128
 _MANY_SEGMENTS = 16
 _UNKNOWN = float("inf")
 _STEPS_PER_CHECKPOINT = 16
