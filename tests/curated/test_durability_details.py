@@ -24,6 +24,7 @@ from hermes.storage.shared_file import ChangedMeanwhile, SharedFile
 from hermes.vocabulary.errors import LockTimeout, StorageError, UnsafePath, WriteRefused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 ROOMY = "memory:\n  memory_char_limit: 100000\n  lock_timeout: 60\n"
@@ -138,7 +139,90 @@ def test_what_an_editor_saves_in_the_last_moment_is_put_back(tmp_path: Path) -> 
         with shared.see() as seen, pytest.raises(ChangedMeanwhile):
             shared.replace(seen, b"ours", "1.add.agent.s", lambda _: None, lambda: None)
     assert (tmp_path / "MEMORY.md").read_bytes() == b"theirs"
-    assert sorted(os.listdir(tmp_path)) == ["MEMORY.md", "saved"]
+    late, *others = sorted(os.listdir(tmp_path))
+    assert (late.endswith(".late"), others) == (True, ["MEMORY.md", "saved"])
+    assert os.path.samefile(tmp_path / late, tmp_path / "MEMORY.md")  # a second name, should it be saved over
+
+
+class Editor:
+    """Saves by renaming, at moments of an exchange of names: before the n-th one or after it."""
+
+    def __init__(self, memories: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.memories = memories
+        self.before: dict[int, Callable[[], None]] = {}
+        self.after: dict[int, Callable[[], None]] = {}
+        self.text = ""
+        calls, exchange = itertools.count(), Folder.exchange
+
+        def watched(folder: Folder, one: str, other: str) -> bool:
+            call = next(calls)
+            self.before.get(call, lambda: None)()
+            done = exchange(folder, one, other)
+            self.after.get(call, lambda: None)()
+            return done
+
+        monkeypatch.setattr(Folder, "exchange", watched)
+
+    def read(self) -> None:
+        self.text = (self.memories / "MEMORY.md").read_text(encoding="utf-8")
+
+    def save(self, line: str) -> None:
+        (self.memories / "swap").write_text(f"{self.text}\n§\n{line}", encoding="utf-8")
+        os.rename(self.memories / "swap", self.memories / "MEMORY.md")
+
+    def backups(self) -> str:
+        return "".join(each.read_text(encoding="utf-8") for each in sorted(self.memories.glob("*.bak.*")))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MemoryStore:
+    store = MemoryStore.open(tmp_path)
+    store.add("memory", "first")
+    return store
+
+
+@pytest.fixture
+def editor(store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Editor:
+    editor = Editor(tmp_path / "memories", monkeypatch)
+    editor.read()
+    return editor
+
+
+@pytest.mark.proves("durable.strangers")
+def test_an_editor_who_saves_once_in_the_last_moment_costs_nothing(store: MemoryStore, editor: Editor) -> None:
+    editor.before[0] = lambda: editor.save("theirs")
+    store.add("memory", "ours")
+    again = MemoryStore.open(editor.memories.parent)
+    assert again.entries("memory") == ("first", "theirs", "ours")
+    assert [name for name in os.listdir(editor.memories) if name.startswith(".")] == []
+    assert editor.backups() == ""
+
+
+@pytest.mark.proves("durable.strangers")
+def test_an_editor_who_reads_ours_in_the_last_moment_does_not_lose_their_own(
+    store: MemoryStore, editor: Editor
+) -> None:
+    """Theirs was out of place for a moment; what they read then, and saved over their own, has not got their line."""
+    editor.before[0] = lambda: editor.save("their first line")
+    editor.after[0] = editor.read
+    editor.after[1] = lambda: editor.save("their second line")
+    store.add("memory", "ours")
+    again = MemoryStore.open(editor.memories.parent)
+    assert {"ours", "their second line"} <= set(again.entries("memory"))
+    assert "their first line" in editor.backups()
+    assert [name for name in os.listdir(editor.memories) if name.startswith(".")] == []
+
+
+@pytest.mark.proves("durable.strangers")
+def test_an_editor_who_saves_twice_in_the_last_moment_loses_neither(store: MemoryStore, editor: Editor) -> None:
+    editor.before[0] = lambda: editor.save("their first line")
+    editor.before[1] = lambda: editor.save("their second line")
+    store.add("memory", "ours")
+    again = MemoryStore.open(editor.memories.parent)
+    kept = "".join(again.entries("memory")) + editor.backups()
+    assert all(line in kept for line in ("their first line", "their second line", "ours"))
+    assert "ours" in again.entries("memory")
+    assert [name for name in os.listdir(editor.memories) if name.startswith(".")] == []
 
 
 @pytest.mark.proves("durable.strangers")

@@ -111,6 +111,7 @@ class MemoryFile:
         if any(self._shared(folder).leftovers()) and lock.try_to_take():
             with lock:
                 self._settle(folder, every_version=True)
+                self._settle(folder, every_version=True)  # what was merged has replaced a version in its turn
 
     def _change(
         self, folder: Folder, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False
@@ -270,7 +271,7 @@ class MemoryFile:
         added = version.added()
         decoded = text.decode(added or b"")
         entries = text.parse(decoded.text)
-        if added is not None and not entries:
+        if (added is not None and not entries) or (added is None and self._is_recorded(folder, version.data)):
             return
         try:
             if added is None or decoded.damage or self._oversized(entries) or not self._is_ours(folder, version.then):
@@ -279,6 +280,11 @@ class MemoryFile:
                 self._change(folder, _appending(entries), Cause(origin="external"))
         except WriteRefused:
             self._back_up(folder, version.data)
+
+    def _is_recorded(self, folder: Folder, data: bytes) -> bool:
+        """Whether the history says that these bytes were once the file, whoever wrote them."""
+        version = Fingerprint.of(data, 0)
+        return any(from_record(each).after.same_bytes(version) for each in self._journal(folder).read()[0])
 
     def _is_ours(self, folder: Folder, then: Fingerprint) -> bool:
         """Whether we wrote this version. Else somebody was perhaps in the middle of a line when we replaced it."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_WITH_WRITERS = 0.05
 _PAUSE = 0.001
+_NO_CHECK = 1  # not the checksum of no bytes at all
 
 
 class ChangedMeanwhile(Exception):
@@ -209,14 +210,25 @@ class SharedFile:
             return False
         if self._inode(hidden) in (then.inode, None):
             return True  # where it cannot be found out now, it will be when the replaced version is let go
-        # Somebody saved in the last moment: their version goes back, and whatever came after it, until ours is out.
-        while self._inode(hidden) != new:
+        # Somebody saved in the last moment: their version goes back, and whatever came after it. Meanwhile they may
+        # have read ours and save over their own, so each of theirs keeps a second name until it is recorded.
+        passed: set[int | None] = {new}
+        while (out := self._inode(hidden)) not in passed:
+            self._keep(hidden, out)
+            passed.add(out)
             if not self.folder.exchange(hidden, self.name):
                 raise StorageError(
                     f"{self.folder.join(self.name)} was saved by somebody else at the same moment and their version, "
                     f"now {self.folder.join(hidden)}, could not be put back; it is kept in a backup at the next write"
                 )
         raise ChangedMeanwhile
+
+    def _keep(self, hidden: str, inode: int | None) -> None:
+        """A second name for what somebody else saved; no text begins with what it says, so it is backed up whole."""
+        try:
+            self.folder.link(hidden, f"{self._prefix}0.{_NO_CHECK:08x}.{inode or 0}.0..late")
+        except StorageError:
+            return  # it has a name all the same, the hidden one or the file's own
 
     def _rename_over(
         self, file: OpenFile, then: Fingerprint, temporary: str, old: str, prove: Callable[[], None]
