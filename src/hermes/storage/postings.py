@@ -12,6 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hermes.storage.beginnings import Beginnings
 from hermes.storage.index import FOREIGN, LOCAL_OWNER, owner_word
 from hermes.storage.migrations import BLOCK, BLOCK_BITS
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hermes.storage.database import Database
     from hermes.storage.query import Query
     from hermes.storage.syntax import Unit
+    from hermes.storage.text import Words
 
 CAP = 2000
 FILTERED_CAP = 20_000
@@ -108,15 +110,17 @@ class Found:
 
 
 class Postings:
-    def __init__(self, database: Database, owner: int, places: Places) -> None:
+    def __init__(self, database: Database, owner: int, places: Places, words: Words) -> None:
         self._database = database
         self._owner = owner
         self._places = places
+        self._beginnings = Beginnings(database, words)
         self._common: dict[tuple[str, str], tuple[float, int]] = {}
         self._only_owner = ""
 
     def refresh(self) -> None:
         self._places.refresh()
+        self._beginnings.refresh()
         others = self._database.row("SELECT count(*) FROM owners")[0] > 1
         if not others:
             self._only_owner = ""
@@ -128,6 +132,7 @@ class Postings:
     def matching(self, table: str, expression: str, limit: int, *, oldest: bool = False) -> list[int]:
         """The newest (or oldest) messages that match an FTS5 expression."""
         order = "ASC" if oldest else "DESC"
+        expression = self._beginnings.spelled_out(table, expression)
         return [
             message_id
             for (message_id,) in self._database.rows(

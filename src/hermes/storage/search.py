@@ -60,8 +60,8 @@ class SearchEngine:
         self._weights = Weights()
         self._transcripts = Transcripts(database, owner)
         self._places = Places(database, owner)
-        self._postings = Postings(database, owner, self._places)
         self._words = Words(database.connection)
+        self._postings = Postings(database, owner, self._places, self._words)
         self._spelling = Spelling(database, self._words)
 
     def search(self, query: str, *, limit: int = 10, **filters: Any) -> SearchResults:

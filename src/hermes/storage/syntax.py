@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 MOST_WORDS = 64
 _LEXEME = re.compile(r'"([^"]*)"(\*?)|([()])|([^\s()"]+)')
 _ONE_PHRASE = re.compile(r'"([^"]+)"|(\w+)\*')
-_SHORTEST_STEM = 3
-_LONGEST_ENDING = 6
-_ENDINGS = re.findall(
-    r"\w+",
-    "able ably al ally ance ant ate ation ed ely ement ence ent er es est ful fully ible ical ied ies ing ion ism ist"
-    " ity ive ization ize izing ly ment ness ous s tion",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +61,8 @@ class Explicit:
     passes: Callable[[str, str], bool] = field(default=lambda _line, _text: True)
     units: list[Unit] = field(default_factory=list)
     phrases: list[tuple[str, ...]] = field(default_factory=list)
-    typed: str | None = None  # the text, lower case, when the whole query is one phrase or prefix
+    # The text, lower case, when the whole query is one phrase or prefix whose capitals SQLite knows.
+    typed: str | None = None
 
     @property
     def one_phrase(self) -> bool:
@@ -88,7 +82,9 @@ def parse_explicit(text: str, words: Words) -> Explicit:
         raise DoesNotParse("nothing in it can be looked up")
     parser.result.finds, parser.result.passes = whole.finds, whole.passes
     alone = _ONE_PHRASE.fullmatch(text.strip())
-    parser.result.typed = (alone[1] or alone[2]).lower() if alone else None
+    typed = (alone[1] or alone[2]).lower() if alone else None
+    if typed is not None and all(sign.isascii() or sign == sign.upper() for sign in typed):
+        parser.result.typed = typed
     return parser.result
 
 
@@ -179,7 +175,8 @@ class _Parser:
         self.result.exact = self.result.exact and len(units) == 1 and not prefix and not self._denied
         if prefix:
             start = units[-1].written.lower()
-            units[-1] = Unit(start, start, prefix=True)
+            folded = self._words.unstemmed(start)
+            units[-1] = Unit(start, folded[0] if len(folded) == 1 else start, prefix=True)
         if not self._denied:
             self.result.units += units
             if len(units) > 1:
@@ -211,18 +208,8 @@ def _both(wanted: list[Part], refused: list[Part]) -> Part:
 
 def _phrase(units: list[Unit], typed: str) -> Part:
     """Words in order; what was typed may also stand in the text as it is, which the stems of a prefix cannot tell."""
-    finds = " AND ".join(_lookup(unit) for unit in units)
+    finds = " AND ".join(unit.match for unit in units)
     stems = " ".join(unit.stem for unit in units)
     if units[-1].prefix:
         return Part(f"({finds})", lambda line, text: f" {stems}" in line or typed in text)
     return Part(f"({finds})", lambda line, _text: f" {stems} " in line)
-
-
-def _lookup(unit: Unit) -> str:
-    if not unit.prefix or not unit.stem.isascii():
-        return unit.match
-    # The index holds stems, which may be shorter than what was typed: "decidi*" must reach "deciding" as "decid".
-    whole = unit.stem
-    sizes = range(max(_SHORTEST_STEM, len(whole) - _LONGEST_ENDING), len(whole))
-    shorter = [whole[:size] for size in sizes if any(ending.startswith(whole[size:]) for ending in _ENDINGS)]
-    return "(" + " OR ".join([unit.match, *(f'"{start}"' for start in [*shorter, whole])]) + ")"

@@ -64,6 +64,7 @@ class Words:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._tokenize: Callable[..., Any] = connection.fts5_tokenizer("porter", _TOKENIZER_ARGUMENTS)
+        self._fold: Callable[..., Any] = connection.fts5_tokenizer(_TOKENIZER_ARGUMENTS[0], _TOKENIZER_ARGUMENTS[1:])
 
     def of(self, text: str) -> list[str]:
         """Stemmed words in the order in which they stand."""
@@ -71,6 +72,17 @@ class Words:
 
     def of_searchable(self, prepared: str) -> list[str]:
         found: list[str] = self._tokenize(
+            prepared.encode("utf-8", "replace"),
+            apsw.FTS5_TOKENIZE_DOCUMENT,
+            None,
+            include_offsets=False,
+            include_colocated=False,
+        )
+        return found
+
+    def unstemmed(self, prepared: str) -> list[str]:
+        """The words as they begin in the index: without case and accents, and with their endings."""
+        found: list[str] = self._fold(
             prepared.encode("utf-8", "replace"),
             apsw.FTS5_TOKENIZE_DOCUMENT,
             None,
