@@ -202,8 +202,8 @@ def _demo(given: argparse.Namespace, context: Context) -> int:
         return OK
     screen.line()
     left = f"It is all in {folder}: `hermes --home {folder} sessions list`." if given.keep else "Nothing of it is left."
-    took = counted(round(time.monotonic() - began), "second")
-    screen.line(f"That was {took}. {left} `hermes` starts a conversation of your own.")
+    took = counted(max(1, round(time.monotonic() - began)), "second")
+    screen.line(f"That took about {took}. {left} `hermes` starts a conversation of your own.")
     return OK
 
 

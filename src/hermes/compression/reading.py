@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.vocabulary.tokens import BLOB_TOKENS, estimate, estimate_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     Message = Mapping[str, Any]
 
@@ -30,31 +30,27 @@ def text_of(message: Message) -> str:
 
 def calls_of(message: Message) -> list[tuple[str, str, str]]:
     """(id, tool, arguments) of each tool call."""
-    calls = message.get("tool_calls")
-    if not isinstance(calls, list):
-        return []
     found = []
-    for call in calls:
-        function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(function, dict):
-            arguments = function.get("arguments")
-            if not isinstance(arguments, str):
-                arguments = json.dumps(arguments, ensure_ascii=False, default=str)
-            found.append((str(call.get("id")), str(function.get("name") or "?"), arguments))
+    for call, function in _called(message):
+        arguments = function.get("arguments")
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments, ensure_ascii=False, default=str)
+        found.append((str(call.get("id")), str(function.get("name") or "?"), arguments))
     return found
 
 
 def tools_of(message: Message) -> list[str]:
     """The tools that a message calls, without a look at what for."""
+    return [str(function.get("name") or "?") for _, function in _called(message)]
+
+
+def _called(message: Message) -> Iterator[tuple[Message, Message]]:
+    """Each tool call with its function, where both have the shape they should have."""
     calls = message.get("tool_calls")
-    if not isinstance(calls, list):
-        return []
-    found = []
-    for call in calls:
+    for call in calls if isinstance(calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
-            found.append(str(function.get("name") or "?"))
-    return found
+            yield call, function
 
 
 def characters(message: Message) -> int:

@@ -71,25 +71,11 @@ class Words:
         return self.of_searchable(searchable(text))
 
     def of_searchable(self, prepared: str) -> list[str]:
-        found: list[str] = self._tokenize(
-            prepared.encode("utf-8", "replace"),
-            apsw.FTS5_TOKENIZE_DOCUMENT,
-            None,
-            include_offsets=False,
-            include_colocated=False,
-        )
-        return found
+        return _tokens(self._tokenize, prepared)
 
     def unstemmed(self, prepared: str) -> list[str]:
         """The words as they begin in the index: without case and accents, and with their endings."""
-        found: list[str] = self._fold(
-            prepared.encode("utf-8", "replace"),
-            apsw.FTS5_TOKENIZE_DOCUMENT,
-            None,
-            include_offsets=False,
-            include_colocated=False,
-        )
-        return found
+        return _tokens(self._fold, prepared)
 
     def places(self, text: str) -> list[tuple[int, int, str]]:
         """(start, end, stem) of each word in the UTF-8 bytes of a text that was not prepared: for snippets."""
@@ -97,6 +83,17 @@ class Words:
             text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False
         )
         return found
+
+
+def _tokens(tokenize: Callable[..., Any], prepared: str) -> list[str]:
+    found: list[str] = tokenize(
+        prepared.encode("utf-8", "replace"),
+        apsw.FTS5_TOKENIZE_DOCUMENT,
+        None,
+        include_offsets=False,
+        include_colocated=False,
+    )
+    return found
 
 
 def camel_parts(text: str) -> str:
