@@ -15,7 +15,7 @@ from hermes.vocabulary.events import Finished, Retrying, TextDelta, ToolCall, To
 from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 
     from hermes.llm.client import Model
     from hermes.vocabulary.events import ModelEvent, TurnEvent
@@ -50,51 +50,66 @@ def run_turn(
     `outside` is for somebody else to run: the turn ends with reason tool_calls and goes on when the results are there.
     Stopping, by `cancelled`, by Ctrl-C or by closing the iterator, leaves a history that every model accepts.
     """
-    usage, calls, text = Usage(), 0, ""
+    so_far = _SoFar(model.name)
     try:
-        while calls < limit:
-            calls, text, answer = calls + 1, "", None
-            for event in _ask(model, conversation, fit, cancelled):
-                if isinstance(event, Finished):
-                    answer = event
-                    continue
-                if isinstance(event, TextDelta):
-                    text += event.text
-                elif isinstance(event, Retrying):
-                    text = ""
-                yield event
-            if answer is None:
-                raise ModelBusy(f"{model.name} ended without finishing its answer (try again)")
-            usage += answer.usage
+        while so_far.calls < limit:
+            answer = yield from _answer(model, _ask(model, conversation, fit, cancelled), so_far)
             counted(answer.usage)
             if not answer.message.get("tool_calls"):
-                yield TurnFinished(
-                    reply=text,
-                    usage=usage,
-                    model_calls=calls,
-                    model=answer.model,
-                    reason=answer.reason,
-                    message=answer.message,
-                )
+                yield so_far.finished(answer.reason, answer=answer)
                 return
-            conversation.record(_with_text(answer.message, text))
-            said, text = text, ""  # it is saved
+            conversation.record(_with_text(answer.message, so_far.text))
+            said, so_far.text = so_far.text, ""  # it is saved
             yield from _run_calls(conversation, _calls(answer, outside, run_here=True), cancelled)
             if theirs := _calls(answer, outside, run_here=False):
-                yield TurnFinished(
-                    reply=said,
-                    usage=usage,
-                    model_calls=calls,
-                    model=answer.model,
-                    reason="tool_calls",
-                    message={**answer.message, "tool_calls": theirs},
-                )
+                so_far.text = said
+                yield so_far.finished("tool_calls", answer=answer, calls=theirs)
                 return
     except (Interrupted, KeyboardInterrupt):
-        yield TurnFinished(reply=text, usage=usage, model_calls=calls, model=model.name, reason="interrupted")
+        yield so_far.finished("interrupted")
         return
-    reply = _AT_LIMIT.format(calls=calls)
-    yield TurnFinished(reply=reply, usage=usage, model_calls=calls, model=model.name, reason="limit")
+    so_far.text = _AT_LIMIT.format(calls=so_far.calls)
+    yield so_far.finished("limit")
+
+
+class _SoFar:
+    """What a turn has come to: its model calls, what they took, and the text that nothing has saved yet."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self.usage, self.calls, self.text = Usage(), 0, ""
+
+    def finished(
+        self, reason: str, *, answer: Finished | None = None, calls: list[dict[str, Any]] | None = None
+    ) -> TurnFinished:
+        """The end of the turn, with the model's last message when it came to one; `calls` are for others to run."""
+        message = answer.message if answer is not None else {}
+        return TurnFinished(
+            reply=self.text,
+            usage=self.usage,
+            model_calls=self.calls,
+            model=answer.model if answer is not None else self._model,
+            reason=reason,
+            message={**message, "tool_calls": calls} if calls else message,
+        )
+
+
+def _answer(model: Model, events: Iterator[ModelEvent], so_far: _SoFar) -> Generator[TurnEvent, None, Finished]:
+    """Passes on what comes of one model call, and returns its answer."""
+    so_far.calls, so_far.text, answer = so_far.calls + 1, "", None
+    for event in events:
+        if isinstance(event, Finished):
+            answer = event
+            continue
+        if isinstance(event, TextDelta):
+            so_far.text += event.text
+        elif isinstance(event, Retrying):
+            so_far.text = ""
+        yield event
+    if answer is None:
+        raise ModelBusy(f"{model.name} ended without finishing its answer (try again)")
+    so_far.usage += answer.usage
+    return answer
 
 
 def _calls(answer: Finished, outside: Collection[str], *, run_here: bool) -> list[dict[str, Any]]:
