@@ -7,57 +7,76 @@ from typing import TYPE_CHECKING, Any
 from hermes.session.announcements import Announcements
 from hermes.session.ending import mark_open
 from hermes.storage.opened import Opened
+from hermes.vocabulary.values import value
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import date
 
     from hermes.session.wiring import Parts
+    from hermes.storage.transcripts import StoredMessage
 
 
-def begin(
-    parts: Parts,
-    session_id: str,
-    *,
-    source: str,
-    title: str | None,
-    model: str,
-    cwd: str | None,
-    system_message: str,
-    skip_memory: bool,
-    skip_context_files: bool,
-    today: date | None,
-    parent: str | None,
-) -> None:
-    """Stores the row of a new session; `parent` is the session that delegates to it."""
-    prompt = parts.build_prompt(
-        model=model,
-        cwd=cwd,
-        platform=source,
-        system_message=system_message,
-        skip_memory=skip_memory,
-        skip_context_files=skip_context_files,
-        today=today,
-    )
+@value
+class About:
+    """What is known of a new session; `parent` is the session that delegates to it."""
+
+    source: str
+    title: str | None
+    model: str
+    cwd: str | None
+    parent: str | None
+
+    def as_told_to_providers(self, identity: Mapping[str, Any] | None) -> dict[str, Any]:
+        """`identity` is what a host knows besides, and better."""
+        return {
+            "platform": self.source,
+            "session_title": self.title,
+            "cwd": self.cwd,
+            "agent_context": "subagent" if self.parent else "primary",
+            "parent_session_id": self.parent,
+            **(identity or {}),
+        }
+
+
+@value
+class PromptWishes:
+    """What a host wants of the prompt; stored, because a compaction builds it again."""
+
+    system_message: str
+    skip_memory: bool
+    skip_context_files: bool
+    today: date | None
+
+
+def begin(parts: Parts, session_id: str, about: About, wishes: PromptWishes) -> list[StoredMessage]:
+    """Stores the row of a new session, in which nothing was said yet."""
+    inputs = vars(wishes)
+    prompt = parts.build_prompt(model=about.model, cwd=about.cwd, platform=about.source, **inputs)
     row: dict[str, Any] = {
-        "source": source,
+        "source": about.source,
         "session_id": session_id,
-        "title": title,
-        "model": model or None,
-        "cwd": cwd,
+        "title": about.title,
+        "model": about.model or None,
+        "cwd": about.cwd,
         "project": parts.project or None,
         "system_prompt": prompt.text,
         "prompt_sections": prompt.sizes(),
         "tools": parts.toolbox.schemas(),
         "announced": Announcements(parts.store, "").seen,
-        "prompt_inputs": {
-            "system_message": system_message,
-            "skip_memory": skip_memory,
-            "skip_context_files": skip_context_files,
-            "today": today.isoformat() if today else None,
-        },
-        "parent_session_id": parent,
-        "kind": "delegate" if parent else None,
+        "prompt_inputs": {**inputs, "today": wishes.today.isoformat() if wishes.today else None},
+        "parent_session_id": about.parent,
+        "kind": "delegate" if about.parent else None,
     }
     with Opened(parts.database).together():
         parts.database.create_session(**row)
         mark_open(parts, session_id)
+    return []
+
+
+def go_on(parts: Parts, session_id: str) -> list[StoredMessage]:
+    """What the model knows of a session that is resumed."""
+    from hermes.storage.compaction import Contexts
+
+    mark_open(parts, session_id)
+    return Contexts(parts.database).live(session_id)

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from hermes.safety.fence import build_memory_context_block
 from hermes.session.announcements import Announcements
-from hermes.session.beginning import begin
+from hermes.session.beginning import About, PromptWishes, begin, go_on
 from hermes.session.branching import branch_off, take_back
 from hermes.session.compacting import Compacting, last_count, seen_changes
 from hermes.session.context import Context
-from hermes.session.ending import CHAT, end, mark_open
+from hermes.session.ending import CHAT, end
 from hermes.session.nudges import Nudges
 from hermes.session.requests import Request, noted, parsed, reply_message, sizes_of, unanswered_calls
 from hermes.session.reviewable import Reviewable
@@ -124,31 +124,19 @@ class MemorySession(Compacting, Reviewable, Closing):
             toolsets=toolsets,
             platform=source,
         )
-        context = {"agent_context": "subagent" if parent else "primary", "parent_session_id": parent}
-        known = {"platform": source, "session_title": title, "cwd": cwd, **context, **(identity or {})}
-        parts.goes_on = CHAT in known
+        about = About(source=source, title=title, model=model, cwd=cwd, parent=parent)
+        wishes = PromptWishes(
+            system_message=system_message, skip_memory=skip_memory, skip_context_files=skip_context_files, today=today
+        )
         try:
-            found = cls._tip(parts, resume) if resume is not None else ""
-            session_id = found or new_id(time.time())
+            session_id = cls._tip(parts, resume) if resume is not None else new_id(time.time())
+            known = about.as_told_to_providers(identity)
+            parts.goes_on = CHAT in known
             if not skip_memory:
                 before = follows.external if follows is not None else None
                 parts.start_external(session_id, owner=owner, identity=known, handed=providers, follows=before)
-            if resume is not None:
-                return _following(cls._resumed(parts, found, prefill), follows, reason)
-            begin(
-                parts,
-                session_id,
-                source=source,
-                title=title,
-                model=model,
-                cwd=cwd,
-                system_message=system_message,
-                skip_memory=skip_memory,
-                skip_context_files=skip_context_files,
-                today=today,
-                parent=parent,
-            )
-            return _following(cls._ready(parts, session_id, [], prefill), follows, reason)
+            stored = begin(parts, session_id, about, wishes) if resume is None else go_on(parts, session_id)
+            return _following(cls._ready(parts, session_id, stored, prefill), follows, reason)
         except BaseException:
             parts.close()
             raise
@@ -304,13 +292,6 @@ class MemorySession(Compacting, Reviewable, Closing):
         if found is None:
             raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows them")
         return parts.database.tip(found.id).id
-
-    @classmethod
-    def _resumed(cls, parts: Parts, session_id: str, prefill: Sequence[Mapping[str, Any]]) -> Self:
-        from hermes.storage.compaction import Contexts
-
-        mark_open(parts, session_id)
-        return cls._ready(parts, session_id, Contexts(parts.database).live(session_id), prefill)
 
     @classmethod
     def _ready(
