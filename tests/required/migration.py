@@ -12,6 +12,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "migration.edited": ("a conversation that was edited since becomes a branch; neither wording is lost", "product"),
     "migration.watch": ("--watch goes on bringing in what is new until it is stopped", "product"),
     "migration.resumed": ("an import that was killed is completed by the next run, without a message twice", "product"),
+    "migration.goes-on": ("an imported conversation is resumed like any, with a prompt and tools of ours", "product"),
     "migration.taken-back": ("an import that fails leaves the database as it was", "product"),
     "migration.kills": (
         "a migration killed at any step leaves the home as it was or as migrated, whoever uses it next",

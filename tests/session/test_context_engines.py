@@ -146,6 +146,16 @@ def test_an_engine_that_fails_or_loses_the_last_request_is_not_believed(home: Pa
         assert any("built-in compressor did" in notice.text for notice in session.notices.take())
 
 
+@pytest.mark.proves("compaction.engine")
+def test_an_engine_hears_which_window_the_model_has_that_answers_from_now_on(home: Path) -> None:
+    configure(home, "context:\n  engine: short\n")
+    install(home, KEEPS_THE_END)
+    with MemorySession.open(home) as session:
+        for window in (16_000, 99_000):
+            session.use_model(Scripted([], name=f"m{window}", context_length=window))
+            assert session.compactor.engine.context_length == window
+
+
 @pytest.mark.proves("compaction.engine.fallback")
 def test_an_engine_that_is_not_there_leaves_the_built_in_with_a_notice(home: Path) -> None:
     configure(home, "context:\n  engine: nowhere\n")

@@ -51,8 +51,6 @@ class PromptWishes:
 
 def begin(parts: Parts, session_id: str, about: About, wishes: PromptWishes) -> list[StoredMessage]:
     """Stores the row of a new session, in which nothing was said yet."""
-    inputs = vars(wishes)
-    prompt = parts.build_prompt(model=about.model, cwd=about.cwd, platform=about.source, **inputs)
     row: dict[str, Any] = {
         "source": about.source,
         "session_id": session_id,
@@ -60,13 +58,9 @@ def begin(parts: Parts, session_id: str, about: About, wishes: PromptWishes) -> 
         "model": about.model or None,
         "cwd": about.cwd,
         "project": parts.project or None,
-        "system_prompt": prompt.text,
-        "prompt_sections": prompt.sizes(),
-        "tools": parts.toolbox.schemas(),
-        "announced": Announcements(parts.store, "").seen,
-        "prompt_inputs": {**inputs, "today": wishes.today.isoformat() if wishes.today else None},
         "parent_session_id": about.parent,
         "kind": "delegate" if about.parent else None,
+        **_furniture(parts, about, wishes),
     }
     with Opened(parts.database).together():
         parts.database.create_session(**row)
@@ -74,9 +68,27 @@ def begin(parts: Parts, session_id: str, about: About, wishes: PromptWishes) -> 
     return []
 
 
-def go_on(parts: Parts, session_id: str) -> list[StoredMessage]:
-    """What the model knows of a session that is resumed."""
+def go_on(parts: Parts, session_id: str, about: About, wishes: PromptWishes) -> list[StoredMessage]:
+    """What the model knows of a session that is resumed; one that was not begun here gets a prompt and tools now."""
     from hermes.storage.compaction import Contexts
 
     mark_open(parts, session_id)
-    return Contexts(parts.database).live(session_id)
+    contexts = Contexts(parts.database)
+    if "tools" not in parts.database.session_details(session_id):
+        if parts.database.get_session(session_id).cwd is None:
+            parts.database.update_session(session_id, cwd=about.cwd)
+        contexts.furnish(session_id, **_furniture(parts, about, wishes))
+    return contexts.live(session_id)
+
+
+def _furniture(parts: Parts, about: About, wishes: PromptWishes) -> dict[str, Any]:
+    """The prompt and the tools of a session, which stay as they are, and what it takes to build the prompt again."""
+    inputs = {**vars(wishes), "platform": about.source}
+    prompt = parts.build_prompt(model=about.model, cwd=about.cwd, **inputs)
+    return {
+        "system_prompt": prompt.text,
+        "prompt_sections": prompt.sizes(),
+        "tools": parts.toolbox.schemas(),
+        "announced": Announcements(parts.store, "").seen,
+        "prompt_inputs": {**inputs, "today": wishes.today.isoformat() if wishes.today else None},
+    }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.session.announcements import Announcements
 from hermes.session.context import Context
-from hermes.vocabulary.errors import HermesError
+from hermes.session.host import Host
 from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from hermes.llm.client import Model
     from hermes.prompt.assembly import Prompt
     from hermes.session.compaction import Compactor
-    from hermes.session.host import Boundary
-    from hermes.session.notices import Notices
     from hermes.session.requests import Request
     from hermes.session.wiring import Parts
     from hermes.storage.transcripts import StoredMessage
@@ -27,25 +25,11 @@ if TYPE_CHECKING:
 _FEWEST = 4  # messages below which nothing is ever compacted
 
 
-class Compacting:
-    id: str
-    system_prompt: str
-    model: str
-    notices: Notices
-    context: Context
-    last_id: int
-    compactions: int
-    boundary: Boundary | None = None  # external memory: told before, at the end of and after each compaction
+class Compacting(Host):
     _parts: Parts
     _announcements: Announcements
     _real: tuple[int, int] | None
     _compactor: Compactor | None
-
-    def request(self) -> Request:
-        raise NotImplementedError
-
-    def overhead(self) -> int:
-        raise NotImplementedError
 
     def start_engine(self) -> None:
         """An engine of somebody else is told at once that a session begins: its tools may be called at any time."""
@@ -58,9 +42,7 @@ class Compacting:
 
     def counted(self, usage: Usage | Mapping[str, int]) -> None:
         """Tells what the provider counted for the last request; call it before the answer is recorded."""
-        counted = Usage.of(usage)
-        if counted is not None:
-            self.compactor.counted(counted)
+        self.compactor.counted(Usage.of(usage))
 
     def fit(self, request: Request, too_long: ContextTooLong | None = None) -> Request:
         """What to send instead of `request`: itself, or a shorter one after a compaction.
@@ -108,36 +90,29 @@ class Compacting:
 
     # --- what compaction does to the session -------------------------------------------------------------------------
 
-    def rebuilt_prompt(self) -> Prompt | None:
-        """The system prompt from its sources as they are now; None when they are not known or cannot be read."""
-        inputs = self._parts.database.session_details(self.id).get("prompt_inputs")
-        if inputs is None:
-            return None
+    def rebuilt_prompt(self) -> Prompt:
+        """The system prompt from its sources as they are now; one that cannot be read says so in it."""
         row = self._parts.database.get_session(self.id)
-        given = dict(inputs)
+        given = {"platform": row.source, **self._parts.database.session_details(self.id).get("prompt_inputs", {})}
         if given.get("today"):
             given["today"] = date.fromisoformat(given["today"])
-        try:
-            if self._parts.store is not None:
-                self._parts.store.freeze()
-            return self._parts.build_prompt(model=row.model or "", cwd=row.cwd, platform=row.source, **given)
-        except HermesError:  # an unreadable source: what the model has been told stays
-            return None
+        if self._parts.store is not None:
+            self._parts.store.freeze()
+        return self._parts.build_prompt(model=row.model or "", cwd=row.cwd, **given)
 
     def announced(self) -> dict[str, int]:
         """Changes of memory up to now, all of which a prompt that is built now holds."""
         return Announcements(self._parts.store, self.id).seen
 
     def go_on(
-        self, session_id: str, context: Context, last_id: int, *, system_prompt: str | None, seen: dict[str, int] | None
+        self, session_id: str, context: Context, last_id: int, *, system_prompt: str, seen: dict[str, int]
     ) -> None:
         """The conversation goes on with another context, and perhaps as another session.
 
         `seen` are the changes of memory that the prompt, built again, already holds.
         """
-        if system_prompt is not None:
-            self.system_prompt = system_prompt
-        self._announcements = Announcements(self._parts.store, session_id, seen or self._announcements.seen)
+        self.system_prompt = system_prompt
+        self._announcements = Announcements(self._parts.store, session_id, seen)
         self.id, self.context, self.last_id = session_id, context, last_id
         self.compactions += 1
         self._parts.bind(session_id)
@@ -148,7 +123,7 @@ class Compacting:
 
         tip = self._parts.database.tip(self.id)
         stored = Contexts(self._parts.database).live(tip.id)
-        self.system_prompt = self._parts.database.session_details(tip.id)["system_prompt"]
+        self.system_prompt = self._parts.database.session_details(tip.id).get("system_prompt", self.system_prompt)
         self.id, self.last_id = tip.id, tip.last_id
         self.context = Context((each.id, each.message) for each in stored)
         self.compactions += 1

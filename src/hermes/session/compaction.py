@@ -133,7 +133,7 @@ class Compactor:
             if self._went_on_elsewhere():
                 self._note("the session went on in another process; its newest state was loaded")
                 return None
-            recalled = host.boundary.on_pre_compress(host.context.said()) if host.boundary else ""
+            recalled = host.boundary.on_pre_compress(host.context.said())
             done = self._compress(focus=focus, force=force, memory_context=recalled, cut=cut)
             if done.changed:
                 return self._commit(done, why, in_place=in_place)
@@ -169,14 +169,11 @@ class Compactor:
 
     def _commit(self, done: Compaction, why: str, *, in_place: bool | None) -> Compacted:
         host, old = self._host, self._host.id
-        if host.boundary:
-            host.boundary.on_session_end(host.context.said())
+        host.boundary.on_session_end(host.context.said())
         self._seat.told(self.engine.on_session_end, old, host.context.said())
-        prompt = host.rebuilt_prompt()
-        if prompt is not None and SYSTEM_NOTE not in prompt.text:
-            prompt = prompt.followed_by("compaction_note", SYSTEM_NOTE)
-        seen = host.announced() if prompt is not None else None
-        changed = prompt if prompt is not None and prompt.text != host.system_prompt else None
+        prompt = host.rebuilt_prompt().followed_by("compaction_note", SYSTEM_NOTE)
+        seen = host.announced()
+        changed = prompt if prompt.text != host.system_prompt else None
         new = NewContext(
             messages=written_messages(done, seen, host.compactions + 1, why, changed),
             ids=done.ids,
@@ -194,10 +191,9 @@ class Compactor:
             kept.renumbered(ids)
         self._seat.breaker_was_stored()
         self._real = None
-        host.go_on(session_id, kept, max(ids), system_prompt=new.system_prompt, seen=seen)
+        host.go_on(session_id, kept, max(ids), system_prompt=prompt.text, seen=seen)
         self._seat.start(boundary_reason="compression", old_session_id=old)
-        if host.boundary:
-            host.boundary.on_session_switch(session_id, parent_session_id=old, reset=False, reason="compression")
+        host.boundary.on_session_switch(session_id, parent_session_id=old, reset=False, reason="compression")
         return self._tell(done, why, old)
 
     def _tell(self, done: Compaction, why: str, old: str) -> Compacted:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def written_messages(
-    done: Compaction, announced: dict[str, int] | None, number: int, why: str, prompt: Prompt | None
+    done: Compaction, announced: dict[str, int], number: int, why: str, prompt: Prompt | None
 ) -> list[dict[str, Any]]:
     """The messages of the new context.
 
@@ -28,8 +28,7 @@ def written_messages(
     first["additions"] = [{"source": "summary", "characters": size, **about}]
     if prompt is not None:
         first["prompt_sections"] = prompt.sizes()
-    if announced is not None:
-        first["announced"] = announced
+    first["announced"] = announced
     return messages
 
 

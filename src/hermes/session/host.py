@@ -29,13 +29,13 @@ class Host(Protocol):
     context: Context
     last_id: int
     compactions: int
-    boundary: Boundary | None
+    boundary: Boundary
     notices: Notices
     model: str
 
     def request(self) -> Request: ...
     def overhead(self) -> int: ...
-    def rebuilt_prompt(self) -> Prompt | None: ...
+    def rebuilt_prompt(self) -> Prompt: ...
     def announced(self) -> dict[str, int]: ...
     def go_on(
         self,
@@ -43,7 +43,7 @@ class Host(Protocol):
         context: Context,
         last_id: int,
         *,
-        system_prompt: str | None,
-        seen: dict[str, int] | None,
+        system_prompt: str,
+        seen: dict[str, int],
     ) -> None: ...
     def reload(self) -> None: ...

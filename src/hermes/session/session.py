@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from hermes.providers.base import MemoryProvider
+    from hermes.session.host import Boundary
     from hermes.session.wiring import Parts
     from hermes.settings.home import Home
     from hermes.storage.conversations import Session
@@ -57,7 +58,8 @@ class MemorySession(Compacting, Reviewable, Closing):
         self._parts = parts
         parts.compact_range = self.compact_range
         self.notices = parts.notices
-        self.boundary = self.external = parts.external
+        self.external = parts.external
+        self.boundary: Boundary = parts.external
         details = parts.database.session_details(session_id)
         self.system_prompt: str = details["system_prompt"]
         self._tools: list[dict[str, Any]] = details["tools"]
@@ -135,7 +137,7 @@ class MemorySession(Compacting, Reviewable, Closing):
             if not skip_memory:
                 before = follows.external if follows is not None else None
                 parts.start_external(session_id, owner=owner, identity=known, handed=providers, follows=before)
-            stored = begin(parts, session_id, about, wishes) if resume is None else go_on(parts, session_id)
+            stored = (begin if resume is None else go_on)(parts, session_id, about, wishes)
             return _following(cls._ready(parts, session_id, stored, prefill), follows, reason)
         except BaseException:
             parts.close()
@@ -237,7 +239,7 @@ class MemorySession(Compacting, Reviewable, Closing):
         saved = reply_message(reply, message or {})
         if interrupted:
             saved["interrupted"] = True
-        counted = Usage.of(usage)
+        counted = Usage.of(usage) if usage is not None else None
         if real := self._real_tokens(counted):
             saved["prompt_tokens"] = real
         if counted is not None:

@@ -320,8 +320,10 @@ def open_parts(
     database = _open_database(place, owner) if owner is not None else None
     try:
         if resume is not None and database is not None and project is None:
+            from hermes.settings.projects import recorded_project
+
             resumed = database.resolve(resume)
-            project = (resumed.project or "") if resumed is not None else ""
+            project = recorded_project(resumed.project) if resumed is not None else ""
         scope = _project(chosen, project, cwd)
         store = MemoryStore.open(place, settings=chosen, project=scope) if remembers else None
         return Parts(place, chosen, store, extra, makers=makers, toolsets=toolsets, project=scope, database=database)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from hermes.settings.home import check_name
-from hermes.vocabulary.errors import NotFound
+from hermes.vocabulary.errors import HermesError, NotFound
 
 _SHOWN = 40  # characters of a repository's name
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
@@ -38,6 +38,14 @@ def named_project(words: str, cwd: str | None = None) -> str:
         return found
     check_name(words, "a project's name")
     return words
+
+
+def recorded_project(words: str | None) -> str:
+    """The project of a stored session; what another program called one, a folder that is not here, is none of ours."""
+    try:
+        return named_project(words) if words else ""
+    except HermesError:
+        return ""
 
 
 def _repository(folder: str) -> str:

@@ -165,6 +165,13 @@ class Contexts:
         self._db.index()
         return made, len(messages)
 
+    def furnish(self, session_id: str, *, system_prompt: str, **more: Any) -> None:
+        """Gives a session a prompt and what belongs to it: another program began it, or its own is lost to damage."""
+        session = self._db.get_session(session_id)
+        kept = {name: each for name, each in self._db.session_details(session_id).items() if name != "system_prompt"}
+        with self._database.writing() as connection:
+            _set_details(connection, session.key, system_prompt, json.dumps(kept | more))
+
     # --- one at a time -----------------------------------------------------------------------------------------------
 
     def lease(self, session_id: str, holder: str, seconds: float = LEASE_SECONDS) -> bool:
@@ -271,5 +278,9 @@ def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
 
 def _set_prompt(connection: apsw.Connection, key: int, text: str) -> None:
     row = one_row(connection, "SELECT details FROM session_details WHERE session = ?", (key,))
-    details = (key, text, row[0] if row else None)
-    connection.execute("INSERT OR REPLACE INTO session_details VALUES (?, ?, ?, ?)", (*details, details_seal(*details)))
+    _set_details(connection, key, text, row[0] if row else None)
+
+
+def _set_details(connection: apsw.Connection, key: int, prompt: str, details: str | None) -> None:
+    row = (key, prompt, details)
+    connection.execute("INSERT OR REPLACE INTO session_details VALUES (?, ?, ?, ?)", (*row, details_seal(*row)))

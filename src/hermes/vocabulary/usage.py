@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,10 +20,8 @@ class Usage:
     reasoning_tokens: int = 0
 
     @classmethod
-    def of(cls, given: Usage | Mapping[str, int] | None) -> Self | Usage | None:
-        if given is None or isinstance(given, Usage):
-            return given
-        return cls(**given)
+    def of(cls, given: Usage | Mapping[str, int]) -> Usage:
+        return given if isinstance(given, Usage) else cls(**given)
 
     @property
     def cached_share(self) -> float:

@@ -1,0 +1,66 @@
+"""Conversations that another program began go on here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compacted import configure, talk
+from hermes.agent import Agent
+from hermes.llm.scripted import Scripted
+from hermes.session.session import MemorySession
+from hermes.storage.sessions import SessionDB
+from histories import openai_faults
+from migration import foreign_transcripts as made
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Ran
+
+IMPORTED = f"claude-code_{made.SESSION}"
+
+
+@pytest.mark.proves("migration.goes-on", "session.resume")
+def test_a_conversation_of_claude_code_goes_on_with_our_prompt_and_tools(
+    home: Path, hermes: Callable[..., Ran], tmp_path: Path
+) -> None:
+    made.claude_code(tmp_path / "claude")
+    hermes("sessions", "import", str(tmp_path / "claude"))
+    hermes("memory", "add", "--target", "user", "Lives in Berlin.")
+    model = Scripted(["In auth_v2.py, as I said."])
+    with Agent.open(home, model=model, resume="Auth refactor") as agent:
+        list(agent.turn("where was it again?"))
+        sent = agent.session.request()
+    asked = model.requests[0]
+    assert "Lives in Berlin." in asked.system
+    assert "session_search" in [tool["function"]["name"] for tool in asked.tools]
+    assert [message["content"] for message in asked.messages if message["role"] == "user"] == [
+        "where is the auth refactor?",
+        "where was it again?",
+    ]
+    assert openai_faults([dict(message) for message in asked.messages]) == []
+    hermes("memory", "add", "--target", "user", "Likes tea.")
+    with MemorySession.open(home, resume=IMPORTED) as again:
+        assert (again.request().system, again.request().tools) == (sent.system, sent.tools)
+        assert again.about().model == "claude-sonnet"
+    with SessionDB.open(home / "state.db") as db:
+        assert db.session_details(IMPORTED)["git_branch"] == "main"
+
+
+@pytest.mark.proves("migration.goes-on")
+def test_a_conversation_from_elsewhere_that_goes_on_is_compacted_like_any(home: Path, tmp_path: Path) -> None:
+    configure(home)
+    (tmp_path / "AGENTS.md").write_text("Use tabs.")
+    with SessionDB.open(home / "state.db") as db:
+        began = db.create_session("somewhere", title="From elsewhere", system_prompt="You are another program.")
+        db.append(began, {"role": "user", "content": "hello"})
+        db.append(began, {"role": "assistant", "content": "hello to you"})
+    with MemorySession.open(home, resume=began, cwd=str(tmp_path)) as session:
+        assert "another program" not in session.system_prompt
+        talk(session, 20)
+        (tmp_path / "AGENTS.md").write_text("Use spaces.")
+        assert session.compact() is not None
+        assert "Use spaces." in session.system_prompt
