@@ -231,6 +231,7 @@ def test_what_one_run_of_an_import_left_another_completes_or_takes_back(
     assert "was not completed" in hermes("status").out
     with Folder.create(str(home)) as folder, FileLock(folder, "state.db.import.lock", timeout=1):
         assert "is running" in hermes("status").out
+        assert "--discard" not in hermes("doctor", "--offline").out  # nobody should end what goes on
     assert hermes("sessions", "import", str(tmp_path / "big")).code == 0
     assert "was not completed" not in hermes("status").out
     with SessionDB.open(home / "state.db") as db:

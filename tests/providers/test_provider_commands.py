@@ -177,6 +177,28 @@ def test_status_really_looks(hermes: Command, home: Path, monkeypatch: pytest.Mo
     assert "there is no memory provider 'gone'" in hermes("memory", "status").out
 
 
+LEAST = """
+class Least:
+    name = "least"
+    def is_available(self): return True
+    def initialize(self, session_id, **kwargs): pass
+    def get_tool_schemas(self): return []
+
+def register(ctx):
+    ctx.register_memory_provider(Least())
+"""
+
+
+@pytest.mark.proves("providers.status")
+@pytest.mark.parametrize("place", ["plugins", "none"])
+def test_a_provider_that_has_only_what_it_must_have_is_looked_at_too(hermes: Command, home: Path, place: str) -> None:
+    install(home, "least", LEAST)
+    (home / "config.yaml").write_text(f"memory:\n  provider: least\n  provider_process: {place}\n")
+    (found,) = hermes("memory", "status", "--json").json["providers"]
+    assert (found["available"], found["problem"], found["config"], found["missing"]) == (True, "", {}, [])
+    assert found["connection"] == "it started; it has no test of its own"
+
+
 @pytest.mark.proves("providers.status", "providers.notices")
 def test_status_of_another_process_knows_how_the_provider_fared_and_what_waits(hermes: Command, home: Path) -> None:
     from hermes.session.session import MemorySession

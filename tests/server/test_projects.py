@@ -132,3 +132,13 @@ def test_projects_can_be_switched_off_or_left_to_names(home: Path, hermes: Comma
     assert "Deploys" in hermes("prompt", "--cwd", str(repository), "--project", str(repository)).out
     hermes("config", "set", "memory.projects", "off")
     assert "Deploys" not in hermes("prompt", "--cwd", str(repository), "--project", str(repository)).out
+
+
+@pytest.mark.proves("people.projects")
+def test_a_folder_outside_of_any_repository_is_refused_before_anything_is_written(
+    home: Path, hermes: Command, tmp_path: Path
+) -> None:
+    note = json.dumps({"action": "add", "target": "memory", "content": "Deploys on Fridays."})
+    refused = hermes("tool", "memory", note, "--project", f"{tmp_path}/nowhere")
+    assert (refused.code, "is in no repository; name the project instead" in refused.err) == (1, True)
+    assert not (home / "memories").exists()
