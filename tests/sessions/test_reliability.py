@@ -77,13 +77,16 @@ def test_many_processes_write_and_read_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("sessions.lock_wait")
-def test_a_writer_that_never_ends_is_reported_after_a_bounded_wait(tmp_path: Path) -> None:
+@pytest.mark.parametrize("held", [["lock"], ["lock", "lock.queue"]], ids=["while it writes", "while it draws a number"])
+def test_a_writer_that_never_ends_is_reported_after_a_bounded_wait(tmp_path: Path, held: list[str]) -> None:
     turnstile = Turnstile(str(tmp_path / "lock"), wait_seconds=0.05)
-    holder = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(holder, fcntl.LOCK_EX)
+    holders = [os.open(tmp_path / name, os.O_RDWR | os.O_CREAT, 0o600) for name in held]
+    for holder in holders:
+        fcntl.flock(holder, fcntl.LOCK_EX)
     with pytest.raises(LockTimeout, match=r"more than 0.05 s"), turnstile:
         pass
-    os.close(holder)
+    for holder in holders:
+        os.close(holder)
     with turnstile:
         pass
     turnstile.close()

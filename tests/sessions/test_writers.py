@@ -250,3 +250,20 @@ def test_without_file_locks_sqlite_waits_by_itself(tmp_path: Path, monkeypatch: 
         for thread in threads:
             thread.join()
         assert [len(db.messages(session)) for session in sessions] == [20, 20]
+
+
+@pytest.mark.proves("sessions.writers")
+def test_a_lock_that_fails_for_another_reason_stores_nothing_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(descriptor: int, kind: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with SessionDB.open(tmp_path / "state.db") as db:
+        session = db.create_session()
+        with monkeypatch.context() as patch:
+            patch.setattr(fcntl, "flock", broken)
+            with pytest.raises(StorageError, match=r"the queue of writers does not work: .* check the folder"):
+                db.append(session, {"role": "user", "content": "lost"})
+        db.append(session, {"role": "user", "content": "kept"})
+        assert [message.text for message in db.messages(session)] == ["kept"]

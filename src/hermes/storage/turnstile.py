@@ -7,6 +7,7 @@ excludes, the numbers only order: when a process with a number dies, the next on
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -35,12 +36,9 @@ class Turnstile:
         self._path = path
         self._wait = wait_seconds
         self._gate = self._queue = -1  # opened by the first writer: where nothing can be written, one can still read
-        self._closed = False
         self._number: int | None = None
 
     def __enter__(self) -> None:
-        if self._closed:
-            raise StorageError(f"{self._path.removesuffix('.lock')} was closed; open it again")
         if self._queue < 0:
             self._gate = _open_private(self._path) if self._gate < 0 else self._gate
             self._queue = _open_private(self._path + ".queue")
@@ -61,7 +59,6 @@ class Turnstile:
 
     def close(self) -> None:
         """May be called again: the numbers of closed descriptors soon belong to other files."""
-        self._closed = True
         for descriptor in (self._gate, self._queue):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -144,11 +141,8 @@ def _try(descriptor: int) -> bool:
 
 
 def _release(descriptor: int) -> None:
-    try:
+    with contextlib.suppress(OSError):  # what was written is written; the lock goes with the descriptor at the latest
         fcntl.flock(descriptor, fcntl.LOCK_UN)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS_HERE:
-            raise
 
 
 def _open_private(path: str) -> int:
