@@ -71,6 +71,13 @@ def test_a_phrase_whose_words_are_common_is_looked_for_further_back_when_the_new
     assert wanted not in found(db, "kite NOT number")  # further back than anybody looks
 
 
+@pytest.mark.proves("search.syntax")
+def test_a_phrase_of_a_long_word_that_many_hold_and_a_short_one_that_few_hold_is_found(db: SessionDB) -> None:
+    wanted = said(db, "an extraordinary kite")
+    said(db, *(f"an extraordinary day, number {n}" for n in range(100)), "no kite was extraordinary")
+    assert found(db, '"extraordinary kite"', sort="oldest") == wanted
+
+
 @pytest.mark.proves("search.says_so")
 @pytest.mark.parametrize(
     "query",

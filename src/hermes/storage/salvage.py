@@ -126,10 +126,7 @@ class Source:
     def _tables(self) -> set[str]:
         if self._connection is None:
             return set()
-        try:
-            return {name for (name,) in self._connection.execute("SELECT name FROM sqlite_schema")}
-        except apsw.Error:
-            return set()
+        return {name for (name,) in self._connection.execute("SELECT name FROM sqlite_schema")}  # read when it opened
 
     def _structure_from_pages(self) -> None:
         found, scan = self.structure, Scan(self._image)
