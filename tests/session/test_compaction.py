@@ -100,6 +100,26 @@ def _expanded(session: MemorySession, ids: str) -> str:
     return shown
 
 
+@pytest.mark.proves("compaction.reachable")
+def test_a_result_that_was_shortened_in_one_compaction_can_be_read_after_the_next(home: Path) -> None:
+    configure(home)
+    call = {"id": "c1", "type": "function", "function": {"name": "read_log", "arguments": "{}"}}
+    with MemorySession.open(home) as session:
+        talk(session, 4)
+        session.prepare_turn("look at the log")
+        session.record({"role": "assistant", "content": None, "tool_calls": [call]})
+        session.record_result("c1", "\n".join(f"line {number} of the log" for number in range(6000)))
+        assert session.compact() is not None  # in the turn: the result stays, but not as long as it was
+        (pointer,) = re.findall(r'context_expand ids="(\d+)" shows', texts(session.request().messages))
+        session.finish_turn("It is long.")
+        talk(session, 20, start=20)
+        assert session.compact() is not None
+        block = next(each["content"] for each in session.request().messages if is_block(each))
+        lines = re.findall(r"^- ([\d, -]+) \(\d+ messages?\)", block, re.MULTILINE)
+        assert "line 3000 of the log" in "".join(_expanded(session, ids) for ids in lines)
+        assert "line 3000 of the log" in _expanded(session, pointer)
+
+
 @pytest.mark.proves("compaction.expand.own")
 def test_another_conversation_cannot_be_expanded(home: Path) -> None:
     configure(home)
