@@ -6,7 +6,10 @@ Each is replaced by one private-use character, padded with spaces so that positi
 from __future__ import annotations
 
 import re
+from itertools import islice
 
+from hermes.safety.runs import Runs
+from hermes.safety.surroundings import LONG_TEXT
 from hermes.safety.tables import load_table
 
 TYPE_CHECKING = False
@@ -78,13 +81,16 @@ _TAG = (
     r"</?(?:b|i|u|s|em|strong|span|p|br|li|ul|ol|td|tr|th|table|div|font|a|h[1-6]|code|pre|mark|small|sub|sup)"
     r"\b[^<>\n]{0,80}>"
 )
-_LIST_NUMBER = r"(?:^|\n)[ \t]{0,4}[0-9]{1,3}[.)](?=\s)"
+_LIST_NUMBER = r"\n[ \t]{0,4}[0-9]{1,3}[.)](?=\s)"
+_FIRST_NUMBER = re.compile(r"[ \t]{0,4}[0-9]{1,3}[.)](?=\s)")
 _compiled: dict[str, re.Pattern[str]] = {}
+_beginnings: dict[str, tuple[re.Pattern[str], dict[str, list[tuple[str, str]]]]] = {}
 _DIGIT = re.compile("[0-9]")
+_SPACE = re.compile(r"\s")
+_MANY = 64  # places, from which on it is quicker to read the whole text
 _NUMERIC_HOST = re.compile(r"://(?!(?:127|10|192\.168|0)\.)[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9.])")
-_DIGIT_GROUPS = re.compile("[0-9]{4} [0-9]{4}")
 _HOST_ENDING = re.compile(rf"\.(?:{_TOP_LEVELS})(?![\w-])")
-_AT_HOST = re.compile(r"@(?<=[a-z0-9._%+-]@)[a-z0-9-]{1,64}\.[a-z0-9.-]{2}")
+_MAILBOX = re.compile(r"@(?<=[a-z0-9._%+-]@)[a-z0-9-]{1,64}\.[a-z0-9.-]{2}|\[at\]")
 _FOUR_NUMBERS = re.compile(r"[0-9]\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]")
 _ACCOUNT = re.compile("[a-z]{2}[0-9]{2}[a-z0-9]{11}")
 _LOCAL = (
@@ -102,19 +108,66 @@ def mark(text: str) -> str:
     if "</" in text:
         text = re.sub(_TAG, _blank, text)
     has_digit = _DIGIT.search(text) is not None
-    if has_digit and ("\n" in text or text.lstrip()[:1].isdigit()):
-        text = re.sub(_LIST_NUMBER, _blank, text, count=0 if "\n" in text else 1)
+    if has_digit:
+        text = _without_list_numbers(text)
+    runs = Runs(text)
     for sign, source, kind in _EXPRESSIONS:
-        if _GUARDS[sign](text) if sign in _GUARDS else sign in text:
+        if sign in _WITH_DIGITS and not has_digit:
+            continue
+        if _GUARDS[sign](text, runs) if sign in _GUARDS else sign in text:
             if source not in _compiled:
                 _compiled[source] = re.compile(source)
-            text = _compiled[source].sub(_REPLACERS.get(kind) or _padded(kind), text)
+            text = _marked(text, sign, _compiled[source], _REPLACERS.get(kind) or _padded(kind))
+    return _with_literals(text)
+
+
+def _with_literals(text: str) -> str:
     for sign, group in _grouped().items():
         if sign in text:
-            for literal, kind in group:
+            for literal, kind in group if len(text) < LONG_TEXT else _beginning_in(text, sign, group):
                 if literal in text:
                     text = _replace_literal(text, literal, kind)
     return text
+
+
+def _marked(text: str, sign: str, pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str]) -> str:
+    """`text` with what `pattern` matches replaced; where few places can match, only the pieces around them are read."""
+    hints = _HINTS.get(sign)
+    if hints is None or len(text) < LONG_TEXT:
+        return pattern.sub(replace, text)
+    places = [found.start() for found in islice(hints.finditer(text), _MANY)]
+    if len(places) == _MANY:
+        return pattern.sub(replace, text)
+    pieces: list[str] = []
+    done = 0
+    for place in places:
+        if place < done:
+            continue
+        # None of these expressions matches white space, and folding leaves but four kinds of it.
+        start = max(done, *(text.rfind(space, done, place) for space in " \n\t\r"))
+        end = behind.start() if (behind := _SPACE.search(text, place)) else len(text)
+        pieces += [text[done:start], pattern.sub(replace, text[start:end])]
+        done = end
+    return "".join([*pieces, text[done:]])
+
+
+def _beginning_in(text: str, sign: str, group: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Those of the literals with `sign` whose next two characters follow that sign somewhere, in their order."""
+    if sign not in _beginnings:
+        by_next: dict[str, list[tuple[str, str]]] = {}
+        for literal, kind in group:
+            by_next.setdefault(literal.partition(sign)[2][:2], []).append((literal, kind))
+        either = "|".join(map(re.escape, by_next))
+        _beginnings[sign] = re.compile(f"{re.escape(sign)}({either})"), by_next
+    pattern, by_next = _beginnings[sign]
+    wanted = {pair for beginning in set(pattern.findall(text)) for pair in by_next[beginning]}
+    return [pair for pair in group if pair in wanted]
+
+
+def _without_list_numbers(text: str) -> str:
+    if _FIRST_NUMBER.match(text):
+        text = _FIRST_NUMBER.sub(_blank, text, count=1)
+    return re.sub(_LIST_NUMBER, _blank, text) if "\n" in text else text
 
 
 def _blank(found: re.Match[str]) -> str:
@@ -197,32 +250,36 @@ def _fill(kind: str, text: str) -> str:
     return ATOMS[kind] + " " * (len(text) - 1)
 
 
-def _has_mailbox(text: str) -> bool:
-    return ("@" in text and _AT_HOST.search(text) is not None) or "[at]" in text
+def _has_mailbox(text: str, _: Runs) -> bool:
+    return ("@" in text or "[at]" in text) and _MAILBOX.search(text) is not None
 
 
-def _has_host(text: str) -> bool:
+def _has_host(text: str, _: Runs) -> bool:
     return "." in text and _HOST_ENDING.search(text) is not None
 
 
-def _has_secret_name(text: str) -> bool:
+def _has_secret_name(text: str, _: Runs) -> bool:
     return "_" in text and any(ending in text for ending in ("_key", "_token", "_secret", "_password", "_credentials"))
 
 
-def _has_address(text: str) -> bool:
-    return text.count(".") > 2 and _FOUR_NUMBERS.search(text) is not None  # noqa: PLR2004 - as an address has
+def _has_address(text: str, runs: Runs) -> bool:
+    return runs.address() and _FOUR_NUMBERS.search(text) is not None
 
 
-def _has_account(text: str) -> bool:
-    return _ACCOUNT.search(text) is not None
+def _has_account(text: str, runs: Runs) -> bool:
+    return runs.account() and _ACCOUNT.search(text) is not None
 
 
-def _has_groups_of_four(text: str) -> bool:
-    return _DIGIT_GROUPS.search(text) is not None
+def _has_groups_of_four(_: str, runs: Runs) -> bool:
+    return runs.account_in_groups()
 
 
+# What only digits can be part of.
+_WITH_DIGITS = frozenset({"an address", "0x", "bc1", "an account", "an account in groups"})
+# What stands in every match of an expression.
+_HINTS = {"a mailbox": _MAILBOX, "a host": _HOST_ENDING, "an address": _FOUR_NUMBERS, "an account": _ACCOUNT}
 # What an expression can only match beside, looked for first because it is quicker to find.
-_GUARDS: dict[str, Callable[[str], bool]] = {
+_GUARDS: dict[str, Callable[[str, Runs], bool]] = {
     "a mailbox": _has_mailbox,
     "a host": _has_host,
     "a secret name": _has_secret_name,

@@ -11,10 +11,11 @@ import re
 from hermes.safety.lexicon import bit
 from hermes.safety.surroundings import WIDEST_RULE, places_of, surroundings
 from hermes.safety.tables import compiled, load_table
+from hermes.safety.typing_errors import Errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from hermes.safety.lexicon import Lexicon
 
@@ -22,17 +23,20 @@ _STRONG_LENGTH = 5
 _LEET = str.maketrans("034578@$69+2€|!", "oeastbasggtze11")
 _LEET_BESIDE = "0123456789@$!|+"
 _LEET_WORD = re.compile("[a-z1]{4,20}")
+_INNER_MARK = re.compile(r"!(?<=[\w\s]!)(?=\w)")
 _LEET_SIGN = re.compile(r"[a-z][0-9@$!|+]|[0-9@$|+][a-z]|\s![a-z]")
 _OTHER_SCRIPTS = re.compile(r"[^\x00-\x7f€]+")
 _ROT13 = str.maketrans("abcdefghijklmnopqrstuvwxyz", "nopqrstuvwxyzabcdefghijklm")
 _ATBASH = str.maketrans("abcdefghijklmnopqrstuvwxyz", "zyxwvutsrqponmlkjihgfedcba")
 _LETTERS, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "0123456789"
 _PLAIN_WORD = re.compile("[a-z]+")
+_CIPHER_WORD = re.compile("[a-z']+")
 _STRETCHED = re.compile(r"([a-z])\1{2,}")
 _TELLING_LENGTH = 7
 _LONGEST_WORD = 15
 _LONGEST_TYPO = 20
 _SHORT_WORD = 2
+_SHORT_LENGTHS = (3, 2)
 _LONGEST_SCRAP = 4
 _FEWEST_SCRAPS = 3
 _RULE_LETTERS = 300  # letters that a rule spans at most, about sixty words
@@ -47,7 +51,7 @@ class Vocabulary:
     def __init__(self, lexicon: Lexicon) -> None:
         self.lexicon = lexicon
         self._segments: dict[str, tuple[int, ...]] = {}
-        self.openings: frozenset[str] = frozenset()
+        self.openings: dict[str, int] = {}
         self.telling: dict[str, list[str]] = {}
         self.inside: frozenset[str] = frozenset()
         self.words: frozenset[str] = frozenset()
@@ -82,10 +86,10 @@ class Vocabulary:
         return self.fillers, self.short, self.strong, self.ciphered
 
     def segments(self) -> dict[str, tuple[int, ...]]:
-        """The lengths that known words have, by their first three letters (two for words of two).
+        """The lengths that words of four letters and more have, by the first four.
 
-        Beside it: `openings`, three letters that any word can begin with, and `telling`, strong words by their first
-        letters, of which `inside` has four.
+        Beside it: `openings`, three letters that any word can begin with, each with the length of the short word in it,
+        and `telling`, strong words by their first letters, of which `inside` has four.
         """
         if not self._segments:
             words = {*self.lexicon.masks, *self.fillers, *self.lexicon.phrases}
@@ -96,14 +100,20 @@ class Vocabulary:
             self.words = frozenset(word for word in words if len(word) > 1 and word.isascii())
             lengths: dict[str, set[int]] = {}
             for word in self.words:
-                lengths.setdefault(word[:3], set()).add(len(word))
+                if len(word) > _SHORT_WORD + 1:
+                    lengths.setdefault(word[:4], set()).add(len(word))
             self._segments = {start: tuple(sorted(found, reverse=True)) for start, found in lengths.items()}
             pairs = [word for word in self.words if len(word) == _SHORT_WORD]
-            self.openings = frozenset([*self._segments, *(pair + letter for pair in pairs for letter in _LETTERS)])
+            starts = {word[:3] for word in self.words} | {pair + letter for pair in pairs for letter in _LETTERS}
+            self.openings = {start: self._short_length(start) for start in starts}
             for word in self.strong:
                 self.telling.setdefault(word[:_STRONG_LENGTH], []).append(word)
             self.inside = frozenset(start[at : at + 4] for start in self.telling for at in (0, 1))
         return self._segments
+
+    def _short_length(self, start: str) -> int:
+        """How long the word of at most three letters is that `start` begins with; 0 when there is none."""
+        return next((length for length in _SHORT_LENGTHS if len(start) >= length and start[:length] in self.words), 0)
 
     def covers(self, found: list[str]) -> bool:
         """True when `found` is a row of known words, most of its letters in words of some length."""
@@ -159,28 +169,38 @@ def disguises(
         squashed = _squashed(leet, set(leet), words)
         if squashed is not None:
             yield "leetspeak, separators", squashed
-    if stretched := _stretched(folded, words):
-        yield "stretched letters", cut(_STRETCHED.sub(r"\1", surroundings(folded, stretched)))
+    if stretched := _stretched(folded, known, words):
+        yield "stretched letters", cut(_unstretched(surroundings(folded, stretched)))
     corrected, slips = _corrected(tokens, known, words)
     if slips:
         yield "typing errors" if slips > 1 else "typing error", corrected
 
 
-def _stretched(folded: str, words: Vocabulary) -> list[tuple[int, int]]:
+def _stretched(folded: str, known: set[str], words: Vocabulary) -> list[tuple[int, int]]:
     """Where words stand that somebody knows once their stretched letters are single."""
-    found = []
-    done = 0
-    for place, _ in places_of(folded, [letter * 3 for letter in _LETTERS if letter * 3 in folded]):
-        if place < done:
-            continue
-        start = place
-        while start > done and folded[start - 1].isalpha():
-            start -= 1
-        word = _PLAIN_WORD.match(folded, start)
-        if word is not None and _STRETCHED.sub(r"\1", word[0]) in words.short:
-            found.append(word.span())
-        done = max(place, start) if word is None else word.end()
-    return found
+    every = " ".join(known) + " "
+    stretched: dict[str, None] = {}
+    for triple in [letter * 3 for letter in _LETTERS if letter * 3 in every]:
+        at = every.find(triple)
+        while at >= 0:
+            end = every.find(" ", at)
+            stretched |= dict.fromkeys(_PLAIN_WORD.findall(every, every.rfind(" ", 0, at) + 1, end))
+            at = every.find(triple, end)
+    meant = {
+        word for word, single in _with_single_letters(stretched).items() if single != word and single in words.short
+    }
+    return places_of(folded, meant, _PLAIN_WORD)
+
+
+def _unstretched(text: str) -> str:
+    parts = re.split("([a-z]+)", text)
+    parts[1::2] = map(_with_single_letters(dict.fromkeys(parts[1::2])).__getitem__, parts[1::2])
+    return "".join(parts)
+
+
+def _with_single_letters(words: Collection[str]) -> dict[str, str]:
+    """Words without their stretched letters; all at once, because a text can be full of them."""
+    return dict(zip(words, _STRETCHED.sub(lambda found: found[1], " ".join(words)).split(), strict=True))
 
 
 def _spells(text: str) -> bool:
@@ -191,11 +211,11 @@ def _spells(text: str) -> bool:
 
 
 def _leet(folded: str, known: set[str], cut: Callable[[str], list[str]], words: Vocabulary) -> list[str] | None:
-    text = re.sub(r"(?<=\w)!(?=\w)|(?<=\s)!(?=\w)|^!(?=\w)", "1", folded) if "!" in folded else folded
+    text = _INNER_MARK.sub("1", " " + folded)[1:] if "!" in folded else folded
     text = text.translate(_LEET)
     spelt = set(_LEET_WORD.findall(text)) - known
     news = {word for word in spelt if "1" in word and _with_letters(word, words) in words.lexicon.masks}
-    text = surroundings(text, places_of(text, news | (spelt & words.lexicon.masks.keys())))
+    text = surroundings(text, places_of(text, news | (spelt & words.lexicon.masks.keys()), _LEET_WORD))
     tokens = cut(text)
     spelled = {token: _with_letters(token, words) for token in set(tokens) - known if "1" in token}
     tokens = [spelled.get(token, token) for token in tokens] if spelled else tokens
@@ -217,9 +237,9 @@ def _ciphers(
     for word in known & words.ciphered.keys():
         hits.setdefault(words.ciphered[word], set()).add(word)
     for name, form in _CIPHERS:
-        found = hits.get(name, ())
+        found = hits.get(name, set())
         if sum(1 if len(word) < _TELLING_LENGTH else 2 for word in found) > 1:
-            text = surroundings(folded, places_of(folded, found))
+            text = surroundings(folded, places_of(folded, found, _CIPHER_WORD))
             yield name, cut(form(text))
             if name == "reversed":
                 yield name, cut(" ".join(chunk[::-1] for chunk in text.split()))
@@ -271,15 +291,15 @@ def _segmented(text: str, segments: dict[str, tuple[int, ...]], words: Vocabular
     for position in [at for at in range(len(text)) if text[at : at + 3] in openings]:
         if position < done:
             continue
-        start = text[position : position + 3]
-        for length in segments.get(start, ()):
+        for length in segments.get(text[position : position + 4], ()):
             word = text[position : position + length]
             if word in known_words:
                 break
         else:
-            word = start[:2]
-            if word not in known_words:
+            short = openings[text[position : position + 3]]
+            if not short:
                 continue
+            word = text[position : position + short]
         if between := text[done:position].strip():
             cut.append(between)
         cut.append(word)
@@ -323,54 +343,7 @@ def _beside(tokens: list[str], wanted: Collection[str]) -> set[str]:
 
 
 def _corrections(unknown: list[str], errors: Errors) -> dict[str, str]:
-    found = {}
-    for word in unknown:
-        right = errors.correct(word)
-        if right:
-            found[word] = right
-    return found
-
-
-class Errors:
-    """Words, to be found by a misspelling: an error touches two neighbours, so some end is as it should be."""
-
-    def __init__(self, words: Iterable[str], real: frozenset[str]) -> None:
-        self.words = frozenset(words)
-        self.real = real
-        self._by_end: dict[str, list[str]] = {}
-        for word in sorted(self.words):
-            for end in _ends(word):
-                self._by_end.setdefault(end, []).append(word)
-
-    def correct(self, word: str) -> str:
-        """The listed word that `word` is a typing error of, or an empty string."""
-        by_end = self._by_end
-        candidates = [right for end in _ends(word) if end in by_end for right in by_end[end]]
-        if not candidates or word in self.real:
-            return ""
-        if word in self.words:
-            return word
-        return next((right for right in candidates if one_error(right, word)), "")
-
-
-def _ends(word: str) -> tuple[str, str, str]:
-    """The beginning of a word, its end, and a little of both, which two letters swapped in the middle leave."""
-    return word[:3], "-" + word[-3:], word[:2] + "-" + word[-2:]
-
-
-def one_error(right: str, wrong: str) -> bool:
-    """True when one letter is missing, too many or another, or two neighbours are swapped."""
-    if abs(len(right) - len(wrong)) > 1:
-        return False
-    first = next((at for at, (one, other) in enumerate(zip(right, wrong, strict=False)) if one != other), -1)
-    if first < 0:
-        return len(right) != len(wrong)  # it is the last one
-    if len(right) > len(wrong):
-        return right[first + 1 :] == wrong[first:]
-    if len(right) < len(wrong):
-        return right[first:] == wrong[first + 1 :]
-    swapped = right[first : first + 2] == wrong[first : first + 2][::-1]
-    return right[first + 1 :] == wrong[first + 1 :] or (swapped and right[first + 2 :] == wrong[first + 2 :])
+    return {word: right for word in errors.alike(unknown) if (right := errors.correct(word))}
 
 
 def _rot13(word: str) -> str:

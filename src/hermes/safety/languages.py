@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate, chain, starmap
+from operator import methodcaller
 
 from hermes.safety import atoms
-from hermes.safety.lexicon import UNKNOWN, Lexicon, Reading, Words, bit, known_bits
+from hermes.safety.lexicon import UNKNOWN, Index, Lexicon, Reading, Words, bit, known_bits
 from hermes.safety.rules import Rule, load_lexicon, load_rules
 from hermes.safety.tables import compiled, load_lines, load_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
 _FEWEST_WORDS = 2
@@ -27,6 +29,8 @@ _SCRIPTS = (
     ("hindi", ("hindi",), "[\u0900-\u097f]", True, True),
     ("thai", ("thai",), "[\u0e00-\u0e7f]", False, False),
 )
+_LAST_ASCII = "\x7f"
+_SPAN, _START = methodcaller("span"), methodcaller("start")
 _loaded: dict[str, Language] = {}
 _latin: list[LatinFamily] = []
 
@@ -165,52 +169,90 @@ class ScriptLexicon(Lexicon):
                     plain = fold(word.replace("_", " ")) if table is not atoms.CONCEPTS else word
                     words[plain] = words.get(plain, 0) | bit(concept)
         lengths: dict[str, set[int]] = {}
-        self.words: dict[str, int] = {}
+        self.words: dict[str, str] = {}
         for word in words:
             lengths.setdefault(word[:2], set()).add(len(word))
             mask = 0
             for length in range(1, len(word) + 1):  # a short stem still counts inside a longer word
                 mask |= words.get(word[:length], 0)
-            self.words[word] = mask
-            self.code(mask)
+            self.words[word] = self.code(mask)
+        self.singles = {word: code for word, code in self.words.items() if len(word) == 1}
         self.lengths = {start: sorted(found, reverse=True) for start, found in lengths.items()}
-        firsts = re.escape("".join({start[0] for start in self.lengths}))
-        self.anywhere = re.compile(f"[{firsts}]")
-        self.at_word_start = re.compile(rf"(?<![^\W_])[{firsts}]")
+        self.pairs = {start: self.words[start] for start, found in lengths.items() if found == {2}}
+        firsts = re.escape("".join(sorted({start[0] for start in self.lengths})))
+        # The sign comes first in each expression, so that the search can look for it alone.
+        self.at_word_start = re.compile(rf"[{firsts}](?<![^\W_][{firsts}])")
+        self.anywhere = re.compile(
+            f"[{re.escape(''.join(sorted({s[0] for s in self.lengths if s[0] > _LAST_ASCII})))}]+"
+        )
+        pairs = (f"{re.escape(s[0])}(?={re.escape(s[1:])})" for s in sorted(self.lengths) if s[0] < _LAST_ASCII)
+        self.ascii = re.compile("|".join(pairs) or "(?!)")
 
     def search(self, text: str, word_start: bool, spaced: bool) -> Reading | None:  # noqa: FBT001 - a row of the table above
-        words, lengths, code_of = self.words, self.lengths, self._codes
         codes: list[str] = []
-        places: list[tuple[int, int, int]] = []
-        gaps: dict[str, int] = {}
-        size = end = present = 0
-        for found in (self.at_word_start if word_start else self.anywhere).finditer(text):
-            at = found.start()
-            if at < end:
+        places: list[tuple[int, int]] = []
+        gaps: dict[str, str] = {}
+        done = 0
+        for start, end, code in self._words_in(text, word_start):
+            gap = ""
+            if start > done:
+                between = text[done:start]
+                if between not in gaps:
+                    gaps[between] = UNKNOWN * _gap(between, spaced=spaced)
+                gap = gaps[between]
+                if spaced and not done and len(gap) < _WIDEST_GAP and not between[0].isspace():
+                    gap += UNKNOWN  # what stands before the first word is whole words
+            codes.append(gap + code)
+            places.append((start, end))
+            done = end
+        if not codes:
+            return None
+        read = "".join(codes)
+        present = 0
+        for code in set(read):
+            present |= self.mask_behind(code)
+        return Reading(self, read, Index(len(read), []), present, Places(codes, places))
+
+    def _words_in(self, text: str, word_start: bool) -> Iterator[tuple[int, int, str]]:  # noqa: FBT001 - as above
+        """(start, end, code) of the longest word at each place, none inside another."""
+        words, lengths, pairs, singles = self.words, self.lengths, self.pairs, self.singles
+        done = 0
+        for at in self._candidates(text, word_start):
+            if at < done:
                 continue
-            for length in lengths.get(text[at : at + 2], ()):
-                mask = words.get(text[at : at + length])
-                if mask is not None:
-                    break
-            else:
-                length, mask = 1, words.get(text[at])
-                if mask is None:
-                    continue
-            if at > end:
-                between = text[end:at]
-                gap = gaps.get(between)
-                if gap is None:
-                    gap = gaps[between] = _gap(between, spaced=spaced)
-                if spaced and not end and gap < _WIDEST_GAP and not between[0].isspace():
-                    gap += 1  # what stands before the first word is whole words
-                codes.append(UNKNOWN * gap)
-                size += gap
-            codes.append(code_of[mask])
-            end = at + length
-            places.append((size, at, end))
-            size += 1
-            present |= mask
-        return Reading(self, "".join(codes), range(size), present, places) if present else None
+            pair = text[at : at + 2]
+            length, code = 2, pairs.get(pair)
+            if code is None:
+                for length in lengths.get(pair, ()):
+                    code = words.get(text[at : at + length])
+                    if code is not None:
+                        break
+                else:
+                    length, code = 1, singles.get(text[at])
+                    if code is None:
+                        continue
+            done = at + length
+            yield at, done, code
+
+    def _candidates(self, text: str, word_start: bool) -> Iterable[int]:  # noqa: FBT001 - as above
+        """Where a word may begin, by its first character."""
+        if word_start:
+            return map(_START, self.at_word_start.finditer(text))
+        places = list(chain.from_iterable(starmap(range, map(_SPAN, self.anywhere.finditer(text)))))
+        return sorted([*places, *map(_START, self.ascii.finditer(text))])
+
+
+class Places:
+    """Where the words of a reading stand: (which code, start, end); worked out when somebody asks."""
+
+    __slots__ = ("_codes", "_places")
+
+    def __init__(self, codes: list[str], places: list[tuple[int, int]]) -> None:
+        self._codes, self._places = codes, places
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        behind = accumulate(map(len, self._codes))
+        return ((size - 1, start, end) for size, (start, end) in zip(behind, self._places, strict=True))
 
 
 def _gap(between: str, *, spaced: bool) -> int:

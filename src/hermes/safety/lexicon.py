@@ -132,44 +132,36 @@ class Lexicon:
             code = self.code(mask)
             for place in words.where(word):
                 codes[place] = code
-        index: Sequence[int] = range(len(codes))
+        read = "".join(codes)
+        joined: list[tuple[int, int]] = []
         starts = words.known & self.phrases.keys()
         if starts:
-            codes, index, mask = self._read_phrases(words, starts, codes)
+            read, joined, mask = self._read_phrases(words, starts, read)
             present |= mask
-        return Reading(self, "".join(codes), index, present) if present else None
+        return Reading(self, read, Index(len(codes), joined), present) if present else None
 
     def _read_phrases(
-        self, words: Words, starts: AbstractSet[str], codes: list[str]
-    ) -> tuple[list[str], Sequence[int], int]:
-        """`codes` with those of phrases instead of their words, where each came from, and what the phrases mean."""
-        joined: list[str] = []
-        index: list[int] = []
+        self, words: Words, starts: AbstractSet[str], codes: str
+    ) -> tuple[str, list[tuple[int, int]], int]:
+        """`codes` with those of phrases instead of their words, where those stand and end, and what they mean."""
+        tokens, phrases = words.tokens, self.phrases
+        pieces: list[str] = []
+        joined: list[tuple[int, int]] = []
         done = present = 0
         for position in sorted([place for word in starts for place in words.where(word)]):
             if position < done:
                 continue
-            length, mask = self._phrase_at(words.tokens, position)
+            seconds = phrases[tokens[position]]
+            second = tokens[position + 1] if position + 1 < len(tokens) else ""
+            if second not in seconds and "*" not in seconds:
+                continue  # as most are
+            length, mask = _phrase_at(tokens, position, seconds, second)
             if length:
-                joined += codes[done:position]
-                index += range(done, position + 1)
-                joined.append(self.code(mask))
+                pieces += codes[done:position], self.code(mask)
                 done = position + length
+                joined.append((position, done))
                 present |= mask
-        if not done:
-            return codes, range(len(codes)), 0
-        return joined + codes[done:], [*index, *range(done, len(codes))], present
-
-    def _phrase_at(self, tokens: list[str], position: int) -> tuple[int, int]:
-        seconds = self.phrases[tokens[position]]
-        second = tokens[position + 1] if position + 1 < len(tokens) else ""
-        for rest, mask in seconds.get(second, ()):
-            if _continues(tokens[position + 2 : position + 2 + len(rest)], rest):
-                return 2 + len(rest), mask
-        for rest, mask in seconds.get("*", ()):
-            if _continues(tokens[position + 1 : position + 1 + len(rest)], rest):
-                return 1 + len(rest), mask
-        return 0, 0
+        return "".join([*pieces, codes[done:]]), joined, present
 
 
 class Words:
@@ -203,7 +195,10 @@ class Words:
     def unread(self) -> list[str]:
         """One code per word, as if none meant anything; a list of its own for each caller."""
         if not self._blank:
-            self._blank = [BOUNDARY if token in _ENDS else UNKNOWN for token in self.tokens]
+            if self.known.isdisjoint(_ENDS):
+                self._blank = [UNKNOWN] * len(self.tokens)
+            else:
+                self._blank = [BOUNDARY if token in _ENDS else UNKNOWN for token in self.tokens]
         return self._blank[:]
 
 
@@ -216,16 +211,16 @@ class Reading:
         self,
         lexicon: Lexicon,
         codes: str,
-        index: Sequence[int],
+        index: Index,
         present: int,
-        places: Sequence[tuple[int, int, int]] | None = None,
+        places: Iterable[tuple[int, int, int]] | None = None,
     ) -> None:
         self.lexicon = lexicon
         self.places = places
         # Where every third "word" is a sentence end, the ends are a disguise and say nothing.
         if codes.count(BOUNDARY) * 3 > len(codes):
             kept = [position for position, code in enumerate(codes) if code != BOUNDARY]
-            index = [index[position] for position in kept]
+            index.keep(kept)
             codes = codes.replace(BOUNDARY, "")
         self.codes = codes
         self.index = index
@@ -245,10 +240,14 @@ class Reading:
         return found
 
     def _sort_by_concept(self) -> None:
+        codes = self.codes
         by_code: dict[str, list[int]] = {}
-        for place, code in enumerate(self.codes):
-            if code != UNKNOWN:
-                by_code.setdefault(code, []).append(place)
+        if codes.count(UNKNOWN) * 4 > len(codes) * 3:  # then it is quicker to look for those that mean something
+            by_code = {code: list(_places_of(code, codes)) for code in set(codes) - {UNKNOWN}}
+        else:
+            for place, code in enumerate(codes):
+                if code != UNKNOWN:
+                    by_code.setdefault(code, []).append(place)
         for code, places in by_code.items():
             for each in bits_of(self.lexicon.mask_behind(code)):
                 self._by_bit.setdefault(each, []).extend(places)
@@ -259,6 +258,45 @@ class Reading:
         """Whether any word between two places means one of `concepts`."""
         meaning = self.lexicon.mask_behind
         return any(meaning(code) & concepts for code in set(self.codes[start:end]))
+
+
+def _places_of(code: str, codes: str) -> Iterator[int]:
+    place = codes.find(code)
+    while place >= 0:
+        yield place
+        place = codes.find(code, place + 1)
+
+
+class Index:
+    """From which word each code of a reading comes, when phrases have one code; worked out when somebody asks."""
+
+    __slots__ = ("_every", "_joined", "_kept", "_words")
+
+    def __init__(self, words: int, joined: list[tuple[int, int]]) -> None:
+        self._words, self._joined = words, joined
+        self._kept: list[int] | None = None
+        self._every: Sequence[int] | None = None
+
+    def keep(self, kept: list[int]) -> None:
+        """Only the codes that stood at these places are left."""
+        self._kept = kept
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __getitem__(self, place: int) -> int:
+        return self._all()[place]
+
+    def _all(self) -> Sequence[int]:
+        if self._every is None:
+            every: list[int] = []
+            done = 0
+            for start, end in self._joined:
+                every += range(done, start + 1)
+                done = end
+            every += range(done, self._words)
+            self._every = every if self._kept is None else [every[place] for place in self._kept]
+        return self._every
 
 
 def bits_of(mask: int) -> Iterator[int]:
@@ -278,6 +316,19 @@ def concept_mask(alternatives: str) -> int:
             )
         mask |= _bits[concept]
     return mask
+
+
+def _phrase_at(
+    tokens: list[str], position: int, seconds: Mapping[str, list[tuple[list[str], int]]], second: str
+) -> tuple[int, int]:
+    """How many words the phrase that begins here has, and what it means; none is (0, 0)."""
+    for rest, mask in seconds.get(second, ()):
+        if not rest or _continues(tokens[position + 2 : position + 2 + len(rest)], rest):
+            return 2 + len(rest), mask
+    for rest, mask in seconds.get("*", ()):
+        if _continues(tokens[position + 1 : position + 1 + len(rest)], rest):
+            return 1 + len(rest), mask
+    return 0, 0
 
 
 def _longest_first(ending: tuple[list[str], int]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from hermes.safety.surroundings import LONG_TEXT
 from hermes.safety.tables import load_lines
 from hermes.safety.verdict import ASK, CLEAN, REFUSE
 
@@ -17,6 +18,7 @@ _ORDER = (
     r"|all|any|execute|run|send|your|please|grant|disable|enable|reveal|print|respond|act|this|approve|treat|user|stop"
     r"|previous|safety|obey|no)\b"
 )
+_LINE_START = r"(?:^|\n)"
 _DELIMITER_LINE = r"(?:^|\n)[ \t]{0,8}§[ \t]{0,8}(?:\n|$)"
 # Whoever explains a format names its signs; our own frame is never explained in an entry.
 _TALK = (
@@ -27,6 +29,7 @@ _OURS = ("memory", "user profile", "[blocked", "\u2550", "origin")
 _TURNS = ("human:", "user:", "assistant:")
 _forgeries: list[tuple[str, str, str, str]] = []
 _compiled: dict[str, re.Pattern[str]] = {}
+_quick: dict[str, tuple[re.Pattern[str] | None, re.Pattern[str]]] = {}
 
 
 def forgeries(folded: str, raw: str, scope: str) -> Iterator[tuple[str, int, int]]:
@@ -38,15 +41,39 @@ def forgeries(folded: str, raw: str, scope: str) -> Iterator[tuple[str, int, int
     for literal, level, level_in_code, source in _load():
         if literal not in folded or (scope == "recall" and literal in _TURNS):
             continue
-        if source not in _compiled:
-            _compiled[source] = re.compile(source)
-        found = _compiled[source].search(folded)
+        found = _first(source, folded)
         if found is not None:
             here = level_in_code if _in_code(folded, found.start()) else level
             if here == REFUSE and literal not in _OURS and re.search(_TALK, folded):
                 here = ASK
             if here != CLEAN:
                 yield here, found.start(), found.end()
+
+
+def _first(source: str, folded: str) -> re.Match[str] | None:
+    """Where an expression first matches; in a long text it is searched for by its first sign, soon found or missed."""
+    if len(folded) < LONG_TEXT:
+        if source not in _compiled:
+            _compiled[source] = re.compile(source)
+        return _compiled[source].search(folded)
+    if source not in _quick:
+        _quick[source] = _quickly_searched(source)
+    start, anywhere = _quick[source]
+    return (start.match(folded) if start else None) or anywhere.search(folded)
+
+
+def _quickly_searched(source: str) -> tuple[re.Pattern[str] | None, re.Pattern[str]]:
+    """An expression as what it matches at the start of a text, if that differs, and what it matches elsewhere."""
+    if source.startswith(_LINE_START):
+        rest = f"(?:{source[len(_LINE_START) :]})"
+        return re.compile(rest), re.compile("\n" + rest)
+    # A sign that is repeated at least so often is written out once, so that the search can look for it alone.
+    sign = re.match(r"(\[(?:\\.|[^\]\\])+\]|[=~#-])\{([1-9]),([0-9]?)\}", source)
+    if sign is not None:
+        each, least, most = sign.groups()
+        rest = source[sign.end() :]
+        source = f"{each * int(least)}{each}{{0,{int(most) - int(least) if most else ''}}}{rest}"
+    return None, re.compile(source)
 
 
 def literals() -> list[str]:

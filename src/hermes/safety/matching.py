@@ -14,13 +14,14 @@ from hermes.safety.lexicon import BOUNDARY, concept_mask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hermes.safety.lexicon import Reading
 
     Step = tuple[int, int, int]  # the concepts, the most words before them, the concepts that none of those may have
 
 _BLOCK = 1_000  # words
+_MANY_BLOCKS = 3
 _LOOSE_GAP = 3  # gaps up to this size may cross a sentence end: one word per line is a disguise, not grammar
 
 
@@ -47,12 +48,24 @@ def spans(reading: Reading, orders: Sequence[Sequence[Step]], most: int) -> Iter
     """Where the first `most` matches begin and end, by their beginnings; a long text is looked at block by block."""
     reach = max(sum(gap + 1 for _, gap, _ in steps) for steps in orders)
     left = most
-    for first in range(0, len(reading.codes), _BLOCK):
+    for first in _blocks(reading, [mask for mask, _, _ in orders[0]], reach):
         found = [span for steps in orders for span in _spans_in_order(reading, steps, (first, first + _BLOCK), reach)]
         yield from sorted(found)[:left] if len(orders) > 1 else found[:left]
         left -= len(found)
         if left <= 0:
             return
+
+
+def _blocks(reading: Reading, masks: Sequence[int], reach: int) -> Iterable[int]:
+    """Where the blocks begin in which a match may begin: near the concept that has the fewest places."""
+    every = range(0, len(reading.codes), _BLOCK)
+    if len(every) < _MANY_BLOCKS:
+        return every
+    fewest = min(map(reading.positions, masks), key=len)
+    if len(fewest) > len(every):
+        return every
+    near = ((max(0, place - reach) // _BLOCK, place // _BLOCK) for place in fewest)
+    return sorted({block * _BLOCK for first, last in near for block in range(first, last + 1)})
 
 
 def _spans_in_order(

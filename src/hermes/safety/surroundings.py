@@ -7,56 +7,71 @@ anything new.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_right
+from itertools import accumulate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 LONG_TEXT = 4_000  # characters; a shorter text is read whole
 WIDEST_RULE = 60  # words
-_MANY = 20  # places, from which on it is quicker to count all words once
-_REACH = 1_000  # characters each way in which the words around one place are counted
+_MANY = 12  # words, from which on it is quicker to look at every word of the text once
+_REACH = 1_000  # characters in which so many words usually stand
 _APART = " .\n\n"
-_WORD = re.compile(r"[^\W_]+")
+# One word more, because the place may end inside one. Whatever a word is made of, nothing here is tried twice.
+_WORDS = re.compile(rf"(?:[\W_]{{0,9999}}+[^\W_]{{1,9999}}+){{0,{WIDEST_RULE + 1}}}+[\W_]{{0,9999}}+")
 
 
 def surroundings(text: str, places: Sequence[tuple[int, int]]) -> str:
     """`text` around `places`, which are in order; whole when it is short."""
     if len(text) < LONG_TEXT:
         return text
-    done = 0
     pieces: list[str] = []
     for first, last in _widened(text, places):
-        if pieces and first <= done:
-            pieces.append(text[done:last])
-        else:
-            pieces += [_APART, text[first:last]]
-        done = last
+        pieces += [_APART, text[first:last]]
     return "".join(pieces)
 
 
-def places_of(text: str, words: Iterable[str]) -> list[tuple[int, int]]:
-    """Where any of `words` stands in `text`, in order."""
-    found = []
-    for word in words:
-        at = text.find(word)
+def places_of(text: str, words: Collection[str], word: re.Pattern[str]) -> list[tuple[int, int]]:
+    """Where any of `words` stands in `text`, in order; each is what the expression `word` matches."""
+    if len(words) > _MANY:
+        return [found.span() for found in word.finditer(text) if found[0] in words]
+    places = []
+    for each in words:
+        at = text.find(each)
         while at >= 0:
-            found.append((at, at + len(word)))
-            at = text.find(word, at + len(word))
-    return sorted(found)
+            places.append((at, at + len(each)))
+            at = text.find(each, at + len(each))
+    return sorted(places)
 
 
 def _widened(text: str, places: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    every = _starts(text, 0, len(text)) if len(places) > _MANY else []
-    for start, end in places:
-        starts = every or _starts(text, max(0, start - _REACH), end + _REACH)
-        if len(starts) < WIDEST_RULE * 4 and not every:  # long words; then the words of all the text are counted
-            starts = every = _starts(text, 0, len(text))
-        before, behind = bisect_left(starts, start) - WIDEST_RULE, bisect_left(starts, end) + WIDEST_RULE
-        first = starts[before] if before >= 0 else 0
-        yield first, starts[behind] if behind < len(starts) else len(text)
+    """Each place with the words around it; places that share some of these as one."""
+    starts = [start for start, _ in places]
+    ends = list(accumulate([end for _, end in places], max))
+    done = at = 0
+    while at < len(places):
+        first = _words_before(text, starts[at], done)
+        last = _words_behind(text, ends[at])
+        while (nearest := bisect_right(starts, last, at) - 1) > at:
+            at = nearest
+            last = max(last, _words_behind(text, ends[at]))
+        yield first, last
+        done = last
+        at += 1
 
 
-def _starts(text: str, first: int, last: int) -> list[int]:
-    return [word.start() for word in _WORD.finditer(text, first, last)]
+def _words_before(text: str, place: int, done: int) -> int:
+    for reach in (_REACH, len(text)):
+        before = text[max(done, place - reach) : place][::-1]
+        found = _WORDS.match(before)
+        size = found.end() if found else 0
+        if size < len(before):
+            break
+    return place - size
+
+
+def _words_behind(text: str, place: int) -> int:
+    found = _WORDS.match(text, place)
+    return found.end() if found else place

@@ -8,9 +8,11 @@ one of its tables cannot be loaded. The classes are listed in `hermes.safety.ver
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from hermes.safety import atoms, languages, markup
 from hermes.safety.rules import matches
+from hermes.safety.surroundings import surroundings
 from hermes.safety.unicode import fold, original_span
 from hermes.safety.verdict import ASK, REFUSE, SEVERITY, Finding, conclude, shorten
 
@@ -18,12 +20,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hermes.safety.hidden import Hidden
     from hermes.safety.lexicon import Reading
     from hermes.safety.rules import Match
     from hermes.safety.verdict import Verdict
 
 SCOPES = ("memory", "context", "recall")
 _TOKEN = re.compile(r"[^\W_]+(?:'[^\W_]+)?|[\ue800-\ue8ff]|[.!?](?=\s|$)|\n(?=\n)")
+_PLAIN_TOKEN = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)?|[\ue800-\ue8ff]|[.!?](?=\s|$)|\n(?=\n)")
+_LETTERS = re.compile("[A-Za-z]{5,20}")
 _DEEPEST_NESTING = 3
 _READ_IN_FULL = 8_192  # characters; of a longer text that is refused, one reason is enough
 _MARGIN = 24
@@ -82,24 +87,35 @@ def _every_finding(text: str, scope: str, *, weigh: bool) -> Iterator[Finding]:
             place = {"start": hidden.start, "end": hidden.end}
             yield Finding(threat="hidden_text", level=hidden.level, excerpt=excerpt, how=hidden.how, **place)
             if hidden.payload:
-                views.append((hidden.how, hidden.payload))
+                views.append((hidden.how, _worth_reading(hidden)))
     for how, view in views:
         for layer in _layers(how, view):
             yield from _read(layer, scope, weigh=weigh)
 
 
+def _worth_reading(hidden: Hidden) -> str:
+    """What is hidden; of much that is asked about anyway, and only may be read backwards, what is near strong words."""
+    if hidden.level == REFUSE or len(hidden.payload) <= _READ_IN_FULL:
+        return hidden.payload
+    from hermes.safety.disguises import vocabulary
+
+    strong = vocabulary(languages.english().lexicon).strong
+    places = [word.span() for word in _LETTERS.finditer(hidden.payload) if word[0].lower() in strong]
+    return surroundings(hidden.payload, places)
+
+
 def _layers(how: str, text: str) -> Iterator[View]:
     """A text, and what it decodes to layer by layer."""
-    from hermes.safety.decoding import LETTER_SPACING, changed_part, decode_once
+    from hermes.safety.decoding import LETTER_SPACING, decode_once
 
     layers = [] if how == "plain" else [how]
     for _ in range(_DEEPEST_NESTING):
-        decoded, used = decode_once(text)
-        yield View(text, ", ".join(layers) or how, LETTER_SPACING in used)
-        if not used:
+        decoded = decode_once(text)
+        yield View(text, ", ".join(layers) or how, LETTER_SPACING in decoded.used)
+        if not decoded.used:
             return
-        layers += [name for name in used if name not in layers]
-        text = changed_part(text, decoded, used)
+        layers += [name for name in decoded.used if name not in layers]
+        text = decoded.changed_part()
     yield View(text, ", ".join(layers), False)
 
 
@@ -109,7 +125,7 @@ def _read(view: View, scope: str, *, weigh: bool) -> Iterator[Finding]:
     for level, start, end in markup.forgeries(folded, text, scope):
         yield _finding("forged_markup", level, (text, folded), (start, end), how)
     marked = atoms.mark(folded)
-    tokens = words_of(marked)
+    tokens = words_of(marked, in_ascii=folded.isascii())
     for reading, rules in languages.readings(text, marked, tokens):
         for match in matches(reading, rules, weigh=weigh):
             # Other scripts are folded to look-alike skeletons, which only the matcher can read; show the text itself.
@@ -142,13 +158,13 @@ def _by_chance(name: str, tokens: list[str], matched: list[str]) -> bool:
     return name == "leetspeak, separators" and sum(map(len, matched)) < _FEWEST_LETTERS
 
 
-def words_of(marked: str) -> list[str]:
+def words_of(marked: str, *, in_ascii: bool = False) -> list[str]:
     """The words, atoms and sentence ends of a text that has been folded and marked."""
-    return _TOKEN.findall(marked)
+    return (_PLAIN_TOKEN if in_ascii else _TOKEN).findall(marked)
 
 
 def _cut(folded: str) -> list[str]:
-    return words_of(atoms.mark(folded))
+    return words_of(atoms.mark(folded), in_ascii=folded.isascii())
 
 
 def _finding(threat: str, level: str, texts: tuple[str, str | None], span: tuple[int, int], how: str) -> Finding:
@@ -167,15 +183,8 @@ def _span(marked: str, reading: Reading, match: Match) -> tuple[int, int]:
         return inside[0][1], inside[-1][2]
     first = reading.index[match.start]
     last = reading.index[match.end] - 1 if match.end < len(reading.index) else None
-    start = end = -1
-    for number, token in enumerate(_TOKEN.finditer(marked)):
-        if number == first:
-            start = token.start()
-        if number >= first:
-            end = token.end()
-        if last is not None and number >= last:
-            break
-    return start, end
+    matched = list(islice(_TOKEN.finditer(marked), first, None if last is None else max(first, last) + 1))
+    return matched[0].start(), matched[-1].end()
 
 
 def _matched_words(reading: Reading, match: Match, words: list[str]) -> list[str]:

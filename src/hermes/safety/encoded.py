@@ -1,0 +1,182 @@
+"""What one encoded piece of a text says: each function takes the piece and gives back what it decodes to.
+
+A piece that decodes to nothing readable comes back as it was.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+
+_MORSE_LETTERS = (
+    ".- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- -.-- --.."
+    " ----- .---- ..--- ...-- ....- ..... -.... --... ---.. ----."
+)
+_MORSE = dict(zip(_MORSE_LETTERS.split(), "abcdefghijklmnopqrstuvwxyz0123456789", strict=True))
+DOTS = ".\u00b7\u2022"
+DASHES = "\u2013\u2014\u2212_-"
+_MORSE_SIGNS = str.maketrans(DOTS + DASHES, "..." + "-----")
+_BETWEEN_BYTES = dict.fromkeys(map(ord, ",:;-"))
+_NO_TEXT = bytes({*range(32), 127, 0xC0, 0xC1, *range(0xF5, 0x100)} - {9, 10, 13})
+_FEWEST_LETTERS = 3
+_named: dict[str, str] = {}
+# Base64 whose first five bytes may begin a text in UTF-8 (or in PowerShell's UTF-16), as far as single letters tell;
+# from 20 bytes on some may be odd. Of random letters one piece in eight passes, and the rest costs nothing.
+_ANY = "[A-Za-z0-9+/_-]"
+_ASCII_TWICE = "[CDI-Za-f](?:[AC-HQS-Xgi-nwyz0-3][ABD-FH-JL-NP-RT-VX-Zb-df-hj-ln-pr-tv-xz013-57-9/_]"
+_ASCII_AND_MORE = "|[M-Pc-fs-v89+/_-][CGKOSWaeimquy26+-])"
+_MORE = f"[w-z0-9][I-LYZabo-r4-7]{_ANY}"
+_NEXT = f"(?:[ACDI-Za-f][AC-HM-QS-Xc-gi-ns-wyz0-389+/_-]|[w-z0-9][I-LYZabo-r4-7]|[g-v]{_ANY})"
+BASE64 = f"(?<!{_ANY})(?:(?:{_ASCII_TWICE}{_ASCII_AND_MORE}|{_MORE}){_ANY}{_NEXT}|{_ANY}{{25}}){_ANY}{{2,}}={{0,2}}"
+
+
+def _readable(raw: bytes) -> str:
+    """The text in `raw`, or an empty string when it is no text."""
+    if len(raw) > 7 and raw.count(0) * 2 >= len(raw) - 1 and not any(raw[1:16:2]):  # noqa: PLR2004 - PowerShell's UTF-16
+        raw = raw[::2]
+    # Most of what only looks encoded shows by its bytes; an exception would take as long as all the rest.
+    if (len(raw) - len(raw.translate(None, _NO_TEXT))) * 20 > len(raw):
+        return ""
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return ""
+    if not text.isprintable():
+        shown = sum(map(str.isprintable, text)) + text.count("\n") + text.count("\t") + text.count("\r")
+        if shown < 0.95 * len(text):
+            return ""
+    return text
+
+
+def from_base64(piece: str) -> str:
+    if piece[1:].islower() or piece.isdigit() or piece.isupper():
+        return piece
+    body = piece.rstrip("=")
+    if len(body) % 4 == 1:
+        body = body[:-1]
+    if "-" in body or "_" in body:
+        body = body.replace("-", "+").replace("_", "/")
+    text = _readable(binascii.a2b_base64(body + "=="))
+    return f" {text} " if _has_letters(text) else piece
+
+
+def joined(piece: str) -> str:
+    return "".join(piece.split())
+
+
+def from_base32(piece: str) -> str:
+    import base64
+
+    body = piece.rstrip("=").upper()
+    body = body[: len(body) - {1: 1, 3: 1, 6: 1}.get(len(body) % 8, 0)]
+    text = _readable(base64.b32decode(body + "=" * (-len(body) % 8)))
+    return f" {text} " if _has_letters(text) else piece
+
+
+def from_ascii85(piece: str) -> str:
+    import struct
+
+    digits = "".join(piece[2:-2].split()).replace("z", "!!!!!")
+    missing = -len(digits) % 5
+    values = [code - 33 for code in (digits + "u" * missing).encode()]
+    groups = [a * 85**4 + b * 85**3 + c * 85**2 + d * 85 + e for a, b, c, d, e in zip(*[iter(values)] * 5, strict=True)]
+    try:
+        raw = struct.pack(f">{len(groups)}I", *groups)
+    except struct.error:
+        return piece
+    text = _readable(raw[: len(raw) - missing])
+    return f" {text} " if text else piece
+
+
+def from_hex(piece: str) -> str:
+    digits = "".join(piece.replace("0x", "").replace("\\x", "").translate(_BETWEEN_BYTES).split())
+    text = _readable(bytes.fromhex(digits[: len(digits) // 2 * 2]))
+    return f" {text} " if _has_letters(text) else piece
+
+
+def from_percent(piece: str) -> str:
+    return bytes.fromhex(piece.replace("%", "").replace("=", "")).decode("utf-8", "replace")
+
+
+def from_escape(piece: str) -> str:
+    if piece[0] == "&" and piece[2] not in "xX":
+        code = int(piece[2:].rstrip(";"))
+    else:
+        code = int(piece.strip("\\uUxX{}&#;"), 16)
+    return chr(code) if code < 0x110000 else piece  # noqa: PLR2004 - the end of Unicode
+
+
+def from_octal(piece: str) -> str:
+    return "".join(chr(int(part, 8) & 0xFF) for part in piece.split("\\") if part)
+
+
+def from_named(piece: str) -> str:
+    if not _named:
+        from html.entities import html5
+
+        _named.update(html5)
+    return _named.get(piece[1:], piece)
+
+
+def from_binary(piece: str) -> str:
+    bits = re.sub("[^01]", "", piece)
+    text = _readable(bytes(int(bits[at : at + 8], 2) for at in range(0, len(bits) - 7, 8)))
+    return f" {text} " if _has_letters(text) else piece
+
+
+def from_decimal(piece: str) -> str:
+    codes = [int(part) for part in re.findall("[0-9]+", piece)]
+    if all(31 < code < 127 or code in (9, 10) for code in codes):  # noqa: PLR2004 - printable ASCII
+        return " " + "".join(map(chr, codes)) + " "
+    if all(code <= 27 for code in codes) and len(codes) > 7:  # noqa: PLR2004 - a is 1, z is 26, 0 or 27 a space
+        return " " + "".join(chr(96 + code) if 0 < code < 27 else " " for code in codes) + " "  # noqa: PLR2004
+    return piece
+
+
+def from_morse(piece: str) -> str:
+    signs = piece.translate(_MORSE_SIGNS).strip()
+    if not _MORSE.keys() >= set(re.split(r"[\s/|]+", signs)):
+        return piece
+    words = re.split(r"\s*[/|]\s*|\s{2,}", signs)
+    text = " ".join(["".join([_MORSE[letter] for letter in word.split()]) for word in words])
+    return f" {text} " if _has_letters(text) else piece
+
+
+def from_punycode(piece: str) -> str:
+    """RFC 3492, because Python's own takes five times as long and a text may be full of it."""
+    plain, _, digits = piece[4:].rpartition("-")
+    chars = list(plain)
+    code, place, bias, at = 128, 0, 72, 0
+    while at < len(digits):
+        before, weight, k = place, 1, 36
+        while True:
+            if at == len(digits):
+                return piece
+            sign = ord(digits[at])
+            digit = sign - 97 if sign > 57 else sign - 22  # noqa: PLR2004 - a to z are 0 to 25, 0 to 9 are 26 to 35
+            at += 1
+            place += digit * weight
+            least = min(max(k - bias, 1), 26)
+            if digit < least:
+                break
+            weight *= 36 - least
+            k += 36
+        size = len(chars) + 1
+        delta = (place - before) // (2 if before else 700)
+        delta += delta // size
+        steps = 0
+        while delta > 455:  # noqa: PLR2004 - (36 - 1) * 26 // 2
+            delta //= 35
+            steps += 36
+        bias = steps + 36 * delta // (delta + 38)
+        code += place // size
+        place %= size
+        if code > 0x10FFFF:  # noqa: PLR2004 - the end of Unicode
+            return piece
+        chars.insert(place, chr(code))
+        place += 1
+    return "".join(chars)
+
+
+def _has_letters(text: str) -> bool:
+    return text.isalpha() or (bool(text) and sum(map(str.isalpha, text[:64])) >= min(_FEWEST_LETTERS, len(text)))
