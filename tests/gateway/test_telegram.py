@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gateway_home import ANN, BOB, STRANGER, prepare, running
+from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -168,6 +169,23 @@ def test_in_a_group_only_those_who_turn_to_the_bot_are_answered(home: Path, api:
     assert len(answers) == 3
     assert lanes == {f"agent:main:telegram:group:{group}:{ANN}:@ann", f"agent:main:telegram:group:{group}:{BOB}:@bob"}
     assert all("reply_parameters" in each.fields for each in api.sent)
+
+
+@pytest.mark.proves("gateway.groups", "gateway.once")
+def test_each_topic_of_a_group_is_a_conversation_of_its_own_and_answered_there(home: Path, api: BotApi) -> None:
+    prepare(home, api, gateway="  open_conversations: 1\n")
+    group = -500
+    with running(home) as gateway:
+        for number, topic in enumerate((7, 8, 7)):
+            api.say(ANN, "@hermes_bot hello", chat=group, is_topic_message=True, message_thread_id=topic)
+            assert api.wait_for_texts(group, number + 1)
+            assert gateway.settle(10)
+        lanes = {chat.lane for chat in gateway.ledger.chats()}
+        assert len(gateway.conversations) == 1
+    assert [each.fields["message_thread_id"] for each in api.sent] == [7, 8, 7]
+    assert lanes == {f"agent:main:telegram:group:{group}:{topic}:{ANN}:@ann" for topic in (7, 8)}
+    with SessionDB.open(str(home / "users" / "ann" / "state.db")) as database:
+        assert sorted(each.message_count for each in database.list_sessions()) == [2, 4]
 
 
 @pytest.mark.proves("gateway.groups")
