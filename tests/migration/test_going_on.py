@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -64,3 +64,31 @@ def test_a_conversation_from_elsewhere_that_goes_on_is_compacted_like_any(home: 
         (tmp_path / "AGENTS.md").write_text("Use spaces.")
         assert session.compact() is not None
         assert "Use spaces." in session.system_prompt
+
+
+@pytest.mark.proves("migration.goes-on", "session.order")
+def test_what_no_model_would_accept_of_an_imported_conversation_is_kept_and_not_sent(
+    home: Path, hermes: Callable[..., Ran], tmp_path: Path
+) -> None:
+    def called(*calls: Any) -> dict[str, Any]:
+        return {"role": "assistant", "content": None, "tool_calls": list(calls)}
+
+    good = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    odd = ["just words", {"id": "c2", "name": "flat"}, {"function": {"name": "look"}}, {"id": "c3", "function": "look"}]
+    records: list[dict[str, Any]] = [
+        {"role": "user", "content": "which bus?"},
+        {"role": "narrator", "content": "It is raining."},
+        called(good, *odd),
+        {"role": "tool", "tool_call_id": "c2", "content": "lost"},
+        {"role": "tool", "tool_call_id": "c1", "content": "The 9."},
+        called(*odd),
+        {"role": "assistant", "content": "The 9."},
+    ]
+    made.lines(tmp_path / "bus.jsonl", records)
+    assert hermes("sessions", "import", str(tmp_path / "bus.jsonl")).code == 0
+    assert "narrator: It is" in hermes("sessions", "search", "raining").out
+    with MemorySession.open(home, resume="bus") as session:
+        sent = session.prepare_turn("and tomorrow?").messages
+    assert openai_faults(sent) == []
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant", "assistant", "user"]
+    assert sent[1]["tool_calls"] == [good]

@@ -12,6 +12,7 @@ from hermes.session.session import MemorySession
 from hermes.storage.sessions import SessionDB
 from histories import openai_faults
 from migration import foreign_transcripts as made
+from migration.agent_home import furnish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,3 +121,27 @@ def test_a_store_of_the_agents_sdk_that_is_no_database_any_more_is_refused(herme
     ran = hermes("sessions", "import", str(file), "--format", "openai-agents")
     assert (ran.code, "Traceback" in ran.err) == (1, False)
     assert "cannot be read as a database; copy it anew" in ran.err
+
+
+@pytest.mark.proves("migration.recognised", "migration.incremental", "migration.goes-on")
+def test_a_folder_with_transcripts_of_every_kind_comes_in_at_once_and_once(
+    home: Path, hermes: Command, tmp_path: Path
+) -> None:
+    folder = tmp_path / "everything"
+    made.claude_code(folder / "claude")
+    furnish(folder / "old hermes")
+    made.agents_sdk(folder / "items.db")
+    lines = [{"role": "user", "content": "which bus?"}, {"role": "assistant", "content": "The 9."}]
+    with open(made.lines(folder / "bus.jsonl", lines), "a", encoding="utf-8") as file:
+        file.write("[1]\n")
+    (folder / "recipe.json").write_text('{"eggs": 2}', encoding="utf-8")
+    ran = hermes("sessions", "import", str(folder), "--json")
+    assert (ran.code, ran.json["bad"], "bus.jsonl: line 3" in ran.err) == (1, 1, True)
+    again = hermes("sessions", "import", str(folder), "--json").json
+    assert (again["sessions"], again["messages"]) == (0, 0)
+    with SessionDB.open(home / "state.db") as db:
+        every = {session.source: session.id for session in db.list_sessions(limit=100)}
+    assert {"claude-code", "openai-agents", "telegram", "import"} <= set(every)
+    for session_id in every.values():
+        with MemorySession.open(home, resume=session_id) as session:
+            assert openai_faults(session.prepare_turn("and now?").messages) == []

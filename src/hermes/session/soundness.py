@@ -1,7 +1,8 @@
 """Puts tool results behind their calls again: a history that is out of order is refused by every model.
 
 Two programs that go on with one conversation at the same time store their messages as they come, between each other,
-and a damaged row can take a call or its result away. What is stored stays as it is; what is sent is put in order.
+a damaged row can take a call or its result away, and an import brings what other programs wrote, such as roles that no
+model knows. What is stored stays as it is; what is sent is put in order.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ if TYPE_CHECKING:
 
     Numbered = tuple[int, Mapping[str, Any]]
 
+_ROLES = frozenset({"system", "user", "assistant", "tool"})
 _LOST = "[A call of a tool that has no result stood here.]"
 
 
 def sound(stored: Iterable[Numbered]) -> list[Numbered]:
     """The messages with each group of results directly behind its calls; the same list when that is so already."""
-    given = list(stored)
+    given = [(number, _sendable(message)) for number, message in stored if message["role"] in _ROLES]
     if _is_sound([message for _, message in given]):
         return given
     last = max((at for at, (_, message) in enumerate(given) if message["role"] != "tool"), default=-1)
@@ -70,8 +72,23 @@ def _results(given: Sequence[Numbered], at: int, placed: set[int]) -> dict[str, 
 def _answered(message: Mapping[str, Any], results: Mapping[str, int]) -> Mapping[str, Any]:
     """The message without the calls that never got a result."""
     calls = message.get("tool_calls") or ()
-    kept = [call for call in calls if call["id"] in results]
-    if len(kept) == len(calls):
+    return _with_calls(message, [call for call in calls if call["id"] in results])
+
+
+def _sendable(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The message without calls that lack what every model wants to see of one."""
+    calls = message.get("tool_calls") or ()
+    return _with_calls(message, [call for call in calls if _is_call(call)])
+
+
+def _is_call(given: Any) -> bool:
+    function = given.get("function") if isinstance(given, dict) else None
+    named = isinstance(function, dict) and isinstance(function.get("name"), str)
+    return named and isinstance(given.get("id"), str)
+
+
+def _with_calls(message: Mapping[str, Any], kept: list[Any]) -> Mapping[str, Any]:
+    if len(kept) == len(message.get("tool_calls") or ()):
         return message
     rest = {key: value for key, value in message.items() if key != "tool_calls"}
     return {**rest, "tool_calls": kept} if kept else {**rest, "content": message.get("content") or _LOST}
