@@ -60,7 +60,7 @@ def run(seed: int = 0, peer_python: str | None = None) -> dict[str, object]:
     if peer_python:
         from hermes.bench.compaction_peer import measure
 
-        histories = [_session(random.Random(seed), length // 4) for length in LENGTHS]  # noqa: S311 - made up
+        histories = [made_up_session(random.Random(seed), length // 4) for length in LENGTHS]  # noqa: S311 - made up
         figures["hermes_agent"] = measure(peer_python, histories)
     return figures
 
@@ -89,7 +89,7 @@ def _retention(name: str, seed: int) -> dict[str, float]:
 
 
 def _transcript(chance: random.Random, facts: int) -> tuple[list[Message], list[str]]:
-    messages = _session(chance, TURNS)
+    messages = made_up_session(chance, TURNS)
     planted: list[str] = []
     # Not in the first and last turns: those stay word for word, and would prove nothing.
     for turn in chance.sample(range(4, TURNS - 12), facts):
@@ -119,7 +119,7 @@ def _fact(kind: int, code: str, chance: random.Random) -> tuple[str, int, str]:
             return code, 2, f"warning: lock {code} held by another process"
 
 
-def _session(chance: random.Random, turns: int) -> list[Message]:
+def made_up_session(chance: random.Random, turns: int) -> list[Message]:
     messages: list[Message] = [{"role": "system", "content": "You are Hermes."}]
     for number in range(turns):
         name = chance.choice(_TOOLS)
@@ -200,7 +200,7 @@ def _cost(length: int, seed: int) -> dict[str, float]:
     A session reads messages ahead after each turn: finds their facts, and masks what a helper of its own is shown. The
     figures tell what a compaction costs then, what the reading cost in all, and what it costs when nothing was read.
     """
-    messages = _session(random.Random(seed), length // 4)  # noqa: S311 - made-up texts
+    messages = made_up_session(random.Random(seed), length // 4)  # noqa: S311 - made-up texts
     ids = list(range(FIRST_ID, FIRST_ID + len(messages)))
     counts = [characters(message) // 4 for message in messages]
     few = length < 10_000  # noqa: PLR2004 - short runs need more of them, and a lower threshold so that they act
@@ -244,7 +244,7 @@ def _archive() -> dict[str, float]:
         for how in ("replace", "split"):
             with SessionDB.open(os.path.join(place, f"{how}.db")) as db:
                 session = db.create_session()
-                ids = db.append_many(session, _session(random.Random(0), ARCHIVED // 4))  # noqa: S311 - made up
+                ids = db.append_many(session, made_up_session(random.Random(0), ARCHIVED // 4))  # noqa: S311 - made up
                 db.index()
                 block = {"role": "user", "content": "what happened before"}
                 new = NewContext(messages=[block, {}], ids=[None, ids[-1]], archive=ids[:-1], last_id=ids[-1])
@@ -262,7 +262,7 @@ def _largest_prompt(seed: int) -> dict[str, int]:
         sizes.append(estimate(prompt) + max_tokens)
         return _vague(prompt, max_tokens)
 
-    messages = _session(random.Random(seed), max(LENGTHS) // 4)  # noqa: S311 - made-up texts
+    messages = made_up_session(random.Random(seed), max(LENGTHS) // 4)  # noqa: S311 - made-up texts
     compressor = ContextCompressor(200_000, summarise=summariser, summary_context_length=32_000)
     compressor.compact(messages, counts=[estimate_message(messages[1])] * len(messages), force=True)
     return {"window": 32_000, "tokens": max(sizes), "calls": len(sizes)}

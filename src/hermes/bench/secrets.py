@@ -1,13 +1,19 @@
-"""Time of the secret finder on a plain sentence and on hostile texts of 65,536 characters.
+"""Time of the secret finder on a plain sentence, on hostile texts of 65,536 characters, and on many texts at once.
 
 python -c 'from hermes.bench.secrets import run; print(run())'
 """
 
 from __future__ import annotations
 
+import os
+import random
 import time
+from functools import partial
 
-from hermes.safety.secrets import find_secrets
+import hermes
+from hermes.bench.compaction import made_up_session
+from hermes.bench.measure import best_cpu
+from hermes.safety.secrets import find_secrets, mask_all, mask_secrets
 
 SENTENCE = "We deploy every Tuesday from the main branch and the office is closed on Fridays."
 HOSTILE = (
@@ -23,6 +29,7 @@ HOSTILE = (
     *("4111 1111 1111 111 ", "DE89 ", "a1B2c3", "authorization: ", "curl -u ", "token 9f3aB7c2D4e5F6a7b8C9d0E1 "),
 )
 LENGTH = 65_536
+PIECE, PIECES = 500, 1_000
 
 
 def run(repeats: int = 3) -> dict[str, object]:
@@ -33,7 +40,33 @@ def run(repeats: int = 3) -> dict[str, object]:
         "hostile ms": {
             unit: round(min(_seconds(text) for _ in range(repeats)) * 1e3, 1) for unit, text in hostile.items()
         },
+        "many texts ms": {
+            name: {
+                "texts": len(texts),
+                "together": round(best_cpu(partial(mask_all, texts), repeats) * 1e3, 1),
+                "one by one": round(best_cpu(lambda: list(map(mask_secrets, texts)), repeats) * 1e3, 1),  # noqa: B023
+            }
+            for name, texts in (("conversation", _conversation()), ("source code", _source()))
+        },
     }
+
+
+def _conversation() -> list[str]:
+    """What a compaction masks for a helper: the messages of a made-up session, and the arguments of its calls."""
+    messages = made_up_session(random.Random(0), 250)  # noqa: S311 - made-up texts
+    calls = [call["function"]["arguments"] for message in messages for call in message.get("tool_calls", ())]
+    return [*(message["content"] for message in messages), *calls]
+
+
+def _source() -> list[str]:
+    """Our own source code, which speaks of keys and tokens more than most."""
+    whole = []
+    for folder, _, names in sorted(os.walk(os.path.dirname(hermes.__file__))):
+        for name in sorted(name for name in names if name.endswith(".py")):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                whole.append(file.read())
+    text = "".join(whole)
+    return [text[at : at + PIECE] for at in range(0, len(text), len(text) // PIECES)][:PIECES]
 
 
 def _seconds(text: str, calls: int = 1) -> float:

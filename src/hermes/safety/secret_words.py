@@ -36,6 +36,12 @@ _KEY_WORDS = ("secret", "token", "credential", "schl\u00fcssel", "\u5bc6\u94a5",
 # These count only as words of their own, because they are part of many others.
 _SHORT_PASSWORD_WORDS = ("pass", "pw")
 _SHORT_KEY_WORDS = ("key", "pat", "psk", "auth", "bearer")
+FOREIGN_WORDS = tuple(word for word in (*_PASSWORD_WORDS, *_KEY_WORDS) if not word.isascii())
+ASCII_WORDS = (
+    *(word for word in (*_PASSWORD_WORDS, *_KEY_WORDS) if word.isascii()),
+    *_SHORT_PASSWORD_WORDS,
+    *_SHORT_KEY_WORDS,
+)
 _SECRET_KEYS = (
     *("api", "access", "private", "secret", "signing", "encryption", "master", "license", "account", "auth", "service"),
 )
@@ -70,6 +76,10 @@ SERVICES = (
         "postmark",
     ),
 )
+_WORD_HERE = Pattern(
+    f"(?P<password>{'|'.join(_PASSWORD_WORDS)})|(?P<key>{'|'.join(_KEY_WORDS)})"
+    f"|{'|'.join((*_SHORT_PASSWORD_WORDS, *_SHORT_KEY_WORDS))}"
+)
 _NAME_GOES_ON = Pattern(r"[A-Za-z0-9_]{0,40}")
 _ASSIGNED = Pattern(
     r"[\"'`\])]{0,2}"
@@ -96,6 +106,7 @@ _COUNTERS = (
 _PHRASE_BLANKS = range(2, 8)
 _SHORTEST_NUMBER, _SHORTEST_MIXED, _SHORTEST_PLAIN = 4, 5, 8
 _FEWEST_DIGITS, _FEWEST_LETTERS, _MOST_ALIKE = 2, 3, 3
+_ON_A_LINE = 24  # characters of a key that nothing but its line gives away
 _DIGEST_LENGTHS = (40, 64)  # a commit or a SHA-256, unless the line is sure
 
 # A name that goes on like this is about a secret, not one: password_min_length, token_url, KEY_ID.
@@ -180,6 +191,20 @@ def find_beside_words(text: str, lowered: str) -> Iterator[Found]:
             yield from _on_line(text, line_start, line_end)
 
 
+def is_told_at(text: str, lowered: str, at: int) -> bool:
+    """Whether a word that begins at this place has a password or a key beside it."""
+    word = _WORD_HERE.match(lowered, at)
+    if word is None:
+        return False
+    what = word.lastgroup or _short_word(lowered, at, word.group())
+    return bool(what) and any(True for _ in _assigned(text, at, word.end(), what))
+
+
+def has_random_token(text: str) -> bool:
+    """Whether there is a token that would be a key on a line which speaks of keys."""
+    return any(is_random(token.group().rstrip("."), length=_ON_A_LINE) for token in _TOKEN.finditer(text))
+
+
 def find_numbers_beside_words(text: str) -> Iterator[Found]:
     for kind, pattern in (("pin", _PIN), ("code", _DOOR), ("social security number", _SSN)):
         for match in pattern.finditer(text):
@@ -188,11 +213,15 @@ def find_numbers_beside_words(text: str) -> Iterator[Found]:
 
 def find_seed_phrases(text: str) -> Iterator[Found]:
     for keyword in _SEED.finditer(text):
-        # Where a colon or a bracket stands, the words come after it; otherwise the keyword's own sentence is let go.
-        for words in _SEED_WORDS.finditer(text, keyword.end(), keyword.end() + _SEED_WINDOW):
-            is_near = words.start() <= keyword.end() + _SEED_STARTS_WITHIN
-            if is_near and _NOT_IN_SEEDS.isdisjoint(words.group().split()):
-                yield "seed phrase", words.start(), words.end()
+        yield from find_seed_phrase_after(text, keyword.end())
+
+
+def find_seed_phrase_after(text: str, end: int) -> Iterator[Found]:
+    """A seed phrase near a keyword that ends here."""
+    # Where a colon or a bracket stands, the words come after it; otherwise the keyword's own sentence is let go.
+    for words in _SEED_WORDS.finditer(text, end, end + _SEED_WINDOW):
+        if words.start() <= end + _SEED_STARTS_WITHIN and _NOT_IN_SEEDS.isdisjoint(words.group().split()):
+            yield "seed phrase", words.start(), words.end()
 
 
 def is_placeholder(text: str, *, is_quoted: bool = False) -> bool:
@@ -229,14 +258,21 @@ def _words(lowered: str) -> Iterator[tuple[int, int, str]]:
     whole = (("password", _PASSWORD_WORDS), ("key", _KEY_WORDS), ("service", SERVICES))
     for what, word in ((what, word) for what, words in whole for word in words):
         yield from ((at, at + len(word), what) for at in _places(lowered, word))
-    short = (("password", _SHORT_PASSWORD_WORDS), ("weak key", _SHORT_KEY_WORDS))
-    for what, word in ((what, word) for what, words in short for word in words):
+    for word in (*_SHORT_PASSWORD_WORDS, *_SHORT_KEY_WORDS):
         for at in _places(lowered, word):
-            end = at + len(word)
-            is_named = word == "key" and lowered[max(0, at - 12) : at].rstrip(" _-").endswith(_SECRET_KEYS)
-            if lowered[end : end + 1].isalpha() or (lowered[at - 1 : at].isalpha() and not is_named):
-                continue
-            yield at, end, "key" if is_named else what
+            if what := _short_word(lowered, at, word):
+                yield at, at + len(word), what
+
+
+def _short_word(lowered: str, at: int, word: str) -> str:
+    """What a word means that counts only when it stands alone, or names a key; "" when it is part of another."""
+    end = at + len(word)
+    is_named = word == "key" and lowered[max(0, at - 12) : at].rstrip(" _-").endswith(_SECRET_KEYS)
+    if lowered[end : end + 1].isalpha() or (lowered[at - 1 : at].isalpha() and not is_named):
+        return ""
+    if is_named:
+        return "key"
+    return "password" if word in _SHORT_PASSWORD_WORDS else "weak key"
 
 
 def _places(lowered: str, word: str) -> Iterator[int]:
@@ -311,7 +347,7 @@ def _on_line(text: str, start: int, end: int) -> Iterator[Found]:
     for token in _TOKEN.finditer(text, start, end):
         value = token.group().rstrip(".")
         explained = _FINGERPRINT.search(text[max(start, token.start() - 32) : token.start() + 8])
-        if explained or is_placeholder(value) or _UUID.search(value) or not is_random(value, length=24):
+        if explained or is_placeholder(value) or _UUID.search(value) or not is_random(value, length=_ON_A_LINE):
             continue
         if is_sure or len(value) not in _DIGEST_LENGTHS:
             yield "key or token", token.start(), token.start() + len(value)

@@ -1,0 +1,200 @@
+"""Which of many texts may hold a secret: one look at all of them, many times faster than a search in each.
+
+Nothing is decided here. A text that is named is searched like any other; one that is not named holds no secret, because
+what every secret of a kind has in common is missing, for each kind. `tests/test_secret_places.py` compares this with
+the search itself, format by format.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from itertools import accumulate, groupby
+
+from hermes.safety import secret_words
+from hermes.safety.beginnings import Beginnings
+from hermes.safety.secret_formats import TOKENS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_BATCH = 32_000  # characters looked at together; what is much more leaves the processor's cache
+# Stands between texts: nothing that could belong to a secret, and more than may stand between a word and its number.
+_BETWEEN = "\n\0\0\0\0\0\n "
+
+# Lower case is not as usual, a digit is not ASCII, or one of our markers would be blanked before a search.
+_UNUSUAL = re.compile("[\u0130\u0131\u017f\u212a]|(?![0-9])\\d|\\[[a-z0-9 ]{2,40} \u2026")
+
+# --- words ---------------------------------------------------------------------------------------------------------
+
+# What stands at a place where one of the words below begins when a secret follows. Whether something beside a word for
+# keys or passwords is one, and whether words are a seed phrase, is asked of `secret_words`.
+_TELLING = re.compile(
+    r"://[^\s/@\"'<>]{1,301}@"
+    r"|(?:sess(?:ion(?:[_-]?(?:id|token|key))?|id)?|sid|__secure-[a-z0-9_-]{1,30})[\"']?\s{0,2}[=:]\s{0,2}[\"']?[\w.%+/=-]{16}"
+    r"|key(?:\s{0,3}=\s{0,3}[a-z0-9+/=]{32}|-data:|-file-\d:)|auth\":\s{0,4}\"|token\$(?:production|sandbox)\$"
+    r"|uthorization[\"']?\s{0,3}[:=,]"
+    r"|bearer\s{1,3}[\w+/.~=-]{16}"
+    r"|ookie[\"']?\s{0,3}[:=]\s{0,3}[\"']?[\w.%-]{1,60}="
+    r"|(?:-u|--user)[= ]{1,2}[\"']?[^\s:\"']{1,60}:"
+    r"|(?:(?<=ssh)|(?<=require))pass\s"
+    r"|mysql(?:dump|admin)?\b[^\n]{0,100}?\s-p\S|docker login|identified by\s"
+    r"|basic\s{1,2}[a-z0-9+/]{10,}="
+    r"|(?:basic auth|credentials|creds|(?<=l)ogin)(?:\s(?:is|are))?[\s:=]{1,4}[\w.@-]{1,40}(?::|\s?/\s?)"
+    r"(?=[^\s\d]{0,40}\d)"
+    r"|(?<=l)ogin\s{1,4}\S{1,100}\s{1,4}password\s"
+    r"|(?<=a)irtable[^\n]{0,30}?\bkey|ssws\s"
+    r"|:5432:|\$(?:2[abxy]\$|(?:apr1|1|5|6|y)\$|argon2)|pbkdf2_sha"
+    r"|(?<=----)-begin (?:[a-z0-9]{1,12} ){0,3}private key|ls0tls1crudjti"
+    r"|jqqj99|azdo|azfu|azse|azca|\+amc|\+aba|\+ast|(?:sig|(?<=signat)ure)=[\w%+/=~-]{20}|(?<=sha)256~"
+    r"|hooks?(?:[a-z0-9]{0,3}/|\.(?:slack|zapier|integromat|airtable|office)\.com)|(?<=maker\.)ifttt|dingtalk\.com|/spaces/|(?<=\.)atlasv1\."
+    # numbers
+    r"|(?<![a-z])(?:pin(?:\s?(?:code|number))?|puk|passcode)(?![a-z])[\s\S]{0,60}?\d{4}"
+    r"|(?:codes?|combination|pin|otp|cvv2?|cvc2?)\s{0,2}(?:(?:is|was|:|=)\s{0,2})?\d{3}"
+    r"|(?:ssn|social security)[^\n\d]{0,30}\d{3}"
+    # what has to be looked at more closely
+    r"|(?P<seed>seed|mnemonic|(?<=re)covery|wallet|bip-?39|(?:(?<=bac)kup|secret) (?:phrase|words))"
+    rf"|(?P<word>{'|'.join(secret_words.ASCII_WORDS)})"
+)
+# Of words that begin like many others something rarer from their middle is looked for.
+_PROSE = Beginnings("sec|see", "mne|ogi", "cov", "wal", "kup", "irt", "pas", "uth")
+_ANYWHERE = Beginnings(
+    "$1$|$2a|$2b|$5$|$6$|$y$|bear|senh|sess|ssn|ssws",
+    ":543|__se|code|comb|cove|dock|hook|iden|jqqj|mot |mysq|toke",
+    "cred|key.|kup |mnem|secr|seed|sig=|soci",
+    "$arg|-beg|256~|irta|auth|bip3|iftt|ls0t|ure=",
+    "$2x|$2y|-u |-u=|://|cvc|cvv|pbkd|puk.|pw.|pwd|sid.",
+    "--us|ding|ogin|otp.|otpw|pass|pat.|pin.|pinn|pinw|psk.",
+    "+amc|+ast|basi|bip-|paro|pinc|pini|utho",
+    "$apr|+aba|/spa|atla|azca|azdo|azfu|azse|kenn|ooki|otpi|wall",
+)
+# Letters, blanks and what ends or parts a sentence. A text of nothing else has no digit, no sign of assignment, no
+# quote and no long name, so that all it can hold begins with one of a few words.
+_OF_PROSE = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ \t\r\n.,;()"
+
+# --- tokens --------------------------------------------------------------------------------------------------------
+
+_ASCII = 128
+_SHORTEST_TOKEN = 15
+_SHORTEST_RANDOM = 24
+_OF_TOKENS = bytes(  # "?" is a question mark or a character that is not ASCII
+    ord("a") if chr(byte) in "_+/=.~%$:?-" or (byte < _ASCII and chr(byte).isalnum()) else ord(" ")
+    for byte in range(256)
+)
+_RUN = b"a" * _SHORTEST_TOKEN
+_NEVER_BEFORE = "(?<![A-Za-z0-9])"
+
+
+def _prefixes() -> Iterator[str]:
+    """The beginnings, as patterns, of formats that are a fixed beginning and a run of characters."""
+    for _, hints, pattern in TOKENS:
+        either = [re.escape(hint).replace(r"\-", "-") for hint in hints]
+        if pattern.startswith(f"{_NEVER_BEFORE}(?:{'|'.join(either)})"):
+            yield from either
+
+
+_PREFIXED = "|".join(
+    f"{first}(?:{'|'.join(prefix.removeprefix(first) for prefix in group)})"
+    for first, group in groupby(sorted(set(_prefixes())), key=lambda prefix: prefix[: 1 + prefix.startswith("\\")])
+)
+_TOKEN = re.compile(  # begins with a class of characters, because such a search skips fast
+    rf"[^A-Za-z0-9](?:(?:{_PREFIXED})[\w+/=.~%:-]{{16}}"
+    r"|sk-[\w-]{20}|sk_[0-9a-fA-F]{40}|[sr]k_(?:live|test)_|do[opr]_v1_|f(?:m[12]|o1)[ar]?_|xox[a-z][.-]|xapp-"
+    r"|eyJ[\w-]{8,}\.|access-(?:sandbox|development|production)-|[MNO][\w-]{23,27}\.[\w-]{6,7}\.|\d{8,10}:[\w-]{32}"
+    r"|SK[0-9a-f]{32}|(?:pub)?key-[0-9a-f]{32}|[0-9a-f]{32}-(?:us\d|[0-9a-f]{8}-)|pat\w{14}\.|[0-2]/\d{10,20}[/:]"
+    r"|pk_\d{5,10}_|[0-9a-fA-F]{36}NRAL|hv[sbr]\.|[sbr]\.[A-Za-z0-9]{24}|dp\.(?:pt|st|ct|sa|scim|audit)\."
+    r"|(?:sdk|api|mob)-[0-9a-fA-F]{8}-|A3-[A-Z0-9]{6}-|[ps]at\.[\w-]{22}\.|[\w.~-]{3}\dQ~)"
+)
+
+# --- numbers -------------------------------------------------------------------------------------------------------
+
+_FEWEST_DIGITS = 12
+_NO_DIGITS = bytes(set(range(256)) - set(b"0123456789"))
+_ZEROS = bytes.maketrans(b"123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", b"0" * 9 + b"A" * 26)
+_CARD, _IBAN = b"0" * 13, b"AA00"
+
+
+def suspects(texts: Sequence[str]) -> Iterator[int]:
+    """Positions of the texts that may hold a secret, some of them more than once."""
+    start = size = 0
+    for at, text in enumerate(texts):
+        size += len(text)
+        if size >= _BATCH or at == len(texts) - 1:
+            yield from (start + place for place in _suspects(texts[start : at + 1]))
+            start, size = at + 1, 0
+
+
+def _suspects(texts: Sequence[str]) -> Iterator[int]:
+    prose, others = _sorted(texts)
+    yield from (prose[place] for place in _Joined([texts[at] for at in prose]).told(_PROSE))
+    usual = [at for at in others if texts[at].isascii() or not _is_unusual(texts[at])]
+    yield from set(others).difference(usual)
+    joined = _Joined([texts[at] for at in usual])
+    yield from (usual[place] for place in joined.told(_ANYWHERE))
+    yield from (usual[place] for place in joined.tokens())
+    yield from (at for at in usual if _has_numbers(texts[at]))
+
+
+def _is_unusual(text: str) -> bool:
+    return _UNUSUAL.search(text) is not None or any(map(text.lower().__contains__, secret_words.FOREIGN_WORDS))
+
+
+def _sorted(texts: Sequence[str]) -> tuple[list[int], list[int]]:
+    """Positions of texts that are nothing but prose, and of all others."""
+    left = "\0".join(texts).encode("ascii", "replace").translate(None, _OF_PROSE).split(b"\0")
+    if len(left) != len(texts):  # one of them has the sign that stands between them
+        return [], list(range(len(texts)))
+    return [at for at, signs in enumerate(left) if not signs], [at for at, signs in enumerate(left) if signs]
+
+
+class _Joined:
+    """Texts put together, and the way back from a place in them to the number of the text."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._text = _BETWEEN.join(("", *texts))
+        self._ends = list(accumulate(len(text) + len(_BETWEEN) for text in texts))
+
+    def told(self, words: Beginnings) -> Iterator[int]:
+        """Texts in which a word tells of a secret."""
+        text = self._text
+        lowered = text.lower()
+        for at in words.places(lowered.encode("ascii", "replace")):
+            match = _TELLING.match(lowered, at)
+            if match is not None and (match.lastgroup is None or _is_told(text, lowered, match)):
+                yield self._number(at)
+
+    def tokens(self) -> Iterator[int]:
+        """Texts in which something has the form of a token, or is as long and mixed as one."""
+        text = self._text
+        shape = text.encode("ascii", "replace").translate(_OF_TOKENS) + b" "
+        start = shape.find(_RUN)
+        while start >= 0:
+            end = shape.find(b" ", start)
+            if _TOKEN.search(text, start - 1, end) or _is_random(text[start:end]):
+                yield self._number(start)
+            start = shape.find(_RUN, end)
+
+    def _number(self, place: int) -> int:
+        return bisect_right(self._ends, place)
+
+
+def _is_told(text: str, lowered: str, match: re.Match[str]) -> bool:
+    if match.lastgroup == "seed" and any(True for _ in secret_words.find_seed_phrase_after(text, match.end())):
+        return True
+    return secret_words.is_told_at(text, lowered, match.start())
+
+
+def _is_random(run: str) -> bool:
+    if len(run) < _SHORTEST_RANDOM or (run.islower() and not any(map(str.isdigit, run))):
+        return False
+    return secret_words.has_random_token(run)
+
+
+def _has_numbers(text: str) -> bool:
+    """Whether there are digits enough for a card or an account, in a row or after two capitals."""
+    raw = text.encode("ascii", "replace")
+    if text.isascii() and len(raw.translate(None, _NO_DIGITS)) < _FEWEST_DIGITS:
+        return False
+    forms = raw.translate(_ZEROS)
+    return _IBAN in forms or _CARD in forms.replace(b" ", b"").replace(b"-", b"")
