@@ -78,6 +78,7 @@ def test_what_no_model_would_accept_of_an_imported_conversation_is_kept_and_not_
     records: list[dict[str, Any]] = [
         {"role": "user", "content": "which bus?"},
         {"role": "narrator", "content": "It is raining."},
+        {"role": "user", "content": {"from": "A", "to": ["B", 7]}},
         called(good, *odd),
         {"role": "tool", "tool_call_id": "c2", "content": "lost"},
         {"role": "tool", "tool_call_id": "c1", "content": "The 9."},
@@ -90,5 +91,6 @@ def test_what_no_model_would_accept_of_an_imported_conversation_is_kept_and_not_
     with MemorySession.open(home, resume="bus") as session:
         sent = session.prepare_turn("and tomorrow?").messages
     assert openai_faults(sent) == []
-    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant", "assistant", "user"]
-    assert sent[1]["tool_calls"] == [good]
+    roles = ["user", "user", "assistant", "tool", "assistant", "assistant", "user"]
+    assert [message["role"] for message in sent] == roles
+    assert (sent[1]["content"], sent[2]["tool_calls"]) == ('{"from": "A", "to": ["B", 7]}', [good])

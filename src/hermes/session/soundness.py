@@ -7,6 +7,7 @@ model knows. What is stored stays as it is; what is sent is put in order.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -76,8 +77,11 @@ def _answered(message: Mapping[str, Any], results: Mapping[str, int]) -> Mapping
 
 
 def _sendable(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message without calls that lack what every model wants to see of one."""
-    calls = message.get("tool_calls") or ()
+    """The message in words or parts, and without calls that lack what every model wants to see of one."""
+    content, calls = message.get("content"), message.get("tool_calls") or ()
+    in_parts = isinstance(content, list) and all(isinstance(part, dict) for part in content)
+    if not (content is None or isinstance(content, str) or in_parts):
+        message = {**message, "content": json.dumps(content, ensure_ascii=False)}
     return _with_calls(message, [call for call in calls if _is_call(call)])
 
 
