@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         ("UPDATE messages SET tool_calls = x'00ff' WHERE id = FIRST", "does not match its text"),
         ("UPDATE messages SET role = 17 WHERE id = FIRST", "does not match its text"),
         ("INSERT INTO messages_fts_docsize VALUES (99999, x'01', NULL)", "knows a message 99999 that does not exist"),
+        ("UPDATE sessions SET waiting = 1 - waiting WHERE key = 1", "is wrong about whether it waits for the index"),
     ],
 )
 def test_every_kind_of_altered_row_is_named(small: Specimen, statement: str, problem: str) -> None:

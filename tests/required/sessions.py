@@ -10,6 +10,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "on a full or read-only disk conversations are read, and a write says what to do",
         "product",
     ),
+    "sessions.written": ("an append writes the page of its message and the page of its session, not more", "product"),
     "sessions.one_transaction": ("append_many stores all of its messages or none", "product"),
     "sessions.private": (
         "the database and its side files are readable by their owner only, in a private folder",

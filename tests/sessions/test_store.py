@@ -355,6 +355,7 @@ def test_an_import_leaves_merging_to_its_end_and_everybody_else_merges_as_before
             with db.bulk():
                 texts = [f"part {part} number {number} of the import" for number in range(600)]
                 db.append_many(session, [{"role": "user", "content": text} for text in texts])
+            db.index()
         connection = db._database.connection
         assert segments(connection, "messages_fts") == 12
         assert dict(connection.execute("SELECT k, v FROM messages_fts_config"))["automerge"] == 8

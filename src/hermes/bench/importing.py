@@ -43,6 +43,7 @@ with SessionDB.open(target, durability="turn") as db:
             count += 1
             if len(batch) == 1000: flush()
     flush()
+    db.index()
     db.sync()
 print(json.dumps([count, time.perf_counter() - start, time.process_time() - cpu,
     resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
@@ -61,6 +62,7 @@ with RecordedDB.open(target, durability="turn") as db:
         if most and work.result.messages >= most: os._exit(9)
     result = work.finish()
     db.complete()
+    db.index()
 print(json.dumps([result.messages, time.perf_counter() - start, time.process_time() - cpu,
     resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
 """

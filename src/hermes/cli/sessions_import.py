@@ -118,20 +118,20 @@ def _taken_back_on_failure(given: argparse.Namespace, context: Context) -> Itera
                 ) from error
             raise
         db.complete()
-        if db.counts()["messages"] - before >= _MANY:
-            _merge_index(db)
+        _settle_index(db, many=db.counts()["messages"] - before >= _MANY)
 
 
-def _merge_index(db: RecordedDB) -> None:
-    """Much that was written at once leaves the index in many pieces, and a search has to look into each."""
+def _settle_index(db: RecordedDB, *, many: bool) -> None:
+    """Indexes what still waits; many messages leave the index in pieces, and a search has to look into each."""
     from hermes.storage.upkeep import Upkeep
 
     progress = Progress("merging the index, step")
     try:
-        for step in Upkeep.of_db(db).settle():
+        db.index()
+        for step in Upkeep.of_db(db).settle() if many else ():
             progress.update(step)
     except StorageError as error:
-        print_problem(f"everything is imported, but the index was not merged ({error}); run `hermes sessions optimize`")
+        print_problem(f"everything is imported, but its index is not ready ({error}); run `hermes sessions optimize`")
     finally:
         progress.close()
 

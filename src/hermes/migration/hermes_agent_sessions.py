@@ -90,8 +90,9 @@ def open_for_import(path: str, log: UndoLog) -> RecordedDB:
 
 def _merge_index(db: SessionDB) -> None:
     upkeep = Upkeep.of_db(db)
-    if upkeep.is_in_pieces():
-        with contextlib.suppress(StorageError):  # everything is there; a search only takes longer
+    with contextlib.suppress(StorageError):  # everything is there; a search only takes longer
+        db.index()
+        if upkeep.is_in_pieces():
             for _ in upkeep.settle():
                 pass
 

@@ -86,6 +86,9 @@ def _index_problems(connection: apsw.Connection) -> Iterator[str]:
         orphan = f"SELECT id FROM {table}_docsize WHERE id NOT IN (SELECT id FROM messages) LIMIT 1"  # noqa: S608 - our tables
         for (message_id,) in connection.execute(orphan):
             yield f"the index knows a message {message_id} that does not exist"
+    if "waiting" in {row[1] for row in connection.execute("PRAGMA table_info(sessions)")}:  # else of an older Hermes
+        for (key,) in connection.execute("SELECT key FROM sessions WHERE waiting <> (indexed_id < last_id)"):
+            yield f"session row {key} is wrong about whether it waits for the index"
     missing = """
         SELECT m.id, m.role, m.state, CAST(m.content AS BLOB), CAST(m.name AS BLOB), CAST(m.tool_calls AS BLOB)
         FROM messages m JOIN blocks b ON b.block = m.id >> 5 JOIN sessions s ON s.key = b.session

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.storage.damage import details_seal, seal
 from hermes.storage.database import Database, all_rows
-from hermes.storage.index import index_waiting, set_title
+from hermes.storage.index import BULK_BATCH, index_waiting, set_title
 from hermes.storage.migrations import BLOCK, BLOCK_BITS, OPTIONAL, apply_steps, migrate
 from hermes.storage.transcripts import COLUMNS, COMPACTED, REWOUND, STATE_BITS, decode, encode
 from hermes.vocabulary.errors import DamagedFile, StorageError
@@ -32,7 +32,7 @@ _SHOWN = (
     *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
     *("api_call_count", "estimated_cost_usd", "actual_cost_usd"),
 )
-_NOT_KEPT = ("owner", "seal", "indexed_id")
+_NOT_KEPT = ("owner", "seal", "indexed_id", "waiting")
 _COUNTER = "syncs"
 _BATCH = 2000
 _PAGE = 1000
@@ -248,7 +248,7 @@ class Load:
 
     def _complete(self) -> None:
         """The indexes, and a look at the whole."""
-        index_waiting(self._database, batch=_BATCH)
+        index_waiting(self._database, batch=BULK_BATCH)
         with self._database.writing() as connection:
             for table, number in self._sequences.items():  # numbers that were given out once are never given again
                 if table in ("sessions", "blocks", *_own_tables(connection)):

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from hermes.storage.database import Database
 
-BATCH = 96
+BATCH = 96  # messages to a transaction, when somebody waits for an append
+LARGE_BATCH = 1000  # for a search
+BULK_BATCH = 8000  # for an import: the more at once, the fewer times a word is written and merged
 LOCAL_OWNER = 1
 _MANY = 500  # messages: an import
 _MOST_SEGMENTS = 16
@@ -32,7 +34,7 @@ FOREIGN = "\ue000foreign"
 
 Indexable = tuple[int, str, int, str | None, str | None, str | None]  # id, role, state, content, name, tool calls
 
-_WAITING = "SELECT key, owner, indexed_id, last_id FROM sessions WHERE indexed_id < last_id ORDER BY key LIMIT ?"
+_WAITING = "SELECT key, owner, indexed_id, last_id FROM sessions WHERE waiting = 1 ORDER BY key LIMIT ?"
 _ROWS_OF_SESSION = """
     SELECT m.id, m.role, m.state, m.content, m.name, m.tool_calls
     FROM blocks b CROSS JOIN messages m ON m.id BETWEEN (b.block << 5) AND (b.block << 5) + 31
@@ -48,7 +50,7 @@ def owner_word(owner: int) -> str:
 def index_waiting(database: Database, *, batch: int = BATCH, most: int | None = None) -> int:
     """Indexes all that waits, `batch` messages to a transaction, or about `most`; returns how many were indexed."""
     done = 0
-    while (most is None or done < most) and database.row("SELECT 1 FROM sessions WHERE indexed_id < last_id LIMIT 1"):
+    while (most is None or done < most) and database.row("SELECT 1 FROM sessions WHERE waiting = 1 LIMIT 1"):
         with database.writing(synced=False) as connection:
             step = _index_batch(connection, batch)
         if not step:
@@ -83,15 +85,12 @@ class WaitingWords:
         self._spoken: list[tuple[int, str]] = []
         self._tools: list[tuple[int, str]] = []
 
-    def __len__(self) -> int:
-        return len(self._spoken) + len(self._tools)
-
     def add(self, owner: int, rows: Iterable[Indexable]) -> None:
         mark = "" if owner == LOCAL_OWNER else f" {FOREIGN} {owner_word(owner)}"
         for message_id, role, state, content, name, calls in rows:
             if state & STATE_BITS == REWOUND:
                 continue
-            text = said(content, name)
+            text = content if content and name is None and content[0] != "\x00" else said(content, name)
             if role == "tool":
                 self._tools.append((message_id, searchable(text) + mark))
                 continue
@@ -106,7 +105,6 @@ class WaitingWords:
                 added = f"INSERT INTO {table} (rowid, words) VALUES (?, ?)"  # noqa: S608 - our own names
                 with _merged_later(connection, table) if len(rows) >= _MANY else contextlib.nullcontext():
                     connection.executemany(added, rows)
-        self._spoken, self._tools = [], []
 
 
 @contextlib.contextmanager

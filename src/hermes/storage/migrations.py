@@ -232,8 +232,30 @@ def _m004_summaries(connection: apsw.Connection) -> None:
     """)
 
 
+def _m005_sessions_that_wait(connection: apsw.Connection) -> None:
+    # An index over "indexed_id < last_id" is written anew by every append, though the session is in it already: one
+    # page of three. Whether a session waits changes seldom; the triggers see to it, whatever program writes.
+    connection.execute("""
+        ALTER TABLE sessions ADD COLUMN waiting INTEGER NOT NULL DEFAULT 0;  -- 1 while indexed_id < last_id
+        UPDATE sessions SET waiting = 1 WHERE indexed_id < last_id;
+        DROP INDEX sessions_to_index;
+        CREATE INDEX sessions_waiting ON sessions (key) WHERE waiting = 1;
+        CREATE TRIGGER sessions_wait AFTER UPDATE OF last_id, indexed_id ON sessions
+            WHEN new.waiting <> (new.indexed_id < new.last_id)
+        BEGIN
+            UPDATE sessions SET waiting = new.indexed_id < new.last_id WHERE key = new.key;
+        END;
+        CREATE TRIGGER sessions_wait_when_made AFTER INSERT ON sessions
+            WHEN new.waiting <> (new.indexed_id < new.last_id)
+        BEGIN
+            UPDATE sessions SET waiting = new.indexed_id < new.last_id WHERE key = new.key;
+        END;
+    """)
+
+
 MIGRATIONS: tuple[Step, ...] = (
     ("m001_sessions_and_messages", _m001_sessions_and_messages),
     ("m002_full_text_index", _m002_full_text_index),
+    ("m005_sessions_that_wait", _m005_sessions_that_wait),
 )
 OPTIONAL: tuple[Step, ...] = (("m003_vectors", _m003_vectors), ("m004_summaries", _m004_summaries))

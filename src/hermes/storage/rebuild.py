@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.storage.damage import seal
 from hermes.storage.database import Database, all_rows
-from hermes.storage.index import index_waiting, set_title
+from hermes.storage.index import BULK_BATCH, index_waiting, set_title
 from hermes.storage.migrations import BLOCK, BLOCK_BITS, migrate
 from hermes.storage.salvage import Source
 from hermes.storage.transcripts import REWOUND, STATE_BITS, readable, unpacked
@@ -255,7 +255,7 @@ class _Rebuild:
 
     def _index(self) -> None:
         self._progress("indexing", 0, self._result.messages)
-        index_waiting(self._database, batch=_BATCH)
+        index_waiting(self._database, batch=BULK_BATCH)
         with self._database.writing() as connection:
             for key, owner, title in all_rows(
                 connection, "SELECT key, owner, title FROM sessions WHERE title IS NOT NULL"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hermes.storage.database import all_rows, one_row
 from hermes.storage.files import Folder
-from hermes.storage.index import set_title
+from hermes.storage.index import remove_rows, set_title
 from hermes.storage.locks import FileLock, is_held
 from hermes.storage.migration_marks import OF_A_MIGRATION
 from hermes.storage.migrations import BLOCK_BITS
@@ -227,7 +227,7 @@ class RecordedDB(SessionDB):
     def _cut(self, connection: apsw.Connection, row: dict[str, Any]) -> None:
         last = row["last_id"]
         later = [i for (i,) in all_rows(connection, _LATER, (row["key"], last >> BLOCK_BITS, last))]
-        self._remove_words(connection, later)
+        remove_rows(connection, later)
         connection.executemany("DELETE FROM messages WHERE id = ?", [(i,) for i in later])
         connection.execute(
             "DELETE FROM blocks WHERE session = ? AND block > ?", (row["key"], last >> BLOCK_BITS if last else -1)
@@ -235,10 +235,12 @@ class RecordedDB(SessionDB):
         if one_row(connection, "SELECT 1 FROM sqlite_schema WHERE name = 'vectors'"):
             connection.execute("DELETE FROM vectors WHERE block = ?", (last >> BLOCK_BITS,))
         set_title(connection, row["key"], row["owner"], row["title"])
-        names = [name for name in row if name not in ("key", "owner", "id")]
+        # What was there before may have been indexed meanwhile, and is not to be indexed twice.
+        names = [name for name in row if name not in ("key", "owner", "id", "indexed_id", "waiting")]
+        put_back = ", ".join(f"{name} = ?" for name in names)
         connection.execute(
-            f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in names)} WHERE key = ?",  # noqa: S608 - names are ours
-            (*(row[name] for name in names), row["key"]),
+            f"UPDATE sessions SET {put_back}, indexed_id = min(indexed_id, ?) WHERE key = ?",  # noqa: S608 - names are ours
+            (*(row[name] for name in names), last, row["key"]),
         )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hermes.storage.conversations import COUNTERS, PLAIN, Conversations
 from hermes.storage.damage import seal
 from hermes.storage.database import REPAIR, Database, all_rows, one_row
-from hermes.storage.index import WaitingWords, add_title, index_waiting, remove_rows, set_title
+from hermes.storage.index import BATCH, BULK_BATCH, LARGE_BATCH, add_title, index_waiting, remove_rows, set_title
 from hermes.storage.meaning import Meaning
 from hermes.storage.measures import calls, length, moment, preview_of
 from hermes.storage.migrations import BLOCK, BLOCK_BITS, migrate
@@ -36,16 +36,14 @@ if TYPE_CHECKING:
     from hermes.storage.semantic import Find
     from hermes.storage.transcripts import StoredMessage
 
-_INDEX_WHEN_WAITING = 96
-_BULK_BATCH = 4000
-_BULK = 2000
 _INSERT = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+# Only what changes is named: naming a column writes the pages of its indexes, even when it is set to what it was.
 _COUNT_IN = """
-    UPDATE sessions SET last_id = ?, indexed_id = ?, message_count = message_count + ?,
-        tool_call_count = tool_call_count + ?, words = words + ?, last_active = max(last_active, ?), activity = ?,
-        preview = ?, seal = ?
+    UPDATE sessions SET last_id = ?, message_count = message_count + ?, tool_call_count = tool_call_count + ?,
+        words = words + ?, last_active = max(last_active, ?), preview = ?, seal = ?
     WHERE key = ?
 """
+_NOTE_ACTIVITY = "UPDATE sessions SET activity = ? WHERE key = ?"
 
 
 class SessionDB(Closing):
@@ -58,7 +56,6 @@ class SessionDB(Closing):
         self._meaning = Meaning(database, owner_key, semantic)
         self._search = SearchEngine(database, owner_key, self._sessions, self._meaning)
         self._waiting = 0
-        self._unindexed: WaitingWords | None = None  # in a bulk: words of its messages, indexed as it commits
 
     @classmethod
     def open(
@@ -125,35 +122,30 @@ class SessionDB(Closing):
         with self._database.writing() as connection:
             ids = self._append(connection, session_id, messages)
         self._waiting += len(ids)
-        if self._waiting >= _INDEX_WHEN_WAITING and not self._database.connection.in_transaction:
+        if self._waiting >= BATCH and not self._database.connection.in_transaction:
+            most = max(BATCH, len(ids))  # an append takes as long as others do, whatever waits from before or elsewhere
+            self._waiting = max(0, self._waiting - most)
             with contextlib.suppress(StorageError):  # the messages are stored; the next search brings the index level
-                self._index(most=self._waiting)  # others look after what they wrote, or this call would last for ever
+                index_waiting(self._database, batch=BULK_BATCH if most >= LARGE_BATCH else BATCH, most=most)
         return ids
 
     @contextlib.contextmanager
     def bulk(self) -> Iterator[None]:
-        """One transaction around everything inside: for imports. Others cannot write meanwhile, so keep it short."""
-        with self._database.writing() as connection:
-            outer, self._unindexed = self._unindexed, self._unindexed or WaitingWords()
-            try:
-                with self._sessions.alone():
-                    yield
-                    self._unindexed.store(connection)
-            finally:
-                self._unindexed = outer
-        self.index()
+        """One transaction around everything inside: for imports. Others cannot write meanwhile, so keep it short.
+
+        Its messages are indexed with those of the following ones, because many at once cost less: call `index` after
+        the last one, or the next search takes the time.
+        """
+        with self._database.writing(), self._sessions.alone():
+            yield
+        if self._waiting >= BULK_BATCH:
+            self.index()
 
     def index(self) -> int:
         """Brings the full-text index level with the messages; a search does this by itself."""
-        return self._index()
-
-    def _index(self, most: int | None = None) -> int:
-        batch = _BULK_BATCH if self._waiting >= _BULK else _INDEX_WHEN_WAITING
+        batch = BULK_BATCH if self._waiting >= LARGE_BATCH else LARGE_BATCH
         self._waiting = 0
-        if self._unindexed:
-            with self._database.writing() as connection:
-                self._unindexed.store(connection)
-        return index_waiting(self._database, batch=batch, most=most)
+        return index_waiting(self._database, batch=batch)
 
     def embed(self, most: int | None = None) -> int:
         """Makes the vectors of meaning that are missing (a search makes some); returns for how many messages."""
@@ -303,14 +295,11 @@ class SessionDB(Closing):
         self._database.close()
 
     def _append(self, connection: apsw.Connection, session_id: str, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        wanted = (
-            "SELECT key, last_id, indexed_id, activity, source, title, preview, seal FROM sessions"
-            " WHERE owner = ? AND id = ?"
-        )
+        wanted = "SELECT key, last_id, activity, source, title, preview, seal FROM sessions WHERE owner = ? AND id = ?"
         found = one_row(connection, wanted, (self._owner_key, session_id))
         if found is None:
             raise NotFound(f"there is no session {session_id!r}; create_session makes one")
-        key, last_id, indexed, activity, source, title, preview, sealed = found
+        key, last_id, activity, source, title, preview, sealed = found
         now = time.time()
         ids = next_ids(connection, self._owner_key, key, last_id, len(messages))
         times = [moment(message.get("timestamp"), now) for message in messages]
@@ -318,30 +307,23 @@ class SessionDB(Closing):
         connection.executemany(_INSERT, rows)
         if preview is None and (preview := preview_of(messages)) is not None:
             sealed = seal(key, self._owner_key, session_id, source, title, preview)
-        at_once = self._unindexed is not None and indexed == last_id
         newest = self._sessions.next_activity(connection)
         if activity != newest - 1:  # else it was the last one used already
-            activity = newest
-            self._sessions.note_activity(activity)
+            connection.execute(_NOTE_ACTIVITY, (newest, key))
+            self._sessions.note_activity(newest)
         connection.execute(
             _COUNT_IN,
             (
                 ids[-1],
-                ids[-1] if at_once else indexed,
                 len(ids),
                 sum([calls(message) for message in messages]),
                 sum([length(message) for message in messages]) // 6,
                 max(times),
-                activity,
                 preview,
                 sealed,
                 key,
             ),
         )
-        if at_once and self._unindexed is not None:
-            self._unindexed.add(self._owner_key, [(*row[:3], *row[4:7]) for row in rows])
-            if len(self._unindexed) >= _BULK_BATCH:
-                self._unindexed.store(connection)
         return ids
 
     def _delete(self, connection: apsw.Connection, key: int) -> None:
@@ -358,15 +340,10 @@ class SessionDB(Closing):
             first = block << BLOCK_BITS
             span = (first, first + BLOCK - 1)
             ids = [i for (i,) in connection.execute("SELECT id FROM messages WHERE id BETWEEN ? AND ?", span)]
-            self._remove_words(connection, ids)
+            remove_rows(connection, ids)
             connection.execute("DELETE FROM messages WHERE id BETWEEN ? AND ?", span)
         set_title(connection, key, self._owner_key, None)
         connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
-
-    def _remove_words(self, connection: apsw.Connection, ids: list[int]) -> None:
-        if self._unindexed:  # else words of a message that is gone would still go into the index
-            self._unindexed.store(connection)
-        remove_rows(connection, ids)
 
     def _set_state(self, session_id: str, message_ids: Iterable[int], state: int) -> None:
         session = self._sessions.get(session_id)
@@ -376,7 +353,7 @@ class SessionDB(Closing):
                 "UPDATE messages SET state = state | ? WHERE id = ? AND (state & 3) = 0", [(state, i) for i in mine]
             )
             if state == REWOUND:
-                self._remove_words(connection, mine)
+                remove_rows(connection, mine)
                 connection.execute(
                     "UPDATE sessions SET message_count = message_count - ? WHERE key = ?", (len(mine), session.key)
                 )

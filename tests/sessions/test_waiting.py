@@ -1,0 +1,106 @@
+"""Messages wait for the index: known at no cost to an append, indexed together after an import, never forgotten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+
+from hermes.storage import sessions
+from hermes.storage.database import PAGE
+from hermes.storage.index import segments
+from hermes.storage.sessions import SessionDB
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.internal("how many messages are indexed together is a matter of speed")
+def test_several_bulks_are_indexed_together_and_an_append_after_them_takes_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "BULK_BATCH", 1500)
+    with SessionDB.open(tmp_path / "state.db", durability="turn") as db:
+        session, connection = db.create_session(), db._database.connection
+
+        def bring_in(count: int) -> None:
+            with db.bulk():
+                db.append_many(session, [{"role": "user", "content": f"number {number}"} for number in range(count)])
+
+        bring_in(700)
+        assert segments(connection, "messages_fts") == 0
+        bring_in(800)
+        assert segments(connection, "messages_fts") == 1
+        bring_in(700)
+        last = db.append(session, {"role": "user", "content": "a live one"})
+        indexed = connection.execute("SELECT count(*) FROM messages_fts_docsize").fetchall()
+        assert indexed == [(1500 + 96,)]
+        assert [hit.message_id for hit in db.search("live")] == [last]
+        assert len(db.search("number", limit=8000, sort="newest")) == 2200
+
+
+@pytest.mark.proves("sessions.written")
+def test_an_append_writes_the_page_of_its_message_and_that_of_its_session(tmp_path: Path) -> None:
+    with SessionDB.open(tmp_path / "state.db") as db:
+        session, connection = db.create_session(title="A title", project="web"), db._database.connection
+        db.append(session, {"role": "user", "content": "the first one makes room for more"})
+
+        def pages_of_an_append() -> int:
+            log = tmp_path / "state.db-wal"
+            before = log.stat().st_size
+            db.append(session, {"role": "assistant", "content": "yes"})
+            return (log.stat().st_size - before) // (PAGE + 24)
+
+        assert [pages_of_an_append() for _ in range(20)] == [2] * 20
+        assert connection.execute("SELECT count(*) FROM sessions WHERE waiting = 1").fetchone() == (1,)
+
+
+@pytest.mark.proves("sessions.migrations")
+def test_a_file_from_before_sessions_were_marked_as_waiting_is_brought_up_to_date(tmp_path: Path) -> None:
+    path, fresh = tmp_path / "state.db", tmp_path / "fresh.db"
+    SessionDB.open(fresh).close()
+    with SessionDB.open(path) as db:
+        level, behind = db.create_session(), db.create_session()
+        db.append(level, {"role": "user", "content": "an indexed walrus"})
+        db.index()
+        wanted = db.append(behind, {"role": "user", "content": "a walrus that waits"})
+    old = apsw.Connection(str(path))
+    old.execute("""
+        DROP TRIGGER sessions_wait; DROP TRIGGER sessions_wait_when_made; DROP INDEX sessions_waiting;
+        ALTER TABLE sessions DROP COLUMN waiting;
+        CREATE INDEX sessions_to_index ON sessions (key) WHERE indexed_id < last_id;
+        DELETE FROM migrations WHERE name = 'm005_sessions_that_wait';
+    """)
+    old.close()
+    with SessionDB.open(path) as db:
+        connection = db._database.connection
+        assert connection.execute("SELECT key FROM sessions WHERE waiting = 1").fetchall() == [
+            (db.get_session(behind).key,)
+        ]
+        assert wanted in [hit.message_id for hit in db.search("walrus")]
+        assert not connection.execute("SELECT key FROM sessions WHERE waiting = 1").fetchall()
+        assert len(db.search("walrus")) == 2
+    assert _schema(path) == _schema(fresh)
+
+
+@pytest.mark.proves("search.sees_everything")
+def test_what_a_program_appends_that_does_not_know_of_waiting_is_found(tmp_path: Path) -> None:
+    with SessionDB.open(tmp_path / "state.db") as db:
+        session = db.create_session()
+        wanted = db.append(session, {"role": "user", "content": "the walrus"})
+        db.index()
+        other = apsw.Connection(db.path)
+        other.execute("UPDATE sessions SET indexed_id = 0")
+        other.close()
+        db._database.connection.execute("DELETE FROM messages_fts WHERE rowid = ?", (wanted,))
+        assert [hit.message_id for hit in db.search("walrus")] == [wanted]
+
+
+def _schema(path: Path) -> list[tuple[str, list[str]]]:
+    connection = apsw.Connection(str(path))
+    try:
+        rows = connection.execute("SELECT name, coalesce(sql, '') FROM sqlite_schema ORDER BY name").fetchall()
+    finally:
+        connection.close()
+    return [(str(name), str(sql).split()) for name, sql in rows]
