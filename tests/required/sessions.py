@@ -81,4 +81,8 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "bench.recall": ("the recall benchmark reads its three formats and reports figures per set", "product"),
     "bench.own-history": ("questions made from the user's own transcripts measure recall without a model", "product"),
     "bench.search": ("the search benchmark builds a deterministic store and reports every class of query", "product"),
+    "bench.live-appends": (
+        "live appends at the end of a store are measured: rate, longest append, bytes written, many writers",
+        "product",
+    ),
 }

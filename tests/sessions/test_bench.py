@@ -75,13 +75,25 @@ def test_the_corpus_is_the_same_every_time_and_has_its_shape() -> None:
 
 @pytest.mark.proves("bench.search")
 def test_every_class_of_query_is_measured_beside_raw_fts5(tmp_path: Path) -> None:
-    figures = search.run(messages=3000, queries=2, folder=str(tmp_path))
+    figures = search.run(messages=3000, queries=2, appends=200, folder=str(tmp_path))
     assert list(figures["search"]) == [
         "rare", "mid", "common", "multi", "multi_common", "or4", "phrase", "prefix", "zh4", "zh2", "zh1", "question",
     ]  # fmt: skip
     assert all({"hermes", "raw_fts5"} <= set(row) for row in figures["search"].values())
     assert figures["write"]["disk_per_content_byte"] < 2.6
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.proves("bench.live-appends")
+def test_live_appends_are_measured_with_each_durability_and_by_many_writers(hermes: Callable[..., Ran]) -> None:
+    figures = hermes("bench", "search", "--only-writing", "--messages", "2000", "--appends", "300", "--json").json
+    assert set(figures) == {"messages", "write", "live"}
+    assert list(figures["live"]) == ["bare_write_and_sync", "synced_by_message", "synced_by_turn", "8_writers"]
+    _, by_message, by_turn, together = figures["live"].values()
+    assert 0 < by_message["p50_ms"] <= by_message["p99_ms"] <= by_message["longest_ms"]
+    assert by_message["handed_over_per_content_byte"] == pytest.approx(by_turn["handed_over_per_content_byte"], rel=0.2)
+    assert 5 < by_turn["handed_over_per_content_byte"] < 40
+    assert together["longest_ms"] > 0
 
 
 @pytest.mark.proves("bench.own-history")

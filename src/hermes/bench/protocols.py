@@ -59,9 +59,9 @@ PROTOCOLS: dict[str, Protocol] = {
         quick=("--limit", "50"),
     ),
     "search": Protocol(
-        measures="writing, searching and browsing a large made-up corpus",
+        measures="writing in bulk and live, searching and browsing a large made-up corpus",
         beside="raw FTS5 on the same texts",
-        quick=("--messages", "5000"),
+        quick=("--messages", "5000", "--appends", "500"),
     ),
     "holographic": Protocol(
         measures="right answers of the local facts provider, and the cost of another fact", beside="a hundred facts"

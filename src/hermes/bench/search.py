@@ -1,7 +1,8 @@
 """Latency of every kind of query over a store of any size, beside raw FTS5 on the same messages in the same run.
 
 Times are CPU milliseconds of this thread, because other programs share the machine. tantivy is measured beside them
-where it is installed, and hermes-agent where a Python that has it is named.
+where it is installed, and hermes-agent where a Python that has it is named. Writing is measured in bulk, as the store
+is filled, and by live appends at its end (`live_appends`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from hermes.bench import search_peers
+from hermes.bench import live_appends, search_peers
 from hermes.bench.corpus import Corpus
 from hermes.recall.finding import Criteria
 from hermes.recall.session_search import SessionSearch
@@ -50,6 +51,8 @@ def run(
     *,
     messages: int = 100_000,
     queries: int = 120,
+    appends: int = 4000,
+    only_writing: bool = False,
     seed: int = 42,
     folder: str | None = None,
     raw: bool = True,
@@ -57,24 +60,32 @@ def run(
 ) -> dict[str, Any]:
     """Builds a store of so many messages under `folder`, measures, and removes it."""
     place = tempfile.mkdtemp(prefix="hermes-bench-", dir=folder)
+    path = os.path.join(place, "state.db")
     try:
-        built = build(os.path.join(place, "state.db"), messages, seed=seed, raw=raw)
+        built = build(path, messages, seed=seed, raw=raw and not only_writing)
         built.db.close()
         figures = {"messages": messages, "write": _write_figures(built, place)}
-        opened = _timed(lambda: SessionDB.open(os.path.join(place, "state.db")).close(), 20)
-        built.db = SessionDB.open(os.path.join(place, "state.db"))
-        figures["open"] = opened
-        asked = classes(built, queries, seed)
-        engine = search_peers.tantivy(os.path.join(place, "tantivy"), _spoken(messages, seed))
-        figures["search"] = {name: _measure(built, texts, engine) for name, texts in asked.items()}
-        if peer_python:
-            stored = ((planned.id, said) for planned in Corpus(seed).sessions(messages) for said in planned.messages)
-            figures["hermes_agent"] = search_peers.hermes_agent(peer_python, os.path.join(place, "peer"), stored, asked)
-        figures["other"] = _other_shapes(built)
-        built.db.close()
+        if not only_writing:
+            figures |= _searched(built, place, queries=queries, seed=seed, peer_python=peer_python)
+        figures["live"] = live_appends.measure(path, messages=appends, seed=seed + 1)
         return figures
     finally:
         shutil.rmtree(place)
+
+
+def _searched(built: Built, place: str, *, queries: int, seed: int, peer_python: str | None) -> dict[str, Any]:
+    path = os.path.join(place, "state.db")
+    figures: dict[str, Any] = {"open": _timed(lambda: SessionDB.open(path).close(), 20)}
+    built.db = SessionDB.open(path)
+    asked = classes(built, queries, seed)
+    engine = search_peers.tantivy(os.path.join(place, "tantivy"), _spoken(built.messages, seed))
+    figures["search"] = {name: _measure(built, texts, engine) for name, texts in asked.items()}
+    if peer_python:
+        stored = ((planned.id, said) for planned in Corpus(seed).sessions(built.messages) for said in planned.messages)
+        figures["hermes_agent"] = search_peers.hermes_agent(peer_python, os.path.join(place, "peer"), stored, asked)
+    figures["other"] = _other_shapes(built)
+    built.db.close()
+    return figures
 
 
 def build(path: str, messages: int, *, seed: int = 42, raw: bool = False) -> Built:
@@ -88,7 +99,7 @@ def build(path: str, messages: int, *, seed: int = 42, raw: bool = False) -> Bui
         chunk.append(planned)
         waiting += len(planned.messages)
         for message in planned.messages:
-            built.content_bytes += _content_bytes(message)
+            built.content_bytes += live_appends.content_bytes(message)
             if message["role"] != "tool" and message["content"] and picker.random() < _SAMPLED / messages:
                 built.samples.append(message["content"])
         if waiting >= _CHUNK:
@@ -164,6 +175,7 @@ def _store(built: Built, chunk: Iterable[Planned]) -> None:
 def _settle(built: Built) -> None:
     """As an import does at its end."""
     started = time.process_time()
+    built.db.index()
     for _ in Upkeep.of_db(built.db).settle():
         pass
     built.write_seconds += time.process_time() - started
@@ -239,13 +251,6 @@ def _timed_each(action: Callable[[Any], Any], over: Iterable[Any]) -> dict[str, 
         taken.append((time.thread_time_ns() - started) / 1e6)
     taken.sort()
     return {f"p{share}": round(taken[min(len(taken) - 1, len(taken) * share // 100)], 3) for share in (50, 95, 99)}
-
-
-def _content_bytes(message: dict[str, Any]) -> int:
-    called = sum(
-        len(call["function"]["name"]) + len(call["function"]["arguments"]) for call in message.get("tool_calls") or ()
-    )
-    return len((message["content"] or "").encode()) + called
 
 
 def _chinese_runs(text: str) -> list[str]:

@@ -170,6 +170,14 @@ def _configure_recall(parser: argparse.ArgumentParser) -> None:
 
 def _configure_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--messages", type=int, default=100_000, help="size of the made-up corpus (default: 100,000)")
+    parser.add_argument(
+        "--appends",
+        type=int,
+        default=4_000,
+        help="live appends at its end, synced one by one and again once a turn; bytes as the kernel counts them, "
+        "those that go to the disk and those handed over to it (default: 4,000)",
+    )
+    parser.add_argument("--only-writing", action="store_true", help="fill the store and append to it, but ask nothing")
     _add_peer(parser)
     _add_output(parser)
 
@@ -241,7 +249,7 @@ _MEASURES: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Measure]] 
     "recall": (_configure_recall, _recall),
     "turn": (_add_output, _plain("whole_turn")),
     "serve": (_configure_serve, _plain("serve", "people", "seconds", "latency", "think", "seed")),
-    "search": (_configure_search, _plain("search", "messages", "peer_python")),
+    "search": (_configure_search, _plain("search", "messages", "appends", "only_writing", "peer_python")),
     "import": (_configure_importing, _plain("importing", "messages", "folder")),
 }
 _SHOWN = {"curated": _show_curated, "prefix": _show_prefix}
