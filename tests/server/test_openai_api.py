@@ -161,6 +161,36 @@ def test_a_conversation_goes_on_after_a_restart(home: Path) -> None:
 
 
 @pytest.mark.proves("http.sessions")
+def test_a_conversation_that_was_deleted_meanwhile_begins_anew_with_its_history(home: Path) -> None:
+    keys = prepare(home, STEPS)
+    history = [user("one")]
+    with listening(home, keys) as up:
+        client(up).chat.completions.create(model="hermes", messages=history)
+        (gone,) = [each["session_id"] for each in sessions(up)]
+    with SessionDB.open(home / "users" / "ann" / "state.db") as db:
+        db.delete(gone)
+    history += [{"role": "assistant", "content": "Understood."}, user("two")]
+    with listening(home, keys) as up:
+        client(up).chat.completions.create(model="hermes", messages=history)
+        (new,) = sessions(up)
+        assert (new["message_count"], new["session_id"] == gone) == (4, False)
+
+
+@pytest.mark.proves("http.chat", "http.stream")
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_turn_that_comes_to_the_limit_of_model_calls_says_so(home: Path, stream: bool) -> None:
+    again = [{"when": "", "calls": [{"name": "memory", "arguments": {"action": "list"}}]}]
+    with running(home, again, "agent:\n  max_turns: 2\n") as up:
+        ask = client(up).chat.completions.create
+        if stream:
+            pieces = list(ask(model="hermes", messages=[user("go on for ever")], stream=True))
+            told = "".join(piece.choices[0].delta.content or "" for piece in pieces)
+        else:
+            told = str(ask(model="hermes", messages=[user("go on for ever")]).choices[0].message.content)
+    assert told.startswith("I stopped after 2 model calls")
+
+
+@pytest.mark.proves("http.sessions")
 def test_results_for_calls_that_a_restart_closed_go_on_in_a_new_conversation(home: Path) -> None:
     keys = prepare(home, STEPS)
     history: list[Any] = [user("how is the weather?")]
