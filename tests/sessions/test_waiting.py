@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
-from hermes.storage import sessions
+from hermes.storage import index, sessions
 from hermes.storage.database import PAGE
 from hermes.storage.index import segments
+from hermes.storage.repair import repair
 from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
@@ -38,6 +39,24 @@ def test_several_bulks_are_indexed_together_and_an_append_after_them_takes_no_lo
         assert indexed == [(1500 + 96,)]
         assert [hit.message_id for hit in db.search("live")] == [last]
         assert len(db.search("number", limit=8000, sort="newest")) == 2200
+
+
+@pytest.mark.internal("how many segments an index has is a matter of speed")
+@pytest.mark.parametrize(("most", "left"), [(16, range(16, 100)), (1000, range(140, 141))])
+def test_an_import_in_very_many_parts_is_merged_on_its_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, left: range
+) -> None:
+    monkeypatch.setattr(index, "_MANY", 5)
+    monkeypatch.setattr(index, "_MOST_SEGMENTS", most)
+    with SessionDB.open(tmp_path / "state.db", durability="turn") as db:
+        session, connection = db.create_session(), db._database.connection
+        for part in range(140):
+            db.append_many(session, [{"role": "user", "content": f"part {part} number {n}"} for n in range(5)])
+            db.index()
+        listed = connection.execute("SELECT count(DISTINCT segid) FROM messages_fts_idx").fetchone()
+        assert listed == (segments(connection, "messages_fts"),)
+        assert segments(connection, "messages_fts") in left
+        assert len(db.search("part 77", limit=100, sort="newest")) == 5
 
 
 @pytest.mark.proves("sessions.written")
@@ -73,6 +92,7 @@ def test_a_file_from_before_sessions_were_marked_as_waiting_is_brought_up_to_dat
         DELETE FROM migrations WHERE name = 'm005_sessions_that_wait';
     """)
     old.close()
+    assert repair(str(path), dry_run=True).problems == []
     with SessionDB.open(path) as db:
         connection = db._database.connection
         assert connection.execute("SELECT key FROM sessions WHERE waiting = 1").fetchall() == [

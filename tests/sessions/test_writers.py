@@ -267,3 +267,21 @@ def test_a_lock_that_fails_for_another_reason_stores_nothing_and_says_so(
                 db.append(session, {"role": "user", "content": "lost"})
         db.append(session, {"role": "user", "content": "kept"})
         assert [message.text for message in db.messages(session)] == ["kept"]
+
+
+@pytest.mark.proves("sessions.writers")
+def test_where_no_thread_can_be_started_the_log_is_shortened_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_more(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(write_log, "LONG", 50)
+    monkeypatch.setattr(threading.Thread, "start", no_more)
+    with SessionDB.open(tmp_path / "state.db", durability="turn") as db:
+        session = db.create_session()
+        for _ in range(100):
+            db.append(session, {"role": "user", "content": os.urandom(2000).hex()})
+        assert os.path.getsize(tmp_path / "state.db-wal") < os.path.getsize(tmp_path / "state.db")
+    with SessionDB.open(tmp_path / "state.db") as db:
+        assert len(db.messages(session)) == 100

@@ -128,16 +128,10 @@ def _merged_later(connection: apsw.Connection, table: str) -> Iterator[None]:
 def segments(connection: apsw.Connection, table: str) -> int:
     """How many pieces the index is in: the second number of the record in which FTS5 describes itself."""
     [(record,)] = all_rows(connection, f"SELECT block FROM {table}_data WHERE id = 10")  # noqa: S608 - our own names
-    numbers: list[int] = []
-    value = 0
-    for byte in record[8:]:  # behind a counter and the mark of this layout
-        value = value << 7 | byte & 0x7F
-        if byte < 0x80:  # noqa: PLR2004 - the last byte of a number
-            numbers.append(value)
-            value = 0
-        if len(numbers) == 2:  # noqa: PLR2004 - levels, segments
-            return numbers[1]
-    return 0
+    # Behind a counter, the mark of this layout and the number of levels, which are never many. FTS5 has at most 2000
+    # segments: seven bits to a byte, and the highest bit says that another byte follows.
+    first, second = record[9:11]
+    return int(first if first < 0x80 else (first & 0x7F) << 7 | second)  # noqa: PLR2004
 
 
 def remove_rows(connection: apsw.Connection, message_ids: Iterable[int]) -> None:
