@@ -199,6 +199,19 @@ def test_an_editor_who_saves_once_in_the_last_moment_costs_nothing(store: Memory
 
 
 @pytest.mark.proves("durable.strangers")
+def test_where_no_second_name_can_be_made_an_editor_who_saves_in_the_last_moment_is_put_back_all_the_same(
+    store: MemoryStore, editor: Editor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    editor.before[0] = lambda: editor.save("theirs")
+    monkeypatch.setattr(os, "link", full)
+    store.add("memory", "ours")
+    assert MemoryStore.open(editor.memories.parent).entries("memory") == ("first", "theirs", "ours")
+
+
+@pytest.mark.proves("durable.strangers")
 def test_an_editor_who_reads_ours_in_the_last_moment_does_not_lose_their_own(
     store: MemoryStore, editor: Editor
 ) -> None:
