@@ -76,9 +76,9 @@ def _quickly_searched(source: str) -> tuple[re.Pattern[str] | None, re.Pattern[s
     return None, re.compile(source)
 
 
-def literals() -> list[str]:
-    """What a text must hold for any of the expressions to be tried."""
-    return [literal for literal, *_ in _load()]
+def expressions() -> list[tuple[str, str]]:
+    """Each expression, with what a text must hold for it to be tried."""
+    return [(literal, source) for literal, _, _, source in _load()]
 
 
 def _load() -> list[tuple[str, str, str, str]]:

@@ -15,23 +15,32 @@ from hermes.safety.tables import compiled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable
     from typing import Any
 
-    # Whether it may be a disguise; the languages it may belong to, None for English; its concepts.
-    _Seen = tuple[bool, tuple[int, ...] | None, int]
+    # What is known of a piece of text between spaces: whether the scanner must look at it, how many digits it has,
+    # whether it has several signs, its words, those of them that are not English with the languages they may belong
+    # to, and the concepts it can mean, as bits of one number and as a list.
+    _Piece = tuple[bool, int, bool, tuple[str, ...], dict[str, tuple[int, ...]], int, tuple[int, ...]]
 
 # No regular expressions here: compiling the three it would take costs as much as all the rest.
 _LETTERS, _DIGITS, _SIGNS = "abcdefghijklmnopqrstuvwxyz", "0123456789", " ,.;'()\n-"
 CHARACTERS = frozenset(_LETTERS + _LETTERS.upper() + _DIGITS + _SIGNS)
+FRAMING_SIGNS = frozenset("(-")  # those of them with which most imitations of the frame around a text begin
+AFTER_WORDS = ".,;)'"
 _BETWEEN_WORDS = str.maketrans(_SIGNS.replace("'", ""), " " * (len(_SIGNS) - 1))
 _LONGEST = 2200
 _SPACERS = " .-,"
 _FEWEST_SPACERS, _LONGEST_WORD, _SHORTEST_CODE, _MOST_DIGITS, _MOST_SIGNS = 8, 15, 8, 7, 11
-_MOST_KEPT = 10_000  # words, about a megabyte
-_seen: dict[str, _Seen] = {}
-_pairs: dict[str, int] = {}
 _SHORTEST_TYPO, _LONGEST_SCRAP, _FEWEST_SCRAPS, _SHORTEST_STEM = 5, 4, 3, 2
+# A packed table is one string of records for each last byte of a key, which begin with the rest of it. It loads a
+# hundred times faster than a dictionary, and a note asks for a few dozen of its twenty thousand keys.
+_BUCKETS, _KEY, _NUMBER, _PLACE = 256, 3, 2, 3
+_MOST_KEPT = 10_000  # about two megabytes
+_DOUBTFUL: _Piece = (True, 0, False, (), {}, 0, ())
+_seen: dict[str, _Piece] = {}
+_pairs: dict[str, tuple[int, tuple[int, ...]]] = {}
+_rules: dict[int, list[list[int]]] = {}
 
 
 def harmless_prose(text: str, *, weighed: bool = True) -> bool:
@@ -39,89 +48,112 @@ def harmless_prose(text: str, *, weighed: bool = True) -> bool:
 
     Without `weighed`, what would only be asked about for the weight of its words may pass.
     """
-    if len(text) > _LONGEST or not CHARACTERS.issuperset(text) or _looks_encoded(text):
+    if len(text) > _LONGEST or not CHARACTERS.issuperset(text) or _looks_spaced_out(text):
         return False
     tables = compiled("plain")
-    if tables is None:
+    if tables is None or _imitates_the_frame(text, *tables[1]):
         return False
-    literals, framing, _, _, _, _, rules, bearable = tables
-    lowered = text.lower()
-    words = [word.strip("'") for word in lowered.translate(_BETWEEN_WORDS).split()]
-    known = {word: _seen.get(word) or _look_at(word, tables) for word in words if word}
-    if any(each[0] for each in known.values()) or any(literal in lowered for literal in literals):
+    words: list[str] = []
+    strange: dict[str, tuple[int, ...]] = {}
+    concepts: set[int] = set()
+    digits, crowded, present = 0, False, 0
+    for piece in text.split():
+        doubtful, its_digits, its_crowded, its_words, its_strange, its_bits, its_concepts = _seen.get(
+            piece
+        ) or _look_at(piece, tables)
+        if doubtful:
+            return False
+        digits += its_digits
+        crowded = crowded or its_crowded
+        words += its_words
+        strange |= its_strange
+        present |= its_bits
+        concepts.update(its_concepts)
+    if digits > _MOST_DIGITS or (digits and crowded):
         return False
-    if any(literal in lowered for literal in framing) and _imitates_the_frame(lowered, text):
+    if strange and (_cut_apart(words, strange) or _share_a_language(strange.values())):
         return False
-    unknown = {word: languages for word, (_, languages, _) in known.items() if languages is not None}
-    if unknown and (_cut_apart(words, unknown) or _share_a_language(unknown.values())):
-        return False
-    present = 0
-    for _, _, meaning in known.values():
-        present |= meaning
     for pair in map(" ".join, pairwise(words)):
-        present |= _pairs[pair] if pair in _pairs else _look_at_pair(pair, tables)
-    concepts = list(_bits(present))
-    return not (weighed and _too_heavy(concepts, *bearable)) and not _some_rule_applies(present, concepts, *rules)
+        bits, its_concepts = _pairs.get(pair) or _look_at_pair(pair, tables)
+        present |= bits
+        concepts.update(its_concepts)
+    rules, bearable, weights = tables[7:]
+    too_heavy = weighed and sum([weights.get(concept, 0) for concept in concepts]) > bearable
+    return not too_heavy and not _some_rule_applies(present, concepts, rules)
 
 
-def _look_at(word: str, tables: Any) -> _Seen:
-    """What this word is by itself; most words of a note were in one before, so it is kept."""
-    _, _, prints, starts, foreign, meanings, _, _ = tables
-    doubtful = _is_odd(word) or fingerprint("c", word) in prints or _may_be_typo(word, prints)
-    languages = None if fingerprint("e", word) in prints else _languages(word, starts, foreign)
-    seen = (doubtful, languages, _as_mask(meanings.get(fingerprint("", word), b"")))
+def _look_at(piece: str, tables: Any) -> _Piece:
+    """What this piece is by itself; most pieces of a note were in one before, so it is kept."""
     if len(_seen) >= _MOST_KEPT:
         _seen.clear()
-    _seen[word] = seen
+    seen = _seen[piece] = _DOUBTFUL if _looks_encoded(piece) else _read(piece, tables)
     return seen
 
 
-def _look_at_pair(pair: str, tables: Any) -> int:
+def _read(piece: str, tables: Any) -> _Piece:
+    literals, _, prints, starts, foreign, *meanings, _, _, _ = tables
+    lowered = piece.lower()
+    words = [word for each in lowered.translate(_BETWEEN_WORDS).split() if (word := each.strip("'"))]
+    strange: dict[str, tuple[int, ...]] = {}
+    concepts: set[int] = set()
+    for word in words:
+        if _is_odd(word) or _has(prints, "c", word) or _may_be_typo(word, prints):
+            return _DOUBTFUL
+        if not _has(prints, "e", word):
+            strange[word] = _languages(word, starts, foreign)
+        concepts.update(_meaning(word, *meanings))
+    for literal in literals:
+        if literal in lowered:
+            return _DOUBTFUL
+    digits = sum(map(piece.count, _DIGITS))
+    signs = piece.count(".") + piece.count(",") + piece.count("-")
+    return False, digits, signs > 1, tuple(words), strange, as_bits(concepts), tuple(concepts)
+
+
+def _look_at_pair(pair: str, tables: Any) -> tuple[int, tuple[int, ...]]:
     if len(_pairs) >= _MOST_KEPT:
         _pairs.clear()
-    meaning = _pairs[pair] = _as_mask(tables[5].get(fingerprint("", pair), b""))
+    concepts = _meaning(pair, *tables[5:7])
+    meaning = _pairs[pair] = as_bits(concepts), concepts
     return meaning
 
 
-def as_numbers(mask: int) -> bytes:
-    """A set of concepts as their numbers, two bytes each: most sets have three, and a mask has room for a thousand."""
-    return b"".join((each.bit_length() - 1).to_bytes(2, "big") for each in _bits(mask))
+def as_bits(concepts: Iterable[int]) -> int:
+    return sum([1 << concept for concept in concepts])
 
 
-def _as_mask(numbers: bytes) -> int:
-    mask = 0
-    for at in range(0, len(numbers), 2):
-        mask |= 1 << int.from_bytes(numbers[at : at + 2], "big")
-    return mask
-
-
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        lowest = mask & -mask
-        yield lowest
-        mask ^= lowest
-
-
-def _some_rule_applies(
-    present: int, concepts: list[int], by_concept: dict[int, list[list[int]]], others: list[list[int]]
-) -> bool:
+def _some_rule_applies(present: int, concepts: Iterable[int], packed: dict[int, bytes]) -> bool:
     """Rules stand under the concept that the fewest words have: only those of concepts the text has are looked at."""
-    for group in (*map(by_concept.get, concepts), others):
-        for need in group or ():
-            for mask in need:  # a plain loop: asked for every text
-                if not present & mask:
-                    break
-            else:
-                return True
+    for concept in (*concepts, -1):  # those that need no certain one
+        if concept in packed:
+            for need in _rules.get(concept) or _unpack_rules(concept, packed[concept]):
+                for bits in need:  # a plain loop: asked for every text
+                    if not present & bits:
+                        break
+                else:
+                    return True
     return False
 
 
-def _too_heavy(concepts: list[int], bearable: int, weights: dict[int, int]) -> bool:
-    """Whether the words could weigh too much if nothing in the text spoke for it."""
-    return sum([weights.get(concept, 0) for concept in concepts]) > bearable
+def _unpack_rules(concept: int, packed: bytes) -> list[list[int]]:
+    import marshal
+
+    unpacked: list[list[int]] = marshal.loads(packed)  # noqa: S302 - of a file of this package, made by it
+    _rules[concept] = unpacked
+    return unpacked
 
 
-def _imitates_the_frame(lowered: str, text: str) -> bool:
+def _imitates_the_frame(text: str, with_a_sign: Iterable[str], without: Iterable[str]) -> bool:
+    lowered = text.lower()
+    for literal in without:
+        if literal in lowered:
+            return _is_forged(lowered, text)
+    if "(" not in text and "-" not in text:
+        return False
+    return any(literal in lowered for literal in with_a_sign) and _is_forged(lowered, text)
+
+
+def _is_forged(lowered: str, text: str) -> bool:
     from hermes.safety.markup import forgeries
 
     return any(True for _ in forgeries(lowered, text, "memory"))
@@ -134,20 +166,19 @@ def _is_odd(word: str) -> bool:
     return mixed or (len(letters) < len(word) - 1 and any(letter * 3 in word for letter in letters))
 
 
-def _looks_encoded(text: str) -> bool:
-    if any((count := text.count(sign)) >= _FEWEST_SPACERS and count * 4 >= len(text) for sign in _SPACERS):
-        return True
-    digits = sum(map(text.count, _DIGITS))
-    signs = text.count(".") + text.count("-")
-    chunks = text.split()
+def _looks_spaced_out(text: str) -> bool:
+    for sign in _SPACERS:
+        count = text.count(sign)
+        if count >= _FEWEST_SPACERS and count * 4 >= len(text):
+            return True
+    return "-\n" in text or text.count(".") + text.count("-") > _MOST_SIGNS
+
+
+def _looks_encoded(piece: str) -> bool:
     return (
-        digits > _MOST_DIGITS
-        or "-\n" in text
-        or (digits and any(chunk.count(".") + chunk.count(",") + chunk.count("-") > 1 for chunk in chunks))
-        or signs > _MOST_SIGNS
-        or any(len(chunk) >= _SHORTEST_CODE and not chunk[1:].islower() for chunk in chunks)
-        or any(len(word) > _LONGEST_WORD for word in chunks)
-        or any("." in chunk.rstrip(".,;)'") for chunk in chunks)  # a file, a host, an address
+        len(piece) > _LONGEST_WORD
+        or (len(piece) >= _SHORTEST_CODE and not piece[1:].islower())
+        or "." in piece.rstrip(AFTER_WORDS)  # a file, a host, an address
     )
 
 
@@ -156,10 +187,11 @@ def _cut_apart(words: list[str], unknown: Collection[str]) -> bool:
     return len(scraps) >= _FEWEST_SCRAPS and sum(word in scraps for word in words) * 4 >= len(words)
 
 
-def _languages(word: str, starts: dict[str, list[int]], foreign: dict[int, int]) -> tuple[int, ...]:
+def _languages(word: str, starts: dict[str, list[int]], foreign: tuple[bytes, ...]) -> tuple[int, ...]:
     """The languages that this word, and each stem it begins with, belongs to; each bit stands for a language."""
     stems = [fingerprint("s", word[:length]) for length in starts.get(word[:_SHORTEST_STEM], ()) if length <= len(word)]
-    return tuple(found for each in (fingerprint("l", word), *stems) if (found := foreign.get(each, 0)))
+    found = [_find(foreign, each, _NUMBER) for each in (fingerprint("l", word), *stems)]
+    return tuple(int.from_bytes(each, "big") for each in found if each)
 
 
 def _share_a_language(words: Iterable[tuple[int, ...]]) -> bool:
@@ -172,13 +204,52 @@ def _share_a_language(words: Iterable[tuple[int, ...]]) -> bool:
     return False
 
 
-def _may_be_typo(word: str, prints: frozenset[int]) -> bool:
-    if len(word) < _SHORTEST_TYPO or fingerprint("r", word) in prints or fingerprint("m", word) in prints:
+def _may_be_typo(word: str, prints: tuple[bytes, ...]) -> bool:
+    if len(word) < _SHORTEST_TYPO or _has(prints, "r", word) or _has(prints, "m", word):
         return False
     shorter = (word[:at] + word[at + 1 :] for at in range(len(word)))
-    return fingerprint("n", word) in prints or any(fingerprint("d", each) in prints for each in shorter)
+    return _has(prints, "n", word) or any(_has(prints, "d", each) for each in shorter)
 
 
 def fingerprint(kind: str, word: str) -> int:
-    # 31 bits: marshal keeps such numbers in four bytes.
-    return zlib.crc32(f"{kind}{word}".encode()) & 0x7FFFFFFF
+    return zlib.crc32(f"{kind}{word}".encode())
+
+
+def _meaning(words: str, places: tuple[bytes, ...], concepts: bytes) -> tuple[int, ...]:
+    """The concepts of a word or of two: how many, and their numbers, stand at a place of one long string."""
+    place = _find(places, fingerprint("", words), _PLACE)
+    if place is None:
+        return ()
+    start = int.from_bytes(place, "big") + 1
+    end = start + _NUMBER * concepts[start - 1]
+    return tuple([int.from_bytes(concepts[at : at + _NUMBER], "big") for at in range(start, end, _NUMBER)])
+
+
+def packed(table: dict[int, bytes]) -> tuple[bytes, ...]:
+    """A table from fingerprints to bytes of one length, as `_find` reads it."""
+    buckets: list[list[bytes]] = [[] for _ in range(_BUCKETS)]
+    for key in sorted(table):
+        buckets[key % _BUCKETS].append((key // _BUCKETS).to_bytes(_KEY, "big") + table[key])
+    return tuple(map(b"".join, buckets))
+
+
+def packed_meanings(meanings: dict[int, tuple[int, ...]]) -> tuple[tuple[bytes, ...], bytes]:
+    """A table from fingerprints to concepts, as `_meaning` reads it."""
+    places: dict[tuple[int, ...], bytes] = {}
+    concepts = b""
+    for numbers in sorted(set(meanings.values())):
+        places[numbers] = len(concepts).to_bytes(_PLACE, "big")
+        concepts += bytes([len(numbers)]) + b"".join(each.to_bytes(_NUMBER, "big") for each in numbers)
+    return packed({key: places[numbers] for key, numbers in meanings.items()}), concepts
+
+
+def _find(table: tuple[bytes, ...], key: int, length: int) -> bytes | None:
+    bucket, wanted = table[key % _BUCKETS], (key // _BUCKETS).to_bytes(_KEY, "big")
+    at = bucket.find(wanted)
+    while at % (_KEY + length) and at >= 0:  # the end of one record and the start of the next
+        at = bucket.find(wanted, at + 1)
+    return bucket[at + _KEY : at + _KEY + length] if at >= 0 else None
+
+
+def _has(prints: tuple[bytes, ...], kind: str, word: str) -> bool:
+    return _find(prints, fingerprint(kind, word), 0) is not None

@@ -110,7 +110,8 @@ def search(text: str) -> tuple[Secret, ...]:
     lowered = _lowered(text)
     has_runs = _has_runs(text)
     has_words = any(word in lowered for word in _WORDS)
-    has_digits = sum(map(str.isdigit, text)) >= _FEWEST_DIGITS
+    digits = map(text.count, "0123456789") if text.isascii() else map(str.isdigit, text)
+    has_digits = sum(digits) >= _FEWEST_DIGITS
     if not (has_runs or has_words or has_digits):
         return ()
     found = list(_all(text, lowered, has_runs=has_runs, has_words=has_words, has_digits=has_digits))
