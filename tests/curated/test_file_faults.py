@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.curated.store import MemoryStore
-from hermes.storage.files import Folder, OpenFile, keep_private, make_private_folders
+from hermes.storage import files
+from hermes.storage.files import Folder, OpenFile, make_private_folders
 from hermes.storage.foreign_text import read_foreign
 from hermes.storage.locks import FileLock, is_held
+from hermes.storage.privacy import keep_private
 from hermes.storage.shared_file import SharedFile
 from hermes.storage.turnstile import Turnstile
 from hermes.vocabulary.errors import LockTimeout, StorageError
@@ -59,6 +61,7 @@ def test_a_system_without_the_call_that_exchanges_names_is_written_to_all_the_sa
 ) -> None:
     import _ctypes
 
+    monkeypatch.setattr(files, "_renameat2", [])
     monkeypatch.setattr(_ctypes, "dlsym", failing(errno.ENOSYS))
     assert store.add("memory", "Uses tox.").entries == ("Uses pytest.", "Uses tox.")
 
@@ -137,9 +140,9 @@ def test_a_version_that_cannot_be_put_back_is_named(
 def test_what_cannot_be_found_out_about_other_writers_counts_as_possible(
     home: Path, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = OpenFile.size
+    real = OpenFile.look
 
-    def size(file: OpenFile) -> int:
+    def look(file: OpenFile) -> os.stat_result:
         if file.path.endswith("MEMORY.md"):
             raise StorageError("the disk does not answer")
         return real(file)
@@ -151,7 +154,7 @@ def test_what_cannot_be_found_out_about_other_writers_counts_as_possible(
         patched.setattr(fcntl, "fcntl", failing(errno.EAGAIN))
         store.add("memory", "Uses vim.")
     with monkeypatch.context() as patched:
-        patched.setattr(OpenFile, "size", size)
+        patched.setattr(OpenFile, "look", look)
         store.add("memory", "Uses zsh.")
     assert store.entries("memory") == ("Uses pytest.", "Uses tox.", "Uses vim.", "Uses zsh.")
     assert [name for name in os.listdir(home / "memories") if name.endswith(".late")]

@@ -108,7 +108,7 @@ class _Loop:
         shutil.rmtree(home, ignore_errors=True)
         home = self._home(scene)
         try:
-            operation.call(home)
+            operation.begin(home)()
         except HermesError:
             return old, old
         finally:
@@ -126,16 +126,19 @@ class _Loop:
         self, operation: Operation, home: str, k: int, *, count: int, error: int, how: int, outcome: Outcome
     ) -> tuple[bool, list[str]]:
         before = len(os.listdir("/proc/self/fd"))
+        self._shim.watch(home)
+        call = operation.begin(home)
         self._shim.arm(home, k, count=count, error=error, how=how)
         told = change_id = None
         problems: list[str] = []
         try:
-            change_id = operation.call(home)
+            change_id = call()
         except HermesError as failure:
             told = str(failure)
         except Exception as failure:  # noqa: BLE001 - an exception of any other kind is the finding
             problems.append(f"uncaught {type(failure).__name__}: {failure}")
         fired = self._shim.disarm()
+        del call
         if len(os.listdir("/proc/self/fd")) != before:
             problems.append("a descriptor was left open")
         outcome.count("typed errors" if told else "ended well")
@@ -145,7 +148,7 @@ class _Loop:
         return fired or (how == SHORT_WRITE and k < self._shim.calls()), problems
 
     def _kill(self, operation: Operation, home: str, k: int, *, compound: bool = False) -> tuple[bool, list[str]]:
-        killed = self._killed(home, k, lambda: operation.call(home))
+        killed = self._killed(home, k, operation.begin(home))
         if killed and compound:
             self._disturb_recovery(home)
         self._told, self._change_id = "killed", None

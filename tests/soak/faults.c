@@ -1,7 +1,8 @@
 /* Makes the k-th system call below one folder fail, write too little, or end the process.
 
    Loaded with LD_PRELOAD and armed from Python through ctypes (faults.py), so that one process can try every k. Only
-   calls that concern the folder count: paths inside it, and descriptors that were opened there. */
+   calls that concern the folder count: paths inside it, and descriptors that were opened there, also before arming
+   when the folder was watched then. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -25,10 +26,14 @@ static int armed, mode, error_number;
 static long calls, first, last, fired;
 static char where[4400];
 
-/* `count` calls in a row fail from the k-th on. */
-void soak_arm(const char *folder, long k, long count, int error, int how) {
+/* From now on it is noted which descriptors are opened below the folder. */
+void soak_watch(const char *folder) {
     snprintf(root, sizeof root, "%s", folder);
     root_length = strlen(root);
+}
+/* `count` calls in a row fail from the k-th on. */
+void soak_arm(const char *folder, long k, long count, int error, int how) {
+    soak_watch(folder);
     calls = fired = 0;
     first = k;
     last = k + count - 1;
@@ -46,13 +51,14 @@ static int below(const char *path) {
 }
 static int mine(int fd) { return fd >= 0 && fd < DESCRIPTORS && inside[fd]; }
 static int concerns(int directory, const char *path) {
-    if (!armed) return 0;
+    if (!root_length) return 0;
     if (path && path[0] == '/') return below(path);
     return path && directory != AT_FDCWD && mine(directory);
 }
 
 /* 1 when this call must fail; errno is set then. */
 static int hit(const char *name, const char *path, int is_write) {
+    if (!armed) return 0;
     calls++;
     if (calls < first || calls > last) return 0;
     if (mode == SHORT_WRITE && !is_write) return 0;

@@ -60,6 +60,10 @@ class Shim:
         """From the k-th call below the folder on, `count` calls fail with `error`."""
         self._library.soak_arm(os.fsencode(folder), k, count, error, how)
 
+    def watch(self, folder: str) -> None:
+        """What is opened below the folder from now on is known when the shim is armed later."""
+        self._library.soak_watch(os.fsencode(folder))
+
     def disarm(self) -> bool:
         """Back to normal; True when anything was made to fail."""
         return bool(self._library.soak_disarm())

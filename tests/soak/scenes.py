@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,11 +21,21 @@ TARGET = "memory"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """`scenes`: the homes it is tried on. `call` raises, or returns; a write returns the id of its change."""
+    """`scenes`: the homes it is tried on. `call` raises, or returns; a write returns the id of its change.
+
+    `begin` does what comes before, undisturbed, and leaves entries as they are.
+    """
 
     name: str
     scenes: tuple[Callable[[str], None], ...]
-    call: Callable[[str], str | None]
+    call: Callable[[str], str | None] | None = None
+    resume: Callable[[str], Callable[[], str | None]] | None = None
+
+    def begin(self, home: str) -> Callable[[], str | None]:
+        if self.resume is not None:
+            return self.resume(home)
+        assert self.call is not None
+        return functools.partial(self.call, home)
 
 
 def fresh(home: str) -> None:
@@ -88,6 +99,28 @@ def _archive(home: str) -> str | None:
 
 def _add(home: str) -> str | None:
     return _id(MemoryStore.open(home).add(TARGET, "new entry", cause=CAUSE))
+
+
+def _written_before(home: str) -> MemoryStore:
+    """A store that has folder, lock and history open since its last write, which left everything as it was."""
+    store = MemoryStore.open(home)
+    for old, new in (("third", "for a moment"), ("for a moment", "third")):
+        store.replace(TARGET, old, new, cause=CAUSE)
+    return store
+
+
+def _add_again(home: str) -> Callable[[], str | None]:
+    store = _written_before(home)
+    return lambda: _id(store.add(TARGET, "new entry", cause=CAUSE))
+
+
+def _sixteenth(home: str) -> Callable[[], str | None]:
+    """So many versions were replaced that this write lets go of them."""
+    store = MemoryStore.open(home)
+    for _ in range(8):
+        for old, new in (("third", "for a moment"), ("for a moment", "third")):
+            store.replace(TARGET, old, new, cause=CAUSE)
+    return lambda: _id(store.add(TARGET, "new entry", cause=CAUSE))
 
 
 def _add_first_to_user(home: str) -> str | None:
@@ -158,6 +191,8 @@ OPERATIONS = (
     Operation(name="read", scenes=_ALL, call=_read),
     Operation(name="history", scenes=(settled, with_old_versions), call=_history),
     Operation(name="add", scenes=(fresh, *_ALL), call=_add),
+    Operation(name="add again", scenes=_ALL, resume=_add_again),
+    Operation(name="sixteenth", scenes=(settled,), resume=_sixteenth),
     Operation(name="add first", scenes=(settled,), call=_add_first_to_user),
     Operation(name="replace", scenes=_ALL, call=_replace),
     Operation(name="remove", scenes=_ALL, call=_remove),

@@ -13,7 +13,8 @@ from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.styles import Style
 
-from hermes.storage.files import Folder, keep_private
+from hermes.storage.files import Folder
+from hermes.storage.privacy import keep_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

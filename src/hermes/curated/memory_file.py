@@ -8,10 +8,9 @@ import time
 from hermes.curated import entries as text
 from hermes.curated.history import CURATE, Cause, Change, Edit, from_record, in_effect, replay, to_record
 from hermes.curated.labels import label_of, labelled_number, recovered
-from hermes.storage.files import Folder
-from hermes.storage.journal import NOTHING_READ, Journal
-from hermes.storage.locks import FileLock
-from hermes.storage.shared_file import ChangedMeanwhile, Fingerprint, SharedFile
+from hermes.storage.journal import NOTHING_READ
+from hermes.storage.shared_file import ChangedMeanwhile, Fingerprint
+from hermes.storage.workplace import Workplaces
 from hermes.vocabulary.errors import StorageError, WriteRefused
 from hermes.vocabulary.values import value
 
@@ -20,8 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hermes.curated.history import Leaving
-    from hermes.storage.journal import ReadSoFar
+    from hermes.storage.files import Folder
+    from hermes.storage.journal import Identity, Journal, ReadSoFar
     from hermes.storage.shared_file import OldVersion, Seen
+    from hermes.storage.workplace import Workplace
 
 # A thousand times the documents' limit: room for any hand-written file, and an end to reading a runaway one.
 LARGEST_FILE = 1 << 22
@@ -60,30 +61,33 @@ class MemoryFile:
         self.path = path
         self.target = target
         self._limit = limit
-        self._lock_timeout = lock_timeout
-        self._folder, self._name = os.path.split(path)
+        self._name = os.path.basename(path)
+        self._places = Workplaces(path, at_most=LARGEST_FILE, lock_timeout=lock_timeout)
         # What is known already, so that it need not be read and parsed again: the newest record with the identity of
-        # the journal it came from, and the entries behind the bytes this object wrote last.
-        self._last: tuple[tuple[int, int, int], Change | None] | None = None
+        # the journal it came from, the entries behind the bytes this object wrote last, which replaced versions nobody
+        # can have written to since, and whether somebody may yet write to another one.
+        self._last: tuple[Identity, Change | None] | None = None
         self._written: tuple[bytes | None, tuple[str, ...]] = (None, ())
+        self._untouched: set[str] = set()
+        self._others_write = False
         self._known: tuple[ReadSoFar, list[Change]] = (NOTHING_READ, [])
 
     def read(self) -> Reading:
         """The live entries; an error when the file exists and cannot be read, never an empty answer instead."""
-        folder = Folder.open(self._folder)
-        if folder is None:
+        place = self._places.look()
+        if place is None:
             return Reading(entries=(), fingerprint=Fingerprint.of(b"", 0))
-        with folder, self._shared(folder).see() as seen:
-            return self._interpret(seen, self._last_change(folder))
+        with place, place.shared.see() as seen:
+            return self._interpret(seen, self._last_change(place))
 
     def history(self) -> tuple[list[Change], int]:
         """The changes that took effect, oldest first, and how many records are unreadable."""
-        folder = Folder.open(self._folder)
-        if folder is None:
+        place = self._places.look()
+        if place is None:
             return [], 0
-        with folder, self._shared(folder).see() as seen:
+        with place, place.shared.see() as seen:
             before, earlier = self._known
-            read = self._journal(folder).read_on(before)
+            read = place.journal.read_on(before)
             changes = [*(earlier if read.goes_on else ()), *map(from_record, read.records)]
             self._known = (read, changes)
             return in_effect(changes, seen.fingerprint), read.damaged
@@ -92,45 +96,41 @@ class MemoryFile:
         self, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False
     ) -> tuple[Plan, Change | None]:
         """Applies what `plan` makes of the live entries; the change is None when there was nothing to do."""
-        with Folder.create(self._folder) as folder, self._lock(folder):
-            self._settle(folder, every_version=False)
-            return self._change(folder, plan, cause, accept_drift=accept_drift)
+        with self._places.enter() as place:
+            if place.known is None:
+                self._settle(place, every_version=False)
+            return self._change(place, plan, cause, accept_drift=accept_drift)
 
     def tidy(self) -> None:
         """Clears away what a killed writer left behind, unless somebody is writing right now."""
         try:
-            folder = Folder.open(self._folder)
-            if folder is not None:
-                with folder:
-                    self._tidy(folder)
+            place = self._places.look()
+            if place is not None:
+                with place:
+                    if any(place.shared.leftovers()) and place.lock.try_to_take():
+                        self._settle(place, every_version=True)
+                        self._settle(place, every_version=True)  # what was merged has replaced a version in its turn
         except StorageError:
             return  # what is left stays for the next time, and a home that cannot be written to can still be read
 
-    def _tidy(self, folder: Folder) -> None:
-        lock = self._lock(folder)
-        if any(self._shared(folder).leftovers()) and lock.try_to_take():
-            with lock:
-                self._settle(folder, every_version=True)
-                self._settle(folder, every_version=True)  # what was merged has replaced a version in its turn
-
     def _change(
-        self, folder: Folder, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False
+        self, place: Workplace, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False
     ) -> tuple[Plan, Change | None]:
         for _ in range(_ATTEMPTS):
-            with self._shared(folder).see() as seen:
+            with place.shared.see() as seen:
                 if seen.file is None:
-                    self._make_empty(folder)
+                    self._make_empty(place.folder)
                     continue
-                reading = self._interpret(seen, self._last_change(folder))
+                reading = self._interpret(seen, self._last_change(place))
                 if reading.drift and not accept_drift:
-                    self._refuse_drift(folder, seen, reading)
+                    self._refuse_drift(place.folder, seen, reading)
                 planned = plan(reading.entries)
                 if planned.entries == reading.entries and not reading.drift and not planned.archived:
                     return planned, None
                 if reading.drift or reading.note:
-                    self._back_up(folder, seen.data)
+                    self._back_up(place.folder, seen.data)
                 try:
-                    return planned, self._write(folder, seen, reading, planned, cause)
+                    return planned, self._write(place, seen, reading, planned, cause)
                 except ChangedMeanwhile:
                     continue
         raise StorageError(f"{self.path} is being changed all the time by another program; stop it and try again")
@@ -143,14 +143,15 @@ class MemoryFile:
             if folder.status(self._name) is None:  # else somebody else made it in this moment
                 raise
 
-    def _write(self, folder: Folder, seen: Seen, reading: Reading, planned: Plan, cause: Cause) -> Change:
+    def _write(self, place: Workplace, seen: Seen, reading: Reading, planned: Plan, cause: Cause) -> Change:
         """Journal first, file second: a record whose file never came is recognised, the reverse could not be."""
-        journal = self._journal(folder)
-        earlier = self._foreign_change(folder, reading)
+        journal, known = place.journal, place.known
+        earlier = self._foreign_change(journal, reading)
         number = _number(earlier or reading.last) + 1
         told = not (planned.undoes or planned.archived)  # a file name has no room for more than action and cause
         label = label_of(number, planned.action, cause) if told else ""
         written: list[Change] = []
+        identity: list[Identity | None] = []
 
         def commit(after: Fingerprint) -> None:
             change = Change(
@@ -169,21 +170,23 @@ class MemoryFile:
             )
             written.append(change)
             records = [to_record(each) for each in (earlier, change) if each is not None]
-            journal.append(records, sync=not label or earlier is not None)
+            identity.append(journal.append(records, sync=not label or earlier is not None, known=known))
 
         data = planned.data if planned.data is not None else text.render(planned.entries).encode("utf-8")
         try:
-            self._shared(folder).replace(seen, data, label, commit, journal.sync)
+            replaced = place.shared.replace(seen, data, label, commit, journal.sync)
         except (StorageError, ChangedMeanwhile):
-            if written and not self._shared(folder).holds(written[-1].after):
+            place.leave(None)
+            if written and not place.shared.holds(written[-1].after):
                 _withdraw(journal, [each.id for each in (earlier, written[-1]) if each is not None])
             raise
-        self._last = None
         self._written = (data, planned.entries)
-        try:
-            self._last = (journal.identity(), written[-1])
-        except StorageError:
-            return written[-1]  # saved all the same; the next write finds its record in the journal
+        self._last = (identity[-1], written[-1]) if identity[-1] is not None else None
+        if replaced:
+            self._untouched.add(replaced)
+        # What is not certain, and sixteen versions, are looked at the next time; until then nobody need look.
+        sure = replaced and len(self._untouched) < _VERSIONS_KEPT and not self._others_write
+        place.leave(identity[-1] if sure else None)
         return written[-1]
 
     def _interpret(self, seen: Seen, last: Change | None) -> Reading:
@@ -240,78 +243,83 @@ class MemoryFile:
         folder.sync()
         return folder.join(name)
 
-    def _settle(self, folder: Folder, *, every_version: bool) -> None:
+    def _settle(self, place: Workplace, *, every_version: bool) -> None:
         """Merges what others appended to versions we had replaced, and lets go of versions nobody needs any more."""
-        shared = self._shared(folder)
+        shared, folder = place.shared, place.folder
         old, late, unfinished = shared.leftovers()
+        self._untouched.intersection_update(old)
+        self._others_write = bool(late)
         if unfinished or old:
-            self._withdraw_if_waiting(folder, unfinished + old)
+            self._withdraw_if_waiting(place, unfinished + old)
         for name in unfinished:
             folder.discard(name)
         if len(old) >= _VERSIONS_KEPT or (old and every_version):
-            versions = [version for name in old if (version := shared.old_version(name)) is not None]
-            self._recover_history(folder, versions)
-            self._journal(folder).sync()
+            doubtful = [name for name in old if name not in self._untouched]
+            versions = [version for name in doubtful if (version := shared.old_version(name)) is not None]
+            self._recover_history(place, versions)
+            place.journal.sync()
             for version in versions:
-                self._merge_late(folder, version)
+                self._merge_late(place, version)
             for name in old:
                 folder.discard(name)
+            self._untouched.clear()
         for name in late:
             if not shared.still_written(name) and (version := shared.old_version(name)) is not None:
-                self._merge_late(folder, version)
+                self._merge_late(place, version)
                 folder.discard(name)
 
-    def _withdraw_if_waiting(self, folder: Folder, names: list[str]) -> None:
+    def _withdraw_if_waiting(self, place: Workplace, names: list[str]) -> None:
         """A writer that was killed after its record and before its file leaves the file under a hidden name."""
-        last = self._last_change(folder)
-        if last is not None and self._shared(folder).is_waiting(last.after, names):
-            self._journal(folder).withdraw(last.id)
+        last = self._last_change(place)
+        if last is not None and place.shared.is_waiting(last.after, names):
+            place.journal.withdraw(last.id)
 
-    def _merge_late(self, folder: Folder, version: OldVersion) -> None:
+    def _merge_late(self, place: Workplace, version: OldVersion) -> None:
         added = version.added()
         decoded = text.decode(added or b"")
         entries = text.parse(decoded.text)
-        if (added is not None and not entries) or (added is None and self._is_recorded(folder, version.data)):
+        if (added is not None and not entries) or (added is None and self._is_recorded(place.journal, version.data)):
             return
         try:
-            if added is None or decoded.damage or self._oversized(entries) or not self._is_ours(folder, version.then):
-                self._back_up(folder, version.data)
+            ours = added is not None and self._is_ours(place.journal, version.then)
+            if decoded.damage or self._oversized(entries) or not ours:
+                self._back_up(place.folder, version.data)
             if added is not None and not decoded.damage and not self._oversized(entries):
-                self._change(folder, _appending(entries), Cause(origin="external"))
+                self._change(place, _appending(entries), Cause(origin="external"))
         except WriteRefused:
-            self._back_up(folder, version.data)
+            self._back_up(place.folder, version.data)
 
-    def _is_recorded(self, folder: Folder, data: bytes) -> bool:
+    def _is_recorded(self, journal: Journal, data: bytes) -> bool:
         """Whether the history says that these bytes were once the file, whoever wrote them."""
         version = Fingerprint.of(data, 0)
-        return any(from_record(each).after.same_bytes(version) for each in self._journal(folder).read()[0])
+        return any(from_record(each).after.same_bytes(version) for each in journal.read()[0])
 
-    def _is_ours(self, folder: Folder, then: Fingerprint) -> bool:
+    def _is_ours(self, journal: Journal, then: Fingerprint) -> bool:
         """Whether we wrote this version. Else somebody was perhaps in the middle of a line when we replaced it."""
-        changes = map(from_record, self._journal(folder).read()[0])
+        changes = map(from_record, journal.read()[0])
         return any(change.state is None and change.after.same_bytes(then) for change in changes)
 
-    def _recover_history(self, folder: Folder, versions: list[OldVersion]) -> None:
+    def _recover_history(self, place: Workplace, versions: list[OldVersion]) -> None:
         """Writes records again that a power cut took from the end of the journal; the replaced versions prove them."""
-        last = self._last_change(folder)
+        last = self._last_change(place)
         numbered = sorted((number, version) for version in versions if (number := labelled_number(version)))
         missing = [(number, version) for number, version in numbered if number > _number(last)]
         if not missing:
             return
-        with self._shared(folder).see() as seen:
+        with place.shared.see() as seen:
             states = [(version.data[: version.then.size], version.then) for _, version in missing]
             states.append((seen.data, seen.fingerprint))
         records = [
             to_record(recovered(self.target, version, number, states[at], states[at + 1]))
             for at, (number, version) in enumerate(missing)
         ]
-        self._journal(folder).append(records, sync=True)
+        place.journal.append(records, sync=True)
 
-    def _foreign_change(self, folder: Folder, reading: Reading) -> Change | None:
+    def _foreign_change(self, journal: Journal, reading: Reading) -> Change | None:
         """The record of what somebody else did to the file since our last write."""
         if not reading.foreign:
             return None
-        records, _ = self._journal(folder).read()
+        records, _ = journal.read()
         changes = [from_record(record) for record in records]
         last = reading.last
         return Change(
@@ -326,22 +334,12 @@ class MemoryFile:
             state=reading.entries,
         )
 
-    def _last_change(self, folder: Folder) -> Change | None:
-        journal = self._journal(folder)
-        identity = journal.identity()
+    def _last_change(self, place: Workplace) -> Change | None:
+        identity = place.known or place.journal.identity()
         if self._last is None or self._last[0] != identity:
-            record = journal.last()
+            record = place.journal.last()
             self._last = (identity, from_record(record) if record is not None else None)
         return self._last[1]
-
-    def _shared(self, folder: Folder) -> SharedFile:
-        return SharedFile(folder, self._name, at_most=LARGEST_FILE)
-
-    def _journal(self, folder: Folder) -> Journal:
-        return Journal(folder, f"{self._name}.history.jsonl")
-
-    def _lock(self, folder: Folder) -> FileLock:
-        return FileLock(folder, f"{self._name}.lock", timeout=self._lock_timeout)
 
 
 def _number(change: Change | None) -> int:

@@ -63,7 +63,9 @@ def planner(operations: Sequence[Operation], limit: int, room: Room | None = Non
 
 def fitting(plan: Plan, before: Sequence[str], limit: int, room: Room | None) -> Plan:
     """The plan itself when what it leads to fits; else one that also makes room, or a refusal."""
-    if room is None or not _too_full(before, plan.entries, limit):
+    if not _too_full(before, plan.entries, limit):
+        return plan
+    if room is None:
         refuse_if_full(before, plan.entries, limit)
         return plan
     live, edits = list(plan.entries), list(plan.edits)

@@ -94,7 +94,7 @@ class MemoryStore:
         self.archives = archives  # a full store moves entries to the archive instead of refusing
         self._lock_timeout = lock_timeout
         # What each file held when the store was opened; judged and rendered when somebody asks for the snapshot.
-        self._frozen = {target: _reading_or_error(file) for target, file in files.items()}
+        self._frozen = {target: _reading_or_reason(file) for target, file in files.items()}
         self._snapshots: dict[str, str] = {}
 
     @classmethod
@@ -136,7 +136,7 @@ class MemoryStore:
 
     def freeze(self) -> None:
         """Takes the snapshot anew: for a prompt that is built again."""
-        self._frozen = {target: _reading_or_error(file) for target, file in self._files.items()}
+        self._frozen = {target: _reading_or_reason(file) for target, file in self._files.items()}
         self._snapshots.clear()
 
     def snapshot(self, target: str) -> str:
@@ -342,10 +342,10 @@ class MemoryStore:
             self.watcher(written)
         return written
 
-    def _render_snapshot(self, target: str, frozen: Reading | StorageError) -> str:
+    def _render_snapshot(self, target: str, frozen: Reading | str) -> str:
+        if isinstance(frozen, str):
+            return _unreadable(target, frozen)
         try:
-            if isinstance(frozen, StorageError):
-                raise frozen
             entries = tuple(dict.fromkeys(frozen.entries))
             fitting_ones, left_out = self._within_budget(target, entries)
             shown = (*blocked_in_prompt(fitting_ones, FILES[target]), *left_out)
@@ -356,12 +356,13 @@ class MemoryStore:
         return block(target, shown, usage(entries, self._limits[target]))
 
 
-def _reading_or_error(file: MemoryFile) -> Reading | StorageError:
+def _reading_or_reason(file: MemoryFile) -> Reading | str:
+    """What the file holds, or why it cannot be read; in words, because an error keeps all alive that it passed."""
     file.tidy()
     try:
         return file.read()
     except StorageError as error:
-        return error
+        return str(error)
 
 
 def _exactly_before(undone: Change, now: Reading) -> bytes | None:

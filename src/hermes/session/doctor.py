@@ -14,7 +14,7 @@ from hermes.session.doctor_reach import check_model, check_providers
 from hermes.settings.home import DATABASE
 from hermes.settings.load import load_settings
 from hermes.settings.secrets_file import read_secrets
-from hermes.storage.files import keep_private
+from hermes.storage.privacy import keep_private
 from hermes.vocabulary.checks import OK, PROBLEM, WARNING, Check
 from hermes.vocabulary.errors import HermesError, SettingsError, StorageError
 

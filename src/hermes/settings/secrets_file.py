@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-from hermes.storage.files import Folder, keep_private
+from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock
+from hermes.storage.privacy import keep_private
 from hermes.vocabulary.errors import SettingsError
 
 TYPE_CHECKING = False

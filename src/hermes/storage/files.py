@@ -11,11 +11,14 @@ import errno
 import os
 import stat
 
-from hermes.storage.running import is_running
 from hermes.vocabulary.closing import Closing
 from hermes.vocabulary.errors import DamagedFile, StorageError, UnsafePath
 
 TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Stamp = tuple[int, int, int]
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -23,6 +26,7 @@ PRIVATE_FOLDER = 0o700
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _RENAME_EXCHANGE = 2
+_renameat2: list[tuple[Callable[[int, tuple[object, ...]], int] | None, int]] = []  # looked up once
 _APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _REMEDIES = {
@@ -133,6 +137,8 @@ class Folder(Closing):
 
     def discard_abandoned(self) -> None:
         """Removes what a killed `replace` left behind."""
+        from hermes.storage.running import is_running  # not for those who only read
+
         for name in self.names():
             process = name.split(".")[-2] if name.startswith(".") and name.endswith(".tmp") else ""
             if process.isdecimal() and not is_running(int(process)):
@@ -181,16 +187,13 @@ class Folder(Closing):
 
     def exchange(self, one: str, other: str) -> bool:
         """Swaps two names in one step; False when that did not work, as where the system has no such thing."""
-        try:
-            # os has no renameat2, and all of ctypes would cost six times as much start-up as its C half.
-            import _ctypes
-
-            rename = _ctypes.dlsym(_ctypes.dlopen(None, 0), "renameat2")  # type: ignore[arg-type] # None: this process
-        except (ImportError, OSError, AttributeError):
+        if not _renameat2:
+            _renameat2.append(_find_renameat2())
+        call, rename = _renameat2[0]
+        if call is None:
             return False
         at = self._descriptor
-        given = (at, os.fsencode(one), at, os.fsencode(other), _RENAME_EXCHANGE)
-        return bool(_ctypes.call_function(rename, given) == 0)
+        return bool(call(rename, (at, os.fsencode(one), at, os.fsencode(other), _RENAME_EXCHANGE)) == 0)
 
     def remove(self, name: str) -> bool:
         """Removes the file; False when there was none."""
@@ -208,6 +211,20 @@ class Folder(Closing):
             os.unlink(name, dir_fd=self._descriptor)
         except OSError:
             return
+
+    def stamp(self) -> Stamp:
+        """Changes when a name in the folder comes or goes, unless two such moments are within one tick of the clock."""
+        try:
+            return _stamp(os.fstat(self._descriptor))
+        except OSError as error:
+            raise explain("look at", self.path, error) from error
+
+    def stamp_at_its_path(self) -> Stamp | None:
+        """The same of what is there now, which may be another folder; None when that cannot be found out."""
+        try:
+            return _stamp(os.stat(self.path, follow_symlinks=False))
+        except OSError:
+            return None
 
     def names(self) -> list[str]:
         try:
@@ -249,9 +266,10 @@ class OpenFile(Closing):
             _close(self.descriptor)
             self.descriptor = -1
 
-    def size(self) -> int:
+    def look(self) -> os.stat_result:
+        """What the system says of it now."""
         try:
-            return os.fstat(self.descriptor).st_size
+            return os.fstat(self.descriptor)
         except OSError as error:
             raise explain("look at", self.path, error) from error
 
@@ -268,6 +286,8 @@ class OpenFile(Closing):
                         f"{self.path} is larger than {at_most:,} bytes, which nothing of ours writes; "
                         "look at what is in it and move it away"
                     )
+                if position == self.status.st_size:
+                    break  # one more byte was asked for and did not come
         except OSError as error:
             raise explain("read", self.path, error) from error
         return b"".join(pieces)
@@ -279,9 +299,13 @@ class OpenFile(Closing):
         except OSError as error:
             raise explain("read", self.path, error) from error
 
-    def append(self, data: bytes, *, sync: bool) -> None:
-        """Adds `data` at the end, durably with `sync`; a failed attempt leaves the old end in place."""
-        size = self.size()
+    def append(self, data: bytes, *, sync: bool, size: int | None = None) -> None:
+        """Adds `data` at the end, durably with `sync`; a failed attempt leaves the old end in place.
+
+        `size` is where that end is, for a caller who has just looked.
+        """
+        if size is None:
+            size = self.look().st_size
         try:
             _write_all(self.descriptor, data)
             if sync:
@@ -320,20 +344,6 @@ def make_private_folders(path: str) -> None:
             raise explain("create", folder, error) from error
 
 
-def keep_private(path: str) -> bool:
-    """Takes group and others' rights away from a file or folder of ours; True when there were any."""
-    try:
-        mode = stat.S_IMODE(os.lstat(path).st_mode)
-        if not mode & 0o077:
-            return False
-        os.chmod(path, mode & 0o700)
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise explain("make private", path, error) from error
-    return True
-
-
 def explain(action: str, path: str, error: OSError) -> StorageError:
     """The typed error for a failed system call, with the remedy a person can try."""
     if error.errno == errno.ELOOP:
@@ -345,10 +355,24 @@ def explain(action: str, path: str, error: OSError) -> StorageError:
     return StorageError(f"could not {action} {path}: {reason}; {remedy}")
 
 
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+def _find_renameat2() -> tuple[Callable[[int, tuple[object, ...]], int] | None, int]:
+    """How to call it and where it is; os has none, and all of ctypes would cost six times as much as its C half."""
+    try:
+        import _ctypes
+
+        return _ctypes.call_function, _ctypes.dlsym(_ctypes.dlopen(None, 0), "renameat2")  # type: ignore[arg-type] # None: this process
+    except (ImportError, OSError, AttributeError):
+        return None, 0
+
+
 def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+    written = os.write(descriptor, data)
+    while written < len(data):
+        written += os.write(descriptor, data[written:])
 
 
 def _sync_folder(path: str) -> None:

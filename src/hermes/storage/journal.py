@@ -10,16 +10,19 @@ from __future__ import annotations
 import json
 import zlib
 
+from hermes.vocabulary.errors import StorageError
 from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable
     from typing import Any
 
     from hermes.storage.files import Folder, OpenFile
 
     Record = dict[str, Any]
+    Identity = tuple[int, int, int, int, int]
 
 _CHECK = b',"check":"'
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -42,15 +45,38 @@ NOTHING_READ = ReadSoFar(records=[], damaged=0, size=0, check=0)
 
 
 class Journal:
-    def __init__(self, folder: Folder, name: str) -> None:
+    def __init__(self, folder: Folder, name: str, *, keeps_open: bool = False) -> None:
+        """With `keeps_open` its file stays open after an append, until `close`."""
         self._folder = folder
         self.name = name
+        self._keeps = keeps_open
+        self._file: OpenFile | None = None
 
-    def append(self, records: Iterable[Record], *, sync: bool) -> None:
-        lines = b"".join(_encode(record) for record in records)
-        with self._folder.open_for_append(self.name) as file:
-            _drop_unfinished_line(file)
-            file.append(lines, sync=sync)
+    def append(self, records: Iterable[Record], *, sync: bool, known: Identity | None = None) -> Identity | None:
+        """Adds records at the end; the answer is what `identity` says now, or None where that cannot be found out.
+
+        `known` is the answer to the append before, where `identity` has just said the same: nobody was there since.
+        """
+        lines = b"".join([_encode(record) for record in records])
+        file = self._file if known is not None else None
+        if file is None:
+            self.close()
+            file, known = self._folder.open_for_append(self.name), None
+        self._file = None
+        try:
+            file.append(lines, sync=sync, size=_drop_unfinished_line(file) if known is None else known[1])
+            now = _identity_of(file)
+            if self._keeps and now is not None:
+                self._file = file
+        finally:
+            if self._file is None:
+                file.close()
+        return now
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def sync(self) -> None:
         file = self._folder.open_file(self.name)
@@ -72,10 +98,10 @@ class Journal:
             if end < len(data):
                 file.cut(end)
 
-    def identity(self) -> tuple[int, int, int]:
-        """Changes with every append and withdrawal."""
+    def identity(self) -> Identity:
+        """Changes with every append and withdrawal, and with the rights and names of the file."""
         status = self._folder.status(self.name)
-        return (status.st_ino, status.st_size, status.st_mtime_ns) if status else (0, 0, 0)
+        return _identity(status) if status else (0, 0, 0, 0, 0)
 
     def last(self) -> Record | None:
         """The newest readable record, found from the end without reading the whole file."""
@@ -111,18 +137,31 @@ class Journal:
         return ReadSoFar(records=records, damaged=damaged, size=end, check=zlib.crc32(data[:end]), goes_on=start > 0)
 
 
-def _drop_unfinished_line(file: OpenFile) -> None:
+def _identity(status: os.stat_result) -> Identity:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode, status.st_nlink
+
+
+def _identity_of(file: OpenFile) -> Identity | None:
+    try:
+        return _identity(file.look())
+    except StorageError:
+        return None
+
+
+def _drop_unfinished_line(file: OpenFile) -> int:
+    """Where the last whole line ends; what follows it is cut off."""
     size, length = file.status.st_size, 1
     while size:
         start = max(0, size - length)
         tail = file.read(at_most=size - start, start=start)
         if tail.endswith(b"\n"):
-            return
+            return size
         cut = tail.rfind(b"\n")
         if cut >= 0 or start == 0:
             file.cut(start + cut + 1)
-            return
+            return start + cut + 1
         length *= _TAIL
+    return 0
 
 
 def _encode(record: Record) -> bytes:

@@ -110,12 +110,13 @@ class SharedFile:
 
     def replace(
         self, seen: Seen, data: bytes, label: str, commit: Callable[[Fingerprint], None], prove: Callable[[], None]
-    ) -> None:
+    ) -> str:
         """Puts `data` in place of the file that was seen; durable when it returns. The caller holds the lock.
 
         `commit` is called when the new version is written but not yet in place, with its fingerprint; `prove` when the
         replaced version will have no name that proves it after a power cut. If one raises, nothing has changed.
-        `ChangedMeanwhile` says that somebody else saved first.
+        `ChangedMeanwhile` says that somebody else saved first. The answer is the hidden name of the replaced version,
+        or "" when somebody may have written, or may yet write, to that.
         """
         temporary = f"{self._prefix}{os.getpid()}.tmp"
         file, then = seen.file, seen.fingerprint
@@ -123,7 +124,6 @@ class SharedFile:
         inode = self.folder.write_new(temporary, data)
         old = f"{self._prefix}{then.size}.{then.check:08x}.{then.inode}.{inode}.{label}.old"
         try:
-            self._refuse_if_changed(file, then)
             commit(Fingerprint.of(data, inode))
             self.folder.rename(temporary, old)
             if not self._exchange(file, then, old, inode):
@@ -134,8 +134,10 @@ class SharedFile:
                 self.folder.discard(old)
             raise
         self._sync_or_roll_back(old)
-        if not _nobody_added(file, then.size):
-            self._mark_late(old)
+        if _nobody_added(file, then.size):
+            return old
+        self._mark_late(old)
+        return ""
 
     def holds(self, version: Fingerprint) -> bool:
         """Whether the file is this very version; also True when that cannot be found out."""
@@ -268,14 +270,17 @@ class SharedFile:
 
 
 def _nobody_added(file: OpenFile, size: int) -> bool:
-    """True when it is certain that the old file holds nothing more and never will."""
-    deadline = time.monotonic() + _PATIENCE_WITH_WRITERS
-    while (alone := _nobody_writes(file)) is False and time.monotonic() < deadline:
-        time.sleep(_PAUSE)
+    """True when it is certain that the old file is as it was opened, and always will be."""
+    alone = _nobody_writes(file)
+    if alone is False:
+        deadline = time.monotonic() + _PATIENCE_WITH_WRITERS
+        while (alone := _nobody_writes(file)) is False and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
     try:
-        return bool(alone) and file.size() == size
+        now = file.look()
     except StorageError:
         return False
+    return alone is True and now.st_size == size and now.st_mtime_ns == file.status.st_mtime_ns
 
 
 def _nobody_writes(file: OpenFile) -> bool | None:

@@ -1,0 +1,116 @@
+"""A file that others write too, with what stands beside it: its folder, its lock and its history.
+
+Who has written keeps all of it open for the next write: to open and close them again would be a third of the calls of a
+write. What is kept is used again only when folder and history are exactly as they were left.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hermes.storage.files import Folder
+from hermes.storage.journal import Journal
+from hermes.storage.locks import FileLock
+from hermes.storage.shared_file import SharedFile
+from hermes.vocabulary.errors import StorageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self
+
+    from hermes.storage.files import Stamp
+    from hermes.storage.journal import Identity
+
+
+class Workplaces:
+    """The way to the place of one file. Threads that write at the same time get a place each."""
+
+    def __init__(self, path: str, *, at_most: int, lock_timeout: float) -> None:
+        self._folder, self._name = os.path.split(path)
+        self._at_most = at_most
+        self._lock_timeout = lock_timeout
+        self._kept: list[Workplace] = []
+
+    def look(self) -> Workplace | None:
+        """The place, without its lock; None when there is no such folder."""
+        folder = Folder.open(self._folder)
+        return self._open(folder) if folder is not None else None
+
+    def enter(self) -> Workplace:
+        """The place, with its lock; `known` tells whether it is as this process left it."""
+        while self._kept:
+            kept = self._kept.pop()
+            if kept.enter_again(self._kept):
+                return kept
+            kept.close()
+        place = self._open(Folder.create(self._folder))
+        try:
+            place.enter(self._kept)
+        except StorageError:
+            place.close()
+            raise
+        return place
+
+    def _open(self, folder: Folder) -> Workplace:
+        return Workplace(folder, self._name, at_most=self._at_most, lock_timeout=self._lock_timeout)
+
+
+class Workplace:
+    """Use it in a `with` block, which closes it, or keeps it where that may be of use."""
+
+    __slots__ = ("_keep_in", "_left", "_process", "folder", "journal", "lock", "shared")
+
+    def __init__(self, folder: Folder, name: str, *, at_most: int, lock_timeout: float) -> None:
+        self.folder = folder
+        self.shared = SharedFile(folder, name, at_most=at_most)
+        self.journal = Journal(folder, f"{name}.history.jsonl", keeps_open=True)
+        self.lock = FileLock(folder, f"{name}.lock", timeout=lock_timeout, keeps_open=True)
+        self._process = os.getpid()
+        self._left: tuple[Stamp, Identity] | None = None
+        self._keep_in: list[Workplace] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, failure: object, *_: object) -> None:
+        keep_in, self._keep_in = self._keep_in, None
+        if failure is not None or self._left is None or keep_in is None or keep_in:
+            self.close()
+        else:
+            self.lock.__exit__()
+            keep_in.append(self)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.journal.close()
+        self.lock.close()
+        self.folder.close()
+
+    @property
+    def known(self) -> Identity | None:
+        """What the history was when this was left, where nothing has happened since."""
+        return self._left[1] if self._left else None
+
+    def enter(self, keep_in: list[Workplace]) -> None:
+        """Takes the lock; the place may be kept in the list afterwards."""
+        self.lock.__enter__()
+        self._keep_in = keep_in
+
+    def enter_again(self, keep_in: list[Workplace]) -> bool:
+        """The same, or False when somebody was here since it was left, or its path leads to another place by now."""
+        if self._process != os.getpid():  # a fork shares the lock, so it would not keep the two apart
+            return False
+        self.enter(keep_in)
+        try:
+            return self._left == (self.folder.stamp_at_its_path(), self.journal.identity())
+        except StorageError:
+            return False
+
+    def leave(self, history: Identity | None) -> None:
+        """A write is done, and the next one need not look for what it left; None when it must."""
+        try:
+            self._left = (self.folder.stamp(), history) if history is not None else None
+        except StorageError:
+            self._left = None
