@@ -15,6 +15,7 @@ from hermes.vocabulary.version import __version__
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 _INTERRUPTED = 130
 _OF_ALL = ("--home", "--profile", "--user")
@@ -87,9 +88,7 @@ def _of_a_provider(name: str, rest: list[str], context: Context) -> int:
     if not in_use:
         hint = _nearest(name, [*GROUPS, *SINGLES])
         raise SettingsError(f"there is no command {name!r}{hint} (`hermes --help`)")
-    from importlib import import_module
-
-    return int(import_module("hermes.cli.provider_command").run_provider_command(name, rest, context))
+    return int(_loaded("provider_command").run_provider_command(name, rest, context))
 
 
 def _nearest(word: str, words: list[str]) -> str:
@@ -99,12 +98,16 @@ def _nearest(word: str, words: list[str]) -> str:
 
 
 def _parsed(full_name: str, module: str, summary: str, rest: list[str]) -> Callable[[Context], int]:
-    from importlib import import_module
-
-    configure, command = import_module(f"hermes.cli.{module}").COMMANDS[full_name.rsplit(" ", maxsplit=1)[-1]]
+    configure, command = _loaded(module).COMMANDS[full_name.rsplit(" ", maxsplit=1)[-1]]
     description = f"{summary[0].upper()}{summary[1:]}."
     given = parse(configure, rest, name=f"hermes {full_name}", description=description, width=_columns())
     return lambda context: int(command(given, context))
+
+
+def _loaded(module: str) -> Any:
+    name = f"hermes.cli.{module}"
+    __import__(name)  # importlib would cost a short command more than most modules do
+    return sys.modules[name]
 
 
 def _columns() -> int:

@@ -6,12 +6,15 @@ in the plainest way, the answer is ready. Anything else (help, a mistake, an abb
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import SimpleNamespace
     from typing import Any
+else:
+    SimpleNamespace = type(sys.implementation)  # as `types` has it, without loading that
 
 
 def parse(configure: Callable[[Any], None], words: list[str], *, name: str, description: str, width: int) -> Any:

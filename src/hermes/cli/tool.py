@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from hermes.cli.context import OK, REFUSED, USAGE
-from hermes.cli.questions import said_yes
 from hermes.cli.render import print_json, print_problem, print_text, visible
 from hermes.session.wiring import open_parts
 
@@ -66,6 +65,8 @@ def _delegate(given: argparse.Namespace, context: Context) -> int:
 
 def _consent() -> Callable[[str], bool] | None:
     def ask(question: str) -> bool:
+        from hermes.cli.questions import said_yes
+
         return said_yes(visible(question))
 
     return ask if sys.stdin.isatty() else None

@@ -5,6 +5,8 @@ The gate fails closed: when the scanner cannot be loaded, nothing is written and
 
 from __future__ import annotations
 
+import sys
+
 from hermes.vocabulary.errors import WriteRefused
 
 TYPE_CHECKING = False
@@ -59,12 +61,12 @@ def blocked_in_prompt(entries: Sequence[str], file: str) -> tuple[str, ...]:
 
 def _load(module: str) -> Any:
     """A module of `hermes.safety`, loaded only when a text has to be judged by it."""
-    from importlib import import_module
-
+    name = f"hermes.safety.{module}"
     try:
-        return import_module(f"hermes.safety.{module}")
+        __import__(name)  # importlib would cost a cold write more than the module
     except ImportError as error:
         raise WriteRefused(
             f"the safety scanner could not be loaded ({error}); nothing is saved without it, reinstall Hermes",
             kind="closed",
         ) from error
+    return sys.modules[name]

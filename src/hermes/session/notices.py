@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections import deque
+
     from hermes.vocabulary.events import Notice
+else:
+    from _collections import deque  # `collections` would load half a dozen modules
 
 
 class Notices:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 
 from hermes.curated.approval import Approvals
 from hermes.curated.history import Cause
@@ -21,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import date
-    from typing import Any
+    from typing import Any, TypeVar
 
     from hermes.compression.discovery import Choice
     from hermes.prompt.assembly import Prompt
@@ -35,6 +34,9 @@ if TYPE_CHECKING:
     from hermes.storage.sessions import SessionDB
     from hermes.tools.context_compact import CompactRange
     from hermes.tools.registry import Tool
+
+    Given = TypeVar("Given")
+    Made = TypeVar("Made")
 
 
 class Parts:
@@ -73,7 +75,7 @@ class Parts:
             untrusted=settings.text("memory.untrusted_writes"),
         )
         ours: dict[str, Callable[[], Tool]] = {"memory": lambda: self.memory}
-        ours |= {name: partial(self._skill_tool, name) for name in ("skills_list", "skill_view", "skill_manage")}
+        ours |= {name: _given(self._skill_tool, name) for name in ("skills_list", "skill_view", "skill_manage")}
         ours["session_search"] = self._session_search
         ours["context_expand"] = self._context_expand
         if settings.flag("compression.enabled"):
@@ -81,7 +83,7 @@ class Parts:
         made = {name: make for name, make in ours.items() if is_enabled(name, toolsets)} | dict(makers or {})
         for tool in extra:
             if is_enabled(tool.schema["name"], toolsets, getattr(tool, "toolset", None)):
-                made[tool.schema["name"]] = partial(_itself, tool)
+                made[tool.schema["name"]] = _given(_itself, tool)
         self.toolbox = Toolbox(made, self.taint)
         self.project = project
         self._skills: SkillTools | None = None
@@ -337,7 +339,7 @@ def _open_database(home: Home, owner: str) -> SessionDB:
     from hermes.session.past import embedding_of
     from hermes.storage.sessions import SessionDB
 
-    semantic = partial(embedding_of, home)
+    semantic = _given(embedding_of, home)
     return SessionDB.open(home.join(DATABASE), owner=owner, durability="turn", semantic=semantic)
 
 
@@ -355,6 +357,11 @@ def _harmless(block: str) -> str:
     from hermes.safety.threats import scan
 
     return "" if block and scan(block, "context").level == "refuse" else block
+
+
+def _given(make: Callable[[Given], Made], what: Given) -> Callable[[], Made]:
+    """As `functools.partial`, which would load half a dozen modules."""
+    return lambda: make(what)
 
 
 def _itself(tool: Tool) -> Tool:

@@ -14,6 +14,7 @@ from hermes.settings.check import nearest, problem_with
 from hermes.settings.schema import all_keys
 from hermes.storage.files import Folder, OpenFile, explain
 from hermes.vocabulary.errors import SettingsError, StorageError
+from hermes.vocabulary.jsontext import decode, encode
 from hermes.vocabulary.values import value
 from hermes.vocabulary.version import __version__
 
@@ -150,14 +151,12 @@ def _identity(file: OpenFile) -> list[object]:
 
 
 def _from_cache(home: Home, identity: list[object]) -> dict[str, Found] | None:
-    import json
-
     try:
         folder = Folder.open(os.path.join(home.operator, "cache"))
         if folder is None:
             return None
         with folder:
-            kept = json.loads(folder.read(_CACHE, at_most=_LARGEST) or b"null")
+            kept = decode(folder.read(_CACHE, at_most=_LARGEST) or b"null")
         if not isinstance(kept, dict) or kept["of"] != identity:
             return None
         return {name: Found(value=given, line=line) for name, (given, line) in kept["values"].items()}
@@ -166,11 +165,9 @@ def _from_cache(home: Home, identity: list[object]) -> dict[str, Found] | None:
 
 
 def _to_cache(home: Home, identity: list[object], found: Mapping[str, Found]) -> None:
-    import json
-
     values = {name: [each.value, each.line] for name, each in found.items()}
     try:
         with Folder.create(os.path.join(home.operator, "cache")) as folder:
-            folder.replace(_CACHE, json.dumps({"of": identity, "values": values}).encode())
+            folder.replace(_CACHE, encode({"of": identity, "values": values}).encode("utf-8", "surrogatepass"))
     except StorageError:
         return  # a home that cannot be written to can still be read

@@ -7,10 +7,10 @@ skipped, and the lines around it stay readable.
 
 from __future__ import annotations
 
-import json
 import zlib
 
 from hermes.vocabulary.errors import StorageError
+from hermes.vocabulary.jsontext import decode, encode
 from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     Identity = tuple[int, int, int, int, int]
 
 _CHECK = b',"check":"'
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _TAIL = 8192
 _LARGEST = 1 << 30
 
@@ -165,7 +164,7 @@ def _drop_unfinished_line(file: OpenFile) -> int:
 
 
 def _encode(record: Record) -> bytes:
-    body = _ENCODER.encode(record).encode("utf-8", "surrogatepass")[:-1]
+    body = encode(record, tight=True).encode("utf-8", "surrogatepass")[:-1]
     return b'%b%b%08x"}\n' % (body, _CHECK, zlib.crc32(body))
 
 
@@ -173,5 +172,5 @@ def _decode(line: bytes) -> Record | None:
     body, separator, check = line.rpartition(_CHECK)
     if not separator or check != b'%08x"}' % zlib.crc32(body):
         return None
-    record = json.loads(body + b"}")
+    record = decode(body + b"}")
     return record if isinstance(record, dict) else None

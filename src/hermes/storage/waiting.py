@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 from hermes.storage.files import Folder
 from hermes.vocabulary.errors import StorageError, UnsafePath
+from hermes.vocabulary.jsontext import decode, encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Waiting:
         """Keeps a request; durable when it returns, and not listed when it raises."""
         with Folder.create(self._path) as folder:
             try:
-                folder.replace(request_id + _SUFFIX, json.dumps(record, ensure_ascii=False).encode())
+                folder.replace(request_id + _SUFFIX, encode(record).encode())
             except StorageError as error:
                 _take_back(folder, request_id, error)
                 raise
@@ -47,7 +47,7 @@ class Waiting:
             for name in folder.names():
                 if name.endswith(_SUFFIX) and not name.startswith("."):
                     try:
-                        record = json.loads(folder.read(name, at_most=_LARGEST) or b"")
+                        record = decode(folder.read(name, at_most=_LARGEST) or b"")
                         # Never the id inside, which somebody could have made a path.
                         found.append(read(name.removesuffix(_SUFFIX), record))
                     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UnsafePath):

@@ -38,8 +38,11 @@ class Workplaces:
 
     def enter(self) -> Workplace:
         """The place, with its lock; `known` tells whether it is as this process left it."""
-        while self._kept:
+        try:
             kept = self._kept.pop()
+        except IndexError:  # there is none, or another thread was faster
+            kept = None
+        if kept is not None:
             if kept.enter_again(self._kept):
                 return kept
             kept.close()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 from hermes.tools.arguments import problems, without_nulls
 from hermes.vocabulary.errors import HermesError, WriteRefused
+from hermes.vocabulary.jsontext import decode, encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ class Toolbox:
         if tool is None:
             return failure(f"there is no tool {name!r}; the tools are {', '.join(self._makers)}")
         try:
-            given = json.loads(arguments or "{}") if isinstance(arguments, str | bytes | None) else dict(arguments)
+            given = decode(arguments or "{}") if isinstance(arguments, str | bytes | None) else dict(arguments)
         except (ValueError, RecursionError) as error:
             return failure(f"arguments must be a JSON object: {error}")
         for field, meaning in getattr(tool, "null_means", {}).items():
@@ -99,4 +98,4 @@ def failure(message: str, details: Mapping[str, object] | None = None) -> dict[s
 
 def to_json(result: Mapping[str, Any]) -> str:
     # Half a character, which only a broken caller can bring in, becomes a JSON escape instead of an encoding error.
-    return json.dumps(result, ensure_ascii=False).encode("utf-8", "backslashreplace").decode("utf-8")
+    return encode(result).encode("utf-8", "backslashreplace").decode("utf-8")
