@@ -94,7 +94,7 @@ def test_a_broken_table_stops_the_scanner_and_a_missing_one_is_worked_out(
 def test_no_more_matches_are_looked_for_than_asked() -> None:
     lexicon = Lexicon("letters", [{"a": "a", "b": "b"}])
     code = {letter: lexicon.code(bit(letter)) for letter in "ab"}
-    reading = Reading(lexicon, (code["a"] + code["b"]) * 2_000, Index(4_000, []), bit("a") | bit("b"))
+    reading = Reading(lexicon, (code["a"] + code["b"]) * 2_000, Index(lambda: list(range(4_000))), bit("a") | bit("b"))
     assert len(list(spans(reading, orders_of("a 2 b"), 8))) == 8
 
 

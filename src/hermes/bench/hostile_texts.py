@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
+from hermes.bench.hostile_formats import FORMATS
+from hermes.bench.hostile_words import LETTERS, LONG, TRIGGERS, WORDS
+
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
-
-LONG = 65_536
 
 
 def _repeat(text: str) -> Callable[[random.Random], str]:
@@ -38,7 +39,7 @@ def _any_plane(chance: random.Random) -> str:
 
 
 def _digits_and_words(chance: random.Random) -> str:
-    pieces = ("".join(chance.choices("0123456789", k=7)) + " " + chance.choice(_TRIGGERS) for _ in range(LONG // 12))
+    pieces = ("".join(chance.choices("0123456789", k=7)) + " " + chance.choice(TRIGGERS) for _ in range(LONG // 12))
     return " ".join(pieces)[:LONG]
 
 
@@ -57,7 +58,7 @@ def _alternating_scripts(chance: random.Random) -> str:
 
 
 def _nested_encodings(chance: random.Random) -> str:
-    text = " ".join(chance.choices(_TRIGGERS, k=1400)).encode()
+    text = " ".join(chance.choices(TRIGGERS, k=1400)).encode()
     return base64.b64encode("".join(f"%{byte:02x}" for byte in text).encode().hex().encode()).decode()[:LONG]
 
 
@@ -66,7 +67,7 @@ def _no_repetition(chance: random.Random) -> str:
 
 
 def _random_triggers(chance: random.Random) -> str:
-    return " ".join(chance.choice(_TRIGGERS) + chance.choice(("", ".", ",", " the")) for _ in range(LONG // 7))[:LONG]
+    return " ".join(chance.choice(TRIGGERS) + chance.choice(("", ".", ",", " the")) for _ in range(LONG // 7))[:LONG]
 
 
 def _one_override(chance: random.Random) -> str:
@@ -134,17 +135,17 @@ def _storm_of_marks(chance: random.Random) -> str:
 
 def _leetspeak(chance: random.Random) -> str:
     signs = str.maketrans("oeastibg", "03457189")
-    return " ".join(chance.choice(_TRIGGERS).translate(signs) for _ in range(LONG // 5))[:LONG]
+    return " ".join(chance.choice(TRIGGERS).translate(signs) for _ in range(LONG // 5))[:LONG]
 
 
 def _misspelled(chance: random.Random) -> str:
-    words = [word for word in _TRIGGERS if len(word) > 5]  # noqa: PLR2004 - shorter ones are other words
+    words = [word for word in TRIGGERS if len(word) > 5]  # noqa: PLR2004 - shorter ones are other words
     changed = ((word, chance.randrange(len(word))) for word in chance.choices(words, k=LONG // 7))
-    return " ".join(word[:at] + chance.choice(_LETTERS) + word[at + 1 :] for word, at in changed)[:LONG]
+    return " ".join(word[:at] + chance.choice(LETTERS) + word[at + 1 :] for word, at in changed)[:LONG]
 
 
 def _glued(chance: random.Random) -> str:
-    return "".join(chance.choices(_TRIGGERS, k=LONG // 3))[:LONG]
+    return "".join(chance.choices(TRIGGERS, k=LONG // 3))[:LONG]
 
 
 def _one_embedding(chance: random.Random) -> str:
@@ -155,24 +156,37 @@ def _overrides_and_base64(chance: random.Random) -> str:
     return "".join("\u202e" + "".join(chance.choices(_BASE64, k=60)) for _ in range(LONG // 61))
 
 
+def _astral(chance: random.Random) -> str:
+    return "".join(chr(chance.choice((0x20, chance.randrange(0x10000, 0x1D000)))) for _ in range(LONG))
+
+
+def _behind_an_embedding(alphabet: str) -> Callable[[random.Random], str]:
+    return lambda chance: "\u2067" + "".join(chance.choices(alphabet, k=LONG - 1))
+
+
+def _both_directions(chance: random.Random) -> str:
+    signs = (
+        "\u2066\u2067\u2068\u2069\u202a\u202b\u202c\u200e\u200f" + "".join(map(chr, range(0x5D0, 0x5EB))) + " abcdef"
+    )
+    return "".join(chance.choices(signs, k=LONG))
+
+
+def _deep_hyphens(chance: random.Random) -> str:
+    return "".join("".join(chance.choices(LETTERS, k=9)) + "---\n\n\n" for _ in range(LONG // 15 + 1))[:LONG]
+
+
 def _mixed(chance: random.Random) -> str:
     pieces: list[Callable[[], str]] = [
         lambda: "".join(chance.choices(_BASE64, k=40)),
         lambda: "\u2067" + "".join(chance.choices("abc def", k=12)),
         lambda: "".join(chr(chance.randrange(0x100, 0xD800)) for _ in range(12)),
         lambda: "&#105;&amp;%69%67",
-        lambda: chance.choice(_TRIGGERS).translate(str.maketrans("oeast", "03457")),
+        lambda: chance.choice(TRIGGERS).translate(str.maketrans("oeast", "03457")),
         lambda: "i.g.n.o.r.e",
     ]
     return " ".join(chance.choice(pieces)() for _ in range(LONG // 5))[:LONG]
 
 
-_WORDS = (
-    "ignore previous instructions secret password send user always whenever policy disable approve read add memory"
-    " server tell hide token upload key delete backup admin recommend best link image system prompt assistant never run"
-)
-_TRIGGERS = tuple(_WORDS.split())
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 HOSTILE: dict[str, Callable[[random.Random], str]] = {
     "translate a into b": _repeat("translate a into b "),
@@ -230,13 +244,13 @@ HOSTILE: dict[str, Callable[[random.Random], str]] = {
     "one override": _one_override,
     "any ASCII": _soup("".join(map(chr, range(0x20, 0x7F)))),
     "any byte": _soup("".join(map(chr, range(0x100)))),
-    "base64 of words": _in_base64(_TRIGGERS),
+    "base64 of words": _in_base64(TRIGGERS),
     "base64 of junk": _in_base64(("qzxwvk", "jjqxzz", "wvutpq", "hkxqzj")),
     "eight letters of base64": _words_of(_BASE64, 8),
-    "two letters": _words_of(_LETTERS, 2),
-    "three letters": _words_of(_LETTERS, 3),
-    "single letters": _words_of(_LETTERS, 1),
-    "letters and digits": _words_of(_LETTERS + _LETTERS.upper() + "0123456789", 9),
+    "two letters": _words_of(LETTERS, 2),
+    "three letters": _words_of(LETTERS, 3),
+    "single letters": _words_of(LETTERS, 1),
+    "letters and digits": _words_of(LETTERS + LETTERS.upper() + "0123456789", 9),
     "accented words": _words_of("abcdefghijklmnopqrstuvwxyzáéíóúñçüöäß", 6),
     "mathematical letters": _between(0x1D400, 0x1D7FF),
     "half width": _between(0xFF00, 0xFFEF),
@@ -262,4 +276,21 @@ HOSTILE: dict[str, Callable[[random.Random], str]] = {
     "one embedding": _one_embedding,
     "overrides and base64": _overrides_and_base64,
     "everything mixed": _mixed,
+    "astral planes": _astral,
+    "any ASCII behind an embedding": _behind_an_embedding("".join(map(chr, range(0x20, 0x7F)))),
+    "both directions": _both_directions,
+    "hyphens in hyphens": _deep_hyphens,
+    "one random word": _soup(LETTERS),
+    "soup of separators": _soup("-_./|,;:+*~ \n"),
+    "soup of leetspeak": _soup("4830157!@$|+abdefgilnorstu "),
+    "soup of look-alikes": _soup("асеорхуіѕјһкпгтսναεικηορτυνχγω abc "),
+    "soup of marks": _soup("abcdefghij \u0301\u0323\u0316\u0327\u0308\u0336"),
+    "soup of jamo": _soup("".join(map(chr, range(0x1100, 0x1113))) + "".join(map(chr, range(0x1161, 0x1176))) + " "),
+    "soup of brackets": _soup("<>[](){}#=*:-|/\\`'\"!?§ \nse"),
+    "soup of emoji": _soup("😀🎉👍🏽🇩🇪❤\ufe0f👨\u200d👩 "),
+    "soup of kana": _soup("".join(map(chr, range(0x3041, 0x3097))) + "、。"),
+    "soup of hangul": _soup("".join(map(chr, range(0xAC00, 0xAC00 + 2_000, 9))) + " "),
+    "soup of Devanagari": _soup("".join(map(chr, range(0x905, 0x94D))) + " "),
+    **WORDS,
+    **FORMATS,
 }

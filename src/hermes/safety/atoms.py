@@ -14,7 +14,7 @@ from hermes.safety.tables import load_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _FIRST = 0xE800
 _KINDS = (
@@ -114,11 +114,20 @@ def mark(text: str) -> str:
     for sign, source, kind in _EXPRESSIONS:
         if sign in _WITH_DIGITS and not has_digit:
             continue
-        if _GUARDS[sign](text, runs) if sign in _GUARDS else sign in text:
-            if source not in _compiled:
-                _compiled[source] = re.compile(source)
-            text = _marked(text, sign, _compiled[source], _REPLACERS.get(kind) or _padded(kind))
+        replace = _REPLACERS.get(kind) or _padded(kind)
+        if sign in _HINTS:
+            places = list(islice(_HINTS[sign](text, runs), _MANY))
+            if places:
+                text = _marked_beside(text, places, _expression(source), replace)
+        elif _GUARDS[sign](text, runs) if sign in _GUARDS else sign in text:
+            text = _expression(source).sub(replace, text)
     return _with_literals(text)
+
+
+def _expression(source: str) -> re.Pattern[str]:
+    if source not in _compiled:
+        _compiled[source] = re.compile(source)
+    return _compiled[source]
 
 
 def _with_literals(text: str) -> str:
@@ -130,13 +139,11 @@ def _with_literals(text: str) -> str:
     return text
 
 
-def _marked(text: str, sign: str, pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str]) -> str:
-    """`text` with what `pattern` matches replaced; where few places can match, only the pieces around them are read."""
-    hints = _HINTS.get(sign)
-    if hints is None or len(text) < LONG_TEXT:
-        return pattern.sub(replace, text)
-    places = [found.start() for found in islice(hints.finditer(text), _MANY)]
-    if len(places) == _MANY:
+def _marked_beside(
+    text: str, places: list[int], pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str]
+) -> str:
+    """`text` with what `pattern` matches replaced; where that is in few places, only what is around them is read."""
+    if len(places) == _MANY or len(text) < LONG_TEXT:
         return pattern.sub(replace, text)
     pieces: list[str] = []
     done = 0
@@ -250,24 +257,24 @@ def _fill(kind: str, text: str) -> str:
     return ATOMS[kind] + " " * (len(text) - 1)
 
 
-def _has_mailbox(text: str, _: Runs) -> bool:
-    return ("@" in text or "[at]" in text) and _MAILBOX.search(text) is not None
-
-
-def _has_host(text: str, _: Runs) -> bool:
-    return "." in text and _HOST_ENDING.search(text) is not None
-
-
 def _has_secret_name(text: str, _: Runs) -> bool:
     return "_" in text and any(ending in text for ending in ("_key", "_token", "_secret", "_password", "_credentials"))
 
 
-def _has_address(text: str, runs: Runs) -> bool:
-    return runs.address() and _FOUR_NUMBERS.search(text) is not None
+def _mailboxes(text: str, _: Runs) -> Iterator[int]:
+    return (found.start() for found in _MAILBOX.finditer(text))
 
 
-def _has_account(text: str, runs: Runs) -> bool:
-    return runs.account() and _ACCOUNT.search(text) is not None
+def _hosts(text: str, _: Runs) -> Iterator[int]:
+    return (found.start() for found in _HOST_ENDING.finditer(text))
+
+
+def _addresses(text: str, runs: Runs) -> Iterator[int]:
+    return (place for place, end in runs.addresses() if _FOUR_NUMBERS.search(text, place, end))
+
+
+def _accounts(text: str, runs: Runs) -> Iterator[int]:
+    return (place for place, end in runs.accounts() if _ACCOUNT.search(text, place, end))
 
 
 def _has_groups_of_four(_: str, runs: Runs) -> bool:
@@ -276,15 +283,16 @@ def _has_groups_of_four(_: str, runs: Runs) -> bool:
 
 # What only digits can be part of.
 _WITH_DIGITS = frozenset({"an address", "0x", "bc1", "an account", "an account in groups"})
-# What stands in every match of an expression.
-_HINTS = {"a mailbox": _MAILBOX, "a host": _HOST_ENDING, "an address": _FOUR_NUMBERS, "an account": _ACCOUNT}
+# Where an expression may match.
+_HINTS: dict[str, Callable[[str, Runs], Iterator[int]]] = {
+    "a mailbox": _mailboxes,
+    "a host": _hosts,
+    "an address": _addresses,
+    "an account": _accounts,
+}
 # What an expression can only match beside, looked for first because it is quicker to find.
 _GUARDS: dict[str, Callable[[str, Runs], bool]] = {
-    "a mailbox": _has_mailbox,
-    "a host": _has_host,
     "a secret name": _has_secret_name,
-    "an address": _has_address,
-    "an account": _has_account,
     "an account in groups": _has_groups_of_four,
 }
 _REPLACERS: dict[str, Callable[[re.Match[str]], str]] = {

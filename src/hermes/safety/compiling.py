@@ -9,7 +9,7 @@ from collections import Counter
 from re import _constants, _parser
 
 from hermes.safety import atoms, markup
-from hermes.safety.disguises import vocabulary
+from hermes.safety.known_words import vocabulary
 from hermes.safety.languages import english, foreign_rules, latin_languages
 from hermes.safety.lexicon import known_bits
 from hermes.safety.plain import AFTER_WORDS, CHARACTERS, FRAMING_SIGNS, fingerprint, packed, packed_meanings
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from hermes.safety.disguises import Vocabulary
+    from hermes.safety.known_words import Vocabulary
     from hermes.safety.languages import LatinFamily
     from hermes.safety.lexicon import Lexicon
     from hermes.safety.rules import Rule

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _SHORTEST_CODE = 8
 _LETTER_SIGNS = " .-*_|/,~+"
 _FEWEST_LETTER_SIGNS = 8
+_FEWEST_APART = 100  # characters from one place to the next; where they are nearer, all of the text is around them
 _FEWEST_DIGITS = 12  # fewer spell nothing
 # What an expression can only match beside, and is found sooner.
 _NEXT_LINE = re.compile("\n[A-Za-z0-9+/]{4}")
@@ -33,22 +34,27 @@ _compiled: dict[str, re.Pattern[str]] = {}
 class Decoded:
     """A text with one layer of every encoding undone, the names of those met, and the places of what they hid."""
 
-    __slots__ = ("places", "text", "used")
+    __slots__ = ("_whole", "places", "text", "used")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.used: list[str] = []
         self.places: list[tuple[int, int]] = []
+        self._whole = False
 
     def replace(self, name: str, before: list[str], after: list[str]) -> None:
         """`before` are all parts of the text in order, and `after` is what each has become."""
         if name not in self.used:
             self.used.append(name)
         self.text = "".join(after)
-        if len(self.text) < LONG_TEXT:
-            return  # which is read whole
+        if self._whole or len(self.text) < LONG_TEXT:
+            return  # it is read whole
+        changed = [at for at, part in enumerate(before) if part != after[at]]
+        if (len(changed) + len(self.places)) * _FEWEST_APART > len(self.text):
+            self._whole = True
+            return
         starts = [0, *accumulate(map(len, after))]
-        places = [(starts[at], starts[at + 1]) for at, part in enumerate(before) if part != after[at]]
+        places = [(starts[at], starts[at + 1]) for at in changed]
         if self.places:
             old = [0, *accumulate(map(len, before))]
 
@@ -61,7 +67,7 @@ class Decoded:
 
     def changed_part(self) -> str:
         """What decoding changed in a long text, with as many words around it as any rule spans; the rest was read."""
-        if len(self.text) < LONG_TEXT or LETTER_SPACING in self.used:
+        if self._whole or len(self.text) < LONG_TEXT or LETTER_SPACING in self.used:
             return self.text
         if sum(end - start for start, end in self.places) * 2 > len(self.text):
             return self.text  # most of it is new

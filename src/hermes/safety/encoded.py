@@ -61,7 +61,9 @@ def from_base64(piece: str) -> str:
 
 
 def joined(piece: str) -> str:
-    return "".join(piece.split())
+    """Base64 in several pieces as one, if it says anything."""
+    whole = "".join(piece.split())
+    return whole if from_base64(whole) != whole else piece
 
 
 def from_base32(piece: str) -> str:
@@ -95,7 +97,8 @@ def from_hex(piece: str) -> str:
 
 
 def from_percent(piece: str) -> str:
-    return bytes.fromhex(piece.replace("%", "").replace("=", "")).decode("utf-8", "replace")
+    text = bytes.fromhex(piece.replace("%", "").replace("=", "")).decode("utf-8", "replace")
+    return text if text.strip("\ufffd") else piece  # bytes that are no text say nothing
 
 
 def from_escape(piece: str) -> str:

@@ -211,7 +211,7 @@ class ScriptLexicon(Lexicon):
         present = 0
         for code in set(read):
             present |= self.mask_behind(code)
-        return Reading(self, read, Index(len(read), []), present, Places(codes, places))
+        return Reading(self, read, Index(lambda: list(range(len(read)))), present, Places(codes, places))
 
     def _words_in(self, text: str, word_start: bool) -> Iterator[tuple[int, int, str]]:  # noqa: FBT001 - as above
         """(start, end, code) of the longest word at each place, none inside another."""

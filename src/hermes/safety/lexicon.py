@@ -10,13 +10,15 @@ from hermes.vocabulary.errors import ScannerUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from typing import Any
 
 UNKNOWN = "."
 BOUNDARY = "|"
 _FIRST_CODE = 0xB0
+_BETWEEN = 31  # words each way; twice that is more than any rule spans
+_MANY_WORDS = 1_000
 _ENDS = frozenset(".!?\n")  # the tokens that end a sentence
 _JOINERS = str.maketrans("-.&=", "____")  # text is cut into words at these signs, so the lexicon is too
 
@@ -119,13 +121,16 @@ class Lexicon:
 
     def read(self, words: Words, stemmed: Mapping[str, int] | None = None) -> Reading | None:
         """The concepts of `words` in order; None when there are none. `stemmed` adds what stems say about words."""
-        codes = words.unread()
         masks = self.masks
         meanings = {word: masks[word] for word in words.known & masks.keys()}
         for word, mask in (stemmed or {}).items():
             meanings[word] = mask | masks.get(word, 0)
-        if not meanings and self.phrases.keys().isdisjoint(words.known):
+        starts = words.known & self.phrases.keys()
+        if not meanings and not starts:
             return None
+        if words.are_few(meanings.keys() | starts):
+            return self._read_few(words, meanings, starts)
+        codes = words.unread()
         present = 0
         for word, mask in meanings.items():
             present |= mask
@@ -133,21 +138,54 @@ class Lexicon:
             for place in words.where(word):
                 codes[place] = code
         read = "".join(codes)
-        joined: list[tuple[int, int]] = []
-        starts = words.known & self.phrases.keys()
-        if starts:
-            read, joined, mask = self._read_phrases(words, starts, read)
-            present |= mask
-        return Reading(self, read, Index(len(codes), joined), present) if present else None
-
-    def _read_phrases(
-        self, words: Words, starts: AbstractSet[str], codes: str
-    ) -> tuple[str, list[tuple[int, int]], int]:
-        """`codes` with those of phrases instead of their words, where those stand and end, and what they mean."""
-        tokens, phrases = words.tokens, self.phrases
         pieces: list[str] = []
+        done = 0
         joined: list[tuple[int, int]] = []
+        for position, end, mask in self._phrases_in(words, starts):
+            pieces += read[done:position], self.code(mask)
+            done = end
+            joined.append((position, end))
+            present |= mask
+        read = "".join([*pieces, read[done:]])
+        return Reading(self, read, Index(lambda: _unjoined(len(codes), joined)), present) if present else None
+
+    def _read_few(self, words: Words, meanings: Mapping[str, int], starts: AbstractSet[str]) -> Reading | None:
+        """A reading of a long text in which few words mean something: of what is between, as much as a rule spans."""
+        meant: dict[int, tuple[int, int]] = {}
+        for word, mask in meanings.items():
+            for place in words.where(word):
+                meant[place] = place + 1, mask
+        for position, end, mask in self._phrases_in(words, starts):
+            meant[position] = end, mask
+        unread = words.unread_text()
+        codes: list[str] = []
+        spans: list[tuple[int, int]] = []  # of the words that each piece of the codes stands for
         done = present = 0
+        for place in sorted(meant):
+            if place < done:
+                continue
+            end, mask = meant[place]
+            if place - done > 2 * _BETWEEN:
+                left, right = done + _BETWEEN, place - _BETWEEN
+                sign = BOUNDARY if unread.find(BOUNDARY, left, right) >= 0 else UNKNOWN
+                codes += unread[done:left], sign, unread[right:place]
+                spans += (done, left), (left, left + 1), (right, place)
+            else:
+                codes.append(unread[done:place])
+                spans.append((done, place))
+            codes.append(self.code(mask))
+            spans.append((place, place + 1))
+            done = end
+            present |= mask
+        codes.append(unread[done : done + _BETWEEN])
+        spans.append((done, done + _BETWEEN))
+        index = Index(lambda: [place for start, end in spans for place in range(start, min(end, len(words.tokens)))])
+        return Reading(self, "".join(codes), index, present) if present else None
+
+    def _phrases_in(self, words: Words, starts: AbstractSet[str]) -> Iterator[tuple[int, int, int]]:
+        """(start, end, meaning) of phrases, in order, none inside another."""
+        tokens, phrases = words.tokens, self.phrases
+        done = 0
         for position in sorted([place for word in starts for place in words.where(word)]):
             if position < done:
                 continue
@@ -157,22 +195,20 @@ class Lexicon:
                 continue  # as most are
             length, mask = _phrase_at(tokens, position, seconds, second)
             if length:
-                pieces += codes[done:position], self.code(mask)
                 done = position + length
-                joined.append((position, done))
-                present |= mask
-        return "".join([*pieces, codes[done:]]), joined, present
+                yield position, done, mask
 
 
 class Words:
     """The words of a text, looked up by every language: which there are, and where those stand that somebody knows."""
 
-    __slots__ = ("_blank", "_where", "known", "tokens")
+    __slots__ = ("_blank", "_text", "_where", "known", "tokens")
 
     def __init__(self, tokens: list[str]) -> None:
         self.tokens = tokens
         self.known = set(tokens)
         self._blank: list[str] = []
+        self._text = ""
         self._where: dict[str, list[int]] = {}
 
     def locate(self, *vocabularies: Collection[str]) -> None:
@@ -191,6 +227,20 @@ class Words:
 
     def where(self, word: str) -> list[int]:
         return self._where[word]
+
+    def are_few(self, meant: Iterable[str]) -> bool:
+        """Whether words stand so far from each other in a long text that most of it lies between them."""
+        most = len(self.tokens) // (4 * _BETWEEN) if len(self.tokens) > _MANY_WORDS else 0
+        for word in meant:
+            most -= len(self._where[word])
+            if most < 0:
+                return False
+        return True
+
+    def unread_text(self) -> str:
+        if not self._text:
+            self._text = "".join(self.unread())
+        return self._text
 
     def unread(self) -> list[str]:
         """One code per word, as if none meant anything; a list of its own for each caller."""
@@ -268,14 +318,14 @@ def _places_of(code: str, codes: str) -> Iterator[int]:
 
 
 class Index:
-    """From which word each code of a reading comes, when phrases have one code; worked out when somebody asks."""
+    """From which word each code of a reading comes; worked out when somebody asks, because hardly ever anybody does."""
 
-    __slots__ = ("_every", "_joined", "_kept", "_words")
+    __slots__ = ("_build", "_every", "_kept")
 
-    def __init__(self, words: int, joined: list[tuple[int, int]]) -> None:
-        self._words, self._joined = words, joined
+    def __init__(self, build: Callable[[], list[int]]) -> None:
+        self._build = build
         self._kept: list[int] | None = None
-        self._every: Sequence[int] | None = None
+        self._every: list[int] = []
 
     def keep(self, kept: list[int]) -> None:
         """Only the codes that stood at these places are left."""
@@ -287,16 +337,21 @@ class Index:
     def __getitem__(self, place: int) -> int:
         return self._all()[place]
 
-    def _all(self) -> Sequence[int]:
-        if self._every is None:
-            every: list[int] = []
-            done = 0
-            for start, end in self._joined:
-                every += range(done, start + 1)
-                done = end
-            every += range(done, self._words)
+    def _all(self) -> list[int]:
+        if not self._every:
+            every = self._build()
             self._every = every if self._kept is None else [every[place] for place in self._kept]
         return self._every
+
+
+def _unjoined(words: int, joined: Iterable[tuple[int, int]]) -> list[int]:
+    """The places of all `words` but those inside phrases, which have one code."""
+    every: list[int] = []
+    done = 0
+    for start, end in joined:
+        every += range(done, start + 1)
+        done = end
+    return [*every, *range(done, words)]
 
 
 def bits_of(mask: int) -> Iterator[int]:

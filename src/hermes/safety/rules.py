@@ -11,7 +11,7 @@ from hermes.vocabulary.errors import ScannerUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hermes.safety.lexicon import Reading
     from hermes.safety.matching import Step
@@ -92,13 +92,24 @@ def load_lexicon(*names: str) -> Lexicon:
     return Lexicon(names[0], tables)
 
 
-def matches(reading: Reading, rules: list[Rule], *, weigh: bool) -> Iterator[Match]:
-    """One match per class and level at most, each as mild as its surroundings allow; else what weighs too much."""
+def _never() -> bool:
+    return False
+
+
+def matches(
+    reading: Reading, rules: list[Rule], *, weigh: bool, only_refusals: Callable[[], bool] = _never
+) -> Iterator[Match]:
+    """One match per class and level at most, each as mild as its surroundings allow; else what weighs too much.
+
+    As soon as `only_refusals` says so, rules that would only ask are left out; they stand behind the others.
+    """
     done: set[tuple[str, str]] = set()
     present = reading.present
     for rule in rules:
         if not present & rule.need[0] or not rule.can_apply(present):
             continue
+        if rule.level != REFUSE and only_refusals():
+            return
         key = (rule.threat, rule.level)
         if key in done:
             continue
@@ -106,7 +117,7 @@ def matches(reading: Reading, rules: list[Rule], *, weigh: bool) -> Iterator[Mat
         if found is not None:
             done.add(key)
             yield found
-    if weigh and not done and (heavy := weights.heavy_stretch(reading)) is not None:
+    if weigh and not done and not only_refusals() and (heavy := weights.heavy_stretch(reading)) is not None:
         start, end, mask = heavy
         yield Match(_nearest(rules, mask), ASK, start, min(end, len(reading.codes)))
 

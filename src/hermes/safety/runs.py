@@ -6,6 +6,10 @@ and a row of "x" is found as fast as memory is read.
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _DIGITS = "0123456789"
 _LOWER = "abcdefghijklmnopqrstuvwxyz"
 _SPACES = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f?"  # any space outside ASCII has become a question mark
@@ -61,16 +65,24 @@ class Runs:
     def base64(self) -> bool:
         return self._has(_BASE64, 8)
 
-    def account(self) -> bool:
-        """The length of a bank account's number."""
-        return self._has(_LETTERS_AND_DIGITS, 15)
+    def accounts(self) -> Iterator[tuple[int, int]]:
+        """Where letters and digits are as many as in the number of a bank account."""
+        return self._places(_LETTERS_AND_DIGITS, 15)
 
     def account_in_groups(self) -> bool:
         return b"xxxx xxxx" in self._bytes.translate(_NUMBERS_AND_SPACE)
 
-    def address(self) -> bool:
-        """Four numbers with dots between them."""
-        return self._has(_NUMBERS_AND_DOTS, 7)
+    def addresses(self) -> Iterator[tuple[int, int]]:
+        """Where digits and dots are as many as in four numbers with dots between them."""
+        return self._places(_NUMBERS_AND_DOTS, 7)
+
+    def _places(self, table: bytes, length: int) -> Iterator[tuple[int, int]]:
+        shape, run = self._bytes.translate(table) + b".", b"x" * length
+        place = shape.find(run)
+        while place >= 0:
+            end = shape.find(b".", place)
+            yield place, end
+            place = shape.find(run, end)
 
 
 _NUMBERS_AND_SPACE = bytes(ord(" ") if code == ord(" ") else _NUMBERS[code] for code in range(256))

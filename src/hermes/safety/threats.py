@@ -32,7 +32,6 @@ _LETTERS = re.compile("[A-Za-z]{5,20}")
 _DEEPEST_NESTING = 3
 _READ_IN_FULL = 8_192  # characters; of a longer text that is refused, one reason is enough
 _MARGIN = 24
-_LONG_TEXT = 25
 _FEWEST_LETTERS = 12
 # A developer's project files talk about these all day; outside the prompt's own memory only the clear cases count.
 _QUIET_OUTSIDE_MEMORY = frozenset({"persistence", "standing_order", "hostile_action", "secret_reading", "exfiltration"})
@@ -65,18 +64,37 @@ def scan_entries(entries: Sequence[str], scope: str = "memory") -> tuple[Verdict
     return tuple(conclude(findings) for findings in found)
 
 
+class Course:
+    """How a text is scanned, and whether enough of it is asked about that only a refusal would make it worse."""
+
+    __slots__ = ("_asked", "scope", "weigh")
+
+    def __init__(self, scope: str, *, weigh: bool) -> None:
+        self.scope, self.weigh = scope, weigh and scope == "memory"
+        self._asked = False
+
+    def ask(self) -> None:
+        self._asked = True
+
+    def only_refusals(self) -> bool:
+        return self._asked
+
+
 def _findings(text: str, scope: str, *, weigh: bool = True) -> list[Finding]:
     findings: list[Finding] = []
-    for found in _every_finding(text, scope, weigh=weigh and scope == "memory"):
+    course = Course(scope, weigh=weigh)
+    for found in _every_finding(text, course):
+        if scope != "memory" and found.level != REFUSE and found.threat in _QUIET_OUTSIDE_MEMORY:
+            continue
         findings.append(found)
-        if found.level == REFUSE and len(text) > _READ_IN_FULL:
-            break  # nothing further on could make it worse, and there may be much of it
-    if scope != "memory":
-        findings = [found for found in findings if found.level == REFUSE or found.threat not in _QUIET_OUTSIDE_MEMORY]
+        if len(text) > _READ_IN_FULL:
+            if found.level == REFUSE:
+                break  # nothing further on could make it worse, and there may be much of it
+            course.ask()
     return findings
 
 
-def _every_finding(text: str, scope: str, *, weigh: bool) -> Iterator[Finding]:
+def _every_finding(text: str, course: Course) -> Iterator[Finding]:
     """What the text hides, and what is wrong with it, with what it decodes to and with what it hides."""
     views = [("plain", text)]
     if not text.isascii():
@@ -90,14 +108,14 @@ def _every_finding(text: str, scope: str, *, weigh: bool) -> Iterator[Finding]:
                 views.append((hidden.how, _worth_reading(hidden)))
     for how, view in views:
         for layer in _layers(how, view):
-            yield from _read(layer, scope, weigh=weigh)
+            yield from _read(layer, course)
 
 
 def _worth_reading(hidden: Hidden) -> str:
     """What is hidden; of much that is asked about anyway, and only may be read backwards, what is near strong words."""
     if hidden.level == REFUSE or len(hidden.payload) <= _READ_IN_FULL:
         return hidden.payload
-    from hermes.safety.disguises import vocabulary
+    from hermes.safety.known_words import vocabulary
 
     strong = vocabulary(languages.english().lexicon).strong
     places = [word.span() for word in _LETTERS.finditer(hidden.payload) if word[0].lower() in strong]
@@ -119,43 +137,46 @@ def _layers(how: str, text: str) -> Iterator[View]:
     yield View(text, ", ".join(layers), False)
 
 
-def _read(view: View, scope: str, *, weigh: bool) -> Iterator[Finding]:
+def _read(view: View, course: Course) -> Iterator[Finding]:
     text, how = view.text, view.how
     folded = fold(text)
-    for level, start, end in markup.forgeries(folded, text, scope):
+    for level, start, end in markup.forgeries(folded, text, course.scope):
         yield _finding("forged_markup", level, (text, folded), (start, end), how)
     marked = atoms.mark(folded)
     tokens = words_of(marked, in_ascii=folded.isascii())
     for reading, rules in languages.readings(text, marked, tokens):
-        for match in matches(reading, rules, weigh=weigh):
+        for match in matches(reading, rules, weigh=course.weigh, only_refusals=course.only_refusals):
             # Other scripts are folded to look-alike skeletons, which only the matcher can read; show the text itself.
             shown = folded if reading.places is None else None
             yield _finding(match.rule.threat, match.level, (text, shown), _span(marked, reading, match), how)
-    english = languages.english()
-    from hermes.safety.disguises import disguises, vocabulary
+    yield from _undisguised(view, folded, tokens, course)
 
-    for name, words in disguises(folded, tokens, _cut, english.lexicon, letter_by_letter=view.letter_by_letter):
-        reading_of_words = languages.read_english(words)
-        if reading_of_words is None:
+
+def _undisguised(view: View, folded: str, tokens: list[str], course: Course) -> Iterator[Finding]:
+    """What the words say once their disguises are undone."""
+    from hermes.safety.disguises import Written, disguises, is_guess
+    from hermes.safety.known_words import vocabulary
+
+    english = languages.english()
+    written = Written(folded, tokens, letter_by_letter=view.letter_by_letter)
+    for name, words in disguises(written, _cut, english.lexicon, course.only_refusals):
+        reading = languages.read_english(words)
+        if reading is None:
             continue
-        for match in matches(reading_of_words, english.rules, weigh=weigh):
-            matched = _matched_words(reading_of_words, match, words)
+        guess = is_guess(name, tokens)
+        for match in matches(reading, english.rules, weigh=course.weigh, only_refusals=course.only_refusals):
+            matched = _matched_words(reading, match, words)
             if "separators" in name and not vocabulary(english.lexicon).covers(matched):
                 continue  # words found inside other words, not a sentence without its spaces
+            by_chance = name == "leetspeak, separators" and sum(map(len, matched)) < _FEWEST_LETTERS  # as in hashes
             yield Finding(
                 threat=match.rule.threat,
-                # Slips of the pen are too little to refuse on: real words differ by one letter, too.
-                level=ASK if name.startswith("typing error") or _by_chance(name, tokens, matched) else match.level,
+                level=ASK if guess or by_chance else match.level,
                 excerpt=shorten(" ".join(matched)),
-                how=name if how == "plain" else f"{how}, {name}",
+                how=name if view.how == "plain" else f"{view.how}, {name}",
             )
-
-
-def _by_chance(name: str, tokens: list[str], matched: list[str]) -> bool:
-    """In a long text some identifiers come apart into words that happen to make a sentence, in hashes short ones do."""
-    if name == "separators":
-        return len(tokens) > _LONG_TEXT
-    return name == "leetspeak, separators" and sum(map(len, matched)) < _FEWEST_LETTERS
+            if guess and course.only_refusals():
+                break
 
 
 def words_of(marked: str, *, in_ascii: bool = False) -> list[str]:

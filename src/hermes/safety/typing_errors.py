@@ -8,43 +8,42 @@ if TYPE_CHECKING:
 
 
 class Errors:
-    """Words, to be found by a misspelling: an error touches two neighbours, so some end is as it should be."""
+    """Words, to be found by a misspelling: an error touches two neighbours, so most of the word is as it should be."""
 
     def __init__(self, words: Iterable[str], real: frozenset[str]) -> None:
         self.words = frozenset(words)
         self.real = real
-        # By their beginning, by their end, and by a little of both, which two letters swapped in the middle leave.
-        self._starting: dict[str, list[str]] = {}
-        self._ending: dict[str, list[str]] = {}
+        # By both ends, for an error in the middle; by all but a few last letters; by all but a few first ones.
         self._framed: dict[str, list[str]] = {}
-        for word in sorted(self.words):
-            self._starting.setdefault(word[:3], []).append(word)
-            self._ending.setdefault(word[-3:], []).append(word)
+        self._headed: dict[str, list[str]] = {}
+        self._tailed: dict[str, list[str]] = {}
+        for word in self.words:
             self._framed.setdefault(word[:2] + word[-2:], []).append(word)
+            for size in range(len(word) - 4, len(word) - 1):  # the error may have added a letter, or taken one
+                self._headed.setdefault(word[:size], []).append(word)
+                self._tailed.setdefault(word[-size:], []).append(word)
 
     def alike(self, unknown: Iterable[str]) -> list[str]:
-        """Those that share an end with a listed word, and are no words of their own."""
-        starting, ending, framed, real = self._starting, self._ending, self._framed, self.real
+        """Those that may be meant for a listed word, and are no words of their own."""
+        framed, headed, tailed, real = self._framed, self._headed, self._tailed, self.real
         return [
             word
             for word in unknown
-            if (word[:3] in starting or word[-3:] in ending or word[:2] + word[-2:] in framed) and word not in real
+            if (word[:2] + word[-2:] in framed or word[:-3] in headed or word[3:] in tailed) and word not in real
         ]
 
     def correct(self, word: str) -> str:
         """The listed word that `word` is a typing error of, or an empty string."""
         if word in self.words:
             return word
-        size = len(word)
-        first, last, beginning, end = word[:2], word[-2:], word[: size - 3], word[3 - size :]
-        # One error does not touch both ends, which is quicker to see than where it is.
-        for right in self._starting.get(word[:3], ()):
-            if (right[-2:] == last or right.startswith(beginning)) and one_error(right, word):
-                return right
-        for right in self._ending.get(word[-3:], ()):
-            if (right[:2] == first or right.endswith(end)) and one_error(right, word):
-                return right
-        return next((right for right in self._framed.get(first + last, ()) if one_error(right, word)), "")
+        candidates = {
+            *self._framed.get(word[:2] + word[-2:], ()),
+            *self._headed.get(word[:-3], ()),
+            *self._tailed.get(word[3:], ()),
+        }
+        meant = [right for right in candidates if one_error(right, word)]
+        # Of several the one that begins alike, as a reader would take it.
+        return min(meant, key=lambda right: (right[:3] != word[:3], right[-3:] != word[-3:], right), default="")
 
 
 def one_error(right: str, wrong: str) -> bool:
