@@ -86,6 +86,7 @@ def test_a_fence_with_a_nonce_ends_only_with_its_nonce() -> None:
 def test_cleaning_removes_blocks_notes_and_stray_tags() -> None:
     assert sanitize_context(f"a {LEGACY_BLOCK} b") == "a  b"
     assert [sanitize_context(f"a{note.upper()}b") for note in (*LEGACY_NOTES, NOTE)] == ["ab"] * 3
+    assert [sanitize_context(f"a{note.replace(' ', '')}b") for note in (*LEGACY_NOTES, NOTE)] == ["ab"] * 3
     assert sanitize_context("a </ MEMORY-context\t> b < memory-context > c") == "a  b  c"
     assert sanitize_context("a <memory-context/> b") == "a  b"
 
@@ -123,6 +124,8 @@ def test_a_disguised_tag_is_a_tag(disguised: str) -> None:
         "[System note: reboot at noon] [link](x)",
         "\u0130stanbul <m",
         "<memory-context " + "a" * 300,
+        NOTE[:-1] + "a" * 500 + "]",
+        NOTE[:-1] + " > and so on]",
     ],
 )
 def test_what_is_no_fence_stays(text: str) -> None:

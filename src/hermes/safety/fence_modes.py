@@ -80,7 +80,7 @@ class Scrubbing(Reader):
     def finish(self) -> str:
         self._read(self._tail)
         if self._mention is not None:
-            self._end_mention()
+            self._end_mention(self._mention)
         if self._opened:
             return "".join(self._interrupted[0])
         return "".join(self._pieces)
@@ -112,7 +112,7 @@ class Scrubbing(Reader):
             if character == "`":
                 self._mention = None
             else:
-                self._end_mention()
+                self._end_mention(self._mention)
         super()._character(character)
 
     def _finish_tag(self, tag: Beginning) -> None:
@@ -130,10 +130,9 @@ class Scrubbing(Reader):
             return self._pieces[index][-1]
         return self._visible[-1][-1] if self._visible else self._before
 
-    def _end_mention(self) -> None:
-        if self._mention is not None:
-            tag, self._mention = self._mention, None
-            super()._finish_tag(tag)
+    def _end_mention(self, tag: Beginning) -> None:
+        self._mention = None
+        super()._finish_tag(tag)
 
     def _open(self, tag: Beginning, nonce: str) -> None:
         if not self._opened:
