@@ -12,21 +12,14 @@ from hermes.safety.surroundings import LONG_TEXT, surroundings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-_SHORTEST_CODE = 8
 _LETTER_SIGNS = " .-*_|/,~+"
 _FEWEST_LETTER_SIGNS = 8
 _FEWEST_APART = 100  # characters from one place to the next; where they are nearer, all of the text is around them
 _FEWEST_DIGITS = 12  # fewer spell nothing
 # What an expression can only match beside, and is found sooner.
 _NEXT_LINE = re.compile("\n[A-Za-z0-9+/]{4}")
-_FOURS = re.compile(" [A-Za-z0-9+/]{4} [A-Za-z0-9+/]{4} [A-Za-z0-9+/]{4} [A-Za-z0-9+/]{2}")
-_THREE_NUMBERS = re.compile(r"[0-9][\s,;.-]{1,2}[0-9]{1,3}[\s,;.-]{1,2}[0-9]{1,3}[\s,;.-]")
-_THREE_SIGNS = re.compile(
-    rf"[{encoded.DOTS}{encoded.DASHES}][ /|\n]{{1,3}}[{encoded.DOTS}{encoded.DASHES}]{{1,6}}[ /|\n]{{1,3}}"
-    rf"[{encoded.DOTS}{encoded.DASHES}]"
-)
 LETTER_SPACING = "letter spacing"
 _compiled: dict[str, re.Pattern[str]] = {}
 
@@ -91,7 +84,7 @@ def decode_once(text: str) -> Decoded:
         pattern = _compiled.get(source)
         if pattern is None:
             pattern = _compiled[source] = re.compile(f"({source})")
-        before = pattern.split(decoded.text)
+        before = _parted(decoded.text, pattern, _PLACES[name](runs)) if name in _PLACES else pattern.split(decoded.text)
         # Each piece is worked out once: what makes a text long is often repetition.
         known = {piece: replace(piece) for piece in dict.fromkeys(before[1::2])}
         if any(piece != reads for piece, reads in known.items()):
@@ -100,6 +93,17 @@ def decode_once(text: str) -> Decoded:
             decoded.replace(name, before, after)
             runs = Runs(decoded.text)
     return decoded
+
+
+def _parted(text: str, pattern: re.Pattern[str], places: Iterable[tuple[int, int]]) -> list[str]:
+    """What `pattern.split` gives, when all it can match lies inside of `places`."""
+    parts: list[str] = []
+    done = 0
+    for start, end in places:
+        for found in pattern.finditer(text, max(start, done), end):
+            parts += text[done : found.start()], found[0]
+            done = found.end()
+    return [*parts, text[done:]]
 
 
 def _alternating(parts: list[str], between: str) -> list[str]:
@@ -125,30 +129,20 @@ def _holds(*signs: str) -> Callable[[str, Runs], bool]:
     return lambda text, _: any(sign in text for sign in signs)
 
 
-def _mixed_case(text: str, runs: Runs) -> bool:
-    """True when a long word holds a capital or a digit behind its first letter, as every encoding does."""
-    if not runs.base64() and not _FOURS.search(text):
-        return False
-    for chunk in text.split():  # noqa: SIM110 - a plain loop is twice as fast as any() over a generator
-        if len(chunk) >= _SHORTEST_CODE and not chunk[1:].islower():
-            return True
-    return False
+def _mixed_case(_: str, runs: Runs) -> bool:
+    return runs.mixed_case()
 
 
 def _mixed_lines(text: str, runs: Runs) -> bool:
-    return _NEXT_LINE.search(text) is not None and _mixed_case(text, runs)
+    return _NEXT_LINE.search(text) is not None and runs.mixed_case()
 
 
-def _mixed_fours(text: str, runs: Runs) -> bool:
-    return _FOURS.search(text) is not None and _mixed_case(text, runs)
+def _mixed_fours(_: str, runs: Runs) -> bool:
+    return runs.groups_of_four() and runs.mixed_case()
 
 
-def _base32(text: str, runs: Runs) -> bool:
-    return runs.base32() and _mixed_case(text, runs)
-
-
-def _binary(_: str, runs: Runs) -> bool:
-    return runs.binary()
+def _always(_text: str, _runs: Runs) -> bool:
+    return True
 
 
 def _many_digits(text: str) -> bool:
@@ -164,14 +158,13 @@ def _hex(text: str, runs: Runs) -> bool:
     return runs.hex() and _many_digits(text)
 
 
-def _rows_of_numbers(text: str, runs: Runs) -> bool:
-    return runs.numbers() and _THREE_NUMBERS.search(text) is not None
-
-
-def _rows_of_signs(text: str, runs: Runs) -> bool:
-    return runs.morse() and _THREE_SIGNS.search(text) is not None
-
-
+# Where some encodings can stand at all.
+_PLACES: dict[str, Callable[[Runs], Iterable[tuple[int, int]]]] = {
+    "binary": Runs.binary,
+    "character codes": Runs.numbers,
+    "morse": Runs.morse,
+    "base32": Runs.base32,
+}
 _SIGN = f"[{encoded.DOTS}{encoded.DASHES}]"
 _HEX_BYTE = r"(?:0x|\\x)?[0-9a-fA-F]{2}"
 _STEPS: tuple[tuple[str, Callable[[str, Runs], bool], str, Callable[[str], str]], ...] = (
@@ -187,7 +180,7 @@ _STEPS: tuple[tuple[str, Callable[[str, Runs], bool], str, Callable[[str], str]]
     ("quoted printable", _holds("="), r"=[0-9A-F]{2}(?:=[0-9A-F]{2}){3,}", encoded.from_percent),
     ("octal escapes", _holds("\\1", "\\0"), r"\\[01][0-7]{2}(?:\\[01][0-7]{2})+", encoded.from_octal),
     ("ascii85", _holds("<~"), r"<~[!-u\sz]{5,20000}~>", encoded.from_ascii85),
-    ("binary", _binary, r"[01]{8}[\s,;|_-]{0,2}(?:[01]{8}[\s,;|_-]{0,2}){2,}", encoded.from_binary),
+    ("binary", _always, r"[01]{8}[\s,;|_-]{0,2}(?:[01]{8}[\s,;|_-]{0,2}){2,}", encoded.from_binary),
     (
         "hex",
         _hex,
@@ -196,11 +189,11 @@ _STEPS: tuple[tuple[str, Callable[[str, Runs], bool], str, Callable[[str], str]]
     ),
     (
         "character codes",
-        _rows_of_numbers,
+        _always,
         r"(?<![0-9])[0-9]{1,3}(?:[\s,;.-]{1,2}[0-9]{1,3}){5,}(?![0-9])",
         encoded.from_decimal,
     ),
-    ("morse", _rows_of_signs, rf"(?:{_SIGN}{{1,6}}[ /|\n]{{1,3}}){{5,}}{_SIGN}{{1,6}}", encoded.from_morse),
+    ("morse", _always, rf"(?:{_SIGN}{{1,6}}[ /|\n]{{1,3}}){{5,}}{_SIGN}{{1,6}}", encoded.from_morse),
     (
         "base64",
         _mixed_lines,
@@ -208,7 +201,7 @@ _STEPS: tuple[tuple[str, Callable[[str, Runs], bool], str, Callable[[str], str]]
         encoded.joined,
     ),
     ("base64", _mixed_fours, r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{4} ){4,}[A-Za-z0-9+/]{2,4}={0,2}", encoded.joined),
-    ("base32", _base32, r"(?<![A-Za-z0-9])(?:[A-Z2-7]{16,}|[a-z2-7]{32,})={0,6}", encoded.from_base32),
+    ("base32", _mixed_case, r"(?<![A-Za-z0-9])(?:[A-Z2-7]{16,}|[a-z2-7]{32,})={0,6}", encoded.from_base32),
     ("base64", _mixed_case, encoded.BASE64, encoded.from_base64),
     ("punycode", _holds("xn--"), r"xn--[a-z0-9-]{2,60}", encoded.from_punycode),
 )

@@ -25,7 +25,6 @@ _LEET_WORD = re.compile("[a-z1]{4,20}")
 _INNER_MARK = re.compile(r"!(?<=[\w\s]!)(?=\w)")
 _LEET_SIGN = re.compile(r"[a-z][0-9@$!|+]|[0-9@$|+][a-z]|\s![a-z]")
 _OTHER_SCRIPTS = re.compile(r"[^\x00-\x7f€]+")
-_DIGITS = "0123456789"
 _PLAIN_WORD = re.compile("[a-z]+")
 _CIPHER_WORD = re.compile("[a-z']+")
 _STRETCHED = re.compile(r"([a-z])\1{2,}")
@@ -103,7 +102,8 @@ def _stretched(folded: str, known: set[str], words: Vocabulary) -> list[tuple[in
         at = every.find(triple)
         while at >= 0:
             end = every.find(" ", at)
-            stretched |= dict.fromkeys(_PLAIN_WORD.findall(every, every.rfind(" ", 0, at) + 1, end))
+            word = every[every.rfind(" ", 0, at) + 1 : end]
+            stretched |= {word: None} if word.isalpha() else dict.fromkeys(_PLAIN_WORD.findall(word))
             at = every.find(triple, end)
     meant = {
         word for word, single in _with_single_letters(stretched).items() if single != word and single in words.short
@@ -124,9 +124,10 @@ def _with_single_letters(words: Collection[str]) -> dict[str, str]:
 
 def _spells(text: str) -> bool:
     """True unless the text is numbers with hardly a letter: words written with digits keep letters between them."""
-    digits = sum(map(text.count, _DIGITS))
-    some = sum(map(text.count, "etaoin"))  # usually enough to know without counting all
-    return some * 4 >= digits or sum(map(text.count, LETTERS)) * 4 >= digits
+    raw = text.encode("ascii", "replace")
+    without_digits = raw.translate(None, b"0123456789")
+    letters = len(without_digits) - len(without_digits.translate(None, LETTERS.encode()))
+    return letters * 4 >= len(raw) - len(without_digits)
 
 
 def _leet(folded: str, known: set[str], cut: Callable[[str], list[str]], words: Vocabulary) -> list[str] | None:

@@ -19,6 +19,8 @@ _MORSE_SIGNS = str.maketrans(DOTS + DASHES, "..." + "-----")
 _BETWEEN_BYTES = dict.fromkeys(map(ord, ",:;-"))
 _NO_TEXT = bytes({*range(32), 127, 0xC0, 0xC1, *range(0xF5, 0x100)} - {9, 10, 13})
 _FEWEST_LETTERS = 3
+# a to z are 0 to 25, 0 to 9 are 26 to 35
+_PUNYCODE_DIGITS = bytes(code - 97 if code >= 97 else max(0, code - 22) for code in range(128)).ljust(256)  # noqa: PLR2004
 _named: dict[str, str] = {}
 # Base64 whose first five bytes may begin a text in UTF-8 (or in PowerShell's UTF-16), as far as single letters tell;
 # from 20 bytes on some may be odd. Of random letters one piece in eight passes, and the rest costs nothing.
@@ -91,8 +93,8 @@ def from_ascii85(piece: str) -> str:
 
 
 def from_hex(piece: str) -> str:
-    digits = "".join(piece.replace("0x", "").replace("\\x", "").translate(_BETWEEN_BYTES).split())
-    text = _readable(bytes.fromhex(digits[: len(digits) // 2 * 2]))
+    digits = piece.replace("0x", "").replace("\\x", "") if "x" in piece else piece
+    text = _readable(bytes.fromhex("".join(digits.translate(_BETWEEN_BYTES).split())))
     return f" {text} " if _has_letters(text) else piece
 
 
@@ -149,22 +151,16 @@ def from_punycode(piece: str) -> str:
     """RFC 3492, because Python's own takes five times as long and a text may be full of it."""
     plain, _, digits = piece[4:].rpartition("-")
     chars = list(plain)
-    code, place, bias, at = 128, 0, 72, 0
-    while at < len(digits):
-        before, weight, k = place, 1, 36
-        while True:
-            if at == len(digits):
-                return piece
-            sign = ord(digits[at])
-            digit = sign - 97 if sign > 57 else sign - 22  # noqa: PLR2004 - a to z are 0 to 25, 0 to 9 are 26 to 35
-            at += 1
-            place += digit * weight
-            least = min(max(k - bias, 1), 26)
-            if digit < least:
-                break
+    size = len(chars) + 1
+    code, place, bias = 128, 0, 72
+    before, weight, k = 0, 1, 36
+    for digit in digits.encode().translate(_PUNYCODE_DIGITS):
+        place += digit * weight
+        least = 1 if k <= bias else min(k - bias, 26)
+        if digit >= least:
             weight *= 36 - least
             k += 36
-        size = len(chars) + 1
+            continue
         delta = (place - before) // (2 if before else 700)
         delta += delta // size
         steps = 0
@@ -178,7 +174,9 @@ def from_punycode(piece: str) -> str:
             return piece
         chars.insert(place, chr(code))
         place += 1
-    return "".join(chars)
+        size += 1
+        before, weight, k = place, 1, 36
+    return piece if k > 36 else "".join(chars)  # noqa: PLR2004 - the last number has no end
 
 
 def _has_letters(text: str) -> bool:

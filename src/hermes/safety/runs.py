@@ -8,19 +8,26 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _DIGITS = "0123456789"
 _LOWER = "abcdefghijklmnopqrstuvwxyz"
 _SPACES = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f?"  # any space outside ASCII has become a question mark
 
 
+_SHORTEST_CODE = 8
+
+
 def _table(members: str) -> bytes:
     return bytes(ord("x") if chr(code) in members else ord(".") for code in range(256))
 
 
-_BITS = _table("01")
-_NUMBERS = _table(_DIGITS)
+def _with_space(table: bytes) -> bytes:
+    return bytes(ord(" ") if code == ord(" ") else table[code] for code in range(256))
+
+
+_BITS = _table("01,;|_-" + _SPACES)
+_NUMBERS_AND_SPACE = _with_space(_table(_DIGITS))
 _HEX = _table(_DIGITS + "abcdefABCDEF")
 _BETWEEN_BYTES = (_SPACES + ",:;-x\\").encode()
 _NUMBERS_APART = _table(_DIGITS + _SPACES + ",;.-")
@@ -28,49 +35,68 @@ _SIGNS = _table(".-_ /|\n?")  # and so have the dots and dashes
 _CAPITALS = _table(_LOWER.upper() + "234567")
 _SMALL = _table(_LOWER + "234567")
 _BASE64 = _table(_LOWER + _LOWER.upper() + _DIGITS + "+/_-")
+_BASE64_AND_SPACE = _with_space(_BASE64)
 _LETTERS_AND_DIGITS = _table(_LOWER + _DIGITS)
 _NUMBERS_AND_DOTS = _table(_DIGITS + ".")
 
 
 class Runs:
-    """What runs a text may hold: False is certain, True is worth a closer look."""
+    """What runs a text may hold, and where: none is certain, any is worth a closer look."""
 
-    __slots__ = ("_bytes",)
+    __slots__ = ("_bytes", "_mixed", "_text")
 
     def __init__(self, text: str) -> None:
+        self._text = text
         self._bytes = text.encode("ascii", "replace")
+        self._mixed: bool | None = None
 
     def _has(self, table: bytes, length: int) -> bool:
         return b"x" * length in self._bytes.translate(table)
-
-    def binary(self) -> bool:
-        """Eight bits."""
-        return self._has(_BITS, 8)
 
     def hex(self) -> bool:
         """Six bytes in hexadecimal digits, with little between them."""
         return b"x" * 12 in self._bytes.translate(_HEX, _BETWEEN_BYTES)
 
-    def numbers(self) -> bool:
-        """Six numbers with signs between them."""
-        return self._has(_NUMBERS_APART, 11)
+    def mixed_case(self) -> bool:
+        """Whether a long word holds a capital or a digit behind its first letter, as every encoding does."""
+        if self._mixed is None:
+            coded = self._has(_BASE64, _SHORTEST_CODE) or self.groups_of_four()
+            self._mixed = coded and self._has_mixed_word()
+        return self._mixed
 
-    def morse(self) -> bool:
-        """Six groups of dots and dashes."""
-        return self._has(_SIGNS, 11)
+    def _has_mixed_word(self) -> bool:
+        for word in self._text.split():  # noqa: SIM110 - a plain loop is twice as fast as any() over a generator
+            if len(word) >= _SHORTEST_CODE and not word[1:].islower():
+                return True
+        return False
 
-    def base32(self) -> bool:
-        return self._has(_CAPITALS, 16) or self._has(_SMALL, 32)
+    def groups_of_four(self) -> bool:
+        """Five groups of four letters, the last of which may be shorter."""
+        return b" xxxx xxxx xxxx xx" in self._bytes.translate(_BASE64_AND_SPACE)
 
-    def base64(self) -> bool:
-        return self._has(_BASE64, 8)
+    def account_in_groups(self) -> bool:
+        return b"xxxx xxxx" in self._bytes.translate(_NUMBERS_AND_SPACE)
+
+    def binary(self) -> Iterator[tuple[int, int]]:
+        """Where three times eight bits may stand."""
+        return self._places(_BITS, 24)
+
+    def numbers(self) -> Iterator[tuple[int, int]]:
+        """Where six numbers may stand, with signs between them."""
+        return self._places(_NUMBERS_APART, 11)
+
+    def morse(self) -> Iterator[tuple[int, int]]:
+        """Where six groups of dots and dashes may stand."""
+        return self._places(_SIGNS, 11)
+
+    def base32(self) -> Iterable[tuple[int, int]]:
+        """Where base32 may stand, with its padding."""
+        places = sorted({*self._places(_CAPITALS, 16), *self._places(_SMALL, 32)})
+        return [(start, end + 6) for start, end in places]
 
     def accounts(self) -> Iterator[tuple[int, int]]:
         """Where letters and digits are as many as in the number of a bank account."""
         return self._places(_LETTERS_AND_DIGITS, 15)
-
-    def account_in_groups(self) -> bool:
-        return b"xxxx xxxx" in self._bytes.translate(_NUMBERS_AND_SPACE)
 
     def addresses(self) -> Iterator[tuple[int, int]]:
         """Where digits and dots are as many as in four numbers with dots between them."""
@@ -83,6 +109,3 @@ class Runs:
             end = shape.find(b".", place)
             yield place, end
             place = shape.find(run, end)
-
-
-_NUMBERS_AND_SPACE = bytes(ord(" ") if code == ord(" ") else _NUMBERS[code] for code in range(256))
