@@ -33,7 +33,7 @@ def test_punycode_is_undone_as_python_does() -> None:
 
 
 @pytest.mark.proves("threats.disguises")
-@pytest.mark.parametrize("label", ["xn--99999999", "xn--a-999999999999", "xn--zzzz"])
+@pytest.mark.parametrize("label", ["xn--99999999", "xn--a-999999999999", "xn--zzzz", "xn--ou67jxbc"])
 def test_what_is_no_punycode_stays_as_it_is(label: str) -> None:
     assert decode_once(label).text == label
 

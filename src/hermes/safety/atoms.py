@@ -45,7 +45,6 @@ _SPACED = (
     ("rm -rf $home", "root_path"),
     ("rm -rf --no-preserve-root", "root_path"),
 )
-_literals: list[tuple[str, str]] = []
 _groups: dict[str, list[tuple[str, str]]] = {}
 # Endings of host names that are hardly ever endings of file names or of identifiers.
 _TOP_LEVELS = (
@@ -187,11 +186,8 @@ def literals() -> list[str]:
 
 
 def _load() -> list[tuple[str, str]]:
-    if not _literals:
-        for kind, words in load_table("atoms.txt").items():
-            _literals.extend((word, kind) for word in words.split())
-        _literals.extend(_SPACED)
-    return _literals
+    found = [(word, kind) for kind, words in load_table("atoms.txt").items() for word in words.split()]
+    return [*found, *_SPACED]
 
 
 def _grouped() -> dict[str, list[tuple[str, str]]]:

@@ -120,10 +120,9 @@ def search(text: str) -> tuple[Secret, ...]:
 
 def mask_secrets(text: str) -> str:
     """Replace every secret by a marker such as `[github token …a1b2]`; masking again changes nothing."""
-    for _ in range(_MOST_PASSES):
-        found = find_secrets(text)
-        if not found:
-            break
+    passes = 0
+    while passes < _MOST_PASSES and (found := find_secrets(text)):
+        passes += 1
         pieces: list[str] = []
         at = 0
         for secret in found:

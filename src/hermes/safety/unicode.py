@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate, islice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,23 +47,17 @@ def original_span(text: str, start: int, end: int) -> tuple[int, int]:
     if "\x1b" in text or re.search(_JAMO, text):
         return -1, -1
     first, last = _index_behind(text, start), _index_behind(text, end - 1) + 1
-    return (first, last) if 0 <= first < last else (-1, -1)
+    return (first, last) if first < last <= len(text) else (-1, -1)
 
 
 def _index_behind(text: str, folded_place: int) -> int:
-    """Which character of `text` became the one at `folded_place`; -1 when there is none."""
+    """Which character of `text` became the one at `folded_place`."""
     table = fold_table()
-    position = 0
-    for start in range(0, len(text), _BLOCK):
-        block = text[start : start + _BLOCK]
-        size = len(block.translate(table))
-        if position + size > folded_place:
-            for index, char in enumerate(block, start):
-                position += len(table[ord(char)])
-                if position > folded_place:
-                    return index
-        position += size
-    return -1
+    start = position = 0
+    while start < len(text) and position + (size := len(text[start : start + _BLOCK].translate(table))) <= folded_place:
+        start, position = start + _BLOCK, position + size  # whole blocks in C, then one of them sign by sign
+    ends = accumulate((len(table[ord(char)]) for char in text[start : start + _BLOCK]), initial=position)
+    return start + sum(end <= folded_place for end in islice(ends, 1, None))
 
 
 def _without_controls(text: str) -> str:
