@@ -6,7 +6,7 @@ import itertools
 import marshal
 import re
 from collections import Counter
-from re import _constants, _parser
+from importlib import import_module
 
 from hermes.safety import atoms, markup
 from hermes.safety.known_words import vocabulary
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from hermes.safety.languages import LatinFamily
     from hermes.safety.lexicon import Lexicon
     from hermes.safety.rules import Rule
+
+# How the standard library takes an expression apart; it has no public name for that.
+_parser: Any = import_module("re._parser")
+_constants: Any = import_module("re._constants")
 
 
 def compile_tables() -> dict[str, object]:
@@ -86,7 +90,13 @@ def _plain(
         concept: marshal.dumps(needs, 2) for concept, needs in _by_narrowest(rules, meanings.values()).items()
     }  # version 2: later ones depend on what else holds the same numbers
     tables = _within_words(telling), _framing(), packed(prints), family.starts, packed(foreign)
-    return *tables, *concepts, by_need, *_bearable()
+    known = [*kinds.values(), family.exact, family.stems, [word for word, _ in _meanings(lexicon)]]
+    return *tables, *concepts, by_need, *_bearable(), _telling_numbers(itertools.chain(*known))
+
+
+def _telling_numbers(words: Iterable[str]) -> frozenset[str]:
+    """The numbers that stand in any table, alone or in a phrase: all others are like each other."""
+    return frozenset(part for word in words for part in word.split() if part.isdigit())
 
 
 def _within_words(literals: Iterable[str]) -> tuple[str, ...]:

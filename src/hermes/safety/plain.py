@@ -37,6 +37,7 @@ _SHORTEST_TYPO, _LONGEST_SCRAP, _FEWEST_SCRAPS, _SHORTEST_STEM = 5, 4, 3, 2
 # hundred times faster than a dictionary, and a note asks for a few dozen of its twenty thousand keys.
 _BUCKETS, _KEY, _NUMBER, _PLACE = 256, 3, 2, 3
 _MOST_KEPT = 10_000  # about two megabytes
+_ANY_NUMBER = "#"  # in place of one that no table has, so that what stands beside it is looked up once
 _DOUBTFUL: _Piece = (True, 0, False, (), {}, 0, ())
 _seen: dict[str, _Piece] = {}
 _pairs: dict[str, tuple[int, tuple[int, ...]]] = {}
@@ -77,7 +78,7 @@ def harmless_prose(text: str, *, weighed: bool = True) -> bool:
         bits, its_concepts = _pairs.get(pair) or _look_at_pair(pair, tables)
         present |= bits
         concepts.update(its_concepts)
-    rules, bearable, weights = tables[7:]
+    rules, bearable, weights, _ = tables[7:]
     too_heavy = weighed and sum([weights.get(concept, 0) for concept in concepts]) > bearable
     return not too_heavy and not _some_rule_applies(present, concepts, rules)
 
@@ -91,12 +92,15 @@ def _look_at(piece: str, tables: Any) -> _Piece:
 
 
 def _read(piece: str, tables: Any) -> _Piece:
-    literals, _, prints, starts, foreign, *meanings, _, _, _ = tables
+    literals, _, prints, starts, foreign, *meanings, _, _, _, telling_numbers = tables
     lowered = piece.lower()
     words = [word for each in lowered.translate(_BETWEEN_WORDS).split() if (word := each.strip("'"))]
     strange: dict[str, tuple[int, ...]] = {}
     concepts: set[int] = set()
-    for word in words:
+    for at, word in enumerate(words):
+        if word.isdigit() and word not in telling_numbers and not _is_odd(word):
+            words[at] = _ANY_NUMBER
+            continue
         if _is_odd(word) or _has(prints, "c", word) or _may_be_typo(word, prints):
             return _DOUBTFUL
         if not _has(prints, "e", word):
