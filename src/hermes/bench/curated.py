@@ -10,37 +10,73 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 from hermes.bench.measure import cpu_of_process, hermes_command, median, timed
+from hermes.curated.entries import render
 from hermes.curated.store import MemoryStore
-from hermes.session.wiring import open_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ENTRY = "The deploy host runs Debian 12; services restart with systemctl and log to journald, number {}."
 _ENTRIES = 10
-# Runs inside another Python, the one hermes-agent is installed in; prints CPU and wall milliseconds per add, and CPU
-# milliseconds per call of its tool, which is what a model does.
-_PEER = """
-import json, statistics, sys, time
+_ROUNDS = 3
+# What adds and removes an entry, each in a process of its own with a home of its own. hermes-agent syncs the file and
+# not its folder, and keeps no history; both scan what is added.
+_ADDERS = {
+    "floor": """
+from hermes.bench.curated import floor
+add = remove = floor(home, b"x" * {size})
+call = None
+""",
+    "ours": """
+from hermes.session.wiring import open_parts
+parts = open_parts(home)
+store, toolbox = parts.store, parts.toolbox
+add, remove = (lambda text: store.add("memory", text)), (lambda text: store.remove("memory", text))
+call = lambda text: toolbox.call("memory", {{"action": "add", "target": "memory", "content": text}})
+""",
+    "unscreened": """
+from hermes.curated.store import MemoryStore
+store = MemoryStore.open(home, screen=lambda *_: None)
+add, remove = (lambda text: store.add("memory", text)), (lambda text: store.remove("memory", text))
+call = None
+""",
+    "peer": """
 from tools.memory_tool import MemoryStore, memory_tool
 store = MemoryStore(memory_char_limit=2200, user_char_limit=1375)
 store.load_from_disk()
+add, remove = (lambda text: store.add("memory", text)), (lambda text: store.remove("memory", text))
+call = lambda text: memory_tool(action="add", target="memory", content=text, store=store)
+""",
+}
+# The same for each of them: prints milliseconds. A median hides what only some writes pay for, so there is also a mean,
+# of adding and removing alike: every so many writes one of ours lets go of what they replaced.
+_LOOP = """
+import json, os, statistics, time
+home = os.environ["HERMES_HOME"]
+{adder}
+def done(result):
+    assert not isinstance(result, dict) or result["success"], result
 for number in range({entries}):
-    store.add("memory", {entry!r}.format(number))
-cpu, wall, calls = [], [], []
-for number in range({adds}):
-    text = {entry!r}.format(1000 + number)
+    done(add({entry!r}.format(number)))
+cpu, wall, calls, writes = [], [], [], []
+for number in range(1000, 1000 + {adds}):
+    text = {entry!r}.format(number)
     c, w = time.thread_time(), time.perf_counter()
-    result = store.add("memory", text)
+    result = add(text)
     wall.append((time.perf_counter() - w) * 1000); cpu.append((time.thread_time() - c) * 1000)
-    assert result["success"], result
-    store.remove("memory", text)
+    done(result)
     c = time.thread_time()
-    result = json.loads(memory_tool(action="add", target="memory", content=text, store=store))
-    calls.append((time.thread_time() - c) * 1000)
-    assert result["success"], result
-    store.remove("memory", text)
-print(json.dumps([statistics.median(cpu), statistics.median(wall), statistics.median(calls)]))
+    done(remove(text))
+    writes += [cpu[-1], (time.thread_time() - c) * 1000]
+    if call is not None:
+        c = time.thread_time()
+        result = call(text)
+        calls.append((time.thread_time() - c) * 1000)
+        done(json.loads(result))
+        done(remove(text))
+median = statistics.median
+shown = dict(add_cpu_ms=median(cpu), write_cpu_mean_ms=statistics.mean(writes), add_ms=median(wall))
+print(json.dumps(shown | (dict(tool_call_in_process_cpu_ms=median(calls)) if calls else {{}})))
 """
 
 
@@ -48,59 +84,88 @@ def run(adds: int = 300, starts: int = 30, peer_python: str | None = None, folde
     """All figures as one document; `folder` is where to write (default: the system's temporary folder)."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
         figures: dict[str, Any] = {"adds": adds, "starts": starts, "folder": os.path.dirname(place)}
-        peer = [_peer(os.path.join(place, "peer-before"), adds, peer_python)] if peer_python else []
-        figures |= _writes(place, adds)
-        peer += [_peer(os.path.join(place, "peer-after"), adds, peer_python)] if peer_python else []
-        figures |= _beside_peer(peer, figures)
+        figures |= _beside_floor(place, adds)
+        figures |= _beside_each_other(place, adds, peer_python)
         figures |= _cold_starts(place, starts)
         figures["modules_loaded_by_import_hermes"] = _foreign_modules()
     return figures
 
 
-def _writes(place: str, adds: int) -> dict[str, Any]:
+def _beside_floor(place: str, adds: int) -> dict[str, Any]:
+    """Wall time of a write and of the bare calls in turns, because a disk changes its mood from moment to moment."""
     store = MemoryStore.open(os.path.join(place, "home"))
-    unscreened = MemoryStore.open(os.path.join(place, "unscreened"), screen=lambda *_: None)
     for number in range(_ENTRIES):
         store.add("memory", _ENTRY.format(number))
-        unscreened.add("memory", _ENTRY.format(number))
-    size = os.path.getsize(store.path("memory"))
-    floor = _floor(os.path.join(place, "floor"), b"x" * (size + len(_ENTRY)))
-    floors: list[tuple[float, float]] = []
-    writes: list[tuple[float, float]] = []
-    bare: list[tuple[float, float]] = []
-    calls: list[tuple[float, float]] = []
-    toolbox = open_parts(os.path.join(place, "home")).toolbox
+    replace = floor(os.path.join(place, "floor"), b"x" * _size())
+    floors, writes = [], []
     for number in range(1000, 1000 + adds):
         entry = _ENTRY.format(number)
-        floors.append(timed(floor))
-        writes.append(timed(lambda entry=entry: store.add("memory", entry)))  # type: ignore[misc]
+        floors.append(timed(lambda: replace(""))[0])
+        writes.append(timed(lambda entry=entry: store.add("memory", entry))[0])  # type: ignore[misc]
         store.remove("memory", entry)
-        call = {"action": "add", "target": "memory", "content": entry}
-        calls.append(timed(lambda call=call: toolbox.call("memory", call)))  # type: ignore[misc]
-        bare.append(timed(lambda entry=entry: unscreened.add("memory", entry)))  # type: ignore[misc]
-        store.remove("memory", entry)
-        unscreened.remove("memory", entry)
-    floor_ms, floor_cpu_ms = (median(each) for each in zip(*floors, strict=True))
-    add_ms, add_cpu_ms = (median(each) for each in zip(*writes, strict=True))
-    unscreened_ms, unscreened_cpu_ms = (median(each) for each in zip(*bare, strict=True))
     return {
-        "tool_call_in_process_cpu_ms": median([cpu for _, cpu in calls]),
-        "unscreened_add_ms": unscreened_ms,
-        "unscreened_add_cpu_ms": unscreened_cpu_ms,
-        "floor_ms": floor_ms,
-        "floor_cpu_ms": floor_cpu_ms,
-        "add_ms": add_ms,
-        "add_cpu_ms": add_cpu_ms,
-        "add_over_floor": add_ms / floor_ms,
+        "floor_ms": median(floors),
+        "add_ms": median(writes),
+        "add_over_floor": median(writes) / median(floors),
     }
 
 
-def _floor(folder: str, data: bytes) -> Callable[[], None]:
+def _beside_each_other(place: str, adds: int, peer_python: str | None) -> dict[str, Any]:
+    """CPU of each way to add, in rounds: the same loop, alone in its process, on the same file system."""
+    here = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    measured: dict[str, list[dict[str, float]]] = {name: [] for name in _ADDERS if name != "peer" or peer_python}
+    for number in range(_ROUNDS):
+        for name, each in measured.items():
+            home = os.path.join(place, f"{name}-{number}")
+            python, paths = (peer_python or "", {}) if name == "peer" else (sys.executable, here)
+            result = _measured(name, home, max(1, adds // _ROUNDS), python, paths)
+            if isinstance(result, str):
+                return {"not measured": f"{name}: {result}"}
+            each.append(result)
+    found = {
+        f"{name}_{figure}": median([each[figure] for each in rounds])
+        for name, rounds in measured.items()
+        for figure in rounds[0]
+    }
+    return found | (_ratios(found) if peer_python else {})
+
+
+def _ratios(found: dict[str, float]) -> dict[str, float]:
+    peer, mean = found["peer_add_cpu_ms"], found["peer_write_cpu_mean_ms"]
+    return {
+        "tool_call_cpu_over_peer": found["ours_tool_call_in_process_cpu_ms"]
+        / found["peer_tool_call_in_process_cpu_ms"],
+        "add_cpu_over_peer": found["ours_add_cpu_ms"] / peer,
+        "write_cpu_mean_over_peer": found["ours_write_cpu_mean_ms"] / mean,
+        "unscreened_add_cpu_over_peer": found["unscreened_add_cpu_ms"] / peer,
+        "floor_cpu_over_peer": found["floor_add_cpu_ms"] / peer,
+    }
+
+
+def _measured(name: str, home: str, adds: int, python: str, paths: dict[str, str]) -> dict[str, float] | str:
+    """What the loop printed, or why it did not."""
+    adder = _ADDERS[name].format(size=_size())
+    code = _LOOP.format(adder=adder, adds=adds, entries=_ENTRIES, entry=_ENTRY)
+    environment = {**os.environ, **paths, "HERMES_HOME": home}
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    if done.returncode != 0:
+        return done.stderr.strip()[-200:]
+    shown: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return shown
+
+
+def _size() -> int:
+    """Of the file that a write leaves, in bytes."""
+    entries = [_ENTRY.format(number) for number in (*range(_ENTRIES), 1000)]
+    return len(render(entries).encode())
+
+
+def floor(folder: str, data: bytes) -> Callable[[str], None]:
     """The least a durable replacement can do: write, fsync, rename, fsync the directory."""
     os.mkdir(folder, 0o700)
     directory = os.open(folder, os.O_RDONLY)
 
-    def replace() -> None:
+    def replace(_text: str) -> None:
         file = os.open("new", os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=directory)
         os.write(file, data)
         os.fsync(file)
@@ -144,30 +209,3 @@ def _foreign_modules() -> list[str]:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     return json.loads(shown.replace("'", '"'))  # type: ignore[no-any-return]
-
-
-def _peer(home: str, adds: int, python: str) -> tuple[float, float, float] | str:
-    """CPU and wall milliseconds of hermes-agent's add and CPU of its tool, or why it could not be measured."""
-    code = _PEER.format(adds=adds, entries=_ENTRIES, entry=_ENTRY)
-    environment = {**os.environ, "HERMES_HOME": home}
-    done = subprocess.run([python, "-c", code], capture_output=True, text=True, env=environment, check=False)
-    if done.returncode != 0:
-        return done.stderr.strip()[-200:]
-    cpu_ms, wall_ms, call_ms = json.loads(done.stdout.splitlines()[-1])
-    return cpu_ms, wall_ms, call_ms
-
-
-def _beside_peer(peer: list[tuple[float, float, float] | str], own: dict[str, Any]) -> dict[str, Any]:
-    """Measured once before and once after ours, so that a change of the machine's mood shows on both."""
-    measured = [each for each in peer if isinstance(each, tuple)]
-    if not measured:
-        return {"peer": f"not measured: {peer[0]}"} if peer else {}
-    cpu_ms, wall_ms, call_ms = (sum(each) / len(measured) for each in zip(*measured, strict=True))
-    return {
-        "peer_add_cpu_ms": cpu_ms,
-        "peer_add_ms": wall_ms,
-        "peer_tool_call_cpu_ms": call_ms,
-        "tool_call_cpu_over_peer": own["tool_call_in_process_cpu_ms"] / call_ms,
-        "add_cpu_over_peer": own["add_cpu_ms"] / cpu_ms,
-        "unscreened_add_cpu_over_peer": own["unscreened_add_cpu_ms"] / cpu_ms,
-    }
