@@ -6,6 +6,7 @@ import base64
 import importlib
 import random
 import re
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_a_rule_matches_where_an_expression_over_its_concepts_would() -> None:
         words = chance.choices("abcd...|", k=chance.choice((6, 12, 30, 1_500)))
         codes = "".join(lexicon.code(bit(word)) if word in "abcd" else word for word in words)
         reading = Reading(
-            lexicon, codes, Index(lambda: list(range(len(codes)))), sum(map(bit, set(words) & set("abcd")))
+            lexicon, codes, Index(partial(list, range(len(codes)))), sum(map(bit, set(words) & set("abcd")))
         )
         rule = chance.choice(rules)
         found = next(spans(reading, orders_of(rule), 8), (-1, -1))[0]
