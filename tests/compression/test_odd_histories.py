@@ -14,7 +14,7 @@ from hermes.compression.compressor import ContextCompressor
 from hermes.compression.facts import find_facts
 from hermes.compression.lcm.engine import LosslessEngine
 from hermes.compression.lcm.tools import MOST_CHARACTERS
-from hermes.compression.reading import Counts, calls_of, text_of, tools_of
+from hermes.compression.reading import Counts, calls_of, text_of, tool_counts
 from hermes.compression.summary import MOST_PIECES, SummaryFailed, Task, cut_in_pieces, summarise
 from hermes.storage.sessions import SessionDB
 from hermes.storage.summaries import SummaryGraph
@@ -44,9 +44,9 @@ def test_calls_and_parts_of_any_shape_are_read() -> None:
     }
     assert text_of(odd) == "plain\npart\n[image_url]\n"
     assert calls_of(odd) == [("b", "read", '{"path": "x"}')]
-    assert tools_of(odd) == ["read"]
+    assert tool_counts([odd, odd]) == {"read": 2}
     assert calls_of({"tool_calls": "none"}) == []
-    assert tools_of({"tool_calls": "none"}) == []
+    assert not tool_counts([{"tool_calls": "none"}])
 
 
 @pytest.mark.proves("compression.engine")
@@ -135,6 +135,20 @@ def test_at_most_two_million_characters_are_read_for_facts() -> None:
     assert "ID-00000" in found  # the beginning
     assert "ID-00399" in found  # then the newest
     assert "ID-00045" not in found
+
+
+@pytest.mark.proves("compression.kept")
+def test_a_zero_byte_in_one_message_hides_nothing_in_the_others() -> None:
+    messages = [
+        user("see \0 and ID-1"),
+        user("All is quiet."),
+        user("Never before ten."),
+        user("\0"),
+        user("it is ID-2"),
+    ]
+    assert [fact.text for fact in find_facts(messages, 100)] == ["ID-1", "Never before ten.", "ID-2"]
+    plain = [user("_names at an end are no facts"), user("nor is a full stop.")]
+    assert find_facts(plain, 100) == find_facts([*plain, user("\0")], 100) == []
 
 
 # --- prompts -------------------------------------------------------------------------------------------------------

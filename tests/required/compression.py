@@ -36,7 +36,6 @@ REQUIREMENTS = {
     "compression.twice": ("Compacting again loses nothing that was kept", "product"),
     "compression.breaker": ("Compaction that does not help stops; the breaker survives restarts", "product"),
     "compression.thrift": ("A compaction that does not pay is not made", "product"),
-    "compression.ahead": ("Reading after each turn changes nothing that a compaction makes", "product"),
     "compression.masked": ("A helper model of its own is shown no credentials", "product"),
     "compression.bench": ("Planted facts stay in the context or one expansion away; own cost is measured", "product"),
 }

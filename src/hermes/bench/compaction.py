@@ -11,10 +11,9 @@ import os
 import random
 import tempfile
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hermes.bench.measure import best_cpu, timed
+from hermes.bench.measure import best_cpu
 from hermes.compression.block import is_block, parse_block
 from hermes.compression.compressor import ContextCompressor
 from hermes.compression.pointers import format_ranges
@@ -36,6 +35,8 @@ TRANSCRIPTS = 4
 TURNS = 250  # of one transcript; four messages each
 WINDOW = 64_000
 LENGTHS = (1_000, 100_000)
+MANY = 10_000  # messages
+PEER_WINDOW, PEER_THRESHOLD = 200_000, 0.75  # hermes-agent's threshold for such a window; its tail is a fifth of that
 ARCHIVED = 2_000  # rows
 FIRST_ID = 4_096
 _FILLER = (
@@ -61,7 +62,10 @@ def run(seed: int = 0, peer_python: str | None = None) -> dict[str, object]:
         from hermes.bench.compaction_peer import measure
 
         histories = [made_up_session(random.Random(seed), length // 4) for length in LENGTHS]  # noqa: S311 - made up
-        figures["hermes_agent"] = measure(peer_python, histories)
+        peer = measure(peer_python, histories, [_tail(length) for length in LENGTHS])
+        figures["hermes_agent"] = peer
+        if "cost" in peer:
+            figures["over_hermes_agent"] = _ratios(cost, peer)
     return figures
 
 
@@ -195,45 +199,64 @@ _SUMMARISERS: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 def _cost(length: int, seed: int) -> dict[str, float]:
-    """CPU milliseconds of ours, models not counted; token counts stand beside the messages, as a session keeps them.
+    """CPU milliseconds of ours, models not counted: all that a compaction does, for nothing is prepared before it.
 
-    A session reads messages ahead after each turn: finds their facts, and masks what a helper of its own is shown. The
-    figures tell what a compaction costs then, what the reading cost in all, and what it costs when nothing was read.
+    Token counts stand beside the messages, as a session keeps them. It counts each message once, when it comes, to know
+    how full the window is; what that costs in all is `counting_ms`.
     """
     messages = made_up_session(random.Random(seed), length // 4)  # noqa: S311 - made-up texts
     ids = list(range(FIRST_ID, FIRST_ID + len(messages)))
     counts = [characters(message) // 4 for message in messages]
-    few = length < 10_000  # noqa: PLR2004 - short runs need more of them, and a lower threshold so that they act
-    settings: dict[str, Any] = {"context_length": 200_000, "threshold": 0.1 if few else 0.5}
-    times = 15 if few else 2
+    times = 15 if length < MANY else 2  # short runs need more of them
+    done = ContextCompressor(**_settings(length)).compact(messages, ids=ids, counts=counts, force=True)
 
-    def measured(known: list[int] | None = counts, *, ahead: bool, **models: Any) -> tuple[float, float]:
-        """Milliseconds of reading ahead and of compacting, the best of several."""
-        reading, compacting = [], []
-        for _ in range(times):
-            compressor = ContextCompressor(**settings, **models)
-            read = partial(compressor.read_ahead, messages, ids) if ahead else list
-            reading.append(timed(read)[1])
-            compacting.append(timed(partial(compressor.compact, messages, ids=ids, counts=known, force=True))[1])
-        return min(reading), min(compacting)
+    def measured(known: list[int] | None = counts, **given: Any) -> float:
+        def compaction() -> None:
+            compressor = ContextCompressor(**_settings(length) | given)
+            compressor.compact(messages, ids=ids, counts=known, force=True)
 
-    done = ContextCompressor(**settings).compact(messages, ids=ids, counts=counts, force=True)
-    reading, alone = measured(ahead=True)
-    masking, helped = measured(ahead=True, summarise=_vague)
-    dumps = best_cpu(lambda: json.dumps(messages), times) * 1e3
+        return best_cpu(compaction, times) * 1e3
+
     return {
         "messages": len(messages),
         "messages_after": len(done.messages),
         "characters": sum(len(text_of(message)) for message in messages),
-        "compaction_ms": alone,
-        "with_helper_ms": helped,
-        "reading_ahead_ms": reading,
-        "reading_ahead_for_helper_ms": masking,
-        "at_once_ms": measured(ahead=False)[1],
-        "with_helper_at_once_ms": measured(ahead=False, summarise=_vague)[1],
-        "at_once_without_counts_ms": measured(None, ahead=False)[1],
-        "json_dumps_ms": dumps,
-        "over_json_dumps": alone / dumps,
+        "ahead_ms": 0.0,
+        "compaction_ms": measured(),
+        "with_helper_ms": measured(summarise=_vague),
+        "without_counts_ms": measured(None),
+        "with_helper_without_counts_ms": measured(None, summarise=_vague),
+        "peer_tail_ms": measured(threshold=PEER_THRESHOLD),
+        "peer_tail_with_helper_ms": measured(threshold=PEER_THRESHOLD, summarise=_vague),
+        "counting_ms": best_cpu(lambda: [estimate_message(message) for message in messages], min(times, 3)) * 1e3,
+        "json_dumps_ms": best_cpu(lambda: json.dumps(messages), times) * 1e3,
+    }
+
+
+def _settings(length: int) -> dict[str, Any]:
+    """A short history needs a lower threshold to be compacted at all."""
+    return {"context_length": PEER_WINDOW, "threshold": 0.1 if length < MANY else 0.5}
+
+
+def _tail(length: int) -> int:
+    return ContextCompressor(**_settings(length)).tail_token_budget
+
+
+def _ratios(cost: dict[str, dict[str, float]], peer: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Our milliseconds over hermes-agent's: where each cuts by its own settings, and where both keep the same tail.
+
+    It has one way only, with a helper model and with masking; ours is shown with and without one.
+    """
+    return {
+        name: {
+            "own_tails": ours["compaction_ms"] / theirs["compaction_ms"],
+            "own_tails_with_helper": ours["with_helper_ms"] / theirs["compaction_ms"],
+            "our_tail": ours["compaction_ms"] / theirs["our_tail_ms"],
+            "our_tail_with_helper": ours["with_helper_ms"] / theirs["our_tail_ms"],
+            "its_tail": ours["peer_tail_ms"] / theirs["compaction_ms"],
+            "its_tail_with_helper": ours["peer_tail_with_helper_ms"] / theirs["compaction_ms"],
+        }
+        for (name, ours), theirs in zip(cost.items(), peer["cost"], strict=True)
     }
 
 

@@ -55,18 +55,18 @@ def fault(summary: str, max_tokens: int, source: str) -> str:
 
 def missing(facts: Iterable[Fact], summary: str) -> Iterator[Fact]:
     """Facts that the summary does not hold as they were written, most important first."""
-    words = summary.split()
-    flat, plain = " ".join(words), set(words)
-    trimmed: set[str] | None = None
+    flat = ""
+    short: set[str] | None = None
     for fact in by_importance(facts):
         text = fact.text
-        if text in plain:
-            continue
-        if len(text) >= _NO_COINCIDENCE:  # kept wherever it stands
-            held = text in flat
-        else:  # "42" is not kept by "1420"
-            trimmed = {word for _, word in words_of(summary)} if trimmed is None else trimmed
-            held = text in trimmed
+        if len(text) < _NO_COINCIDENCE:  # "42" is not kept by "1420"
+            short = {*summary.split(), *(word for _, word in words_of(summary))} if short is None else short
+            held = text in short
+        else:  # kept wherever it stands, a sentence also where its lines are broken otherwise
+            held = text in summary
+            if not held and " " in text:
+                flat = flat or " ".join(summary.split())
+                held = text in flat
         if not held:
             yield fact
 

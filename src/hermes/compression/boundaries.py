@@ -70,12 +70,9 @@ def clear_tool_results(
 
 def shortened_ids(messages: Messages) -> list[int]:
     """Ids of the originals of results that an earlier compaction cleared or shortened."""
-    found = []
-    for message in messages:
-        content = message.get("content") if message.get("role") == "tool" else None
-        if isinstance(content, str) and _POINTER in content:
-            found += [int(number) for number in _POINTED.findall(content)]
-    return found
+    results = [message.get("content") for message in messages if message.get("role") == "tool"]
+    pointing = [content for content in results if isinstance(content, str) and _POINTER in content]
+    return [int(number) for content in pointing for number in _POINTED.findall(content)]
 
 
 def find_cut(
@@ -171,12 +168,14 @@ def repair_pairs(messages: Messages) -> tuple[list[dict[str, Any]], list[int | N
     origin: list[int | None] = []
     waiting: dict[str, str] = {}
     for position, message in enumerate(messages):
-        if message.get("role") == "tool":
+        role = message.get("role")
+        if role == "tool":
             if waiting.pop(str(message.get("tool_call_id")), None) is None:
                 continue  # an orphan: no wire takes it
         else:
-            _answer(waiting, repaired, origin)
-            if message.get("role") == "assistant":
+            if waiting:
+                _answer(waiting, repaired, origin)
+            if role == "assistant" and message.get("tool_calls"):
                 waiting = {number: name for number, name, _ in calls_of(message)}
         repaired.append(message)
         origin.append(position)

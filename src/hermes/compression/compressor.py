@@ -14,7 +14,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.compression.ahead import ReadAhead
 from hermes.compression.assembly import Past, assemble, unchanged
 from hermes.compression.block import is_block, join_blocks, parse_block
 from hermes.compression.boundaries import find_cut
@@ -78,7 +77,6 @@ class ContextCompressor(ContextEngine):
         self.protect_first_n = max(protect_first_n, 0)
         self.abort_on_summary_failure = abort_on_summary_failure
         self.breaker = breaker or Breaker()
-        self.ahead = ReadAhead()
         self._helper, self._helper_window = summarise, summary_context_length
         self._main = main_summarise
         self._clock, self._timer = clock, timer
@@ -103,10 +101,6 @@ class ContextCompressor(ContextEngine):
         main_summarise: Summariser | None = None,
     ) -> None:
         self._helper, self._helper_window, self._main = summarise, summary_context_length, main_summarise
-
-    def read_ahead(self, messages: Sequence[Message], ids: Sequence[int]) -> None:
-        """Reads what came since the last time, so that a compaction need not: after a turn, when nobody waits."""
-        self.ahead.prepare(messages, ids, for_a_helper=self._helper is not None)
 
     def summary_budget(self, content_tokens: int) -> int:
         """A fifth of what is summarised, from 2,000 tokens up to 5 % of the window and 12,000."""
@@ -196,7 +190,7 @@ class ContextCompressor(ContextEngine):
             return self._not_worth_it(messages, numbers, max(before, current_tokens or 0), refusal)
         previous = join_blocks([parse_block(message) for message in blocks])
         enough = max(_FEWEST_FACTS, budget // _TOKENS_PER_FACT)
-        facts = find_facts(said, enough, said_ids, self.ahead.findings)
+        facts = find_facts(said, enough)
         task = Task(
             messages=said,
             ids=said_ids,
@@ -218,7 +212,6 @@ class ContextCompressor(ContextEngine):
             return unchanged(messages, numbers, before, "it would not become smaller", attempt.failures)
         self.compression_count += 1
         self.breaker = self.breaker.compacted()
-        self.ahead.keep_only(done.ids)
         return done
 
     def summarised(self, task: Task, facts: Sequence[Fact], *, deadline: float | None, force: bool) -> Attempt:
@@ -256,7 +249,7 @@ class ContextCompressor(ContextEngine):
         rungs = []
         if self._helper is not None:
             window = self._helper_window or self.context_length
-            rungs.append(Rung(who="helper", ask=self._helper, window=window, ahead=self.ahead))
+            rungs.append(Rung(who="helper", ask=self._helper, window=window, is_stranger=True))
         if self._main is not None:
             rungs.append(Rung(who="main", ask=self._main, window=self.context_length))
         return rungs

@@ -7,12 +7,11 @@ which files and names occurred, what is still open. The same messages give the s
 from __future__ import annotations
 
 import re
-from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from hermes.compression.facts import by_importance, ends_of, failure_in
-from hermes.compression.reading import at_most, calls_of, one_line, text_of, tools_of
+from hermes.compression.reading import at_most, calls_of, one_line, text_of, tool_counts
 from hermes.vocabulary.tokens import estimate
 
 if TYPE_CHECKING:
@@ -102,8 +101,7 @@ def _asks(messages: Sequence[Message], ids: Sequence[int | None]) -> Iterator[st
 
 def _tally(messages: Sequence[Message]) -> Iterator[str]:
     """The number of calls per tool."""
-    called = [each for each in messages[-_TALLIED:] if each.get("tool_calls")]
-    tally = Counter([name for each in called for name in tools_of(each)])
+    tally = tool_counts(messages[-_TALLIED:])
     if tally:
         yield "- calls: " + ", ".join(f"{name} {times}" for name, times in tally.most_common(12))
 

@@ -15,7 +15,7 @@ from hermes.compression.cues import ANY_WORD, PIECES, QUESTION_MARKS, SENTENCE_M
 from hermes.compression.reading import calls_of, one_line, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from hermes.compression.reading import Message
 
@@ -33,17 +33,20 @@ _OLDEST = 40  # messages of the beginning that are read in any case: rules are s
 _MESSAGE = 6_000  # characters read of what a person or the assistant wrote
 _RESULT = 300  # characters read at each end of a tool result
 _WORDS_PER_MESSAGE = 40
-_USUAL_KEYS = 2  # role and content; what has more may be marked as a block by another program
+_USUAL_KEYS = 2  # role and content
 _READ = 2_000_000  # characters of one history
+_TOGETHER = 128  # messages
 _LONG_WORD = 80
 _SHORTEST_NAME = 3
 _SHORTEST_CODE = 5  # capitals: ENOSPC is a code, USA is not
 _EMBEDDED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@#\\%+~-]*[A-Za-z0-9]|\d+")
 _FILE_NAME = re.compile(r"^[\w.@~+-]*[A-Za-z_][\w.@~+-]*\.[A-Za-z][A-Za-z0-9]{0,7}$")
-# One class of characters and nothing else: such a search runs at memory speed.
-_ODD = re.compile(r"[0-9A-Z_/@#\\.]")
+_ODD_SIGNS = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_/@#\\.")
+_ODD = re.compile(r"[0-9A-Z_/@#\\.]")  # one class of characters and nothing else: such a search is fast
+_NOT_ODD = bytes(set(range(1, 256)) - {ord(sign) for sign in _ODD_SIGNS})
 _BLANK = re.compile(r"\s")
 _ERRORS = ("rror", "ERROR", "xception", "Traceback", "FAILED", "ailed", "错误", "失败", "エラー", "ошибка")
+_PLAIN_ERRORS = ("rror", "xception", "ailed")  # all that a text can hold which is ASCII and has nothing odd
 _ALL_PIECES = tuple(piece for pieces in PIECES.values() for piece in pieces)
 
 
@@ -56,29 +59,12 @@ class Fact(NamedTuple):
     source: str  # user, assistant, call or result
 
 
-def find_facts(
-    messages: Sequence[Message],
-    enough: int,
-    ids: Sequence[int | None] = (),
-    known: Mapping[int | None, Sequence[Finding]] | None = None,
-) -> list[Fact]:
-    """About `enough` facts of the messages in the order in which they stand, each text once.
-
-    `known` is what `findings` said before about messages, by their ids.
-    """
+def find_facts(messages: Sequence[Message], enough: int) -> list[Fact]:
+    """About `enough` facts of the messages in the order in which they stand, each text once."""
     found: dict[str, Fact] = {}
     left = {source: enough * share for source, share in _SHARES.items()}
     wanted = set(left)
-    unread = _READ
-    oldest = range(min(_OLDEST, len(messages)))
-    for position in (*oldest, *range(len(messages) - 1, len(oldest) - 1, -1)):
-        here = known.get(ids[position]) if known else None
-        if here is None:
-            content = messages[position].get("content")
-            unread -= min(len(content), _MESSAGE) if type(content) is str else _MESSAGE
-            if unread < 0:
-                break
-            here = findings(messages[position], wanted)
+    for position, here in _findings(messages, wanted):
         for kind, text, source in here:
             if text not in found and source in wanted:
                 found[text] = Fact(kind, text, position, source)
@@ -90,23 +76,50 @@ def find_facts(
     return sorted(found.values(), key=lambda fact: fact.position)
 
 
-def findings(message: Message, wanted: Container[str] = _SOURCES) -> list[Finding]:
-    """(kind, text, source) of everything worth keeping in a message, of the sources that are wanted."""
+def _findings(messages: Sequence[Message], wanted: Container[str]) -> Iterator[tuple[int, Iterable[Finding]]]:
+    """(kind, text, source) of everything worth keeping, by the places of messages, of the sources still wanted.
+
+    Messages are read some at a time: what most of them do not hold is looked for in all of these at once.
+    """
+    oldest = min(_OLDEST, len(messages))
+    places = [*range(oldest), *range(len(messages) - 1, oldest - 1, -1)]
+    unread = _READ
+    for start in range(0, len(places), _TOGETHER):
+        some = places[start : start + _TOGETHER]
+        texts = [_read(messages[at]) for at in some]
+        unread -= sum(map(len, texts))
+        if unread < 0:
+            return
+        for at, text, odd in zip(some, texts, _oddities(texts), strict=True):
+            message = messages[at]
+            source = _SOURCE_OF.get(message.get("role", ""), "assistant")
+            here: list[Finding] = []
+            if text and source in wanted:
+                here = _of_result(text, odd) if source == "result" else _of_text(text, source, odd)
+            if len(message) > _USUAL_KEYS and "call" in wanted and "tool_calls" in message:
+                here += _of_calls(message)
+            if here and not is_block(message):  # a block is read by itself, with `facts_in`
+                yield at, here
+
+
+def _read(message: Message) -> str:
+    """What is read of a message: of a long one its beginning and its end."""
     content = message.get("content")
     text = content if type(content) is str else text_of(message)
-    if (text.startswith("[") or len(message) > _USUAL_KEYS) and is_block(message):
-        return []  # read by itself, with `facts_in`
-    source = _SOURCE_OF.get(message.get("role", ""), "assistant")
-    here: list[Finding] = []
-    if text and source in wanted:
-        # Most messages hold nothing; a generator for each of them would be half of the work.
-        if source == "result":
-            here += _of_result(text)
-        elif (cue := _has_cue(text)) or _ODD.search(text, 1, len(text) - 1):
-            here += _of_text(text, source, cue=cue)
-    if "call" in wanted and message.get("tool_calls"):
-        here += _of_calls(message)
-    return here
+    if len(text) <= 2 * _RESULT:
+        return text
+    if message.get("role") == "tool":
+        return ends_of(text)
+    return text if len(text) <= _MESSAGE else text[: _MESSAGE * 2 // 3] + "\n" + text[-_MESSAGE // 3 :]
+
+
+def _oddities(texts: Sequence[str]) -> list[bytes]:
+    """What is odd in each text: digits, capitals, signs that stand in names and paths."""
+    odd = "\0".join(texts).encode("ascii", "replace").translate(None, _NOT_ODD).split(b"\0")
+    if len(odd) == len(texts):
+        return odd
+    # One of them has the sign that stands between them, so each is looked at by itself.
+    return [text.encode("ascii", "replace").translate(None, _NOT_ODD + b"\0") for text in texts]
 
 
 def facts_in(text: str) -> list[Fact]:
@@ -160,35 +173,32 @@ def ends_of(text: str) -> str:
     return text if len(text) <= 2 * _RESULT else f"{text[:_RESULT]}\n{text[-_RESULT:]}"
 
 
-def failure_in(text: str) -> str:
+def failure_in(text: str, words: Iterable[str] = _ERRORS) -> str:
     """The line that tells of an error; "" without one."""
-    for word in _ERRORS:
+    for word in words:
         if word in text:
             return next(one_line(line, SENTENCE) for line in text.splitlines() if word in line)
     return ""
 
 
-def _of_text(text: str, source: str, *, cue: bool) -> Iterator[Finding]:
-    if len(text) > _MESSAGE:
-        text = text[: _MESSAGE * 2 // 3] + "\n" + text[-_MESSAGE // 3 :]
-    if cue:
-        for kind, sentence in sentences_of(text):
-            # What the assistant asks itself is no open question once it went on; what it decided is a decision.
-            if source == "user" or kind != "question":
-                yield kind, sentence, source
-    if _ODD.search(text, 1, len(text) - 1):  # a capital at the beginning and a full stop at the end are nothing odd
-        for kind, word in islice(words_of(text), _WORDS_PER_MESSAGE):
-            yield kind, word, source
+def _of_text(text: str, source: str, odd: bytes) -> list[Finding]:
+    here: list[Finding] = []
+    if "?" in text or not ANY_WORD.isdisjoint(text.split()) or (not text.isascii() and _has_foreign_cue(text)):
+        # What the assistant asks itself is no open question once it went on; what it decided is a decision.
+        here = [(kind, each, source) for kind, each in sentences_of(text) if source == "user" or kind != "question"]
+    # A capital at the beginning and a full stop at the end are nothing odd.
+    if odd and len(odd) > (text[0] in _ODD_SIGNS) + (text[-1] in _ODD_SIGNS):
+        here += [(kind, word, source) for kind, word in islice(words_of(text), _WORDS_PER_MESSAGE)]
+    return here
 
 
-def _of_result(text: str) -> Iterator[Finding]:
-    ends = ends_of(text)
-    if line := failure_in(ends):
-        yield "error", line, "result"
-    if _ODD.search(ends):
-        for kind, word in islice(words_of(ends), _WORDS_PER_MESSAGE // 4):
-            if kind != "number":
-                yield kind, word, "result"
+def _of_result(text: str, odd: bytes) -> list[Finding]:
+    line = failure_in(text, _ERRORS if odd or not text.isascii() else _PLAIN_ERRORS)
+    here: list[Finding] = [("error", line, "result")] if line else []
+    if odd:
+        words = islice(words_of(text), _WORDS_PER_MESSAGE // 4)
+        here += [(kind, word, "result") for kind, word in words if kind != "number"]
+    return here
 
 
 def _of_calls(message: Message) -> Iterator[Finding]:
@@ -198,10 +208,8 @@ def _of_calls(message: Message) -> Iterator[Finding]:
                 yield kind, word, "call"
 
 
-def _has_cue(text: str) -> bool:
-    if "?" in text or not ANY_WORD.isdisjoint(text.split()):
-        return True
-    return not text.isascii() and any(map(text.__contains__, (*_ALL_PIECES, *QUESTION_MARKS)))
+def _has_foreign_cue(text: str) -> bool:
+    return any(map(text.__contains__, (*_ALL_PIECES, *QUESTION_MARKS)))
 
 
 def _odd_words(text: str) -> Iterator[str]:

@@ -11,7 +11,6 @@ from hermes.vocabulary.values import value
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hermes.compression.ahead import ReadAhead
     from hermes.compression.breaker import Breaker
     from hermes.compression.facts import Fact
     from hermes.compression.summary import Summariser, Task
@@ -26,7 +25,7 @@ class Rung:
     who: str
     ask: Summariser
     window: int
-    ahead: ReadAhead | None = None  # masks what a model of its own is shown: it may be somebody else's service
+    is_stranger: bool = False  # has not seen the conversation, and may be somebody else's service
 
 
 @value
@@ -64,7 +63,7 @@ class Ladder:
     def _ask(self, task: Task, rung: Rung, deadline: float | None) -> Attempt | None:
         # A model that failed on the whole may be smaller than it says: half its window is tried once.
         transient = False
-        shown = task if rung.ahead is None else task.masked(rung.ahead)
+        shown = task.masked() if rung.is_stranger else task
         for window in (rung.window, rung.window // 2):
             try:
                 text, calls = summarise(shown, rung.ask, window, deadline, self._timer)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hermes.compression.reading import at_most, characters, one_line, text_of, tools_of
+from hermes.compression.reading import at_most, characters, one_line, text_of, tool_counts
 from hermes.vocabulary.tokens import estimate
 from hermes.vocabulary.values import value
 
@@ -151,7 +150,6 @@ def _label(messages: Sequence[Message]) -> str:
     """The first thing a person said in it, and the tools that were used most."""
     some = messages[:_LABELLED]
     said = next((one_line(text_of(each), 60) for each in some if each.get("role") == "user" and text_of(each)), "")
-    tools = Counter([name for each in some if each.get("tool_calls") for name in tools_of(each)])
-    most = sorted(tools.items(), key=lambda each: -each[1])[:3]
+    most = sorted(tool_counts(some).items(), key=lambda each: -each[1])[:3]
     used = ", ".join([f"{times} {name}" if times > 1 else name for name, times in most])
     return one_line(" · ".join(filter(None, (f"“{said}”" if said else "", used))), _LABEL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from hermes.vocabulary.tokens import BLOB_TOKENS, estimate, estimate_message
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     Message = Mapping[str, Any]
 
 _SAMPLE = 48  # messages that say enough about how many characters make a token in a history
-_PLACES = 24
+_PLACES = 12
 _PLACE = 170  # characters of one place of a long text
 _BLOB_CHARACTERS = 4 * BLOB_TOKENS
 
@@ -39,9 +40,14 @@ def calls_of(message: Message) -> list[tuple[str, str, str]]:
     return found
 
 
-def tools_of(message: Message) -> list[str]:
-    """The tools that a message calls, without a look at what for."""
-    return [str(function.get("name") or "?") for _, function in _called(message)]
+def tool_counts(messages: Iterable[Message]) -> Counter[str]:
+    """How often each tool is called, without a look at what for."""
+    names = []
+    for message in messages:
+        if isinstance(calls := message.get("tool_calls"), list):
+            functions = [call.get("function") for call in calls if isinstance(call, dict)]
+            names += [str(function.get("name") or "?") for function in functions if isinstance(function, dict)]
+    return Counter(names)
 
 
 def _called(message: Message) -> Iterator[tuple[Message, Message]]:
@@ -89,7 +95,7 @@ def at_most(text: str) -> int:
 
 
 def estimate_sampled(text: str) -> int:
-    """Tokens of a text, from two dozen places when it is long: a fraction of the time, and within a few percent."""
+    """Tokens of a text, from some places when it is long: a fraction of the time, and within a few percent."""
     if len(text) <= _PLACES * _PLACE:
         return estimate(text)
     step = len(text) // _PLACES
@@ -102,6 +108,7 @@ class Counts:
 
     def __init__(self, messages: Sequence[Message], known: Sequence[int | None] | None = None) -> None:
         self._messages = messages
+        self._per_character: float | None = None
         self._counts: list[int | None] = list(known) if known is not None else [None] * len(messages)
         if len(self._counts) != len(messages):
             raise ValueError(f"{len(messages)} messages need as many counts, not {len(self._counts)}")
@@ -120,14 +127,17 @@ class Counts:
     def total(self, start: int, stop: int) -> int:
         """Tokens of messages[start:stop]; of many that were never counted a sample tells, weighted by characters."""
         span = self._counts[start:stop]
+        known = sum(filter(None, span))
+        if None not in span:
+            return known
         missing = [start + offset for offset, count in enumerate(span) if count is None]
-        known = sum(count for count in span if count is not None)
         if len(missing) <= _SAMPLE:
             return known + sum(self[position] for position in missing)
-        sample = missing[:: len(missing) // _SAMPLE]
-        sizes = sum(characters(self._messages[position]) for position in sample)
-        per_character = sum(self[position] for position in sample) / max(sizes, 1)
-        return known + round(sum(characters(self._messages[position]) for position in missing) * per_character)
+        if self._per_character is None:
+            sample = missing[:: len(missing) // _SAMPLE]
+            sizes = sum(characters(self._messages[position]) for position in sample)
+            self._per_character = sum(self[position] for position in sample) / max(sizes, 1)
+        return known + round(sum(characters(self._messages[position]) for position in missing) * self._per_character)
 
 
 def _part_text(part: object) -> str:

@@ -10,11 +10,11 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from hermes.compression.ahead import ARGUMENTS, LONGEST, entry, plain
 from hermes.compression.audit import fault
 from hermes.compression.block import prose
 from hermes.compression.reading import calls_of, estimate_sampled, excerpt, text_of
-from hermes.safety.secrets import mask_secrets
+from hermes.compression.record import ARGUMENTS, LONGEST, Record
+from hermes.safety.secrets import mask_all
 from hermes.vocabulary.errors import HermesError
 from hermes.vocabulary.tokens import estimate
 from hermes.vocabulary.values import value
@@ -22,7 +22,6 @@ from hermes.vocabulary.values import value
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hermes.compression.ahead import ReadAhead, Shown
     from hermes.compression.reading import Message
 
     Summariser = Callable[[str, int], str]
@@ -57,23 +56,20 @@ class Task:
     previous: str = ""
     focus: str = ""
     memory_context: str = ""
-    ahead: ReadAhead | None = None  # for a model that has not seen the conversation: it learns no credentials
+    record: Record | None = None  # of what is shown to a model that may not see everything
 
-    def masked(self, ahead: ReadAhead) -> Task:
+    def masked(self) -> Task:
+        """The same for a model that has not seen the conversation: it learns no credentials."""
+        previous, focus, memory_context = mask_all((self.previous, self.focus, self.memory_context))
         return Task(
             messages=self.messages,
             ids=self.ids,
             budget=self.budget,
-            previous=mask_secrets(self.previous),
-            focus=mask_secrets(self.focus),
-            memory_context=mask_secrets(self.memory_context),
-            ahead=ahead,
+            previous=previous,
+            focus=focus,
+            memory_context=memory_context,
+            record=Record(self.messages, self.ids, masked=True),
         )
-
-    def shown(self, at: int) -> Shown:
-        if self.ahead is None:
-            return plain(self.messages[at], self.ids[at])
-        return self.ahead.masked(self.messages[at], self.ids[at])
 
 
 def summarise(
@@ -113,16 +109,17 @@ def cut_in_pieces(task: Task, window: int) -> list[str]:
     room = round(window * PROMPT_MARGIN) - _estimate_again(build_prompt(task, "", "-")) - notes - task.budget
     if room < _SMALLEST_ROOM:
         raise SummaryFailed(f"a window of {window:,} tokens has no room for a summary of {task.budget:,}")
+    record = task.record or Record(task.messages, task.ids)
     if sum([len(message.get("content") or "") for message in task.messages]) < room * _MOST_CHARACTERS:
-        whole = "\n".join([task.shown(at)[0] for at in range(len(task.messages))])
+        whole = "\n".join(record.entries(range(len(task.messages))))
         if estimate_sampled(whole) * 1.05 <= room:
             return [whole]
     sizes = list(map(_size, task.messages))
     filling = 0.8  # estimates of single messages and of the whole differ, so pieces are not filled to the brim
-    pieces = _packed(_entries(task, sizes, room, filling), room)
+    pieces = _packed(_entries(record, task.messages, sizes, round(room * filling)), room)
     while len(pieces) > MOST_PIECES:
         filling /= 2
-        pieces = _packed(_entries(task, sizes, room, filling), room)
+        pieces = _packed(_entries(record, task.messages, sizes, round(room * filling)), room)
     return pieces
 
 
@@ -140,40 +137,34 @@ def _ask(ask: Summariser, prompt: str, budget: int, source: str) -> str:
     return answer.strip()
 
 
-def _entries(task: Task, sizes: Sequence[int], room: int, filling: float) -> list[str]:
+def _entries(record: Record, messages: Sequence[Message], sizes: Sequence[int], room: int) -> list[str]:
     """One text per message. The cap per message falls until all fit into the pieces; then the oldest results go."""
     places = range(len(sizes))
-    sample = "\n".join(task.shown(at)[0] for at in places[:: max(len(places) // 24, 1)])
+    sample = "\n".join(record.entries(places[:: max(len(places) // 24, 1)]))
     per_token = max(len(sample) / max(estimate(sample), 1), _FEWEST_CHARACTERS)
-    space = round(room * per_token * MOST_PIECES * filling)
+    space = round(room * per_token * MOST_PIECES)
     cap = next((cap for cap in _CAPS if _fits(sizes, cap, space)), None)
-    if cap is not None:
-        return [_entry(task, at, cap) for at in places]
-    return _sampled(task, space)
+    return record.entries(places, cap) if cap is not None else _sampled(record, messages, space)
 
 
-def _sampled(task: Task, space: int) -> list[str]:
+def _sampled(record: Record, messages: Sequence[Message], space: int) -> list[str]:
     """Too many messages even when each is short: what people said first, evenly thinned, with the gaps counted."""
     cap = _CAPS[-1]
     most = max(space // (cap + _FRAME), 1)
-    places = range(len(task.messages))
-    spoken = [at for at in places if task.messages[at].get("role") == "user"] or places
+    places = range(len(messages))
+    spoken = [at for at in places if messages[at].get("role") == "user"] or places
     step = -(-len(spoken) // most)
     chosen = set(spoken[::-1][::step])
     chosen.update(islice((at for at in reversed(places) if at not in chosen), most - len(chosen)))
     entries: list[str] = []
     shown = 0  # messages up to here are in the entries, or counted in them
-    for at in sorted(chosen):
+    ordered = sorted(chosen)
+    for at, entry in zip(ordered, record.entries(ordered, cap), strict=True):
         if at > shown:
             entries.append(f"[{at - shown:,} messages not shown]")
-        entries.append(_entry(task, at, cap))
+        entries.append(entry)
         shown = at + 1
     return entries
-
-
-def _entry(task: Task, at: int, cap: int) -> str:
-    whole, text, calls = task.shown(at)
-    return whole if cap == LONGEST else entry(task.messages[at], task.ids[at], text, calls, cap)
 
 
 def _fits(sizes: Sequence[int], cap: int, space: float) -> bool:

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_BATCH = 32_000  # characters looked at together; what is much more leaves the processor's cache
+_BATCH = 64_000  # characters looked at together; what is much more leaves the processor's cache
 # Stands between texts: nothing that could belong to a secret, and more than may stand between a word and its number.
 _BETWEEN = "\n\0\0\0\0\0\n "
 
@@ -152,8 +152,9 @@ class _Joined:
     """Texts put together, and the way back from a place in them to the number of the text."""
 
     def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
         self._text = _BETWEEN.join(("", *texts))
-        self._ends = list(accumulate(len(text) + len(_BETWEEN) for text in texts))
+        self._ends: list[int] = []
 
     def told(self, words: Beginnings) -> Iterator[int]:
         """Texts in which a word tells of a secret."""
@@ -176,6 +177,8 @@ class _Joined:
             start = shape.find(_RUN, end)
 
     def _number(self, place: int) -> int:
+        if not self._ends:  # seldom asked for
+            self._ends = list(accumulate(len(text) + len(_BETWEEN) for text in self._texts))
         return bisect_right(self._ends, place)
 
 

@@ -62,9 +62,6 @@ class Compactor:
     def use_model(self, model: Model) -> None:
         self._seat.use_model(model)
 
-    def rest(self) -> None:
-        self._seat.rest()
-
     def close(self) -> None:
         self._seat.close()
 

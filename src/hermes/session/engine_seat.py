@@ -76,11 +76,6 @@ class EngineSeat:
         if self._engine is not None:
             self.told(self._engine.on_session_end, self._host.id, self._host.context.said())
 
-    def rest(self) -> None:
-        """After a turn: what came is read now, so that a compaction need not wait for it."""
-        if isinstance(self._engine, ContextCompressor):
-            self._engine.read_ahead(self._host.context.said(), self._host.context.ids)
-
     # --- models and their windows ------------------------------------------------------------------------------------
 
     def summarisers(self) -> dict[str, Any]:

@@ -254,8 +254,6 @@ class MemorySession(Compacting, Reviewable, Closing):
             self.nudges.turn_finished()
             self.capture(self._said)
         self._parts.database.sync()
-        if self._compactor is not None:
-            self._compactor.rest()
         self.external.finish(reply, self.context.said(), interrupted=interrupted)
 
     def undo(self) -> str:
