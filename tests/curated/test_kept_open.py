@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import os
 import stat
 import threading
@@ -161,6 +162,22 @@ def of_folders_failing(what: str) -> Callable[..., os.stat_result]:
         return found
 
     return look
+
+
+@pytest.mark.proves("durable.fault")
+def test_a_history_that_cannot_be_looked_at_for_once_is_opened_again(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, times = os.stat, itertools.count()
+
+    def look(place: Any, **how: Any) -> os.stat_result:
+        if str(place).endswith(".jsonl") and next(times) == 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(place, **how)
+
+    monkeypatch.setattr(os, "stat", look)
+    assert len(store.add("memory", "Uses vim.").entries) == 3
+    assert next(times) > 1
 
 
 @pytest.mark.proves("durable.fault")

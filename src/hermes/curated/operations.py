@@ -66,14 +66,14 @@ def fitting(plan: Plan, before: Sequence[str], limit: int, room: Room | None) ->
     if not _too_full(before, plan.entries, limit):
         return plan
     if room is None:
-        refuse_if_full(before, plan.entries, limit)
-        return plan
+        raise _full(before, plan.entries, limit)
     live, edits = list(plan.entries), list(plan.edits)
     leaving = room(live, frozenset(edit.after for edit in plan.edits if edit.after is not None))
     for each in leaving:
         index = live.index(each.entry)
         edits.append(Edit(index=index, before=live.pop(index), after=None))
-    refuse_if_full(before, live, limit, pinned=True)
+    if _too_full(before, live, limit):
+        raise _full(before, live, limit, pinned=True)
     return Plan(
         action=plan.action,
         edits=tuple(edits),
@@ -97,12 +97,10 @@ def made_room(plan: Plan) -> str:
     return f" Moved to the archive, from where search and `hermes memory restore` bring it back: {what}."
 
 
-def refuse_if_full(before: Sequence[str], after: Sequence[str], limit: int, *, pinned: bool = False) -> None:
-    if not _too_full(before, after, limit):
-        return
+def _full(before: Sequence[str], after: Sequence[str], limit: int, *, pinned: bool = False) -> WriteRefused:
     needed = text.size(after)
     why = ", and the entries that could make room are pinned or too short" if pinned and len(after) > 1 else ""
-    raise WriteRefused(
+    return WriteRefused(
         f"memory is full: {text.size(before):,} of {limit:,} characters are used and this needs {needed:,}{why}; "
         "shorten, merge or remove some of the current entries first, in one batch with this write if you like",
         kind="full",
