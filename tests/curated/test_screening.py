@@ -259,3 +259,11 @@ def test_memory_scan_reports_on_what_is_stored_with_its_origin(home: Path, herme
 def test_prose_that_imitates_the_frame_around_it_is_left_to_the_scanner(forged: str) -> None:
     assert not harmless_prose(forged)
     assert harmless_prose("The system restarts in March.")
+
+
+@pytest.mark.proves("screening.refuse")
+@pytest.mark.parametrize(("number", "quickly"), [("8080", True), ("8000", True), ("777", False), ("7777", False)])
+def test_numbers_are_plain_prose_unless_one_of_them_means_something(number: str, quickly: bool) -> None:
+    text = f"The service listens on port {number}."
+    assert harmless_prose(text) == quickly
+    assert scan(text).level == "clean"

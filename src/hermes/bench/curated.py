@@ -58,6 +58,8 @@ def done(result):
     assert not isinstance(result, dict) or result["success"], result
 for number in range({entries}):
     done(add({entry!r}.format(number)))
+first = {entry!r}.format("99 # 999")  # what is loaded once is loaded before
+done(add(first)), done(remove(first))
 cpu, wall, calls, writes = [], [], [], []
 for number in range(1000, 1000 + {adds}):
     text = {entry!r}.format(number)

@@ -98,7 +98,8 @@ def _read(piece: str, tables: Any) -> _Piece:
     strange: dict[str, tuple[int, ...]] = {}
     concepts: set[int] = set()
     for at, word in enumerate(words):
-        if word.isdigit() and word not in telling_numbers and not _is_odd(word):
+        # 8000 is no stretched word, but 777 repeated is.
+        if word.isdigit() and word not in telling_numbers and (len(set(word)) > 1 or not _is_odd(word)):
             words[at] = _ANY_NUMBER
             continue
         if _is_odd(word) or _has(prints, "c", word) or _may_be_typo(word, prints):
