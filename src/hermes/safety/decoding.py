@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from hermes.safety import encoded
 from hermes.safety.runs import Runs
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _LETTER_SIGNS = " .-*_|/,~+"
 _FEWEST_LETTER_SIGNS = 8
 _FEWEST_APART = 100  # characters from one place to the next; where they are nearer, all of the text is around them
+_MANY_PLACES = 500
 _FEWEST_DIGITS = 12  # fewer spell nothing
 # What an expression can only match beside, and is found sooner.
 _NEXT_LINE = re.compile("\n[A-Za-z0-9+/]{4}")
@@ -84,7 +85,8 @@ def decode_once(text: str) -> Decoded:
         pattern = _compiled.get(source)
         if pattern is None:
             pattern = _compiled[source] = re.compile(f"({source})")
-        before = _parted(decoded.text, pattern, _PLACES[name](runs)) if name in _PLACES else pattern.split(decoded.text)
+        where = _PLACES.get(name) or _PLACES.get(source)
+        before = _parted(decoded.text, pattern, where(runs)) if where else pattern.split(decoded.text)
         # Each piece is worked out once: what makes a text long is often repetition.
         known = {piece: replace(piece) for piece in dict.fromkeys(before[1::2])}
         if any(piece != reads for piece, reads in known.items()):
@@ -96,10 +98,13 @@ def decode_once(text: str) -> Decoded:
 
 
 def _parted(text: str, pattern: re.Pattern[str], places: Iterable[tuple[int, int]]) -> list[str]:
-    """What `pattern.split` gives, when all it can match lies inside of `places`."""
+    """What `pattern.split` gives, when all it can match lies inside of `places`; of many it is quicker itself."""
+    few = list(islice(places, _MANY_PLACES))
+    if len(few) == _MANY_PLACES:
+        return pattern.split(text)
     parts: list[str] = []
     done = 0
-    for start, end in places:
+    for start, end in few:
         for found in pattern.finditer(text, max(start, done), end):
             parts += text[done : found.start()], found[0]
             done = found.end()
@@ -155,19 +160,29 @@ def _many_digits(text: str) -> bool:
 
 
 def _hex(text: str, runs: Runs) -> bool:
-    return runs.hex() and _many_digits(text)
+    return runs.has_hex() and _many_digits(text)
 
 
 # Where some encodings can stand at all.
 _PLACES: dict[str, Callable[[Runs], Iterable[tuple[int, int]]]] = {
+    "spaced letters": Runs.letters_apart,
     "binary": Runs.binary,
     "character codes": Runs.numbers,
+    "hex": Runs.hex,
     "morse": Runs.morse,
     "base32": Runs.base32,
+    encoded.BASE64: Runs.base64,
 }
+_LETTER_SIGN = f"[{re.escape(_LETTER_SIGNS)}]"
 _SIGN = f"[{encoded.DOTS}{encoded.DASHES}]"
 _HEX_BYTE = r"(?:0x|\\x)?[0-9a-fA-F]{2}"
 _STEPS: tuple[tuple[str, Callable[[str, Runs], bool], str, Callable[[str], str]], ...] = (
+    (
+        "spaced letters",
+        _always,
+        rf"(?<![^\W_])[^\W_](?:{_LETTER_SIGN}[^\W_](?![^\W_])){{5,}}",
+        encoded.from_spaced_letters,
+    ),
     (
         "unicode escapes",
         _holds("\\u", "\\U"),

@@ -7,6 +7,7 @@ operations and nothing else.
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 
 from hermes.safety.known_words import CIPHERS, LETTERS, STRONG_LENGTH, vocabulary
 from hermes.safety.surroundings import WIDEST_RULE, places_of, surroundings
@@ -35,10 +36,11 @@ _LONGEST_SCRAP = 4
 _FEWEST_SCRAPS = 3
 _RULE_LETTERS = 300  # letters that a rule spans at most, about sixty words
 _MANY_LETTERS = 6_000  # letters, and words, that are read at once
-_MANY_WORDS = 1_500
+_MANY_WORDS = 1_000
 _FEW_WORDS = 25
 _SURE = 100  # letters behind a strong word that are taken without looking for another
 _SCRAP_SHARE = 4  # one token in four
+_STRETCH = 16  # words, as many as a sentence cut in pieces has
 
 
 class Written:
@@ -123,7 +125,7 @@ def _with_single_letters(words: Collection[str]) -> dict[str, str]:
 
 
 def _spells(text: str) -> bool:
-    """True unless the text is numbers with hardly a letter: words written with digits keep letters between them."""
+    """True unless a text is numbers with hardly a letter: words written with digits keep letters between them."""
     raw = text.encode("ascii", "replace")
     without_digits = raw.translate(None, b"0123456789")
     letters = len(without_digits) - len(without_digits.translate(None, LETTERS.encode()))
@@ -131,8 +133,12 @@ def _spells(text: str) -> bool:
 
 
 def _leet(folded: str, known: set[str], cut: Callable[[str], list[str]], words: Vocabulary) -> list[str] | None:
-    if not (any(sign in folded for sign in _LEET_BESIDE) and _LEET_SIGN.search(folded) and _spells(folded)):
+    if not (any(sign in folded for sign in _LEET_BESIDE) and _LEET_SIGN.search(folded)):
         return None
+    if not _spells(folded):
+        chunks = folded.split()
+        spelling = {chunk for chunk in set(chunks) if not chunk.isdigit() and _spells(chunk)}
+        folded = " ".join([chunk for chunk in chunks if chunk in spelling])
     text = _INNER_MARK.sub("1", " " + folded)[1:] if "!" in folded else folded
     text = text.translate(_LEET)
     spelt = set(_LEET_WORD.findall(text)) - known
@@ -169,7 +175,8 @@ def _ciphers(
 
 def _squashed(tokens: list[str], known: set[str], words: Vocabulary) -> Iterator[list[str]]:
     """The letters of all words cut into known words again, around the strong words that they hold; a part at a time."""
-    if not _in_pieces(tokens, known, words):
+    tokens = _in_pieces(tokens, known, words)
+    if not tokens:
         return
     plain = {word for word in known if word.isalpha() and word.isascii()}
     # Words that are glued together begin and end where they stand; only scraps belong to their neighbours.
@@ -235,12 +242,29 @@ def _segmented(text: str, segments: dict[str, tuple[int, ...]], words: Vocabular
     return cut
 
 
-def _in_pieces(tokens: list[str], known: set[str], words: Vocabulary) -> bool:
-    """True when words seem to be glued together or cut apart: very long ones, or many short ones nobody knows."""
+def _in_pieces(tokens: list[str], known: set[str], words: Vocabulary) -> list[str]:
+    """The words that seem to be glued together or cut apart: very long ones, or many short ones nobody knows.
+
+    All words when that holds for the whole text; else, in a long one, those around any place where it does.
+    """
     if max(map(len, known), default=0) > _LONGEST_WORD:
-        return True
+        return tokens
     scraps = {word for word in known if len(word) <= _LONGEST_SCRAP and word.isalpha() and word not in words.short}
-    return len(scraps) >= _FEWEST_SCRAPS and sum(map(scraps.__contains__, tokens)) * _SCRAP_SHARE >= len(tokens)
+    if len(scraps) < _FEWEST_SCRAPS:
+        return []
+    before = [0, *accumulate(map(scraps.__contains__, tokens))]
+    if before[-1] * _SCRAP_SHARE >= len(tokens):
+        return tokens
+    found: list[str] = []
+    if len(tokens) < _MANY_WORDS:
+        return found
+    done = 0
+    for start in range(0, len(tokens) - _STRETCH + 1, _STRETCH // 2):
+        if (before[start + _STRETCH] - before[start]) * _SCRAP_SHARE >= _STRETCH:
+            end = start + _STRETCH + WIDEST_RULE
+            found += tokens[max(done, start - WIDEST_RULE) : end]
+            done = end
+    return found
 
 
 def _corrected(tokens: list[str], known: set[str], words: Vocabulary) -> Iterator[tuple[str, list[str]]]:

@@ -62,6 +62,16 @@ def from_base64(piece: str) -> str:
     return f" {text} " if _has_letters(text) else piece
 
 
+def from_spaced_letters(piece: str) -> str:
+    """Letters with a sign between them as words; a sign that is seldom among them stands between words."""
+    letters, signs = piece[::2], piece[1::2]
+    usual = max(set(signs), key=signs.count)
+    if sum(map(str.isalpha, letters)) * 5 < len(letters) * 4:
+        return piece  # a number, or a date
+    gaps = ["" if sign == usual else " " for sign in signs]
+    return "".join([each for pair in zip(letters, [*gaps, ""], strict=True) for each in pair])
+
+
 def joined(piece: str) -> str:
     """Base64 in several pieces as one, if it says anything."""
     whole = "".join(piece.split())
@@ -100,7 +110,8 @@ def from_hex(piece: str) -> str:
 
 def from_percent(piece: str) -> str:
     text = bytes.fromhex(piece.replace("%", "").replace("=", "")).decode("utf-8", "replace")
-    return text if text.strip("\ufffd") else piece  # bytes that are no text say nothing
+    # Bytes that are no text say nothing; among others a sign stands for them that means nothing either.
+    return text.replace("\ufffd", "~") if text.strip("\ufffd") else piece
 
 
 def from_escape(piece: str) -> str:

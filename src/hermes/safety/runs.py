@@ -6,6 +6,8 @@ and a row of "x" is found as fast as memory is read.
 
 from __future__ import annotations
 
+import re
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,12 +31,17 @@ def _with_space(table: bytes) -> bytes:
 _BITS = _table("01,;|_-" + _SPACES)
 _NUMBERS_AND_SPACE = _with_space(_table(_DIGITS))
 _HEX = _table(_DIGITS + "abcdefABCDEF")
+_HEX_APART = _table(_DIGITS + "abcdefABCDEF" + _SPACES + ",:;-x\\")
 _BETWEEN_BYTES = (_SPACES + ",:;-x\\").encode()
 _NUMBERS_APART = _table(_DIGITS + _SPACES + ",;.-")
 _SIGNS = _table(".-_ /|\n?")  # and so have the dots and dashes
 _CAPITALS = _table(_LOWER.upper() + "234567")
 _SMALL = _table(_LOWER + "234567")
 _BASE64 = _table(_LOWER + _LOWER.upper() + _DIGITS + "+/_-")
+_SIX_APART = b"xsxsxsxsxsx"
+_LETTER_OR_SIGN = bytes.maketrans(
+    (_LOWER + _LOWER.upper() + _DIGITS + " .-*_|/,~+").encode(), b"x" * 62 + b"s" * 10
+)  # any other byte stays what it is, and is neither
 _BASE64_AND_SPACE = _with_space(_BASE64)
 _LETTERS_AND_DIGITS = _table(_LOWER + _DIGITS)
 _NUMBERS_AND_DOTS = _table(_DIGITS + ".")
@@ -53,9 +60,17 @@ class Runs:
     def _has(self, table: bytes, length: int) -> bool:
         return b"x" * length in self._bytes.translate(table)
 
-    def hex(self) -> bool:
-        """Six bytes in hexadecimal digits, with little between them."""
+    def has_hex(self) -> bool:
+        """Whether there are six bytes in hexadecimal digits, with little between them."""
         return b"x" * 12 in self._bytes.translate(_HEX, _BETWEEN_BYTES)
+
+    def hex(self) -> Iterator[tuple[int, int]]:
+        """Where they may stand."""
+        return self._places(_HEX_APART, 12)
+
+    def base64(self) -> Iterator[tuple[int, int]]:
+        """Where base64 may stand, with its padding."""
+        return ((start, end + 2) for start, end in self._places(_BASE64, _SHORTEST_CODE))
 
     def mixed_case(self) -> bool:
         """Whether a long word holds a capital or a digit behind its first letter, as every encoding does."""
@@ -93,6 +108,13 @@ class Runs:
         """Where base32 may stand, with its padding."""
         places = sorted({*self._places(_CAPITALS, 16), *self._places(_SMALL, 32)})
         return [(start, end + 6) for start, end in places]
+
+    def letters_apart(self) -> Iterator[tuple[int, int]]:
+        """Where at least six single letters stand with one sign between each two."""
+        shape = self._bytes.translate(_LETTER_OR_SIGN)
+        if _SIX_APART in shape:
+            for found in re.finditer(rb"x(?<!xx)(?:sx(?!x)){5,}", shape):
+                yield found.span()
 
     def accounts(self) -> Iterator[tuple[int, int]]:
         """Where letters and digits are as many as in the number of a bank account."""
