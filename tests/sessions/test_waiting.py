@@ -14,6 +14,7 @@ from hermes.storage.repair import repair
 from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -57,6 +58,70 @@ def test_an_import_in_very_many_parts_is_merged_on_its_way(
         assert listed == (segments(connection, "messages_fts"),)
         assert segments(connection, "messages_fts") in left
         assert len(db.search("part 77", limit=100, sort="newest")) == 5
+
+
+@pytest.mark.proves("search.sees_everything")
+@pytest.mark.parametrize(
+    "meanwhile", ["nothing", "indexed", "appended", "rewound", "deleted", "own-rewind", "own-append"]
+)
+def test_what_waits_between_two_bulks_is_found_whatever_happens_to_it_meanwhile(tmp_path: Path, meanwhile: str) -> None:
+    path = tmp_path / "state.db"
+    with SessionDB.open(path) as db, SessionDB.open(path) as other:
+        kept, touched = db.create_session(), db.create_session()
+
+        def bring_in(first: int) -> list[int]:
+            with db.bulk():
+                db.append(kept, {"role": "user", "content": f"kept walrus {first}"})
+                more = [{"role": "user", "content": f"touched walrus {first + number}"} for number in range(3)]
+                return db.append_many(touched, more)
+
+        ids = bring_in(1)
+        live = {"role": "user", "content": "a live walrus"}
+        happenings: dict[str, Callable[[], object]] = {
+            "nothing": lambda: None,
+            "indexed": other.index,
+            "appended": lambda: other.append(touched, live),
+            "rewound": lambda: other.set_rewound(touched, ids[1:]),
+            "deleted": lambda: other.delete(touched),
+            "own-rewind": lambda: db.set_rewound(touched, ids[1:]),
+            "own-append": lambda: [db.append(touched, live) for _ in range(100)],
+        }
+        happenings[meanwhile]()
+        if meanwhile != "deleted":
+            ids += bring_in(11)
+        db.index()
+        found = [hit.message_id for hit in db.search("walrus", limit=300, sort="newest")]
+        stored = [m.id for session in db.list_sessions() for m in db.messages(session.id)]
+        assert sorted(found) == sorted(stored)
+        assert not db._database.rows("SELECT key FROM sessions WHERE waiting = 1")
+        rows = db._database.rows("SELECT id FROM messages_fts_docsize ORDER BY id")
+        assert [number for (number,) in rows] == sorted(stored)
+    assert repair(str(path), dry_run=True).problems == []
+
+
+@pytest.mark.proves("sessions.one_transaction")
+def test_of_a_bulk_that_fails_no_word_goes_into_the_index(tmp_path: Path) -> None:
+    with SessionDB.open(tmp_path / "state.db") as db:
+        session = db.create_session()
+        with db.bulk():
+            kept = db.append(session, {"role": "user", "content": "the walrus stays"})
+        with pytest.raises(ZeroDivisionError), db.bulk():
+            _fail_after(db.append(session, {"role": "user", "content": "the heron goes"}))
+        again = db.append(session, {"role": "user", "content": "an otter takes its number"})
+        assert [hit.message_id for hit in db.search("walrus")] == [kept]
+        assert (db.search("heron"), [hit.message_id for hit in db.search("otter")]) == ([], [again])
+
+
+@pytest.mark.internal("words kept in memory are bounded")
+def test_one_very_long_bulk_is_indexed_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "BULK_BATCH", 50)
+    with SessionDB.open(tmp_path / "state.db", durability="turn") as db:
+        session = db.create_session()
+        with db.bulk():
+            for number in range(120):
+                db.append(session, {"role": "user", "content": f"number {number}"})
+            assert len(db._database.rows("SELECT id FROM messages_fts_docsize")) == 100
+        assert len(db.search("number", limit=300, sort="newest")) == 120
 
 
 @pytest.mark.proves("sessions.written")
@@ -124,3 +189,7 @@ def _schema(path: Path) -> list[tuple[str, list[str]]]:
     finally:
         connection.close()
     return [(str(name), str(sql).split()) for name, sql in rows]
+
+
+def _fail_after(_: object) -> None:
+    raise ZeroDivisionError

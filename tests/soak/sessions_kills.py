@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -128,7 +129,8 @@ def _write_until_killed(path: str, chance: random.Random, number: int, pipe: int
             said = {"session": name, "texts": texts}
             os.write(pipe, json.dumps(said).encode() + b"\n")
             messages = [{"role": "user", "content": text} for text in texts]
-            ids = [db.append(name, messages[0])] if len(texts) == 1 else db.append_many(name, messages)
+            with db.bulk() if chance.random() < 0.3 else contextlib.nullcontext():
+                ids = [db.append(name, messages[0])] if len(texts) == 1 else db.append_many(name, messages)
             os.write(pipe, json.dumps(said | {"ids": ids}).encode() + b"\n")
             if chance.random() < 0.1:
                 db.search("deploy", limit=2)  # indexes what waits

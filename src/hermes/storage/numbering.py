@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     import apsw
 
 
+_NEW_BLOCK = "INSERT INTO blocks (owner, session, first_place) VALUES (?, ?, ?)"
+
+
 def next_ids(connection: apsw.Connection, owner: int, session: int, last_id: int, count: int) -> list[int]:
     """Ids that follow the session's last one inside its block, then those of new blocks."""
     ids: list[int] = []
@@ -20,9 +23,8 @@ def next_ids(connection: apsw.Connection, owner: int, session: int, last_id: int
         if last_id == 0 or following % BLOCK == 0:
             if place is None:
                 place = _place_after(connection, before)
-            new = "INSERT INTO blocks (owner, session, first_place) VALUES (?, ?, ?) RETURNING block"
-            block = one_row(connection, new, (owner, session, place + len(ids)))[0]
-            following = block << BLOCK_BITS
+            connection.execute(_NEW_BLOCK, (owner, session, place + len(ids)))
+            following = connection.last_insert_rowid() << BLOCK_BITS
         take = min(count - len(ids), BLOCK - following % BLOCK)
         ids += range(following, following + take)
         last_id = ids[-1]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hermes.storage.database import all_rows, one_row
 from hermes.storage.files import Folder
-from hermes.storage.index import remove_rows, set_title
+from hermes.storage.index import set_title
 from hermes.storage.locks import FileLock, is_held
 from hermes.storage.migration_marks import OF_A_MIGRATION
 from hermes.storage.migrations import BLOCK_BITS
@@ -227,7 +227,7 @@ class RecordedDB(SessionDB):
     def _cut(self, connection: apsw.Connection, row: dict[str, Any]) -> None:
         last = row["last_id"]
         later = [i for (i,) in all_rows(connection, _LATER, (row["key"], last >> BLOCK_BITS, last))]
-        remove_rows(connection, later)
+        self._remove_words(connection, later)
         connection.executemany("DELETE FROM messages WHERE id = ?", [(i,) for i in later])
         connection.execute(
             "DELETE FROM blocks WHERE session = ? AND block > ?", (row["key"], last >> BLOCK_BITS if last else -1)

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any, Self
 from hermes.storage.conversations import COUNTERS, PLAIN, Conversations
 from hermes.storage.damage import seal
 from hermes.storage.database import REPAIR, Database, all_rows, one_row
-from hermes.storage.index import BATCH, BULK_BATCH, LARGE_BATCH, add_title, index_waiting, remove_rows, set_title
+from hermes.storage.index import (
+    BATCH,
+    BULK_BATCH,
+    LARGE_BATCH,
+    FreshWords,
+    add_title,
+    index_waiting,
+    remove_rows,
+    set_title,
+)
 from hermes.storage.meaning import Meaning
 from hermes.storage.measures import calls, length, moment, preview_of
 from hermes.storage.migrations import BLOCK, BLOCK_BITS, migrate
@@ -43,7 +52,11 @@ _COUNT_IN = """
         words = words + ?, last_active = max(last_active, ?), preview = ?, seal = ?
     WHERE key = ?
 """
+_COUNT_IN_FIRST = _COUNT_IN.replace("SET", "SET waiting = 1,")  # a trigger would do the same, and take longer
 _NOTE_ACTIVITY = "UPDATE sessions SET activity = ? WHERE key = ?"
+_TO_APPEND_TO = """
+    SELECT key, last_id, waiting, activity, source, title, preview, seal FROM sessions WHERE owner = ? AND id = ?
+"""
 
 
 class SessionDB(Closing):
@@ -56,6 +69,7 @@ class SessionDB(Closing):
         self._meaning = Meaning(database, owner_key, semantic)
         self._search = SearchEngine(database, owner_key, self._sessions, self._meaning)
         self._waiting = 0
+        self._fresh = FreshWords()
 
     @classmethod
     def open(
@@ -125,7 +139,9 @@ class SessionDB(Closing):
         if self._waiting >= BATCH and not self._database.connection.in_transaction:
             most = max(BATCH, len(ids))  # an append takes as long as others do, whatever waits from before or elsewhere
             self._waiting = max(0, self._waiting - most)
-            with contextlib.suppress(StorageError):  # the messages are stored; the next search brings the index level
+            # The messages are stored; whatever happens here, the next search brings the index level.
+            with contextlib.suppress(StorageError), self._database.lock:
+                self._fresh.forget()
                 index_waiting(self._database, batch=BULK_BATCH if most >= LARGE_BATCH else BATCH, most=most)
         return ids
 
@@ -136,16 +152,23 @@ class SessionDB(Closing):
         Its messages are indexed with those of the following ones, because many at once cost less: call `index` after
         the last one, or the next search takes the time.
         """
-        with self._database.writing(), self._sessions.alone():
+        with self._fresh.taken(), self._database.writing() as connection, self._sessions.alone():
+            self._fresh.forget_if_others_wrote(connection)
             yield
         if self._waiting >= BULK_BATCH:
             self.index()
 
     def index(self) -> int:
         """Brings the full-text index level with the messages; a search does this by itself."""
-        batch = BULK_BATCH if self._waiting >= LARGE_BATCH else LARGE_BATCH
+        parts = max(1, self._waiting // BULK_BATCH)  # of like size: a small rest would be a segment of its own, too
+        batch = max(LARGE_BATCH, -(-self._waiting // parts))
         self._waiting = 0
-        return index_waiting(self._database, batch=batch)
+        done = 0
+        with self._database.lock:
+            if self._fresh:
+                with self._database.writing(synced=False) as connection:
+                    done = self._fresh.store(connection)
+            return done + index_waiting(self._database, batch=batch)
 
     def embed(self, most: int | None = None) -> int:
         """Makes the vectors of meaning that are missing (a search makes some); returns for how many messages."""
@@ -295,11 +318,10 @@ class SessionDB(Closing):
         self._database.close()
 
     def _append(self, connection: apsw.Connection, session_id: str, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        wanted = "SELECT key, last_id, activity, source, title, preview, seal FROM sessions WHERE owner = ? AND id = ?"
-        found = one_row(connection, wanted, (self._owner_key, session_id))
+        found = one_row(connection, _TO_APPEND_TO, (self._owner_key, session_id))
         if found is None:
             raise NotFound(f"there is no session {session_id!r}; create_session makes one")
-        key, last_id, activity, source, title, preview, sealed = found
+        key, last_id, waiting, activity, source, title, preview, sealed = found
         now = time.time()
         ids = next_ids(connection, self._owner_key, key, last_id, len(messages))
         times = [moment(message.get("timestamp"), now) for message in messages]
@@ -312,7 +334,7 @@ class SessionDB(Closing):
             connection.execute(_NOTE_ACTIVITY, (newest, key))
             self._sessions.note_activity(newest)
         connection.execute(
-            _COUNT_IN,
+            _COUNT_IN if waiting else _COUNT_IN_FIRST,
             (
                 ids[-1],
                 len(ids),
@@ -324,6 +346,7 @@ class SessionDB(Closing):
                 key,
             ),
         )
+        self._fresh.add(connection, self._owner_key, key, last_id, rows, level=not waiting)
         return ids
 
     def _delete(self, connection: apsw.Connection, key: int) -> None:
@@ -340,10 +363,14 @@ class SessionDB(Closing):
             first = block << BLOCK_BITS
             span = (first, first + BLOCK - 1)
             ids = [i for (i,) in connection.execute("SELECT id FROM messages WHERE id BETWEEN ? AND ?", span)]
-            remove_rows(connection, ids)
+            self._remove_words(connection, ids)
             connection.execute("DELETE FROM messages WHERE id BETWEEN ? AND ?", span)
         set_title(connection, key, self._owner_key, None)
         connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
+
+    def _remove_words(self, connection: apsw.Connection, ids: list[int]) -> None:
+        self._fresh.forget()  # else words of a message that is gone would still go into the index
+        remove_rows(connection, ids)
 
     def _set_state(self, session_id: str, message_ids: Iterable[int], state: int) -> None:
         session = self._sessions.get(session_id)
@@ -353,7 +380,7 @@ class SessionDB(Closing):
                 "UPDATE messages SET state = state | ? WHERE id = ? AND (state & 3) = 0", [(state, i) for i in mine]
             )
             if state == REWOUND:
-                remove_rows(connection, mine)
+                self._remove_words(connection, mine)
                 connection.execute(
                     "UPDATE sessions SET message_count = message_count - ? WHERE key = ?", (len(mine), session.key)
                 )

@@ -30,6 +30,8 @@ UNSPACED = (
     "\U0001aff0-\U0001b2fb\U00020000-\U000323af"
 )
 _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
+# Finds where such runs may be. Not "[…]+": what begins with a set is looked for by that set, which is much faster.
+_NOT_ASCII = re.compile("[^\x00-\x7f][^\x00-\x7f]*")
 # Small letters and digits, capitals, all else: where a small letter meets a capital, a name has parts. Translating
 # bytes and looking for two of them is twenty times faster than a regular expression.
 _KINDS = bytes(
@@ -115,7 +117,14 @@ def camel_parts(text: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _name_parts(name: bytes) -> str:
-    return _CAMEL_BORDER.sub(" ", name.decode())
+    kinds = name.translate(_KINDS)
+    if b"AAa" in kinds:  # capitals of their own before the next part, as in HTTPServer
+        return _CAMEL_BORDER.sub(" ", name.decode())
+    parts, begun = [], 0
+    while (border := kinds.find(b"aA", begun)) >= 0:
+        parts.append(name[begun : border + 1])
+        begun = border + 1
+    return b" ".join([*parts, name[begun:]]).decode()
 
 
 def _composed(text: str) -> str:
@@ -124,7 +133,11 @@ def _composed(text: str) -> str:
 
 
 def _in_pairs(text: str) -> str:
-    return _UNSPACED_RUN.sub(_pairs, text)
+    return _NOT_ASCII.sub(_runs_in_pairs, text)
+
+
+def _runs_in_pairs(part: re.Match[str]) -> str:
+    return _UNSPACED_RUN.sub(_pairs, part[0])
 
 
 def _pairs(run: re.Match[str]) -> str:

@@ -70,7 +70,8 @@ def encode(message_id: int, message: Mapping[str, Any], timestamp: float, sessio
         extra["tool_calls"] = calls
     name, call_id = _text_or_extra(message, "name", extra), _text_or_extra(message, "tool_call_id", extra)
     tokens, state = _count_or_extra(message, extra), _timed_or_extra(message, timestamp, extra)
-    packed_calls, packed_extra = _dumps(calls) if calls else None, _dumps(extra) if extra else None
+    packed_calls = _dumps(calls) if calls else None
+    packed_extra = None if not extra else _ONLY_NULL if extra == _SAID_NULL else _dumps(extra)
     fields = (message_id, role, state, timestamp, content, name, packed_calls, call_id, tokens, packed_extra)
     return (*fields, checksum(fields, session))
 
@@ -211,8 +212,10 @@ def _timed_or_extra(message: Mapping[str, Any], timestamp: float, extra: dict[st
 
 
 # Made once: `json.dumps` with arguments makes an encoder for every call.
+_SAID_NULL = {"content": None}  # what an assistant that only calls tools says
 _as_written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _escaped = json.JSONEncoder(separators=(",", ":")).encode
+_ONLY_NULL = _as_written(_SAID_NULL)
 
 
 _scan = json.JSONDecoder().raw_decode
