@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hermes.curated.screening import blocked_in_prompt
 from hermes.curated.store import MemoryStore
 from hermes.safety import plain, tables
-from hermes.safety.plain import harmless_prose
+from hermes.safety.plain import harmless_prose, look
+from hermes.safety.secrets import find_secrets
 from hermes.safety.threats import scan
 from hermes.vocabulary.errors import WriteRefused
 
@@ -267,3 +268,17 @@ def test_numbers_are_plain_prose_unless_one_of_them_means_something(number: str,
     text = f"The service listens on port {number}."
     assert harmless_prose(text) == quickly
     assert scan(text).level == "clean"
+
+
+@pytest.mark.proves("screening.secret")
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from([*WORDS, "password", "hunter2", "PIN 4711", "social", "security", "12", "345"]), max_size=12
+    )
+)
+def test_prose_that_is_not_searched_for_secrets_holds_none(words: list[str]) -> None:
+    text = " ".join(words)
+    assert look(text) is not False or find_secrets(text) == ()
+    assert look(f"{text} The password is hunter2.") is not False
+    assert look("Ann likes short answers and green tea.") is False

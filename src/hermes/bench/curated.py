@@ -28,11 +28,12 @@ add = remove = floor(home, b"x" * {size})
 call = None
 """,
     "ours": """
+from hermes.curated.store import MemoryStore
 from hermes.session.wiring import open_parts
-parts = open_parts(home)
-store, toolbox = parts.store, parts.toolbox
+store, parts = MemoryStore.open(home), open_parts(home)
 add, remove = (lambda text: store.add("memory", text)), (lambda text: store.remove("memory", text))
-call = lambda text: toolbox.call("memory", {{"action": "add", "target": "memory", "content": text}})
+call = lambda text: parts.toolbox.call("memory", {{"action": "add", "target": "memory", "content": text}})
+take_back = lambda text: parts.store.remove("memory", text)
 """,
     "unscreened": """
 from hermes.curated.store import MemoryStore
@@ -46,6 +47,7 @@ store = MemoryStore(memory_char_limit=2200, user_char_limit=1375)
 store.load_from_disk()
 add, remove = (lambda text: store.add("memory", text)), (lambda text: store.remove("memory", text))
 call = lambda text: memory_tool(action="add", target="memory", content=text, store=store)
+take_back = remove
 """,
 }
 # The same for each of them: prints milliseconds. A median hides what only some writes pay for, so there is also a mean,
@@ -70,12 +72,13 @@ for number in range(1000, 1000 + {adds}):
     c = time.thread_time()
     done(remove(text))
     writes += [cpu[-1], (time.thread_time() - c) * 1000]
-    if call is not None:
-        c = time.thread_time()
-        result = call(text)
-        calls.append((time.thread_time() - c) * 1000)
-        done(json.loads(result))
-        done(remove(text))
+for number in range(1000, 1000 + ({adds} if call else 0)):
+    text = {entry!r}.format(number)
+    c = time.thread_time()
+    result = call(text)
+    calls.append((time.thread_time() - c) * 1000)
+    done(json.loads(result))
+    done(take_back(text))
 median = statistics.median
 shown = dict(add_cpu_ms=median(cpu), write_cpu_mean_ms=statistics.mean(writes), add_ms=median(wall))
 print(json.dumps(shown | (dict(tool_call_in_process_cpu_ms=median(calls)) if calls else {{}})))

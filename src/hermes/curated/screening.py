@@ -24,13 +24,16 @@ ASK = "ask"
 
 def screen_write(content: str, cause: Cause) -> None:
     """Refuses threats and secrets; what could be either is for a person to decide, who may also write it themselves."""
+    may_hold_secrets = _load("plain").look(content)
+    if may_hold_secrets is False:
+        return
     if found := _load("secrets").find_secrets(content):
         kinds = ", ".join(dict.fromkeys(secret.kind for secret in found))
         raise WriteRefused(
             f"content holds a secret ({kinds}), which must not stand in a prompt; keep it in .env and save where it is",
             kind="secret",
         )
-    if _load("plain").harmless_prose(content):
+    if may_hold_secrets is not None:
         return
     verdict = _load("threats").scan(content, "memory")
     if verdict.level == "clean" or (verdict.level == ASK and (cause.origin == "user" or cause.approved)):

@@ -13,6 +13,7 @@ from hermes.safety.known_words import vocabulary
 from hermes.safety.languages import english, foreign_rules, latin_languages
 from hermes.safety.lexicon import known_bits
 from hermes.safety.plain import AFTER_WORDS, CHARACTERS, FRAMING_SIGNS, fingerprint, packed, packed_meanings
+from hermes.safety.secrets import BESIDE_SECRETS
 from hermes.safety.weights import HEAVY, read_weights
 
 TYPE_CHECKING = False
@@ -84,14 +85,14 @@ def _plain(
     meanings: dict[int, int] = {}
     for word, mask in _meanings(lexicon):
         meanings[fingerprint("", word)] = meanings.get(fingerprint("", word), 0) | mask
-    telling = {literal for literal in literals if literal and CHARACTERS.issuperset(literal)}
     concepts = packed_meanings({word: _numbers(mask) for word, mask in meanings.items() if mask})
     by_need = {
         concept: marshal.dumps(needs, 2) for concept, needs in _by_narrowest(rules, meanings.values()).items()
     }  # version 2: later ones depend on what else holds the same numbers
-    tables = _within_words(telling), _framing(), packed(prints), family.starts, packed(foreign)
+    tables = _within_words(filter(None, literals)), _framing(), packed(prints), family.starts, packed(foreign)
     known = [*kinds.values(), family.exact, family.stems, [word for word, _ in _meanings(lexicon)]]
-    return *tables, *concepts, by_need, *_bearable(), _telling_numbers(itertools.chain(*known))
+    numbers = _telling_numbers(itertools.chain(*known))
+    return *tables, *concepts, by_need, *_bearable(), numbers, _within_words(BESIDE_SECRETS)
 
 
 def _telling_numbers(words: Iterable[str]) -> frozenset[str]:
@@ -101,7 +102,7 @@ def _telling_numbers(words: Iterable[str]) -> frozenset[str]:
 
 def _within_words(literals: Iterable[str]) -> tuple[str, ...]:
     """A piece of each literal that has no space in it; one with a dot inside is no plain word in any case."""
-    pieces = {max(literal.split(), key=len) for literal in literals}
+    pieces = {max(literal.split(), key=len) for literal in literals if CHARACTERS.issuperset(literal)}
     return tuple(sorted(piece for piece in pieces if "." not in piece.rstrip(AFTER_WORDS)))
 
 

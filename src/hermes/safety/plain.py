@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     # What is known of a piece of text between spaces: whether the scanner must look at it, how many digits it has,
     # whether it has several signs, its words, those of them that are not English with the languages they may belong
-    # to, and the concepts it can mean, as bits of one number and as a list.
-    _Piece = tuple[bool, int, bool, tuple[str, ...], dict[str, tuple[int, ...]], int, tuple[int, ...]]
+    # to, the concepts it can mean, as bits of one number and as a list, and whether a secret may stand beside it.
+    _Piece = tuple[bool, int, bool, tuple[str, ...], dict[str, tuple[int, ...]], int, tuple[int, ...], bool]
 
 # No regular expressions here: compiling the three it would take costs as much as all the rest.
 _LETTERS, _DIGITS, _SIGNS = "abcdefghijklmnopqrstuvwxyz", "0123456789", " ,.;'()\n-"
@@ -38,7 +38,7 @@ _SHORTEST_TYPO, _LONGEST_SCRAP, _FEWEST_SCRAPS, _SHORTEST_STEM = 5, 4, 3, 2
 _BUCKETS, _KEY, _NUMBER, _PLACE = 256, 3, 2, 3
 _MOST_KEPT = 10_000  # about two megabytes
 _ANY_NUMBER = "#"  # in place of one that no table has, so that what stands beside it is looked up once
-_DOUBTFUL: _Piece = (True, 0, False, (), {}, 0, ())
+_DOUBTFUL: _Piece = (True, 0, False, (), {}, 0, (), False)
 _seen: dict[str, _Piece] = {}
 _pairs: dict[str, tuple[int, tuple[int, ...]]] = {}
 _rules: dict[int, list[list[int]]] = {}
@@ -49,38 +49,43 @@ def harmless_prose(text: str, *, weighed: bool = True) -> bool:
 
     Without `weighed`, what would only be asked about for the weight of its words may pass.
     """
+    return look(text, weighed=weighed) is not None
+
+
+def look(text: str, *, weighed: bool = True) -> bool | None:
+    """None where `harmless_prose` says False; else whether there may be a secret in the text."""
     if len(text) > _LONGEST or not CHARACTERS.issuperset(text) or _looks_spaced_out(text):
-        return False
+        return None
     tables = compiled("plain")
     if tables is None or _imitates_the_frame(text, *tables[1]):
-        return False
+        return None
     words: list[str] = []
     strange: dict[str, tuple[int, ...]] = {}
     concepts: set[int] = set()
-    digits, crowded, present = 0, False, 0
+    digits, crowded, present, secretive = 0, False, 0, False
     for piece in text.split():
-        doubtful, its_digits, its_crowded, its_words, its_strange, its_bits, its_concepts = _seen.get(
-            piece
-        ) or _look_at(piece, tables)
+        seen = _seen.get(piece) or _look_at(piece, tables)
+        doubtful, its_digits, its_crowded, its_words, its_strange, its_bits, its_concepts, its_secretive = seen
         if doubtful:
-            return False
+            return None
         digits += its_digits
         crowded = crowded or its_crowded
         words += its_words
         strange |= its_strange
         present |= its_bits
         concepts.update(its_concepts)
+        secretive = secretive or its_secretive
     if digits > _MOST_DIGITS or (digits and crowded):
-        return False
+        return None
     if strange and (_cut_apart(words, strange) or _share_a_language(strange.values())):
-        return False
+        return None
     for pair in map(" ".join, pairwise(words)):
         bits, its_concepts = _pairs.get(pair) or _look_at_pair(pair, tables)
         present |= bits
         concepts.update(its_concepts)
-    rules, bearable, weights, _ = tables[7:]
+    rules, bearable, weights, _, _ = tables[7:]
     too_heavy = weighed and sum([weights.get(concept, 0) for concept in concepts]) > bearable
-    return not too_heavy and not _some_rule_applies(present, concepts, rules)
+    return None if too_heavy or _some_rule_applies(present, concepts, rules) else secretive
 
 
 def _look_at(piece: str, tables: Any) -> _Piece:
@@ -92,7 +97,7 @@ def _look_at(piece: str, tables: Any) -> _Piece:
 
 
 def _read(piece: str, tables: Any) -> _Piece:
-    literals, _, prints, starts, foreign, *meanings, _, _, _, telling_numbers = tables
+    literals, _, prints, starts, foreign, *meanings, _, _, _, telling_numbers, beside_secrets = tables
     lowered = piece.lower()
     words = [word for each in lowered.translate(_BETWEEN_WORDS).split() if (word := each.strip("'"))]
     strange: dict[str, tuple[int, ...]] = {}
@@ -112,7 +117,8 @@ def _read(piece: str, tables: Any) -> _Piece:
             return _DOUBTFUL
     digits = sum(map(piece.count, _DIGITS))
     signs = piece.count(".") + piece.count(",") + piece.count("-")
-    return False, digits, signs > 1, tuple(words), strange, as_bits(concepts), tuple(concepts)
+    secretive = any(word in lowered for word in beside_secrets)
+    return False, digits, signs > 1, tuple(words), strange, as_bits(concepts), tuple(concepts), secretive
 
 
 def _look_at_pair(pair: str, tables: Any) -> tuple[int, tuple[int, ...]]:

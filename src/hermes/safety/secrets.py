@@ -21,7 +21,7 @@ _MOST_PASSES = 4  # a marker is shorter than its secret, which may bring a word 
 _NEVER_SHOWN = ("password", "private key", "seed phrase", "cookie", "pin", "code")
 
 # Any of these may stand beside a secret that is short; everything else is at least a long run or many digits.
-_WORDS = (
+BESIDE_SECRETS = (
     *(
         "pass",
         "pwd",
@@ -109,7 +109,7 @@ def search(text: str) -> tuple[Secret, ...]:
         text = _without_markers(text)
     lowered = _lowered(text)
     has_runs = _has_runs(text)
-    has_words = any(word in lowered for word in _WORDS)
+    has_words = any(word in lowered for word in BESIDE_SECRETS)
     digits = map(text.count, "0123456789") if text.isascii() else map(str.isdigit, text)
     has_digits = sum(digits) >= _FEWEST_DIGITS
     if not (has_runs or has_words or has_digits):
