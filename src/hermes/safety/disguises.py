@@ -142,13 +142,26 @@ def _leet(folded: str, known: set[str], cut: Callable[[str], list[str]], words: 
     text = _INNER_MARK.sub("1", " " + folded)[1:] if "!" in folded else folded
     text = text.translate(_LEET)
     spelt = set(_LEET_WORD.findall(text)) - known
-    news = {word for word in spelt if "1" in word and _with_letters(word, words) in words.lexicon.masks}
-    text = surroundings(text, places_of(text, news | (spelt & words.lexicon.masks.keys()), _LEET_WORD))
+    news = (spelt & words.lexicon.masks.keys()) | _meant_with_letters(spelt, words)
+    text = surroundings(text, places_of(text, news, _LEET_WORD))
     tokens = cut(text)
     spelled = {token: _with_letters(token, words) for token in set(tokens) - known if "1" in token}
     tokens = [spelled.get(token, token) for token in tokens] if spelled else tokens
     new = set(tokens) - known
     return tokens if any(token in words.short or not token.isalnum() for token in new) else None
+
+
+def _meant_with_letters(spelt: Iterable[str], words: Vocabulary) -> set[str]:
+    """The words with a 1 that somebody knows with a letter instead; the 1s of all are replaced at once."""
+    masks = words.lexicon.masks
+    ones = [word for word in spelt if "1" in word]
+    joined = " ".join(ones)
+    forms = zip(ones, joined.replace("1", "i").split(), joined.replace("1", "l").split(), strict=True)
+    return {
+        word
+        for word, as_i, as_l in forms
+        if as_i in masks or as_l in masks or (word.count("1") > 1 and _with_letters(word, words) in masks)
+    }
 
 
 def _with_letters(word: str, words: Vocabulary) -> str:

@@ -160,6 +160,8 @@ def from_morse(piece: str) -> str:
 
 def from_punycode(piece: str) -> str:
     """RFC 3492, because Python's own takes five times as long and a text may be full of it."""
+    if piece[-1].isdigit():
+        return piece  # no number ends with one
     plain, _, digits = piece[4:].rpartition("-")
     chars = list(plain)
     size = len(chars) + 1
@@ -167,7 +169,7 @@ def from_punycode(piece: str) -> str:
     before, weight, k = 0, 1, 36
     for digit in digits.encode().translate(_PUNYCODE_DIGITS):
         place += digit * weight
-        least = 1 if k <= bias else min(k - bias, 26)
+        least = 1 if k <= bias else 26 if k >= bias + 26 else k - bias
         if digit >= least:
             weight *= 36 - least
             k += 36

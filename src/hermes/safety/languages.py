@@ -99,6 +99,7 @@ class LatinFamily:
         self.stems: dict[str, list[tuple[int, int]]] = {}
         self.starts: dict[str, list[int]] = {}  # the lengths that stems have, by their first letters
         self._languages: list[Language] = []
+        self._beginnings: frozenset[str] = frozenset()
         if tables is None:
             self._index()
         else:
@@ -144,7 +145,10 @@ class LatinFamily:
             for number in self.exact[word]:
                 counts[number] += 1
         stems, starts = self.stems, self.starts
-        for word in known:
+        if not self._beginnings:
+            self._beginnings = frozenset(stem[: _SHORTEST_STEM + 1] for stem in stems)
+        beginnings, long, short = self._beginnings, _SHORTEST_STEM + 1, _SHORTEST_STEM
+        for word in [each for each in known if each[:long] in beginnings or each[:short] in beginnings]:
             for length in starts.get(word[:_SHORTEST_STEM], ()):
                 if length > len(word):
                     break
