@@ -69,22 +69,21 @@ def disguises(
         yield "leetspeak", leet
     yield from _ciphers(folded, known, cut, words)
     if not written.letter_by_letter:
-        guessed = (("separators", squashed) for squashed in _squashed(tokens, known, words))
-        yield from _as_long_as_it_matters(guessed, tokens, only_refusals)
+        parts = (("separators", squashed) for squashed in _squashed(tokens, known, words))
+        yield from _until(only_refusals, parts) if is_guess("separators", tokens) else parts
     if leet is not None:
         yield from (("leetspeak, separators", squashed) for squashed in _squashed(leet, set(leet), words))
     if stretched := _stretched(folded, known, words):
         yield "stretched letters", cut(_unstretched(surroundings(folded, stretched)))
-    yield from _as_long_as_it_matters(_corrected(tokens, known, words), tokens, only_refusals)
+    yield from _until(only_refusals, _corrected(tokens, known, words))
 
 
-def _as_long_as_it_matters(
-    read: Iterator[tuple[str, list[str]]], tokens: list[str], only_refusals: Callable[[], bool]
-) -> Iterator[tuple[str, list[str]]]:
-    for name, words in read:
-        if only_refusals() and is_guess(name, tokens):
+def _until(enough: Callable[[], bool], parts: Iterator[tuple[str, list[str]]]) -> Iterator[tuple[str, list[str]]]:
+    while not enough():
+        part = next(parts, None)
+        if part is None:
             return
-        yield name, words
+        yield part
 
 
 def is_guess(name: str, tokens: list[str]) -> bool:
