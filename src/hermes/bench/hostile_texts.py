@@ -175,6 +175,17 @@ def _deep_hyphens(chance: random.Random) -> str:
     return "".join("".join(chance.choices(LETTERS, k=9)) + "---\n\n\n" for _ in range(LONG // 15 + 1))[:LONG]
 
 
+def _in_turn(kinds: Sequence[Callable[[random.Random], str]], size: int) -> Callable[[random.Random], str]:
+    """Pieces of several kinds one behind the other, so that nothing can be told by the whole text."""
+
+    def make(chance: random.Random) -> str:
+        texts = [kind(chance) for kind in kinds]
+        pieces = (texts[at % len(texts)][at * size : (at + 1) * size] for at in range(LONG // size + 1))
+        return " ".join(pieces)[:LONG]
+
+    return make
+
+
 def _mixed(chance: random.Random) -> str:
     pieces: list[Callable[[], str]] = [
         lambda: "".join(chance.choices(_BASE64, k=40)),
@@ -293,4 +304,9 @@ HOSTILE: dict[str, Callable[[random.Random], str]] = {
     "soup of Devanagari": _soup("".join(map(chr, range(0x905, 0x94D))) + " "),
     **WORDS,
     **FORMATS,
+    "morse, digits and accents in turn": _in_turn(
+        [_repeat(".. --. -. / "), WORDS["words with digits"], _words_of("abcdefghijklmnopqrstuvwxyzáéíóúñ", 6)], 20
+    ),
+    "tables and everything in turn": _in_turn([FORMATS["table rows"], _mixed], 1_000),
+    "words and scripts in turn": _in_turn([FORMATS["snake case"], WORDS["every Latin word"], _all_scripts], 20),
 }

@@ -92,13 +92,7 @@ def load_lexicon(*names: str) -> Lexicon:
     return Lexicon(names[0], tables)
 
 
-def _never() -> bool:
-    return False
-
-
-def matches(
-    reading: Reading, rules: list[Rule], *, weigh: bool, only_refusals: Callable[[], bool] = _never
-) -> Iterator[Match]:
+def matches(reading: Reading, rules: list[Rule], *, weigh: bool, only_refusals: Callable[[], bool]) -> Iterator[Match]:
     """One match per class and level at most, each as mild as its surroundings allow; else what weighs too much.
 
     As soon as `only_refusals` says so, rules that would only ask are left out; they stand behind the others.
