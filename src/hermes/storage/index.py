@@ -84,29 +84,34 @@ class WaitingWords:
     """Words on their way into the index: prepared here, written there in one go."""
 
     def __init__(self) -> None:
-        self._spoken: list[tuple[int, str]] = []
-        self._tools: list[tuple[int, str]] = []
+        # Numbers and texts apart: thousands of pairs would be walked by the garbage collector again and again.
+        self._spoken: tuple[list[int], list[str]] = ([], [])
+        self._tools: tuple[list[int], list[str]] = ([], [])
 
     def add(self, owner: int, rows: Iterable[Indexable]) -> None:
         mark = "" if owner == LOCAL_OWNER else f" {FOREIGN} {owner_word(owner)}"
+        (spoken, sentences), (tools, outputs) = self._spoken, self._tools
         for message_id, role, state, content, name, calls in rows:
             if state & STATE_BITS == REWOUND:
                 continue
             text = content if content and name is None and content[0] != "\x00" else said(content, name)
             if role == "tool":
-                self._tools.append((message_id, searchable(text) + mark))
+                outputs.append(searchable(text) + mark)
+                tools.append(message_id)
                 continue
             if text:
-                self._spoken.append((message_id, searchable(text) + mark))
+                sentences.append(searchable(text) + mark)
+                spoken.append(message_id)
             if calls:
-                self._tools.append((message_id, searchable(called(calls)) + mark))
+                outputs.append(searchable(called(calls)) + mark)
+                tools.append(message_id)
 
     def store(self, connection: apsw.Connection) -> None:
-        for table, rows in (("messages_fts", self._spoken), ("tools_fts", self._tools)):
-            if rows:
+        for table, (ids, texts) in (("messages_fts", self._spoken), ("tools_fts", self._tools)):
+            if ids:
                 added = f"INSERT INTO {table} (rowid, words) VALUES (?, ?)"  # noqa: S608 - our own names
-                with _merged_later(connection, table) if len(rows) >= _MANY else contextlib.nullcontext():
-                    connection.executemany(added, rows)
+                with _merged_later(connection, table) if len(ids) >= _MANY else contextlib.nullcontext():
+                    connection.executemany(added, zip(ids, texts, strict=True))
 
 
 class FreshWords:
