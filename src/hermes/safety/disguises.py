@@ -73,8 +73,9 @@ def disguises(
         yield from _until(only_refusals, parts) if is_guess("separators", tokens) else parts
     if leet is not None:
         yield from (("leetspeak, separators", squashed) for squashed in _squashed(leet, set(leet), words))
-    if stretched := _stretched(folded, known, words):
-        yield "stretched letters", cut(_unstretched(surroundings(folded, stretched)))
+    stretched, singles = _stretched(folded, known, words)
+    if stretched:
+        yield "stretched letters", cut(_unstretched(surroundings(folded, stretched), singles))
     yield from _until(only_refusals, _corrected(tokens, known, words))
 
 
@@ -95,8 +96,8 @@ def is_guess(name: str, tokens: list[str]) -> bool:
     return name.startswith("typing error") or (name == "separators" and len(tokens) > _FEW_WORDS)
 
 
-def _stretched(folded: str, known: set[str], words: Vocabulary) -> list[tuple[int, int]]:
-    """Where words stand that somebody knows once their stretched letters are single."""
+def _stretched(folded: str, known: set[str], words: Vocabulary) -> tuple[list[tuple[int, int]], dict[str, str]]:
+    """Where words stand that somebody knows once their stretched letters are single, and every stretched word so."""
     every = " ".join(known) + " "
     stretched: dict[str, None] = {}
     for triple in [letter * 3 for letter in LETTERS if letter * 3 in every]:
@@ -104,17 +105,19 @@ def _stretched(folded: str, known: set[str], words: Vocabulary) -> list[tuple[in
         while at >= 0:
             end = every.find(" ", at)
             word = every[every.rfind(" ", 0, at) + 1 : end]
-            stretched |= {word: None} if word.isalpha() else dict.fromkeys(_PLAIN_WORD.findall(word))
+            if word.isalpha():
+                stretched[word] = None
+            else:
+                stretched |= dict.fromkeys(_PLAIN_WORD.findall(word))
             at = every.find(triple, end)
-    meant = {
-        word for word, single in _with_single_letters(stretched).items() if single != word and single in words.short
-    }
-    return places_of(folded, meant, _PLAIN_WORD)
+    singles = _with_single_letters(stretched)
+    meant = {word for word, single in singles.items() if single != word and single in words.short}
+    return places_of(folded, meant, _PLAIN_WORD), singles
 
 
-def _unstretched(text: str) -> str:
+def _unstretched(text: str, singles: dict[str, str]) -> str:
     parts = re.split("([a-z]+)", text)
-    parts[1::2] = map(_with_single_letters(dict.fromkeys(parts[1::2])).__getitem__, parts[1::2])
+    parts[1::2] = [singles.get(word, word) for word in parts[1::2]]
     return "".join(parts)
 
 
