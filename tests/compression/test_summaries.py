@@ -10,7 +10,7 @@ from hermes.compression.audit import fault, keep_exactly, missing
 from hermes.compression.block import is_block, parse_block, render_block
 from hermes.compression.compressor import ContextCompressor
 from hermes.compression.extract import extract
-from hermes.compression.facts import find_facts, sentences_of, words_of
+from hermes.compression.facts import Fact, find_facts, sentences_of, words_of
 from hermes.compression.pointers import Chapter, chapters_of, joined, parse_ranges, render_chapters
 from hermes.vocabulary.tokens import estimate
 from histories import call, working_session
@@ -105,10 +105,21 @@ def test_what_was_kept_once_is_kept_again() -> None:
         ("at https://a.b/c?d=1,", "url", "https://a.b/c?d=1"),
         ("about 4,200 rows", "number", "4,200"),
         ("订单号是ORD-7781。", "identifier", "ORD-7781"),
+        ("a page\x0c/usr/bin is below", "path", "/usr/bin"),
+        ("a gap\u00a0in ID-9", "identifier", "ID-9"),
     ],
 )
 def test_names_and_numbers_are_recognised(text: str, kind: str, found: str) -> None:
     assert (kind, found) in list(words_of(text))
+
+
+@pytest.mark.proves("compression.kept")
+def test_a_fact_is_held_where_it_stands_whole_and_not_by_a_longer_number() -> None:
+    told = "Ports 42, 8443 and 7781; src/shop.py:12 fails. We must keep\n  the old API. 订单v1.2好了"
+    held = ["42", "8443", "src/shop.py", "We must keep the old API.", "v1.2"]
+    lost = ["778", "443", "src/shop.pyc", "We must drop the old API.", "v1.3"]
+    facts = [Fact("identifier", text, at, "user") for at, text in enumerate([*held, *lost])]
+    assert {fact.text for fact in missing(facts, told)} == set(lost)
 
 
 @pytest.mark.proves("compression.kept")

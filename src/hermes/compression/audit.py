@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from hermes.compression.cues import TRIMMED
 from hermes.compression.facts import ORDER, SENTENCES, by_importance, words_of
 from hermes.compression.reading import at_most
 from hermes.vocabulary.tokens import estimate
@@ -55,20 +57,35 @@ def fault(summary: str, max_tokens: int, source: str) -> str:
 
 def missing(facts: Iterable[Fact], summary: str) -> Iterator[Fact]:
     """Facts that the summary does not hold as they were written, most important first."""
-    flat = ""
-    short: set[str] | None = None
-    for fact in by_importance(facts):
-        text = fact.text
-        if len(text) < _NO_COINCIDENCE:  # "42" is not kept by "1420"
-            short = {*summary.split(), *(word for _, word in words_of(summary))} if short is None else short
-            held = text in short
-        else:  # kept wherever it stands, a sentence also where its lines are broken otherwise
-            held = text in summary
-            if not held and " " in text:
-                flat = flat or " ".join(summary.split())
-                held = text in flat
-        if not held:
-            yield fact
+    held = _Held(summary)
+    return (fact for fact in by_importance(facts) if not held.has(fact.text))
+
+
+class _Held:
+    """The words of a summary, sorted so that hundreds of facts can be looked up in it."""
+
+    def __init__(self, summary: str) -> None:
+        words = summary.split()
+        self._flat = " ".join(words)
+        self._words = set(words)
+        self._trimmed = {word.strip(TRIMMED) for word in self._words}
+        # A name may be part of a longer word; plain words hold none.
+        self._odd = "\n".join(word for word in self._words if not (word.isalpha() and word.islower()))
+
+    def has(self, text: str) -> bool:
+        if text in self._words or text in self._trimmed:
+            return True
+        if " " in text:
+            return text in self._flat
+        if len(text) >= _NO_COINCIDENCE:  # kept wherever it stands
+            return text in self._odd
+        return text in self._embedded  # "42" is not kept by "1420"
+
+    @cached_property
+    def _embedded(self) -> set[str]:
+        """Names and numbers between the letters of scripts that have no blanks."""
+        foreign = " ".join(word for word in self._words if not word.isascii())
+        return {word for _, word in words_of(foreign)}
 
 
 def keep_exactly(earlier: str, facts: Iterable[Fact], room: int) -> str:

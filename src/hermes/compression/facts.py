@@ -42,9 +42,9 @@ _SHORTEST_CODE = 5  # capitals: ENOSPC is a code, USA is not
 _EMBEDDED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@#\\%+~-]*[A-Za-z0-9]|\d+")
 _FILE_NAME = re.compile(r"^[\w.@~+-]*[A-Za-z_][\w.@~+-]*\.[A-Za-z][A-Za-z0-9]{0,7}$")
 _ODD_SIGNS = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_/@#\\.")
-_ODD = re.compile(r"[0-9A-Z_/@#\\.]")  # one class of characters and nothing else: such a search is fast
 _NOT_ODD = bytes(set(range(1, 256)) - {ord(sign) for sign in _ODD_SIGNS})
-_BLANK = re.compile(r"\s")
+_ODD_ENDING = re.compile(r"[0-9A-Z_/@#\\.]\S*")
+_DIGIT = re.compile("[0-9]")
 _ERRORS = ("rror", "ERROR", "xception", "Traceback", "FAILED", "ailed", "错误", "失败", "エラー", "ошибка")
 _PLAIN_ERRORS = ("rror", "xception", "ailed")  # all that a text can hold which is ASCII and has nothing odd
 _ALL_PIECES = tuple(piece for pieces in PIECES.values() for piece in pieces)
@@ -215,23 +215,22 @@ def _has_foreign_cue(text: str) -> bool:
 def _odd_words(text: str) -> Iterator[str]:
     """Words that are not just lower-case letters; the search skips through prose without looking at each word."""
     end = 0
-    while found := _ODD.search(text, end):
+    for found in _ODD_ENDING.finditer(text):
         place = found.start()
-        start = (
-            max(text.rfind(" ", end, place), text.rfind("\n", end, place), text.rfind("\t", end, place), end - 1) + 1
-        )
-        blank = _BLANK.search(text, place)
-        end = blank.start() if blank else len(text)
-        yield text[start:end]
+        before = text[end:place].rsplit(None, 1)[-1:] if place > end and not text[place - 1].isspace() else ()
+        end = found.end()
+        yield before[0] + found.group() if before else found.group()
 
 
 def _kind(word: str) -> str | None:
+    """What a word of ASCII characters is, when it is worth keeping."""
     if "://" in word:
         return "url"
-    has_digit = len(word) >= _LONG_WORD or any(map(str.isdigit, word))
-    if has_digit and not any(map(str.isalpha, word)):
+    has_digit = len(word) >= _LONG_WORD or _DIGIT.search(word) is not None
+    has_letter = word.lower() != word.upper()
+    if has_digit and not has_letter:
         return "number" if len(word) > 1 else None
-    if len(word) < _SHORTEST_NAME or not any(map(str.isalnum, word)):
+    if len(word) < _SHORTEST_NAME or not (has_letter or has_digit):
         return None
     if "/" in word or "\\" in word or _FILE_NAME.match(word):
         return "path"
