@@ -42,7 +42,7 @@ LONG_AGO = 100 * 86_400
     [
         (Breaker(), ""),
         (Breaker(ineffective=2), "2 compactions in a row did not help"),
-        (Breaker(main_until=time.time() + 3_600, error="no credit"), "the main model is not asked for 3"),
+        (Breaker(main_until=time.time() + 39_000, error="no credit"), "the main model is not asked for 3"),
     ],
 )
 def test_status_says_why_an_engine_is_held_back(
