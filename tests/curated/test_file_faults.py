@@ -308,3 +308,19 @@ def test_a_folder_whose_name_is_taken_by_something_else_is_refused(
         file.close()
         file.close()
     assert sorted(os.listdir(tmp_path / "real")) == [".a.0.tmp", f".a.{'9' * 30}.tmp"]
+
+
+@pytest.mark.proves("durable.bytes")
+def test_a_write_whose_folder_cannot_be_synced_is_taken_back_and_the_next_one_holds(
+    home: Path, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(folder: Folder) -> None:
+        raise StorageError(f"{folder.path} cannot be synced")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "sync", broken)
+        with pytest.raises(StorageError, match="cannot be synced"):
+            store.add("memory", "Uses tox.")
+    assert (home / "memories/MEMORY.md").read_text() == "Uses pytest."
+    store.add("memory", "Uses vim.")
+    assert MemoryStore.open(home).entries("memory") == ("Uses pytest.", "Uses vim.")
