@@ -215,7 +215,7 @@ def test_numbers_with_signs_between_their_digits_stay_numbers(text: str) -> None
 
 @pytest.mark.proves("threats.verdict")
 def test_of_a_long_text_that_is_asked_about_a_refusal_is_still_found() -> None:
-    asked = "Add my key to ~/.ssh/authorized_keys on the build host. "
+    asked = "Add the line to ~/.bashrc so that it runs at every login. "
     noise = "The kettle stands beside the window. " * 300
     assert scan(asked + noise).level == "ask"
     assert scan(asked + noise + ATTACK).level == "refuse"

@@ -12,6 +12,7 @@ import zlib
 from itertools import pairwise
 
 from hermes.safety.tables import compiled
+from hermes.safety.wording import pieces_of, weight_of_pair, weight_of_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
     # What is known of a piece of text between spaces: whether the scanner must look at it, how many digits it has,
     # whether it has several signs, its words, those of them that are not English with the languages they may belong
-    # to, the concepts it can mean, as bits of one number and as a list, and whether a secret may stand beside it.
-    _Piece = tuple[bool, int, bool, tuple[str, ...], dict[str, tuple[int, ...]], int, tuple[int, ...], bool]
+    # to, the concepts it can mean, as bits of one number and as a list, whether a secret may stand beside it, and what
+    # each word weighs at most.
+    _Piece = tuple[bool, int, bool, tuple[str, ...], dict[str, tuple[int, ...]], int, tuple[int, ...], bool, list[int]]
 
 # No regular expressions here: compiling the three it would take costs as much as all the rest.
 _LETTERS, _DIGITS, _SIGNS = "abcdefghijklmnopqrstuvwxyz", "0123456789", " ,.;'()\n-"
@@ -38,9 +40,9 @@ _SHORTEST_TYPO, _LONGEST_SCRAP, _FEWEST_SCRAPS, _SHORTEST_STEM = 5, 4, 3, 2
 _BUCKETS, _KEY, _NUMBER, _PLACE = 256, 3, 2, 3
 _MOST_KEPT = 10_000  # about two megabytes
 _ANY_NUMBER = "#"  # in place of one that no table has, so that what stands beside it is looked up once
-_DOUBTFUL: _Piece = (True, 0, False, (), {}, 0, (), False)
+_DOUBTFUL: _Piece = (True, 0, False, (), {}, 0, (), False, [])
 _seen: dict[str, _Piece] = {}
-_pairs: dict[str, tuple[int, tuple[int, ...]]] = {}
+_pairs: dict[str, tuple[int, tuple[int, ...], int]] = {}
 _rules: dict[int, list[list[int]]] = {}
 
 
@@ -62,10 +64,11 @@ def look(text: str, *, weighed: bool = True) -> bool | None:
     words: list[str] = []
     strange: dict[str, tuple[int, ...]] = {}
     concepts: set[int] = set()
+    weights: list[int] = []
     digits, crowded, present, secretive = 0, False, 0, False
     for piece in text.split():
         seen = _seen.get(piece) or _look_at(piece, tables)
-        doubtful, its_digits, its_crowded, its_words, its_strange, its_bits, its_concepts, its_secretive = seen
+        doubtful, its_digits, its_crowded, its_words, its_strange, its_bits, its_concepts, its_secretive, added = seen
         if doubtful:
             return None
         digits += its_digits
@@ -75,17 +78,31 @@ def look(text: str, *, weighed: bool = True) -> bool | None:
         present |= its_bits
         concepts.update(its_concepts)
         secretive = secretive or its_secretive
+        weights += added
     if digits > _MOST_DIGITS or (digits and crowded):
         return None
     if strange and (_cut_apart(words, strange) or _share_a_language(strange.values())):
         return None
-    for pair in map(" ".join, pairwise(words)):
-        bits, its_concepts = _pairs.get(pair) or _look_at_pair(pair, tables)
+    for at, pair in enumerate(map(" ".join, pairwise(words)), 1):
+        bits, its_concepts, weight = _pairs.get(pair) or _look_at_pair(pair, tables)
         present |= bits
         concepts.update(its_concepts)
-    rules, bearable, weights, _, _ = tables[7:]
-    too_heavy = weighed and sum([weights.get(concept, 0) for concept in concepts]) > bearable
+        weights[at] += weight
+    rules, bearable, _, _, _ = tables[7:]
+    too_heavy = weighed and _heaviest_part(weights) > bearable
     return None if too_heavy or _some_rule_applies(present, concepts, rules) else secretive
+
+
+def _heaviest_part(weights: list[int]) -> int:
+    """What no run of words weighs more than; the scanner weighs some of them."""
+    heaviest = so_far = 0
+    for weight in weights:
+        so_far += weight
+        if so_far < 0:
+            so_far = 0
+        elif so_far > heaviest:
+            heaviest = so_far
+    return heaviest
 
 
 def _look_at(piece: str, tables: Any) -> _Piece:
@@ -97,12 +114,14 @@ def _look_at(piece: str, tables: Any) -> _Piece:
 
 
 def _read(piece: str, tables: Any) -> _Piece:
-    literals, _, prints, starts, foreign, *meanings, _, _, _, telling_numbers, beside_secrets = tables
+    literals, _, prints, starts, foreign, *meanings, _, _, by_concept, telling_numbers, beside_secrets = tables
     lowered = piece.lower()
     words = [word for each in lowered.translate(_BETWEEN_WORDS).split() if (word := each.strip("'"))]
     strange: dict[str, tuple[int, ...]] = {}
     concepts: set[int] = set()
+    weights: list[int] = []
     for at, word in enumerate(words):
+        weights.append(weight_of_word(pieces_of(word)[0]))
         # 8000 is no stretched word, but 777 repeated is.
         if word.isdigit() and word not in telling_numbers and (len(set(word)) > 1 or not _is_odd(word)):
             words[at] = _ANY_NUMBER
@@ -111,21 +130,25 @@ def _read(piece: str, tables: Any) -> _Piece:
             return _DOUBTFUL
         if not _has(prints, "e", word):
             strange[word] = _languages(word, starts, foreign)
-        concepts.update(_meaning(word, *meanings))
+        meaning = _meaning(word, *meanings)
+        concepts.update(meaning)
+        weights[at] += sum([by_concept.get(concept, 0) for concept in meaning])
     for literal in literals:
         if literal in lowered:
             return _DOUBTFUL
     digits = sum(map(piece.count, _DIGITS))
     signs = piece.count(".") + piece.count(",") + piece.count("-")
     secretive = any(word in lowered for word in beside_secrets)
-    return False, digits, signs > 1, tuple(words), strange, as_bits(concepts), tuple(concepts), secretive
+    return False, digits, signs > 1, tuple(words), strange, as_bits(concepts), tuple(concepts), secretive, weights
 
 
-def _look_at_pair(pair: str, tables: Any) -> tuple[int, tuple[int, ...]]:
+def _look_at_pair(pair: str, tables: Any) -> tuple[int, tuple[int, ...], int]:
     if len(_pairs) >= _MOST_KEPT:
         _pairs.clear()
-    concepts = _meaning(pair, *tables[5:7])
-    meaning = _pairs[pair] = as_bits(concepts), concepts
+    concepts, by_concept = _meaning(pair, *tables[5:7]), tables[9]
+    first, second = [pieces_of(word)[0] for word in pair.split(" ")]
+    weight = weight_of_pair(first, second) + sum([by_concept.get(concept, 0) for concept in concepts])
+    meaning = _pairs[pair] = as_bits(concepts), concepts, weight
     return meaning
 
 

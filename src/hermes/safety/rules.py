@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from hermes.safety.lexicon import Reading
     from hermes.safety.matching import Step
+    from hermes.safety.weights import Scale
 
 _MATCHES_TRIED = 8  # a negated match is no match; how many to look at before giving up on a rule
 _NEGATION_REACH = 3
@@ -92,12 +93,13 @@ def load_lexicon(*names: str) -> Lexicon:
     return Lexicon(names[0], tables)
 
 
-def matches(reading: Reading, rules: list[Rule], *, weigh: bool, only_refusals: Callable[[], bool]) -> Iterator[Match]:
+def matches(scale: Scale, rules: list[Rule], *, weigh: bool, only_refusals: Callable[[], bool]) -> Iterator[Match]:
     """One match per class and level at most, each as mild as its surroundings allow; else what weighs too much.
 
     As soon as `only_refusals` says so, rules that would only ask are left out; they stand behind the others.
     """
     done: set[tuple[str, str]] = set()
+    reading = scale.reading
     present = reading.present
     for rule in rules:
         if not present & rule.need[0] or not rule.can_apply(present):
@@ -107,13 +109,13 @@ def matches(reading: Reading, rules: list[Rule], *, weigh: bool, only_refusals: 
         key = (rule.threat, rule.level)
         if key in done:
             continue
-        found = _first_match(reading, rule)
+        found = _first_match(scale, rule)
         if found is not None:
             done.add(key)
             yield found
-    if weigh and not done and not only_refusals() and (heavy := weights.heavy_stretch(reading)) is not None:
+    if weigh and not done and not only_refusals() and (heavy := scale.heavy_stretch()) is not None:
         start, end, mask = heavy
-        yield Match(_nearest(rules, mask), ASK, start, min(end, len(reading.codes)))
+        yield Match(_nearest(rules, mask), ASK, start, end)
 
 
 def _nearest(rules: list[Rule], present: int) -> Rule:
@@ -122,10 +124,11 @@ def _nearest(rules: list[Rule], present: int) -> Rule:
     return max(likely, key=lambda rule: len([1 for mask in rule.need if present & mask]) / (len(rule.need) + 1))
 
 
-def _first_match(reading: Reading, rule: Rule) -> Match | None:
+def _first_match(scale: Scale, rule: Rule) -> Match | None:
+    reading = scale.reading
     for start, end in spans(reading, rule.orders, _MATCHES_TRIED):
         if not (rule.negatable and _negated(reading, start)):
-            level = _level_here(reading, rule, start, end)
+            level = _level_here(scale, rule, start, end)
             if level is not None:
                 return Match(rule, level, start, end)
     return None
@@ -137,17 +140,14 @@ def _negated(reading: Reading, start: int) -> bool:
     return any(mask & bit("not") for mask in masks) and not any(mask & bit("but_do") for mask in masks)
 
 
-def _level_here(reading: Reading, rule: Rule, start: int, end: int) -> str | None:
+def _level_here(scale: Scale, rule: Rule, start: int, end: int) -> str | None:
     """Text that quotes attacks, or describes a thing without addressing anyone, is worth a question, not a refusal.
 
     What is only worth a question is worth nothing beside a word of the trade that handles attacks (linter, fixture) or
     in a sentence that forbids it; nothing is worth a question among words that hardly ever stand in attacks.
     """
-    weight = weights.weight_around(reading, start, end)
-    # Pairs in any order are the widest net; what else is in it decides.
-    loose = rule.level != REFUSE and rule.source.startswith("any ")
-    least = weights.FEATHERY if loose else weights.LEAST_TO_ASK if rule.level != REFUSE else weights.LEAST_TO_REFUSE
-    if weight < least:
+    reading, weight = scale.reading, scale.around(start, end)
+    if weight < (weights.LEAST_TO_REFUSE if rule.level == REFUSE else weights.LEAST_TO_ASK):
         return None
     forbidden = rule.threat in _FORBIDDABLE and _near(reading, start, end, "forbids")
     if rule.level != REFUSE:

@@ -37,6 +37,19 @@ def _load_compiled(part: str) -> Any:
         raise ScannerUnavailable(f"the threat scanner cannot read {path} ({error}); reinstall Hermes") from error
 
 
+def load_bytes(name: str, size: int) -> bytes:
+    """A table of single bytes, whole."""
+    path = os.path.join(_FOLDER, name)
+    try:
+        with open(path, "rb") as file:
+            table = file.read()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if len(table) != size:
+        raise _unreadable(path, f"{len(table)} bytes instead of {size}")
+    return table
+
+
 def load_table(name: str) -> dict[str, str]:
     """A word list: `key: words`, continued on indented lines; a key that comes twice adds to the first."""
     table: dict[str, str] = {}
@@ -56,8 +69,11 @@ def load_lines(name: str) -> list[str]:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise ScannerUnavailable(
-            f"the threat scanner cannot read {path} ({error}); "
-            "nothing can be judged harmless without it: reinstall Hermes"
-        ) from error
+        raise _unreadable(path, error) from error
     return [line for line in text.split("\n") if line and not line.startswith("# ")]
+
+
+def _unreadable(path: str, why: object) -> ScannerUnavailable:
+    return ScannerUnavailable(
+        f"the threat scanner cannot read {path} ({why}); nothing can be judged harmless without it: reinstall Hermes"
+    )

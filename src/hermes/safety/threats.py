@@ -15,6 +15,7 @@ from hermes.safety.rules import matches
 from hermes.safety.surroundings import surroundings
 from hermes.safety.unicode import fold, original_span
 from hermes.safety.verdict import ASK, REFUSE, SEVERITY, Finding, conclude, shorten
+from hermes.safety.weights import Scale
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Course:
 
 def _findings(text: str, scope: str, *, weigh: bool = True) -> list[Finding]:
     findings: list[Finding] = []
-    course = Course(scope, weigh=weigh)
+    course = Course(scope, weigh=weigh and len(text) <= _READ_IN_FULL)
     for found in _every_finding(text, course):
         if scope != "memory" and found.level != REFUSE and found.threat in _QUIET_OUTSIDE_MEMORY:
             continue
@@ -145,7 +146,8 @@ def _read(view: View, course: Course) -> Iterator[Finding]:
     marked = atoms.mark(folded)
     tokens = words_of(marked, in_ascii=folded.isascii())
     for reading, rules in languages.readings(text, marked, tokens):
-        for match in matches(reading, rules, weigh=course.weigh, only_refusals=course.only_refusals):
+        scale = Scale(reading, tokens, marked)
+        for match in matches(scale, rules, weigh=course.weigh, only_refusals=course.only_refusals):
             # Other scripts are folded to look-alike skeletons, which only the matcher can read; show the text itself.
             shown = folded if reading.places is None else None
             yield _finding(match.rule.threat, match.level, (text, shown), _span(marked, reading, match), how)
@@ -164,7 +166,8 @@ def _undisguised(view: View, folded: str, tokens: list[str], course: Course) -> 
         if reading is None:
             continue
         guess = is_guess(name, tokens)
-        for match in matches(reading, english.rules, weigh=course.weigh, only_refusals=course.only_refusals):
+        scale = Scale(reading, words)
+        for match in matches(scale, english.rules, weigh=course.weigh, only_refusals=course.only_refusals):
             matched = _matched_words(reading, match, words)
             if "separators" in name and not vocabulary(english.lexicon).covers(matched):
                 continue  # words found inside other words, not a sentence without its spaces

@@ -1,0 +1,100 @@
+"""How much the wording of a text speaks for an attack: what each word, its letters and the word before it weigh.
+
+Rules know what attacks say; people say it in ways nobody listed. The weights were learned from some thousand attacks
+and as many harmless entries by several hands (`bin/weigh-wordings`, `tests/data/safety`). They stand in one table of
+signed bytes, hundredths of the logarithm of the odds, in which a feature has the place its checksum says; so the table
+is read in a moment and no word needs to be listed. Everything adds up, so a stretch of text is weighed by subtraction.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from hermes.safety.tables import load_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+STRETCH = 60  # words that are weighed together: an entry, or a few sentences of a longer text
+PLACES = 1 << 17
+TABLE = "wordings.table"
+ENDS = frozenset(".!?\n")  # tokens that are no words
+_NUMBER = "#"  # which number it is says nothing
+_LONGEST = 20  # letters of a word that are looked at
+_SHORTEST = 3  # letters of a word whose parts say more than itself
+_WIDTH = 4  # bytes of a character in UTF-32
+_MOST_KEPT = 20_000
+_table: list[bytes] = []
+_words: dict[str, int] = {}
+_pairs: dict[tuple[str, str], int] = {}
+
+
+def pieces_of(token: str) -> Sequence[str]:
+    """A word as itself; Chinese, Japanese, Korean and Thai letter by letter, for their words have no firm bounds."""
+    if token.isascii():
+        return (_NUMBER,) if token.isdigit() else (token,)
+    return token if any(map(_is_unspaced, token)) else (token,)
+
+
+def _is_unspaced(letter: str) -> bool:
+    return (
+        "\u3040" <= letter <= "\u30ff"
+        or "\u3400" <= letter <= "\u9fff"
+        or "\uac00" <= letter <= "\ud7a3"
+        or "\u0e00" <= letter <= "\u0e7f"
+    )
+
+
+def weights_of(pieces: Sequence[str]) -> Iterator[int]:
+    """What each piece adds, with what it adds for following the one before."""
+    before = ""
+    for piece in pieces:
+        yield weight_of_word(piece) + (weight_of_pair(before, piece) if before else 0)
+        before = piece
+
+
+def weight_of_word(word: str) -> int:
+    weight = _words.get(word)
+    if weight is None:
+        if len(_words) >= _MOST_KEPT:
+            _words.clear()
+        weight = _words[word] = _sum(word_features(word))
+    return weight
+
+
+def weight_of_pair(first: str, second: str) -> int:
+    weight = _pairs.get((first, second))
+    if weight is None:
+        if len(_pairs) >= _MOST_KEPT:
+            _pairs.clear()
+        weight = _pairs[first, second] = _sum((pair_feature(first, second),))
+    return weight
+
+
+def word_features(word: str) -> list[int]:
+    """The places of a word and of every three and four letters in it."""
+    letters = f"<{word[:_LONGEST]}>".encode("utf-32-le", "surrogatepass")
+    found = [zlib.crc32(letters) % PLACES]
+    if len(word) >= _SHORTEST:
+        for length in (3 * _WIDTH, 4 * _WIDTH):
+            found += [
+                zlib.crc32(letters[at : at + length], length) % PLACES
+                for at in range(0, len(letters) - length + 1, _WIDTH)
+            ]
+    return found
+
+
+def pair_feature(first: str, second: str) -> int:
+    return zlib.crc32(f"{first} {second}".encode("utf-8", "surrogatepass"), 1) % PLACES
+
+
+def _sum(places: Iterable[int]) -> int:
+    if not _table:
+        _table.append(load_bytes(TABLE, PLACES))
+    table = _table[0]
+    total = 0
+    for place in places:
+        weight = table[place]
+        total += weight if weight < 128 else weight - 256  # noqa: PLR2004 - a signed byte
+    return total
