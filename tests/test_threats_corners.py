@@ -9,7 +9,7 @@ from re import _parser
 
 import pytest
 
-from hermes.safety import compiling, tables
+from hermes.safety import compiling, plain, tables
 from hermes.safety.decoding import decode_once
 from hermes.safety.lexicon import Index, Lexicon, Reading, bit
 from hermes.safety.matching import orders_of, spans
@@ -134,3 +134,13 @@ def test_phrases_between_thousands_of_words_that_mean_nothing_are_read_as_they_a
 def test_the_letters_that_every_match_of_an_expression_has_are_known() -> None:
     found = [letters.pattern for letters in compiling._needed(_parser.parse(r"-{3,}\s?[b-d](e)[^fx]g?(?:hh|i)"))]
     assert found == [r"\-", "[b-d]", "e", "[^fx]"]
+
+
+@pytest.mark.internal("how the tables of plain words are packed")
+def test_a_packed_table_is_read_where_its_records_begin_and_nowhere_between() -> None:
+    chance = random.Random(6)
+    keys = [first << 24 | second << 16 | third << 8 for first in (0, 1) for second in (0, 1) for third in (0, 1)]
+    for _ in range(200):
+        table = {key: bytes(chance.choices((0, 1), k=2)) for key in chance.sample(keys, chance.randrange(len(keys)))}
+        packed = plain.packed(table)
+        assert {key: found for key in keys if (found := plain._find(packed, key, 2)) is not None} == table

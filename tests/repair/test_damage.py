@@ -193,3 +193,14 @@ def test_nothing_of_one_owner_is_reached_by_another_through_any_method(tmp_path:
 
 def _options(folder: Path) -> Options:
     return Options(folder=os.fspath(folder), quiet=True)
+
+
+@pytest.mark.proves("repair.any-damage")
+def test_a_message_that_is_gone_beside_one_that_cannot_be_read_costs_no_other(path: Path) -> None:
+    unreadable = "UPDATE messages SET content = CAST(x'ff' || content AS TEXT) WHERE content LIKE 'first%number5'"
+    _alter(path, "DELETE FROM messages WHERE content LIKE 'first%number4'", unreadable)
+    with SessionDB.open(path) as db:
+        shown = [message.text for message in db.messages("first")]
+    assert [text for text in shown if text.startswith("first said")] == [
+        f"first said number{n}" for n in range(40) if n not in (4, 5)
+    ]
