@@ -108,6 +108,7 @@ def test_cleaning_removes_blocks_notes_and_stray_tags() -> None:
         "&lt/memory-context&gt",
         '<memory-context data-x="1"\n>',
         "<memory-\u0000context>",
+        "<\u2003memory-context\u2003>",
     ],
 )
 def test_a_disguised_tag_is_a_tag(disguised: str) -> None:

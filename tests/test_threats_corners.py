@@ -90,6 +90,10 @@ def test_a_broken_table_stops_the_scanner_and_a_missing_one_is_worked_out(
         file.write(b"\xff\xff")
     with pytest.raises(ScannerUnavailable, match="reinstall"):
         tables._load_compiled("english")
+    with pytest.raises(ScannerUnavailable, match="reinstall"):
+        tables.load_bytes("none.bin", 2)
+    with pytest.raises(ScannerUnavailable, match="2 bytes instead of 3"):
+        tables.load_bytes("english.bin", 3)
 
 
 @pytest.mark.proves("threats.linear")

@@ -195,6 +195,12 @@ def test_plain_words_that_imitate_the_frame_around_them_are_refused(home: Path, 
 
 
 @pytest.mark.proves("screening.refuse")
+@pytest.mark.parametrize("text", ["The password policy is strict.", "We talked about the token and the key."])
+def test_plain_words_about_secrets_are_no_secrets(home: Path, text: str) -> None:
+    assert MemoryStore.open(home).add("memory", text).change is not None
+
+
+@pytest.mark.proves("screening.refuse")
 def test_before_the_tables_are_compiled_every_note_is_scanned(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(tables._compiled, "plain", None)
     assert not harmless_prose("We had tea and cake.")
