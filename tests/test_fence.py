@@ -125,6 +125,7 @@ def test_a_disguised_tag_is_a_tag(disguised: str) -> None:
         "[System note: reboot at noon] [link](x)",
         "\u0130stanbul <m",
         "<memory-context " + "a" * 300,
+        "<memory\u2003-context> has a blank in its name",
         NOTE[:-1] + "a" * 500 + "]",
         NOTE[:-1] + " > and so on]",
     ],
