@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.curated.store import MemoryStore
-from hermes.storage import files
+from hermes.storage import descriptors
 from hermes.storage.files import Folder, OpenFile, make_private_folders
 from hermes.storage.foreign_text import read_foreign
 from hermes.storage.locks import FileLock, is_held
@@ -61,7 +61,7 @@ def test_a_system_without_the_call_that_exchanges_names_is_written_to_all_the_sa
 ) -> None:
     import _ctypes
 
-    monkeypatch.setattr(files, "_renameat2", [])
+    monkeypatch.setattr(descriptors, "_renameat2", [])
     monkeypatch.setattr(_ctypes, "dlsym", failing(errno.ENOSYS))
     assert store.add("memory", "Uses tox.").entries == ("Uses pytest.", "Uses tox.")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import fcntl
 import itertools
 import os
+import pickle
 import stat
 import threading
 from typing import TYPE_CHECKING, Any
@@ -215,3 +217,55 @@ def test_replaced_versions_go_after_sixteen_writes(home: Path, store: MemoryStor
     assert (max(seen), min(seen[16:])) == (16, 1)
     MemoryStore.open(home)
     assert [name for name in os.listdir(home / "memories") if name.startswith(".")] == []
+
+
+def kept_by(store: MemoryStore) -> dict[str, int]:
+    """The descriptors that a store has kept for its next write, by the name of what they are open on."""
+    [place] = store._files["memory"]._places._kept
+    numbers = [int(number) for number in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{number}")]
+    ours = {number: os.readlink(f"/proc/self/fd/{number}") for number in numbers}
+    return {path.rpartition("/")[2]: number for number, path in ours.items() if path.startswith(place.folder.path)}
+
+
+EVERYTHING = ("memories", "MEMORY.md.lock", "MEMORY.md.history.jsonl")
+
+
+@pytest.mark.proves("durable.descriptors")
+@pytest.mark.parametrize("taken", [*((name,) for name in EVERYTHING), EVERYTHING])
+def test_descriptors_that_the_host_closed_and_uses_for_files_of_its_own_are_left_alone(
+    home: Path, store: MemoryStore, tmp_path: Path, taken: tuple[str, ...]
+) -> None:
+    stranger = tmp_path / "stranger"
+    stranger.write_bytes(b"precious")
+    kept, source = kept_by(store), os.open(stranger, os.O_RDWR)
+    theirs = [os.dup2(source, kept[name]) for name in taken]
+    try:
+        assert store.add("memory", "Uses vim.").entries == ("Uses pytest.", "Uses tox.", "Uses vim.")
+        assert MemoryStore.open(home).add("memory", "Uses zsh.").entries[2:] == ("Uses vim.", "Uses zsh.")
+        assert [change.id for change in store.history("memory")[0]] == ["m1", "m2", "m3", "m4"]
+        assert all(os.path.samestat(os.fstat(number), stranger.stat()) for number in theirs)
+        assert stranger.read_bytes() == b"precious"
+    finally:
+        for number in (source, *theirs):
+            os.close(number)
+
+
+@pytest.mark.proves("durable.descriptors")
+def test_a_store_whose_descriptors_the_host_closed_opens_them_again(store: MemoryStore) -> None:
+    for number in kept_by(store).values():
+        os.close(number)
+    assert store.add("memory", "Uses vim.").entries == ("Uses pytest.", "Uses tox.", "Uses vim.")
+    assert [change.id for change in store.history("memory")[0]] == ["m1", "m2", "m3"]
+
+
+@pytest.mark.proves("durable.descriptors")
+@pytest.mark.parametrize("how", [copy.deepcopy, lambda store: pickle.loads(pickle.dumps(store))])
+def test_a_copy_of_a_store_opens_files_of_its_own(
+    store: MemoryStore, how: Callable[[MemoryStore], MemoryStore]
+) -> None:
+    kept = kept_by(store)
+    copied = how(store)
+    copied.add("memory", "Uses vim.")
+    del copied
+    assert kept_by(store) == kept
+    assert store.add("memory", "Uses zsh.").entries == ("Uses pytest.", "Uses tox.", "Uses vim.", "Uses zsh.")

@@ -17,6 +17,10 @@ REQUIREMENTS = {
         "003 Failure Modes",
     ),
     "durable.lock": ("waiting for a lock ends after the configured time and names the holder", "product"),
+    "durable.descriptors": (
+        "a descriptor that was closed behind a store's back is neither written to nor closed, and copies share none",
+        "product",
+    ),
     "durable.shared": ("two homes that link to one file share one lock", "product"),
     "durable.obstacles": (
         "links, pipes, folders and devices in place of store files are never followed out and never waited for",

@@ -11,13 +11,12 @@ import errno
 import os
 import stat
 
+from hermes.storage.descriptors import exchange, leads_to
 from hermes.vocabulary.closing import Closing
 from hermes.vocabulary.errors import DamagedFile, StorageError, UnsafePath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     Stamp = tuple[int, int, int]
 
 PRIVATE_FILE = 0o600
@@ -25,8 +24,6 @@ PRIVATE_FOLDER = 0o700
 # Non-blocking, so that a pipe put in place of a file is refused instead of waited for.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_RENAME_EXCHANGE = 2
-_renameat2: list[tuple[Callable[[int, tuple[object, ...]], int] | None, int]] = []  # looked up once
 _APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _REMEDIES = {
@@ -49,11 +46,12 @@ _REMEDIES = {
 class Folder(Closing):
     """An open private directory; use it in a `with` block."""
 
-    __slots__ = ("_descriptor", "path")
+    __slots__ = ("_descriptor", "_place", "path")
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._place: tuple[int, int] | None = None  # device and inode, once somebody has asked for its stamp
 
     @classmethod
     def open(cls, path: str) -> Folder | None:
@@ -187,13 +185,7 @@ class Folder(Closing):
 
     def exchange(self, one: str, other: str) -> bool:
         """Swaps two names in one step; False when that did not work, as where the system has no such thing."""
-        if not _renameat2:
-            _renameat2.append(_find_renameat2())
-        call, rename = _renameat2[0]
-        if call is None:
-            return False
-        at = self._descriptor
-        return bool(call(rename, (at, os.fsencode(one), at, os.fsencode(other), _RENAME_EXCHANGE)) == 0)
+        return exchange(self._descriptor, one, other)
 
     def remove(self, name: str) -> bool:
         """Removes the file; False when there was none."""
@@ -215,9 +207,11 @@ class Folder(Closing):
     def stamp(self) -> Stamp:
         """Changes when a name in the folder comes or goes, unless two such moments are within one tick of the clock."""
         try:
-            return _stamp(os.fstat(self._descriptor))
+            stamp = _stamp(os.fstat(self._descriptor))
         except OSError as error:
             raise explain("look at", self.path, error) from error
+        self._place = stamp[:2]
+        return stamp
 
     def stamp_at_its_path(self) -> Stamp | None:
         """The same of what is there now, which may be another folder; None when that cannot be found out."""
@@ -225,6 +219,12 @@ class Folder(Closing):
             return _stamp(os.stat(self.path, follow_symlinks=False))
         except OSError:
             return None
+
+    def is_still_open(self) -> bool:
+        """False when the descriptor was closed behind our back: the number may be somebody else's, so it is let go."""
+        if self._place is not None and not leads_to(self._descriptor, *self._place):
+            self._descriptor = -1
+        return self._descriptor >= 0
 
     def names(self) -> list[str]:
         try:
@@ -265,6 +265,12 @@ class OpenFile(Closing):
         if self.descriptor >= 0:
             _close(self.descriptor)
             self.descriptor = -1
+
+    def is_still_open(self) -> bool:
+        """Like that of a folder."""
+        if not leads_to(self.descriptor, self.status.st_dev, self.status.st_ino):
+            self.descriptor = -1
+        return self.descriptor >= 0
 
     def look(self) -> os.stat_result:
         """What the system says of it now."""
@@ -357,16 +363,6 @@ def explain(action: str, path: str, error: OSError) -> StorageError:
 
 def _stamp(status: os.stat_result) -> Stamp:
     return status.st_dev, status.st_ino, status.st_mtime_ns
-
-
-def _find_renameat2() -> tuple[Callable[[int, tuple[object, ...]], int] | None, int]:
-    """How to call it and where it is; os has none, and all of ctypes would cost six times as much as its C half."""
-    try:
-        import _ctypes
-
-        return _ctypes.call_function, _ctypes.dlsym(_ctypes.dlopen(None, 0), "renameat2")  # type: ignore[arg-type] # None: this process
-    except (ImportError, OSError, AttributeError):
-        return None, 0
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

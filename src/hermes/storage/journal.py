@@ -77,6 +77,10 @@ class Journal:
             self._file.close()
             self._file = None
 
+    def is_still_open(self) -> bool:
+        """Whether what was kept open is; True when that is nothing."""
+        return self._file is None or self._file.is_still_open()
+
     def sync(self) -> None:
         file = self._folder.open_file(self.name)
         if file is not None:

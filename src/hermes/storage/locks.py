@@ -71,6 +71,11 @@ class FileLock:
                 file.close()
         self._file = self._idle = None
 
+    def is_still_open(self) -> bool:
+        """Whether what was kept open is; True when that is nothing."""
+        file = self._file or self._idle
+        return file is None or file.is_still_open()
+
     def try_to_take(self) -> bool:
         kept, self._idle = self._idle, None
         file = kept or self._folder.open_for_append(self._name)

@@ -1,7 +1,8 @@
 """A file that others write too, with what stands beside it: its folder, its lock and its history.
 
 Who has written keeps all of it open for the next write: to open and close them again would be a third of the calls of a
-write. What is kept is used again only when folder and history are exactly as they were left.
+write. What is kept is used again only when folder and history are exactly as they were left, and when the descriptors
+are still those: a host that closes all of them, as daemons do, leaves numbers that soon mean files of its own.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ class Workplaces:
         self._at_most = at_most
         self._lock_timeout = lock_timeout
         self._kept: list[Workplace] = []
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_kept": []}  # a copy of what is open would share the lock, or be about another process
 
     def look(self) -> Workplace | None:
         """The place, without its lock; None when there is no such folder."""
@@ -87,6 +91,7 @@ class Workplace:
         self.close()
 
     def close(self) -> None:
+        self._is_still_open()  # what is not is let go, not closed
         self.journal.close()
         self.lock.close()
         self.folder.close()
@@ -105,11 +110,17 @@ class Workplace:
         """The same, or False when somebody was here since it was left, or its path leads to another place by now."""
         if self._process != os.getpid():  # a fork shares the lock, so it would not keep the two apart
             return False
+        if not self._is_still_open():
+            return False
         self.enter(keep_in)
         try:
             return self._left == (self.folder.stamp_at_its_path(), self.journal.identity())
         except StorageError:
             return False
+
+    def _is_still_open(self) -> bool:
+        parts = [part.is_still_open() for part in (self.folder, self.lock, self.journal)]  # each one must be asked
+        return all(parts)
 
     def leave(self, history: Identity | None) -> None:
         """A write is done, and the next one need not look for what it left; None when it must."""
