@@ -65,3 +65,12 @@ def running(home: Path, **more: Any) -> Iterator[Gateway]:
         yield gateway
     finally:
         assert gateway.stop()
+
+
+def ask(api: BotApi, gateway: Gateway, user: int, text: str) -> str:
+    """Says something and returns what came back."""
+    before = len(api.texts(user))
+    api.say(user, text)
+    api.wait_for_texts(user, before + 1)
+    assert gateway.settle(20)
+    return "\n".join(api.texts(user)[before:])

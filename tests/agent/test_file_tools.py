@@ -21,13 +21,6 @@ if TYPE_CHECKING:
     from conftest import Ran
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "work"
-    place.mkdir()
-    return place
-
-
 @pytest.mark.proves("agent.files")
 def test_a_file_is_read_in_parts_with_numbered_lines(home: Path, folder: Path) -> None:
     (folder / "a.txt").write_text("".join(f"line {number}\n" for number in range(1, 11)))

@@ -24,13 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "work"
-    place.mkdir()
-    return place
-
-
 @pytest.mark.proves("agent.files")
 def test_files_are_listed_and_searched(home: Path, folder: Path) -> None:
     (folder / "src").mkdir()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from gateway_home import ANN, BOB, SECRET, STRANGER, prepare, running
+from gateway_home import ANN, BOB, SECRET, STRANGER, ask, prepare, running
 from hermes.curated.store import MemoryStore
 from hermes.settings.home import find_home, person_home
 from hermes.storage.sessions import SessionDB
@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from conftest import Ran
     from hermes.gateway.service import Gateway
     from telegram_server import BotApi
-
-
-def ask(api: BotApi, gateway: Gateway, user: int, text: str) -> str:
-    """Says something and returns what came back."""
-    before = len(api.texts(user))
-    api.say(user, text)
-    api.wait_for_texts(user, before + 1)
-    assert gateway.settle(20)
-    return "\n".join(api.texts(user)[before:])
 
 
 @pytest.mark.proves("gateway.strangers")

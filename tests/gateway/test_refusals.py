@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway_home import ANN, prepare, running
+from gateway_home import ANN, ask, prepare, running
 from hermes.gateway.service import Gateway
 from hermes.settings.home import find_home, person_home
 from hermes.storage.sessions import SessionDB
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from telegram_server import BotApi
 
 WEBHOOK = "  host: 127.0.0.1\n  webhook:\n    enabled: true\n    reply_url: http://127.0.0.1:9/reply\n"
-
-
-def ask(api: BotApi, gateway: Gateway, user: int, text: str) -> str:
-    """Says something and returns what came back."""
-    before = len(api.texts(user))
-    api.say(user, text)
-    api.wait_for_texts(user, before + 1)
-    assert gateway.settle(20)
-    return "\n".join(api.texts(user)[before:])
 
 
 @pytest.mark.proves("gateway.commands")

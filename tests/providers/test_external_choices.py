@@ -21,13 +21,6 @@ CONTEXT = {"context_expand", "context_compact"}  # compaction needs them, whatev
 pytestmark = pytest.mark.usefixtures("home")
 
 
-@pytest.fixture
-def notebook() -> Notebook:
-    book = Notebook()
-    book.facts.append("Ada likes green tea.")
-    return book
-
-
 @pytest.mark.proves("providers.several", "providers.budget")
 def test_several_providers_share_the_budget_and_repeat_nothing(home: Path) -> None:
     first, second = Notebook("first"), Notebook("second")

@@ -16,15 +16,7 @@ from provider_plugins import Notebook, install, take_turn, told, tool_names, use
 if TYPE_CHECKING:
     from pathlib import Path
 
-CONTEXT = {"context_expand", "context_compact"}  # compaction needs them, whatever a platform has
 pytestmark = pytest.mark.usefixtures("home")
-
-
-@pytest.fixture
-def notebook() -> Notebook:
-    book = Notebook()
-    book.facts.append("Ada likes green tea.")
-    return book
 
 
 @pytest.mark.proves("providers.recall", "providers.contract")
