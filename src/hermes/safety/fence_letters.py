@@ -70,7 +70,7 @@ _NAMED = {
 
 
 def read_as(character: str) -> str:
-    """One lower-case ASCII character, or "" for one that is not seen, or the character itself."""
+    """One lower-case ASCII character, or "" for one that is not seen, or the character itself; a blank is some blank."""
     if character.isascii():
         return character.lower() if character.isprintable() or character.isspace() else IGNORED
     known = _KNOWN.get(character)
@@ -78,8 +78,6 @@ def read_as(character: str) -> str:
         return known
     if character in _BLANK or unicodedata.category(character) in ("Cf", "Mn", "Me", "Cc", "Cn"):
         return " " if character.isspace() else IGNORED
-    if character.isspace():
-        return " "
     plain = unicodedata.normalize("NFKD", character)[0].lower()
     # One character stays one character: 'İ'.lower() is two, and the second would shift everything behind it.
     plain = _KNOWN.get(plain[0], plain[0])
