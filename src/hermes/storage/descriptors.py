@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 TYPE_CHECKING = False
@@ -12,12 +13,12 @@ _RENAME_EXCHANGE = 2
 _renameat2: list[tuple[Callable[[int, tuple[object, ...]], int] | None, int]] = []  # looked up once
 
 
-def leads_to(descriptor: int, device: int, inode: int) -> bool:
-    """Whether it is open, and still the same file or folder."""
+def leads_to(descriptor: int, device: int, inode: int) -> bool | None:
+    """Whether it is open, and still the same file or folder; None when that cannot be found out."""
     try:
         status = os.fstat(descriptor)
-    except OSError:
-        return False
+    except OSError as error:
+        return False if error.errno == errno.EBADF else None
     return (status.st_dev, status.st_ino) == (device, inode)
 
 

@@ -222,9 +222,10 @@ class Folder(Closing):
 
     def is_still_open(self) -> bool:
         """False when the descriptor was closed behind our back: the number may be somebody else's, so it is let go."""
-        if self._place is not None and not leads_to(self._descriptor, *self._place):
+        known = self._place is None or leads_to(self._descriptor, *self._place)
+        if known is False:
             self._descriptor = -1
-        return self._descriptor >= 0
+        return known is True
 
     def names(self) -> list[str]:
         try:
@@ -268,9 +269,10 @@ class OpenFile(Closing):
 
     def is_still_open(self) -> bool:
         """Like that of a folder."""
-        if not leads_to(self.descriptor, self.status.st_dev, self.status.st_ino):
+        known = leads_to(self.descriptor, self.status.st_dev, self.status.st_ino)
+        if known is False:
             self.descriptor = -1
-        return self.descriptor >= 0
+        return known is True
 
     def look(self) -> os.stat_result:
         """What the system says of it now."""
