@@ -70,7 +70,7 @@ _NAMED = {
 
 
 def read_as(character: str) -> str:
-    """One lower-case ASCII character, or "" for one that is not seen, or the character itself; a blank is some blank."""
+    """One lower-case ASCII character, or "" for one that is not seen, or the character itself; any blank for one."""
     if character.isascii():
         return character.lower() if character.isprintable() or character.isspace() else IGNORED
     known = _KNOWN.get(character)
