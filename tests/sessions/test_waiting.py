@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import apsw
@@ -12,6 +13,7 @@ from hermes.storage.database import PAGE
 from hermes.storage.index import segments
 from hermes.storage.repair import repair
 from hermes.storage.sessions import SessionDB
+from hermes.vocabulary.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,6 +112,34 @@ def test_of_a_bulk_that_fails_no_word_goes_into_the_index(tmp_path: Path) -> Non
         again = db.append(session, {"role": "user", "content": "an otter takes its number"})
         assert [hit.message_id for hit in db.search("walrus")] == [kept]
         assert (db.search("heron"), [hit.message_id for hit in db.search("otter")]) == ([], [again])
+
+
+@pytest.mark.proves("sessions.one_transaction")
+def test_after_bulks_of_several_threads_no_word_of_an_append_that_failed_goes_into_the_index(tmp_path: Path) -> None:
+    with SessionDB.open(tmp_path / "state.db", durability="turn") as db:
+        session, together = db.create_session(), threading.Barrier(4)
+
+        def bring_in() -> None:
+            together.wait()
+            for _ in range(5):
+                with db.bulk():
+                    db.append_many(session, [{"role": "user", "content": "a walrus"}] * 20)
+
+        threads = [threading.Thread(target=bring_in) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        db.index()
+        db._database.connection.set_commit_hook(lambda: True)  # which takes the transaction back
+        with pytest.raises(StorageError):
+            db.append_many(session, [{"role": "user", "content": "the heron goes"}] * 2)
+        db._database.connection.set_commit_hook(None)
+        wanted = db.append(session, {"role": "user", "content": "an otter takes its number"})
+        assert (db.search("heron"), [hit.message_id for hit in db.search("otter")]) == ([], [wanted])
+        after = db.append(session, {"role": "user", "content": "a beaver takes the other"})
+        assert [hit.message_id for hit in db.search("beaver")] == [after]
+        assert len(db.search("walrus", limit=500, sort="newest")) == 400
 
 
 @pytest.mark.internal("words kept in memory are bounded")

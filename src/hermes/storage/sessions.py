@@ -152,7 +152,8 @@ class SessionDB(Closing):
         Its messages are indexed with those of the following ones, because many at once cost less: call `index` after
         the last one, or the next search takes the time.
         """
-        with self._fresh.taken(), self._database.writing() as connection, self._sessions.alone():
+        # The lock comes first: what other threads append meanwhile is no part of this transaction.
+        with self._database.lock, self._fresh.taken(), self._database.writing() as connection, self._sessions.alone():
             self._fresh.forget_if_others_wrote(connection)
             yield
         if self._waiting >= BULK_BATCH:
