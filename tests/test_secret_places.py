@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.bench.secrets import HOSTILE
-from hermes.safety.beginnings import Beginnings
+from hermes.safety.beginnings import Beginnings, FewBeginnings
 from hermes.safety.secret_formats import PHRASES, TOKENS
 from hermes.safety.secret_places import suspects
 from hermes.safety.secrets import find_secrets, mask_all, mask_secrets, search
@@ -145,3 +145,17 @@ def test_every_place_where_a_word_begins_is_found(text: str) -> None:
     assert {at for at in places if text.startswith(("abc", "- a", "bck", "kyc"), at)} <= found
     assert {at for at in places if text.startswith("key", at) and not text[at + 3 : at + 4].isalpha()} <= found
     assert all(text[at] in "abk-" for at in found)
+
+
+@pytest.mark.internal("the finder of beginnings misses none")
+@given(
+    st.lists(st.sampled_from(["abck", "- ab", "kyca", "cab ", *"abcky -"]), max_size=40).map("".join),
+    st.sampled_from(["", "b" * 120_000]),
+)
+@settings(max_examples=100, deadline=None)
+def test_nor_of_two_groups_of_words(text: str, before: str) -> None:
+    found = set(FewBeginnings("abck|- ab", "kyca|cab ").places((before + text).encode()))
+    places = range(len(before), len(before + text))
+    assert {at for at in places if (before + text).startswith(("abck", "- ab", "kyca", "cab "), at)} <= found
+    assert all((before + text)[at] in "a-kc" for at in found)
+    assert found.isdisjoint(range(len(before)))

@@ -68,18 +68,21 @@ class _Held:
         words = summary.split()
         self._flat = " ".join(words)
         self._words = set(words)
-        self._trimmed = {word.strip(TRIMMED) for word in self._words}
         # A name may be part of a longer word; plain words hold none.
         self._odd = "\n".join(word for word in self._words if not (word.isalpha() and word.islower()))
 
     def has(self, text: str) -> bool:
-        if text in self._words or text in self._trimmed:
+        if text in self._words:
             return True
         if " " in text:
             return text in self._flat
         if len(text) >= _NO_COINCIDENCE:  # kept wherever it stands
             return text in self._odd
-        return text in self._embedded  # "42" is not kept by "1420"
+        return text in self._trimmed or text in self._embedded  # "42" is not kept by "1420"
+
+    @cached_property
+    def _trimmed(self) -> set[str]:
+        return {word.strip(TRIMMED) for word in self._words}
 
     @cached_property
     def _embedded(self) -> set[str]:

@@ -19,7 +19,7 @@ from hermes.compression.reading import text_of
 from hermes.vocabulary.values import value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hermes.compression.pointers import Chapter
     from hermes.compression.reading import Message
@@ -53,10 +53,19 @@ def prose(name: str) -> str:
 
 
 def is_block(message: Message) -> bool:
-    # A block is always one text. This is asked of every message of a history, so the cheap question comes first.
-    content = message.get("content")
+    content = message.get("content")  # a block is always one text
     marked = type(content) is str and content.startswith(_BEGINNING) and content.startswith((MARK, LEGACY_PREFIX))
     return (marked or _FLAG in message) and message.get("role") in ("user", "assistant")
+
+
+def blocks_in(messages: Iterable[Message]) -> list[Message]:
+    """The blocks among messages; of a long history none but a few is looked at closely."""
+    begun = [
+        message
+        for message in messages
+        if _FLAG in message or (type(text := message.get("content")) is str and text.startswith(_BEGINNING))
+    ]
+    return list(filter(is_block, begun)) if begun else begun
 
 
 def render_block(summary: str, kept: str, pointers: str) -> str:

@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hermes.compression.assembly import Past, assemble, unchanged
-from hermes.compression.block import is_block, join_blocks, parse_block
+from hermes.compression.block import blocks_in, is_block, join_blocks, parse_block
 from hermes.compression.boundaries import find_cut
 from hermes.compression.breaker import Breaker
 from hermes.compression.engine import ContextEngine
@@ -181,7 +181,7 @@ class ContextCompressor(ContextEngine):
         before = known.total(0, len(messages))
         given_cut, cut = cut is not None, cut or self._cut(messages, known)
         said, said_ids = cut.middle(messages), cut.middle(numbers)
-        if blocks := [message for message in said if is_block(message)]:
+        if blocks := blocks_in(said):
             said_ids = [number for number, message in zip(said_ids, said, strict=True) if message not in blocks]
             said = [message for message in said if message not in blocks]
         content = known.total(cut.head, cut.tail) - (known[cut.pinned] if cut.pinned is not None else 0)

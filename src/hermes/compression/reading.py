@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.vocabulary.tokens import BLOB_TOKENS, estimate, estimate_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     Message = Mapping[str, Any]
 
@@ -32,11 +32,14 @@ def text_of(message: Message) -> str:
 def calls_of(message: Message) -> list[tuple[str, str, str]]:
     """(id, tool, arguments) of each tool call."""
     found = []
-    for call, function in _called(message):
-        arguments = function.get("arguments")
-        if not isinstance(arguments, str):
-            arguments = json.dumps(arguments, ensure_ascii=False, default=str)
-        found.append((str(call.get("id")), str(function.get("name") or "?"), arguments))
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):  # both have the shape they should have
+            arguments = function.get("arguments")
+            if not isinstance(arguments, str):
+                arguments = json.dumps(arguments, ensure_ascii=False, default=str)
+            found.append((str(call.get("id")), str(function.get("name") or "?"), arguments))
     return found
 
 
@@ -44,19 +47,11 @@ def tool_counts(messages: Iterable[Message]) -> Counter[str]:
     """How often each tool is called, without a look at what for."""
     names = []
     for message in messages:
-        if isinstance(calls := message.get("tool_calls"), list):
+        # Most messages call nothing, and to see that takes a fraction of the rest.
+        if "tool_calls" in message and isinstance(calls := message["tool_calls"], list):
             functions = [call.get("function") for call in calls if isinstance(call, dict)]
             names += [str(function.get("name") or "?") for function in functions if isinstance(function, dict)]
     return Counter(names)
-
-
-def _called(message: Message) -> Iterator[tuple[Message, Message]]:
-    """Each tool call with its function, where both have the shape they should have."""
-    calls = message.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
-        function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(function, dict):
-            yield call, function
 
 
 def characters(message: Message) -> int:

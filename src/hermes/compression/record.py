@@ -30,9 +30,9 @@ class Record:
 
     def entries(self, places: Sequence[int], cap: int = LONGEST) -> list[str]:
         """The messages at these places, in about `cap` characters each."""
-        self._read([at for at in places if at not in self._parts])
+        self._read([at for at in places if at not in self._parts] if self._parts else places)
         messages, ids, parts = self._messages, self._ids, self._parts
-        return [_entry(messages[at], ids[at], *parts[at], cap) for at in places]
+        return [_entry(messages[at], ids[at], parts[at], cap) for at in places]
 
     def _read(self, places: Sequence[int]) -> None:
         parts = [_parts(self._messages[at]) for at in places]
@@ -44,13 +44,14 @@ class Record:
         self._parts.update(zip(places, parts, strict=True))
 
 
-def _entry(message: Message, number: int | None, text: str, calls: Sequence[str], cap: int) -> str:
+def _entry(message: Message, number: int | None, parts: Parts, cap: int) -> str:
     role = message.get("role") or "?"
     who = _NAMES.get(role) or str(role).upper()
-    if number is not None:
-        who = f"{who} {number}"
     if role == "tool" and message.get("name"):
-        who = f"{who} {message['name']}"
+        who = f"{who} {message['name']}" if number is None else f"{who} {number} {message['name']}"
+    elif number is not None:
+        who = f"{who} {number}"
+    text, calls = parts
     shown = f"[{who}] {text if len(text) <= cap else excerpt(text, cap)}".rstrip()
     if calls:
         shown = "\n  calls ".join((shown, *[excerpt(call, cap // ARGUMENTS) for call in calls]))
@@ -62,6 +63,6 @@ def _parts(message: Message) -> Parts:
     text = content if type(content) is str else text_of(message)
     if len(text) > LONGEST:
         text = excerpt(text, LONGEST)
-    if not message.get("tool_calls"):
+    if "tool_calls" not in message:
         return text, ()
     return text, [f"{tool}({excerpt(arguments, LONGEST // ARGUMENTS)})" for _, tool, arguments in calls_of(message)]

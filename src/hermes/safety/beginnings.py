@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 _ANY_BYTE = range(256)
 _NO_LETTERS = [byte for byte in _ANY_BYTE if not bytes((byte,)).isalpha()]
-_ANYTHING = b"\0" + b"\1" * 255
+_USUAL = 100_000  # characters
+_FIRST_BITS = b"\x11"  # of each group of four
+_FIRST_OF_FOUR = int.from_bytes(_FIRST_BITS * _USUAL, "little")
 
 
 class Beginnings:
@@ -39,13 +41,38 @@ class Beginnings:
         common = -1
         for place, table in enumerate(self._tables):
             common &= int.from_bytes(padded[place : place + len(text)].translate(table), "little")
-        if not common:
-            return
-        marks = common.to_bytes(len(text), "little").translate(_ANYTHING)
-        at = marks.find(1)
-        while at >= 0:
+        yield from _marked(common, len(text))
+
+
+class FewBeginnings:
+    """The same for two groups of words of four characters: one table holds all of it, which takes half of the time."""
+
+    def __init__(self, *groups: str) -> None:
+        table = bytearray(256)
+        for first, group in zip((0, 4), groups, strict=True):
+            for word in group.split("|"):
+                for place, sign in enumerate(word):
+                    table[ord(sign)] |= 1 << (first + place)
+        self._table = bytes(table)
+
+    def places(self, text: bytes) -> Iterator[int]:
+        """Every place where one of the words may begin, and some where none does; `text` in lower case."""
+        # One byte on and one bit up stands what has to follow: two characters are compared at once, then two pairs.
+        common = int.from_bytes(text.translate(self._table), "little")
+        common &= common >> 9
+        common &= common >> 18
+        common &= _FIRST_OF_FOUR if len(text) <= _USUAL else int.from_bytes(_FIRST_BITS * len(text), "little")
+        yield from _marked(common, len(text))
+
+
+def _marked(common: int, length: int) -> Iterator[int]:
+    """The places of all bytes of a long number that are not zero."""
+    if common:
+        marks = common.to_bytes(length, "little")
+        at = -1
+        for mark in marks.translate(None, b"\0"):
+            at = marks.index(mark, at + 1)
             yield at
-            at = marks.find(1, at + 1)
 
 
 def _accepted(word: str, place: int) -> Iterable[int]:

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from itertools import accumulate, groupby
 
 from hermes.safety import secret_words
-from hermes.safety.beginnings import Beginnings
+from hermes.safety.beginnings import Beginnings, FewBeginnings
 from hermes.safety.secret_formats import TOKENS
 
 TYPE_CHECKING = False
@@ -58,11 +58,11 @@ _TELLING = re.compile(
     rf"|(?P<word>{'|'.join(secret_words.ASCII_WORDS)})"
 )
 # Of words that begin like many others something rarer from their middle is looked for.
-_PROSE = Beginnings("sec|see", "mne|ogi", "cov", "wal", "kup", "irt", "pas", "uth")
+_PROSE = FewBeginnings("secr|seed|mnem|cove|kup ", "ogin|wall|irta|pass|utho")
 _ANYWHERE = Beginnings(
-    "$1$|$2a|$2b|$5$|$6$|$y$|bear|senh|sess|ssn|ssws",
+    "$1$|$2a|$2b|$5$|$6$|$y$|bear|key.|senh|sess|ssn|ssws",
     ":543|__se|code|comb|cove|dock|hook|iden|jqqj|mot |mysq|toke",
-    "cred|key.|kup |mnem|secr|seed|sig=|soci",
+    "cred|kup |mnem|secr|seed|sig=|soci",
     "$arg|-beg|256~|irta|auth|bip3|iftt|ls0t|ure=",
     "$2x|$2y|-u |-u=|://|cvc|cvv|pbkd|puk.|pw.|pwd|sid.",
     "--us|ding|ogin|otp.|otpw|pass|pat.|pin.|pinn|pinw|psk.",
@@ -156,7 +156,7 @@ class _Joined:
         self._text = _BETWEEN.join(("", *texts))
         self._ends: list[int] = []
 
-    def told(self, words: Beginnings) -> Iterator[int]:
+    def told(self, words: Beginnings | FewBeginnings) -> Iterator[int]:
         """Texts in which a word tells of a secret."""
         text = self._text
         lowered = text.lower()
