@@ -16,6 +16,7 @@ import pytest
 from hermes.storage import database
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import LockTimeout, StorageError
+from sessions.older import make_older
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +66,37 @@ def test_what_is_stored_is_read_and_a_write_says_what_to_do(
         with pytest.raises(StorageError, match=f"can only be read .*{remedy}"):
             db.append("one", WALRUS)
         assert db.get_session("one").message_count == 1
+
+
+@pytest.fixture
+def with_one_that_waits(path: Path) -> None:
+    with SessionDB.open(path) as db:
+        db.append("one", {"role": "user", "content": "The heron waits for the index."})
+
+
+@pytest.fixture
+def of_an_older_hermes(path: Path) -> None:
+    make_older(path)
+
+
+@pytest.mark.proves("sessions.only-read")
+def test_a_file_of_an_older_hermes_is_read_as_it_is(path: Path, of_an_older_hermes: None, no_file_grows: None) -> None:
+    with SessionDB.open(path) as db:
+        assert [each.message for each in db.messages("one")] == [WALRUS]
+        found = db.search("where does the walrus live")
+        assert ([hit.session_id for hit in found], found.note) == (["one"], None)
+        with pytest.raises(StorageError, match="can only be read"):
+            db.append("one", WALRUS)
+        assert (db.index(), len(db.search("walrus"))) == (0, 1)
+
+
+@pytest.mark.proves("sessions.only-read")
+def test_a_search_says_when_messages_are_missing_because_they_cannot_be_indexed(
+    path: Path, with_one_that_waits: None, of_an_older_hermes: None, no_file_grows: None
+) -> None:
+    with SessionDB.open(path) as db:
+        assert "may be missing" in str(db.search("walrus").note)
+        assert "may be missing" in str(db.search("heron").note)
 
 
 @pytest.mark.proves("sessions.only-read")

@@ -14,6 +14,7 @@ from hermes.storage.index import segments
 from hermes.storage.repair import repair
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import StorageError
+from sessions.older import make_older
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,14 +180,7 @@ def test_a_file_from_before_sessions_were_marked_as_waiting_is_brought_up_to_dat
         db.append(level, {"role": "user", "content": "an indexed walrus"})
         db.index()
         wanted = db.append(behind, {"role": "user", "content": "a walrus that waits"})
-    old = apsw.Connection(str(path))
-    old.execute("""
-        DROP TRIGGER sessions_wait; DROP TRIGGER sessions_wait_when_made; DROP INDEX sessions_waiting;
-        ALTER TABLE sessions DROP COLUMN waiting;
-        CREATE INDEX sessions_to_index ON sessions (key) WHERE indexed_id < last_id;
-        DELETE FROM migrations WHERE name = 'm005_sessions_that_wait';
-    """)
-    old.close()
+    make_older(path)
     assert repair(str(path), dry_run=True).problems == []
     with SessionDB.open(path) as db:
         connection = db._database.connection

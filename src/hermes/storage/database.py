@@ -144,6 +144,11 @@ class Database:
         self._damage = self._damage or seen
 
     @property
+    def only_read(self) -> bool:
+        """Whether nothing can be written, as on a full or read-only disk."""
+        return bool(self._only_read)
+
+    @property
     def damage(self) -> str | None:
         return self._damage
 

@@ -51,6 +51,8 @@ def owner_word(owner: int) -> str:
 
 def index_waiting(database: Database, *, batch: int = BATCH, most: int | None = None) -> int:
     """Indexes all that waits, `batch` messages to a transaction, or about `most`; returns how many were indexed."""
+    if database.only_read:
+        return 0
     done = 0
     while (most is None or done < most) and database.row("SELECT 1 FROM sessions WHERE waiting = 1 LIMIT 1"):
         with database.writing(synced=False) as connection:
@@ -59,6 +61,11 @@ def index_waiting(database: Database, *, batch: int = BATCH, most: int | None = 
             break
         done += step
     return done
+
+
+def is_level(database: Database, owner: int) -> bool:
+    """Whether all messages of the owner are indexed, also in a file of an older Hermes; looks at every session."""
+    return not database.row("SELECT 1 FROM sessions WHERE owner = ? AND indexed_id < last_id LIMIT 1", (owner,))
 
 
 def _index_batch(connection: apsw.Connection, batch: int) -> int:

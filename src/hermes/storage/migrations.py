@@ -38,6 +38,8 @@ def migrate(database: Database) -> None:
         raise StorageError(
             f"{database.path} was written by a newer Hermes (it has {', '.join(unknown)}); upgrade this one to open it"
         )
+    if database.only_read and applied >= _READABLE:
+        return  # what is stored can be read without the rest
     _apply(database, MIGRATIONS, applied)
 
 
@@ -258,4 +260,5 @@ MIGRATIONS: tuple[Step, ...] = (
     ("m002_full_text_index", _m002_full_text_index),
     ("m005_sessions_that_wait", _m005_sessions_that_wait),
 )
+_READABLE = {"m001_sessions_and_messages", "m002_full_text_index"}
 OPTIONAL: tuple[Step, ...] = (("m003_vectors", _m003_vectors), ("m004_summaries", _m004_summaries))
