@@ -8,6 +8,7 @@ import fcntl
 import itertools
 import os
 import pickle
+import shutil
 import stat
 import threading
 from typing import TYPE_CHECKING, Any
@@ -269,3 +270,34 @@ def test_a_copy_of_a_store_opens_files_of_its_own(
     del copied
     assert kept_by(store) == kept
     assert store.add("memory", "Uses zsh.").entries == ("Uses pytest.", "Uses tox.", "Uses vim.", "Uses zsh.")
+
+
+@pytest.mark.proves("durable.lock")
+@pytest.mark.parametrize("gone", ["memories", "."])
+def test_a_folder_that_somebody_removed_is_made_again(home: Path, store: MemoryStore, gone: str) -> None:
+    shutil.rmtree(home / gone)
+    assert store.add("memory", "Uses vim.").entries == ("Uses vim.",)
+    assert store.add("memory", "Uses zsh.").entries == ("Uses vim.", "Uses zsh.")
+    assert (home / "memories").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.proves("durable.lock")
+def test_a_fork_in_the_middle_of_a_write_does_not_go_on_holding_the_lock(home: Path) -> None:
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "config.yaml").write_text("memory:\n  lock_timeout: 1\n")
+    store, done, children = MemoryStore.open(home), os.pipe(), []
+
+    def forking(entries: tuple[str, ...]) -> Plan:
+        child = os.fork()
+        if child == 0:
+            os.read(done[0], 1)
+            os._exit(0)
+        children.append(child)
+        return Plan(action="curate", edits=(), entries=entries)
+
+    store.curate("memory", forking, cause=Cause(origin="curator"))
+    try:
+        assert store.add("memory", "Uses vim.").entries == ("Uses vim.",)
+    finally:
+        os.write(done[1], b"x")
+        os.waitpid(children[0], 0)

@@ -141,7 +141,7 @@ class Journal:
 
 
 def _identity(status: os.stat_result) -> Identity:
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode, status.st_nlink
+    return status.st_ino, status.st_size, status.st_ctime_ns, status.st_mode, status.st_nlink
 
 
 def _identity_of(file: OpenFile) -> Identity | None:

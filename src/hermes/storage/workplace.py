@@ -92,6 +92,8 @@ class Workplace:
 
     def close(self) -> None:
         self._is_still_open()  # what is not is let go, not closed
+        if self._process == os.getpid():
+            self.lock.__exit__()  # a fork has the lock open, too, so closing it alone would leave it taken
         self.journal.close()
         self.lock.close()
         self.folder.close()
@@ -112,8 +114,10 @@ class Workplace:
             return False
         if not self._is_still_open():
             return False
-        self.enter(keep_in)
         try:
+            if not self.lock.try_to_take():  # held by somebody, who changes something, or no longer in this place
+                return False
+            self._keep_in = keep_in
             return self._left == (self.folder.stamp_at_its_path(), self.journal.identity())
         except StorageError:
             return False
