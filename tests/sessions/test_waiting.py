@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
-from hermes.storage import index, sessions
+from hermes.storage import database, index, sessions
 from hermes.storage.database import PAGE
 from hermes.storage.index import segments
 from hermes.storage.repair import repair
@@ -113,6 +113,25 @@ def test_of_a_bulk_that_fails_no_word_goes_into_the_index(tmp_path: Path) -> Non
         again = db.append(session, {"role": "user", "content": "an otter takes its number"})
         assert [hit.message_id for hit in db.search("walrus")] == [kept]
         assert (db.search("heron"), [hit.message_id for hit in db.search("otter")]) == ([], [again])
+
+
+@pytest.mark.proves("search.sees_everything")
+def test_a_search_says_when_others_write_for_so_long_that_it_cannot_see_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "WAIT_SECONDS", 0.05)
+    path = tmp_path / "state.db"
+    with SessionDB.open(path) as db, SessionDB.open(path) as other, SessionDB.open(path, owner="ann") as third:
+        session = db.create_session()
+        db.append(session, {"role": "user", "content": "an indexed walrus"})
+        db.index()
+        db.append(session, {"role": "user", "content": "a walrus that waits"})
+        with db.bulk():
+            found = other.search("walrus")
+            assert (len(found), "may be missing" in str(found.note)) == (1, True)
+            assert "may be missing" not in str(third.search("walrus").note)
+        found = other.search("walrus")
+        assert (len(found), found.note) == (2, None)
 
 
 @pytest.mark.proves("sessions.one_transaction")

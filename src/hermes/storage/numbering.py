@@ -1,14 +1,17 @@
-"""Gives out message ids: blocks of consecutive numbers to one session at a time, so that neighbours lie together."""
+"""Gives out numbers: to owners, and to messages in blocks for one session at a time, so neighbours lie together."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.storage.database import one_row
+from hermes.storage.database import REPAIR, one_row
 from hermes.storage.migrations import BLOCK, BLOCK_BITS
+from hermes.vocabulary.errors import DamagedFile
 
 if TYPE_CHECKING:
     import apsw
+
+    from hermes.storage.database import Database
 
 
 _NEW_BLOCK = "INSERT INTO blocks (owner, session, first_place) VALUES (?, ?, ?)"
@@ -37,3 +40,15 @@ def _place_after(connection: apsw.Connection, last_id: int) -> int:
         return 0
     row = one_row(connection, "SELECT first_place FROM blocks WHERE block = ?", (last_id >> BLOCK_BITS,))
     return int(row[0]) + last_id % BLOCK + 1
+
+
+def owner_key(database: Database, owner: str) -> int:
+    """The number of an owner, who gets one with the first conversation."""
+    known = "SELECT key FROM owners WHERE name = ?"
+    if not database.row(known, (owner,)):
+        with database.writing() as connection:
+            connection.execute("INSERT OR IGNORE INTO owners (name) VALUES (?)", (owner,))
+    row = database.row(known, (owner,))
+    if row is None or type(row[0]) is not int:
+        raise DamagedFile(f"{database.path} is damaged (its list of owners cannot be read); {REPAIR}")
+    return row[0]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from hermes.storage.dates import spans
 from hermes.storage.evidence import Reader, without_speakers
 from hermes.storage.hits import Filters, Hit, SearchResults
-from hermes.storage.index import is_level
 from hermes.storage.meaning import NEAREST, ONLY_NEAR, fuse
 from hermes.storage.migrations import BLOCK_BITS
 from hermes.storage.postings import (
@@ -49,7 +48,6 @@ _FIRST_TESTED, _MOST_TESTED, _STEMMED = 256, 3000, 128
 _LOOKED_AT_BY_TIME = 64
 _FEW_TO_TEST = 64
 _SPARE = 10  # hits beyond those asked for, in case some turn out to be damaged
-_NOT_INDEXED = "nothing can be written here, so the newest messages are not indexed and may be missing"
 _LITERAL_ROWS = 2000
 
 
@@ -86,8 +84,6 @@ class SearchEngine:
                 results = self._literal(query, chosen, limit)
                 # What was wrong with the syntax is said even without a hit; words that nobody wrote explain themselves.
                 results.note = parsed.note or (results.note if results or not parsed.units else "")
-            if self._database.only_read and not is_level(self._database, self._owner):
-                results.note = "; ".join(filter(None, (results.note, _NOT_INDEXED)))
         return results
 
     def _answer(self, text: str, query: Query, chosen: Filters, looked_at: int, limit: int) -> SearchResults:

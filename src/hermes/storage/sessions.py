@@ -21,13 +21,14 @@ from hermes.storage.index import (
     FreshWords,
     add_title,
     index_waiting,
+    is_level,
     remove_rows,
     set_title,
 )
 from hermes.storage.meaning import Meaning
 from hermes.storage.measures import calls, length, moment, preview_of
 from hermes.storage.migrations import BLOCK, BLOCK_BITS, migrate
-from hermes.storage.numbering import next_ids
+from hermes.storage.numbering import next_ids, owner_key
 from hermes.storage.reading import Transcripts
 from hermes.storage.search import SearchEngine
 from hermes.storage.transcripts import COMPACTED, REWOUND, encode
@@ -53,6 +54,7 @@ _COUNT_IN = """
     WHERE key = ?
 """
 _COUNT_IN_FIRST = _COUNT_IN.replace("SET", "SET waiting = 1,")  # a trigger would do the same, and take longer
+_NOT_INDEXED = "nothing can be written now, so the newest messages are not indexed and may be missing"
 _NOTE_ACTIVITY = "UPDATE sessions SET activity = ? WHERE key = ?"
 _TO_APPEND_TO = """
     SELECT key, last_id, waiting, activity, source, title, preview, seal FROM sessions WHERE owner = ? AND id = ?
@@ -84,7 +86,7 @@ class SessionDB(Closing):
         database = Database.open(os.path.abspath(os.fspath(path)), durability=durability)
         try:
             migrate(database)
-            return cls(database, owner, _owner_key(database, owner), semantic)
+            return cls(database, owner, owner_key(database, owner), semantic)
         except BaseException:
             database.close()
             raise
@@ -182,8 +184,11 @@ class SessionDB(Closing):
 
     def search(self, query: str, limit: int = 10, **filters: Any) -> SearchResults:
         """The messages that answer a question best; see `SearchEngine.search` for the filters."""
-        with contextlib.suppress(StorageError):  # a damaged file, or one on a full disk, is searched as it is
+        indexed = not self._database.only_read
+        try:
             self.index()
+        except StorageError:  # a damaged file, one on a full disk or one that others hold is searched as it is
+            indexed = False
         try:
             results = self._search.search(query, limit=limit, **filters)
         except LookupError as error:  # tables that contradict each other
@@ -191,6 +196,8 @@ class SessionDB(Closing):
             raise DamagedFile(f"{self.path} is damaged: its tables disagree; {REPAIR}") from error
         if self._database.damage is not None:
             results.note = f"the database is damaged, so messages may be missing here; {REPAIR}"
+        elif not indexed and not is_level(self._database, self._owner_key):
+            results.note = "; ".join(filter(None, (results.note, _NOT_INDEXED)))
         return results
 
     def get_session(self, session_id: str) -> Session:
@@ -385,14 +392,3 @@ class SessionDB(Closing):
                 connection.execute(
                     "UPDATE sessions SET message_count = message_count - ? WHERE key = ?", (len(mine), session.key)
                 )
-
-
-def _owner_key(database: Database, owner: str) -> int:
-    known = "SELECT key FROM owners WHERE name = ?"
-    if not database.row(known, (owner,)):
-        with database.writing() as connection:
-            connection.execute("INSERT OR IGNORE INTO owners (name) VALUES (?)", (owner,))
-    row = database.row(known, (owner,))
-    if row is None or type(row[0]) is not int:
-        raise DamagedFile(f"{database.path} is damaged (its list of owners cannot be read); {REPAIR}")
-    return row[0]
