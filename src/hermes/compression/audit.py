@@ -65,9 +65,8 @@ class _Held:
     """The words of a summary, sorted so that hundreds of facts can be looked up in it."""
 
     def __init__(self, summary: str) -> None:
-        words = summary.split()
-        self._flat = " ".join(words)
-        self._words = set(words)
+        self._in_order = summary.split()
+        self._words = set(self._in_order)
         # A name may be part of a longer word; plain words hold none.
         self._odd = "\n".join(word for word in self._words if not (word.isalpha() and word.islower()))
 
@@ -79,6 +78,10 @@ class _Held:
         if len(text) >= _NO_COINCIDENCE:  # kept wherever it stands
             return text in self._odd
         return text in self._trimmed or text in self._embedded  # "42" is not kept by "1420"
+
+    @cached_property
+    def _flat(self) -> str:
+        return " ".join(self._in_order)
 
     @cached_property
     def _trimmed(self) -> set[str]:

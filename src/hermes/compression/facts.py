@@ -33,7 +33,6 @@ _OLDEST = 40  # messages of the beginning that are read in any case: rules are s
 _MESSAGE = 6_000  # characters read of what a person or the assistant wrote
 _RESULT = 300  # characters read at each end of a tool result
 _WORDS_PER_MESSAGE = 40
-_USUAL_KEYS = 2  # role and content
 _READ = 2_000_000  # characters of one history
 _TOGETHER = 128  # messages
 _LONG_WORD = 80
@@ -84,6 +83,7 @@ def _findings(messages: Sequence[Message], wanted: Container[str]) -> Iterator[t
     oldest = min(_OLDEST, len(messages))
     places = [*range(oldest), *range(len(messages) - 1, oldest - 1, -1)]
     unread = _READ
+    no_cue = ANY_WORD.isdisjoint
     for start in range(0, len(places), _TOGETHER):
         some = places[start : start + _TOGETHER]
         texts = [_read(messages[at]) for at in some]
@@ -93,11 +93,20 @@ def _findings(messages: Sequence[Message], wanted: Container[str]) -> Iterator[t
         for at, text, odd in zip(some, texts, _oddities(texts), strict=True):
             message = messages[at]
             source = _SOURCE_OF.get(message.get("role", ""), "assistant")
-            here: list[Finding] = []
+            here: Sequence[Finding] = ()
             if text and source in wanted:
-                here = _of_result(text, odd) if source == "result" else _of_text(text, source, odd)
-            if len(message) > _USUAL_KEYS and "call" in wanted and "tool_calls" in message:
-                here += _of_calls(message)
+                if source == "result":
+                    here = _of_result(text, odd)
+                # Most texts end here, so this is asked without a call.
+                elif (
+                    (odd and len(odd) > (text[0] in _ODD_SIGNS) + (text[-1] in _ODD_SIGNS))
+                    or "?" in text
+                    or not no_cue(text.split())
+                    or not text.isascii()
+                ):
+                    here = _of_text(text, source, odd)
+            if "tool_calls" in message and "call" in wanted:
+                here = [*here, *_of_calls(message)]
             if here and not is_block(message):  # a block is read by itself, with `facts_in`
                 yield at, here
 
@@ -192,13 +201,14 @@ def _of_text(text: str, source: str, odd: bytes) -> list[Finding]:
     return here
 
 
-def _of_result(text: str, odd: bytes) -> list[Finding]:
-    line = failure_in(text, _ERRORS if odd or not text.isascii() else _PLAIN_ERRORS)
+def _of_result(text: str, odd: bytes) -> Sequence[Finding]:
+    if not odd and text.isascii():
+        line = failure_in(text, _PLAIN_ERRORS)
+        return (("error", line, "result"),) if line else ()
+    line = failure_in(text)
     here: list[Finding] = [("error", line, "result")] if line else []
-    if odd:
-        words = islice(words_of(text), _WORDS_PER_MESSAGE // 4)
-        here += [(kind, word, "result") for kind, word in words if kind != "number"]
-    return here
+    words = islice(words_of(text), _WORDS_PER_MESSAGE // 4)
+    return here + [(kind, word, "result") for kind, word in words if kind != "number"]
 
 
 def _of_calls(message: Message) -> Iterator[Finding]:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from hermes.compression.reading import Message
 
-    Parts = tuple[str, Sequence[str]]  # the text of a message, and one line for each call
-
 LONGEST = 6_000  # characters of one message that are ever shown
 _NAMES = {role: role.upper() for role in ("system", "user", "assistant", "tool")}
 ARGUMENTS = 4  # tool arguments get a quarter of a message's room
@@ -26,43 +24,48 @@ class Record:
         """`masked` is for a model that has not seen the conversation."""
         self._messages, self._ids = messages, ids
         self._masked = masked
-        self._parts: dict[int, Parts] = {}
+        self._texts: dict[int, str] = {}
+        self._calls: dict[int, list[str]] = {}  # one line for each call, of the messages that have some
 
     def entries(self, places: Sequence[int], cap: int = LONGEST) -> list[str]:
         """The messages at these places, in about `cap` characters each."""
-        self._read([at for at in places if at not in self._parts] if self._parts else places)
-        messages, ids, parts = self._messages, self._ids, self._parts
-        return [_entry(messages[at], ids[at], parts[at], cap) for at in places]
+        self._read([at for at in places if at not in self._texts] if self._texts else places)
+        messages, ids, texts, calls = self._messages, self._ids, self._texts, self._calls
+        shown = [_entry(messages[at], ids[at], texts[at], cap) for at in places]
+        for number, at in enumerate(places):
+            if at in calls:
+                lines = [excerpt(call, cap // ARGUMENTS) for call in calls[at]]
+                shown[number] = "\n  calls ".join((shown[number], *lines))
+        return shown
 
     def _read(self, places: Sequence[int]) -> None:
-        parts = [_parts(self._messages[at]) for at in places]
+        messages = self._messages
+        texts = [_text(messages[at]) for at in places]
+        calls = {at: lines for at in places if "tool_calls" in messages[at] and (lines := _lines(messages[at]))}
         if self._masked:
-            texts = mask_all([*(text for text, _ in parts), *(call for _, calls in parts for call in calls)])
-            called = iter(texts[len(parts) :])
-            pairs = zip(texts, parts, strict=False)  # the calls stand behind the texts
-            parts = [(text, [next(called) for _ in calls] if calls else ()) for text, (_, calls) in pairs]
-        self._parts.update(zip(places, parts, strict=True))
+            texts = mask_all([*texts, *(line for lines in calls.values() for line in lines)])
+            called = iter(texts[len(places) :])  # the calls stand behind the texts
+            calls = {at: [next(called) for _ in lines] for at, lines in calls.items()}
+        self._texts.update(zip(places, texts, strict=False))
+        self._calls.update(calls)
 
 
-def _entry(message: Message, number: int | None, parts: Parts, cap: int) -> str:
+def _entry(message: Message, number: int | None, text: str, cap: int) -> str:
     role = message.get("role") or "?"
     who = _NAMES.get(role) or str(role).upper()
+    shown = text if len(text) <= cap else excerpt(text, cap)
     if role == "tool" and message.get("name"):
         who = f"{who} {message['name']}" if number is None else f"{who} {number} {message['name']}"
     elif number is not None:
-        who = f"{who} {number}"
-    text, calls = parts
-    shown = f"[{who}] {text if len(text) <= cap else excerpt(text, cap)}".rstrip()
-    if calls:
-        shown = "\n  calls ".join((shown, *[excerpt(call, cap // ARGUMENTS) for call in calls]))
-    return shown
+        return f"[{who} {number}] {shown}".rstrip()
+    return f"[{who}] {shown}".rstrip()
 
 
-def _parts(message: Message) -> Parts:
+def _text(message: Message) -> str:
     content = message.get("content")
     text = content if type(content) is str else text_of(message)
-    if len(text) > LONGEST:
-        text = excerpt(text, LONGEST)
-    if "tool_calls" not in message:
-        return text, ()
-    return text, [f"{tool}({excerpt(arguments, LONGEST // ARGUMENTS)})" for _, tool, arguments in calls_of(message)]
+    return text if len(text) <= LONGEST else excerpt(text, LONGEST)
+
+
+def _lines(message: Message) -> list[str]:
+    return [f"{tool}({excerpt(arguments, LONGEST // ARGUMENTS)})" for _, tool, arguments in calls_of(message)]
