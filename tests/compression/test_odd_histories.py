@@ -154,6 +154,13 @@ def test_a_zero_byte_in_one_message_hides_nothing_in_the_others() -> None:
 # --- prompts -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.proves("compression.kept")
+def test_a_number_in_the_arguments_of_a_call_is_not_worth_keeping() -> None:
+    call = {"id": "c", "function": {"name": "read_file", "arguments": '{"path": "src/app.py", "limit": 200}'}}
+    facts = find_facts([{"role": "assistant", "content": None, "tool_calls": [call]}], 100)
+    assert [(fact.kind, fact.text, fact.source) for fact in facts] == [("path", "src/app.py", "call")]
+
+
 @pytest.mark.proves("compression.window")
 def test_a_sample_that_deceives_costs_more_of_each_message_never_a_prompt_too_large() -> None:
     messages = [user("plain words of a talk " * 12 if at % 20 == 0 else "🙂🤖" * 130) for at in range(480)]
