@@ -11,8 +11,9 @@ import pytest
 
 from hermes.safety import compiling, plain, tables
 from hermes.safety.decoding import decode_once
-from hermes.safety.lexicon import Index, Lexicon, Reading, bit
+from hermes.safety.lexicon import Lexicon, Reading, bit
 from hermes.safety.matching import orders_of, spans
+from hermes.safety.places import Index
 from hermes.safety.rules import Rule
 from hermes.safety.threats import scan, scan_entries, worst
 from hermes.safety.weighing import read_examples, weigh
@@ -101,7 +102,7 @@ def test_no_more_matches_are_looked_for_than_asked() -> None:
     lexicon = Lexicon("letters", [{"a": "a", "b": "b"}])
     code = {letter: lexicon.code(bit(letter)) for letter in "ab"}
     reading = Reading(lexicon, (code["a"] + code["b"]) * 2_000, Index(lambda: list(range(4_000))), bit("a") | bit("b"))
-    assert len(list(spans(reading, orders_of("a 2 b"), 8))) == 8
+    assert len(list(spans(reading, orders_of("a 2 b"), 4, 8))) == 8
 
 
 @pytest.mark.internal("weights are made by bin/weigh-wordings, never by a scan")

@@ -14,7 +14,8 @@ from disguise_forms import FORMS
 from hermes.bench.hostile_texts import HOSTILE
 from hermes.safety import atoms, decoding, encoded, markup
 from hermes.safety.decoding import decode_once
-from hermes.safety.lexicon import Index, Lexicon, Reading, bit
+from hermes.safety.lexicon import Lexicon, Reading, bit
+from hermes.safety.places import Index
 from hermes.safety.runs import Runs
 from hermes.safety.surroundings import LONG_TEXT, WIDEST_RULE, surroundings
 from hermes.safety.threats import scan

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from hermes.bench.hostile_texts import HOSTILE
 from hermes.safety import atoms, decoding, disguises, hidden, markup, surroundings
-from hermes.safety.lexicon import BOUNDARY, Index, Lexicon, Reading, bit
-from hermes.safety.matching import orders_of, spans
+from hermes.safety.lexicon import BOUNDARY, Lexicon, Reading, bit
+from hermes.safety.matching import orders_of, reach_of, spans
+from hermes.safety.places import Index
 from hermes.safety.threats import scan, scan_entries
 from hermes.safety.unicode import fold
 
@@ -109,7 +110,8 @@ def test_a_rule_matches_where_an_expression_over_its_concepts_would() -> None:
             lexicon, codes, Index(partial(list, range(len(codes)))), sum(map(bit, set(words) & set("abcd")))
         )
         rule = chance.choice(rules)
-        found = next(spans(reading, orders_of(rule), 8), (-1, -1))[0]
+        orders = orders_of(rule)
+        found = next(spans(reading, orders, reach_of(orders), 8), (-1, -1))[0]
         expected = re.search(_as_expression(rule, lexicon), reading.codes, re.DOTALL)
         assert found == (expected.start() if expected else -1), (rule, "".join(words))
 

@@ -68,9 +68,10 @@ class Decoded:
         return surroundings(self.text, self.places)
 
 
-def decode_once(text: str) -> Decoded:
-    """`text` with one layer of every encoding undone."""
+def decode_once(text: str, worked_out: dict[str, dict[str, str]] | None = None) -> Decoded:
+    """`text` with one layer of every encoding undone; `worked_out` keeps what each piece says for the next layer."""
     decoded = Decoded(text)
+    worked_out = {} if worked_out is None else worked_out
     if "-\n" in text:
         lines = text.split("-\n")
         decoded.replace("hyphenation", _alternating(lines, "-\n"), _alternating(lines, ""))
@@ -88,10 +89,11 @@ def decode_once(text: str) -> Decoded:
         where = _PLACES.get(name) or _PLACES.get(source)
         before = _parted(decoded.text, pattern, where(runs)) if where else pattern.split(decoded.text)
         # Each piece is worked out once: what makes a text long is often repetition.
-        known = {piece: replace(piece) for piece in dict.fromkeys(before[1::2])}
-        if any(piece != reads for piece, reads in known.items()):
-            after = before[:]
-            after[1::2] = map(known.__getitem__, before[1::2])
+        known = worked_out.setdefault(source, {})
+        known |= {piece: replace(piece) for piece in set(before[1::2]) - known.keys()}
+        after = before[:]
+        after[1::2] = map(known.__getitem__, before[1::2])
+        if after != before:
             decoded.replace(name, before, after)
             runs = Runs(decoded.text)
     return decoded

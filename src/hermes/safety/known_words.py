@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from hermes.safety.lexicon import bit
 from hermes.safety.tables import compiled, load_table
 from hermes.safety.typing_errors import Errors
@@ -29,7 +31,7 @@ class Vocabulary:
         self._segments: dict[str, tuple[int, ...]] = {}
         self.openings: dict[str, int] = {}
         self.telling: dict[str, list[str]] = {}
-        self.inside: frozenset[str] = frozenset()
+        self.inside: frozenset[int] = frozenset()
         self.words: frozenset[str] = frozenset()
         self._errors: list[Errors] = []
         tables = compiled("disguises")
@@ -65,7 +67,7 @@ class Vocabulary:
         """The lengths that words of four letters and more have, by the first four.
 
         Beside it: `openings`, three letters that any word can begin with, each with the length of the short word in it,
-        and `telling`, strong words by their first letters, of which `inside` has four.
+        and `telling`, strong words by their first letters, of which `inside` has four, as numbers.
         """
         if not self._segments:
             words = {*self.lexicon.masks, *self.fillers, *self.lexicon.phrases}
@@ -84,7 +86,8 @@ class Vocabulary:
             self.openings = {start: self._short_length(start) for start in starts}
             for word in self.strong:
                 self.telling.setdefault(word[:STRONG_LENGTH], []).append(word)
-            self.inside = frozenset(start[at : at + 4] for start in self.telling for at in (0, 1))
+            fours = (start[at : at + 4].encode() for start in self.telling for at in (0, 1))
+            self.inside = frozenset(int.from_bytes(four, sys.byteorder) for four in fours)
         return self._segments
 
     def _short_length(self, start: str) -> int:

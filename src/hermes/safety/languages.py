@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from itertools import accumulate, chain, starmap
+from itertools import chain, starmap
 from operator import methodcaller
 
 from hermes.safety import atoms
-from hermes.safety.lexicon import UNKNOWN, Index, Lexicon, Reading, Words, bit, known_bits
+from hermes.safety.lexicon import UNKNOWN, Lexicon, Reading, Words, bit, known_bits
+from hermes.safety.places import Index, Places
 from hermes.safety.rules import Rule, load_lexicon, load_rules
 from hermes.safety.tables import compiled, load_lines, load_table
 
@@ -74,8 +75,9 @@ def readings(text: str, marked: str, tokens: list[str]) -> Iterator[tuple[Readin
         if reading is not None:
             yield reading, latin.rules
     if not text.isascii():
+        characters_in_use = "".join(set(text))
         for name, files, characters, word_start, spaced in _SCRIPTS:
-            if re.search(characters, text):
+            if re.search(characters.removesuffix("{2}"), characters_in_use) and re.search(characters, text):
                 script = _script(name, files)
                 reading = script.lexicon.search(marked, word_start, spaced)
                 if reading is not None:
@@ -243,20 +245,8 @@ class ScriptLexicon(Lexicon):
         if word_start:
             return map(_START, self.at_word_start.finditer(text))
         places = list(chain.from_iterable(starmap(range, map(_SPAN, self.anywhere.finditer(text)))))
-        return sorted([*places, *map(_START, self.ascii.finditer(text))])
-
-
-class Places:
-    """Where the words of a reading stand: (which code, start, end); worked out when somebody asks."""
-
-    __slots__ = ("_codes", "_places")
-
-    def __init__(self, codes: list[str], places: list[tuple[int, int]]) -> None:
-        self._codes, self._places = codes, places
-
-    def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        behind = accumulate(map(len, self._codes))
-        return ((size - 1, start, end) for size, (start, end) in zip(behind, self._places, strict=True))
+        in_ascii = list(map(_START, self.ascii.finditer(text)))
+        return sorted([*places, *in_ascii]) if in_ascii else places
 
 
 def _gap(between: str, *, spaced: bool) -> int:

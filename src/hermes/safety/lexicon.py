@@ -6,13 +6,16 @@ and a rule is a short pattern over concepts with bounded gaps. So vocabulary, la
 
 from __future__ import annotations
 
+from hermes.safety.places import Index
 from hermes.vocabulary.errors import ScannerUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from typing import Any
+
+    from hermes.safety.places import Places
 
 UNKNOWN = "."
 BOUNDARY = "|"
@@ -211,15 +214,12 @@ class Words:
         self._text = ""
         self._where: dict[str, list[int]] = {}
 
-    def locate(self, *vocabularies: Collection[str]) -> None:
+    def locate(self, *vocabularies: Mapping[str, object]) -> None:
         """Notes where the words of all `vocabularies` stand, in one pass, so that a language looks at its own only."""
         where: dict[str, list[int]] = {}
         for vocabulary in vocabularies:
-            # A note has a dozen words and a noise ten thousand: the shorter list is gone through.
-            fewer, more = (self.known, vocabulary) if len(self.known) < len(vocabulary) else (vocabulary, self.known)
-            for word in fewer:
-                if word in more:
-                    where[word] = []
+            for word in self.known & vocabulary.keys():
+                where[word] = []
         for place, token in enumerate(self.tokens):
             if token in where:
                 where[token].append(place)
@@ -263,14 +263,13 @@ class Reading:
         codes: str,
         index: Index,
         present: int,
-        places: Iterable[tuple[int, int, int]] | None = None,
+        places: Places | None = None,
     ) -> None:
         self.lexicon = lexicon
         self.places = places
         # Where every third "word" is a sentence end, the ends are a disguise and say nothing.
         if codes.count(BOUNDARY) * 3 > len(codes):
-            kept = [position for position, code in enumerate(codes) if code != BOUNDARY]
-            index.keep(kept)
+            index.leave_out(codes, BOUNDARY)
             codes = codes.replace(BOUNDARY, "")
         self.codes = codes
         self.index = index
@@ -285,7 +284,7 @@ class Reading:
             if not self._by_bit:
                 self._sort_by_concept()
             lists = [self._by_bit[each] for each in bits_of(concepts & self.present) if each in self._by_bit]
-            found = lists[0] if len(lists) == 1 else sorted({place for each in lists for place in each})
+            found = lists[0] if len(lists) == 1 else sorted(set().union(*lists))
             self._by_mask[concepts] = found
         return found
 
@@ -315,33 +314,6 @@ def _places_of(code: str, codes: str) -> Iterator[int]:
     while place >= 0:
         yield place
         place = codes.find(code, place + 1)
-
-
-class Index:
-    """From which word each code of a reading comes; worked out when somebody asks, because hardly ever anybody does."""
-
-    __slots__ = ("_build", "_every", "_kept")
-
-    def __init__(self, build: Callable[[], list[int]]) -> None:
-        self._build = build
-        self._kept: list[int] | None = None
-        self._every: list[int] = []
-
-    def keep(self, kept: list[int]) -> None:
-        """Only the codes that stood at these places are left."""
-        self._kept = kept
-
-    def __len__(self) -> int:
-        return len(self._all())
-
-    def __getitem__(self, place: int) -> int:
-        return self._all()[place]
-
-    def _all(self) -> list[int]:
-        if not self._every:
-            every = self._build()
-            self._every = every if self._kept is None else [every[place] for place in self._kept]
-        return self._every
 
 
 def _unjoined(words: int, joined: Iterable[tuple[int, int]]) -> list[int]:

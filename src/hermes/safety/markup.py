@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 
+from hermes.safety.beginnings import Beginnings
 from hermes.safety.surroundings import LONG_TEXT
 from hermes.safety.tables import load_lines
 from hermes.safety.verdict import ASK, CLEAN, REFUSE
@@ -27,6 +29,9 @@ _TALK = (
 )
 _OURS = ("memory", "user profile", "[blocked", "\u2550", "origin")
 _TURNS = ("human:", "user:", "assistant:")
+_START = 4  # letters
+_MANY = 2_000  # places, from which on it is quicker to look for one literal after the other
+_beginnings: list[Beginnings] = []
 _forgeries: list[tuple[str, str, str, str]] = []
 _compiled: dict[str, re.Pattern[str]] = {}
 _quick: dict[str, tuple[re.Pattern[str] | None, re.Pattern[str]]] = {}
@@ -38,8 +43,9 @@ def forgeries(folded: str, raw: str, scope: str) -> Iterator[tuple[str, int, int
         line = re.search(_DELIMITER_LINE, raw)
         if line and raw.strip() != "§":
             yield REFUSE, -1, -1
+    held = _held_in(folded) if len(folded) >= LONG_TEXT else None
     for literal, level, level_in_code, source in _load():
-        if literal not in folded or (scope == "recall" and literal in _TURNS):
+        if literal not in (folded if held is None else held) or (scope == "recall" and literal in _TURNS):
             continue
         found = _first(source, folded)
         if found is not None:
@@ -48,6 +54,24 @@ def forgeries(folded: str, raw: str, scope: str) -> Iterator[tuple[str, int, int
                 here = ASK
             if here != CLEAN:
                 yield here, found.start(), found.end()
+
+
+def _held_in(folded: str) -> set[str]:
+    """The literals that a long text holds; those that begin with a letter are looked for all at once."""
+    literals = dict.fromkeys(literal for literal, _, _, _ in _load())
+    words = known = [literal for literal in literals if literal.isascii() and literal[0].isalpha()]
+    if not _beginnings:
+        starts = sorted({word[:_START] for word in words})
+        size = -(-len(starts) // 8)  # neighbours in the alphabet go well together
+        _beginnings.append(Beginnings(*("|".join(starts[at : at + size]) for at in range(0, len(starts), size))))
+    places = list(islice(_beginnings[0].places(folded.encode("ascii", "replace")), _MANY))
+    if len(places) < _MANY:
+        seen = {folded[at : at + _START] for at in places}
+        seen |= {start[:-1] for start in seen}  # for the literals of three letters
+        words = [word for word in known if word[:_START] in seen]
+    # A single sign is found or missed in no time.
+    signs = [literal for literal in literals.keys() - known if literal[0] in folded]
+    return {literal for literal in [*words, *signs] if literal in folded}
 
 
 def _first(source: str, folded: str) -> re.Match[str] | None:

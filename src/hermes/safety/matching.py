@@ -44,9 +44,13 @@ def orders_of(source: str) -> list[list[Step]]:
     return [steps]
 
 
-def spans(reading: Reading, orders: Sequence[Sequence[Step]], most: int) -> Iterator[tuple[int, int]]:
+def reach_of(orders: Sequence[Sequence[Step]]) -> int:
+    """How many words a match spans at most."""
+    return max(sum(gap + 1 for _, gap, _ in steps) for steps in orders)
+
+
+def spans(reading: Reading, orders: Sequence[Sequence[Step]], reach: int, most: int) -> Iterator[tuple[int, int]]:
     """Where the first `most` matches begin and end, by their beginnings; a long text is looked at block by block."""
-    reach = max(sum(gap + 1 for _, gap, _ in steps) for steps in orders)
     left = most
     for first in _blocks(reading, [mask for mask, _, _ in orders[0]], reach):
         found = [span for steps in orders for span in _spans_in_order(reading, steps, (first, first + _BLOCK), reach)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hermes.safety import atoms, weights
 from hermes.safety.lexicon import BOUNDARY, Lexicon, bit, concept_mask, known_bits
-from hermes.safety.matching import orders_of, spans
+from hermes.safety.matching import orders_of, reach_of, spans
 from hermes.safety.tables import load_lines, load_table
 from hermes.safety.verdict import ASK, REFUSE
 from hermes.vocabulary.errors import ScannerUnavailable
@@ -33,12 +33,13 @@ _MENTIONABLE = frozenset(
 
 
 class Rule:
-    __slots__ = ("_orders", "level", "need", "negatable", "source", "threat")
+    __slots__ = ("_orders", "_reach", "level", "need", "negatable", "source", "threat")
 
     def __init__(self, threat: str, level: str, source: str, need: list[int], negatable: bool) -> None:  # noqa: FBT001
         self.threat, self.level, self.source = threat, level, source
         self.need, self.negatable = need, negatable
         self._orders: list[list[Step]] = []
+        self._reach = 0
 
     @classmethod
     def parse(cls, line: str) -> Rule:
@@ -56,12 +57,12 @@ class Rule:
     def state(self) -> tuple[object, ...]:
         return self.threat, self.level, self.source, self.need, self.negatable
 
-    @property
-    def orders(self) -> list[list[Step]]:
-        """Its steps, read when it is first tried: most rules never are."""
+    def spans(self, reading: Reading) -> Iterator[tuple[int, int]]:
+        """Where its first matches stand. Its steps are read when it is first tried: most rules never are."""
         if not self._orders:
             self._orders = orders_of(self.source)
-        return self._orders
+            self._reach = reach_of(self._orders)
+        return spans(reading, self._orders, self._reach, _MATCHES_TRIED)
 
     def can_apply(self, present: int) -> bool:
         for mask in self.need:  # noqa: SIM110 - four times as fast as all() over a generator, and asked 400 times a scan
@@ -126,7 +127,7 @@ def _nearest(rules: list[Rule], present: int) -> Rule:
 
 def _first_match(scale: Scale, rule: Rule) -> Match | None:
     reading = scale.reading
-    for start, end in spans(reading, rule.orders, _MATCHES_TRIED):
+    for start, end in rule.spans(reading):
         if not (rule.negatable and _negated(reading, start)):
             level = _level_here(scale, rule, start, end)
             if level is not None:

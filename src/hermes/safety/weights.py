@@ -17,7 +17,7 @@ from hermes.safety.wording import ENDS, STRETCH, pieces_of, weights_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hermes.safety.lexicon import Reading
 
@@ -27,6 +27,8 @@ LIGHT = 200  # below, a rule that would refuse only asks
 LEAST_TO_ASK = 150  # below, a rule that would only ask is silent
 LEAST_TO_REFUSE = 0  # below, every rule is
 _FEW = 8  # words of a sentence, with fewer than which it is judged by rules alone
+_MANY_WORDS = 500  # of fewer all pieces are worked out at once
+_LONG_WORD = 400  # letters; where there is a longer one, too
 START = "every stretch"  # the key of what each begins with
 _loaded: list[tuple[int, dict[int, int]]] = []
 _by_mask: dict[int, int] = {}
@@ -54,95 +56,148 @@ def weight_of_concepts(mask: int) -> int:
     return weight
 
 
+class Pieces:
+    """The words of a text in the pieces that are weighed; worked out when asked for, once for all languages."""
+
+    __slots__ = ("_every", "_firsts", "_longest", "_starts", "_text", "tokens")
+
+    def __init__(self, tokens: Sequence[str], text: str = "") -> None:
+        self.tokens, self._text = tokens, text
+        self._every: list[str] = []
+        self._firsts: list[int] = []
+        self._starts: list[int] = []
+        self._longest = 0
+
+    def every(self) -> list[str]:
+        if not self._firsts:
+            # Most words are one piece, themselves; only the others are looked at one by one.
+            others = {word: pieces_of(word) for word in set(self.tokens) if word.isdigit() or not word.isascii()}
+            others |= dict.fromkeys(ENDS, ())
+            sizes = [len(others[word]) if word in others else 1 for word in self.tokens]
+            self._firsts = list(accumulate(sizes, initial=0))
+            self._every = [piece for word in self.tokens for piece in others.get(word, (word,))]
+        return self._every
+
+    def firsts(self) -> list[int]:
+        """The number of the first piece of each token, and behind them how many pieces there are."""
+        self.every()
+        return self._firsts
+
+    def between(self, begin: int, end: int) -> tuple[int, Pieces]:
+        """Some tokens by themselves, and how many stand before them; all of them, if a word has very many pieces."""
+        if not self._longest:
+            self._longest = max(map(len, self.tokens))
+        if len(self.tokens) < _MANY_WORDS or self._longest > _LONG_WORD:
+            return 0, self
+        return begin, Pieces(self.tokens[begin:end])
+
+    def starts(self) -> list[int]:
+        """Where each token begins in the text, and where that ends; an end of a sentence is behind the word before."""
+        if not self._starts:
+            at = 0
+            for token in self.tokens:
+                if token in ENDS:  # it need not be the sign that ends the sentence
+                    self._starts.append(at)
+                    continue
+                at = self._text.index(token, at)
+                self._starts.append(at)
+                at += len(token)
+            self._starts.append(len(self._text))
+        return self._starts
+
+
 class Scale:
     """One reading of a text with the words it was read from, to weigh any part of it."""
 
-    __slots__ = ("_places", "_text", "_tokens", "reading")
+    __slots__ = ("_pieces", "reading")
 
-    def __init__(self, reading: Reading, tokens: Sequence[str], text: str = "") -> None:
-        self.reading, self._tokens, self._text = reading, tokens, text
-        self._places: list[tuple[int, int, int]] = []
+    def __init__(self, reading: Reading, pieces: Pieces) -> None:
+        self.reading, self._pieces = reading, pieces
 
     def around(self, start: int, end: int) -> int:
         """How heavy a match is, with as much of what stands around it as makes it heaviest: padding is no excuse.
 
         A sentence of few words has nothing that could speak for it, so there the rule is believed.
         """
-        inside = [place for place in self._placed() if start <= place[0] < end]
-        first, last = inside[0], inside[-1]
-        if self._is_short(first[1], last[1]):
+        (first, first_letter), (last, last_letter) = self._place_of(start), self._place_of(end - 1)
+        if self._is_short(first, last):
             return LIGHT
-        begin = max(0, first[1] - REACH)
-        added, firsts = self._weigh(begin, last[1] + REACH + 1)
+        begin, stop = max(0, first - REACH), min(len(self._pieces.tokens), last + REACH + 1)
+        before, part = self._pieces.between(begin, stop)
+        firsts = part.firsts()
+        left, right = firsts[first - before] + first_letter, firsts[last - before] + last_letter + 1
+        # A word may have any number of pieces, but no more than so many of them are looked at.
+        bounds = max(firsts[begin - before], left - REACH), min(firsts[stop - before], right + REACH)
+        added = self._weigh(before, part, bounds, first_pair=bounds[0] > firsts[begin - before])
         sums = list(accumulate(added, initial=0))
-        left = firsts[first[1] - begin] + first[2]
-        right = firsts[last[1] - begin] + last[2] + 1
-        before = min(sums[max(0, left - REACH) : left + 1])
-        return weights()[0] + max(sums[right : right + REACH + 1]) - before
+        return weights()[0] + max(sums[right - bounds[0] :]) - min(sums[: left - bounds[0] + 1])
 
     def _is_short(self, first: int, last: int) -> bool:
         """Whether the sentence around these tokens has hardly more words than a rule needs."""
-        tokens = self._tokens
+        tokens = self._pieces.tokens
         begin = next((at + 1 for at in range(first, max(-1, first - _FEW), -1) if tokens[at] in ENDS), first - _FEW)
         end = next((at for at in range(last, min(len(tokens), last + _FEW)) if tokens[at] in ENDS), last + _FEW)
         return sum(len(pieces_of(token)) for token in tokens[max(0, begin) : end]) < _FEW
 
     def heavy_stretch(self) -> tuple[int, int, int] | None:
         """The heaviest stretch if it is too heavy: where it begins and ends in the reading, and its concepts."""
-        added, firsts = self._weigh(0, len(self._tokens))
-        ends = {firsts[at] for at, token in enumerate(self._tokens) if token in ENDS}
+        firsts = self._pieces.firsts()
+        every = 0, firsts[-1]
+        added = self._weigh(0, self._pieces, every)
+        ends = {firsts[at] for at, token in enumerate(self._pieces.tokens) if token in ENDS}
         heaviest, first, last = _heaviest(added, sorted({0, *ends, len(added)}))
         if weights()[0] + heaviest <= HEAVY:
             return None
-        inside = [position for position, token, letter in self._placed() if first <= firsts[token] + letter < last]
+        inside = [position for position, piece in self._placed(0, self._pieces, every) if first <= piece < last]
         start, end = (inside[0], inside[-1] + 1) if inside else (0, len(self.reading.codes))
         mask = 0
         for code in set(self.reading.codes[start:end]):
             mask |= self.reading.lexicon.mask_behind(code)
         return start, end, mask
 
-    def _weigh(self, begin: int, end: int) -> tuple[list[int], list[int]]:
-        """What each piece of some tokens weighs, and the number of the first piece of each token."""
-        pieces: list[str] = []
-        firsts: list[int] = []
-        for word in self._tokens[begin:end]:
-            firsts.append(len(pieces))
-            if word not in ENDS:
-                pieces += pieces_of(word)
-        added = list(weights_of(pieces))
-        placed, meaning = self._placed(), self.reading.lexicon.mask_behind
-        for at in range(bisect_left(placed, begin, key=_token_of), bisect_left(placed, end, key=_token_of)):
-            position, token, letter = placed[at]
-            added[firsts[token - begin] + letter] += weight_of_concepts(meaning(self.reading.codes[position]))
-        return added, firsts
+    def _weigh(self, before: int, part: Pieces, bounds: tuple[int, int], *, first_pair: bool = False) -> list[int]:
+        """What each of some pieces weighs: itself, as a concept, and behind another, if need be even the first."""
+        begin, stop = bounds
+        added = list(weights_of(part.every()[begin - first_pair : stop]))[first_pair:]
+        codes, meaning = self.reading.codes, self.reading.lexicon.mask_behind
+        for position, piece in self._placed(before, part, bounds):
+            if begin <= piece < stop:
+                added[piece - begin] += weight_of_concepts(meaning(codes[position]))
+        return added
 
-    def _placed(self) -> list[tuple[int, int, int]]:
-        """Every code that means something: its place, its token, and which letter of that if they count one by one."""
-        if not self._places:
-            reading = self.reading
-            if reading.places is None:
-                meaning, index = reading.lexicon.mask_behind, reading.index
-                self._places = [(at, index[at], 0) for at, code in enumerate(reading.codes) if meaning(code)]
-            else:
-                starts = self._starts()
-                for position, at, _ in reading.places:
-                    token = bisect_right(starts, at) - 1
-                    apart = len(pieces_of(self._tokens[token])) > 1
-                    self._places.append((position, token, at - starts[token] if apart else 0))
-        return self._places
+    def _placed(self, before: int, part: Pieces, bounds: tuple[int, int]) -> Iterator[tuple[int, int]]:
+        """Every code that stands for some of these pieces, perhaps one more on either side, and its piece.
 
-    def _starts(self) -> list[int]:
-        """Where each token begins in the text: they stand in it one after the other."""
-        starts, at = [], 0
-        for token in self._tokens:
-            at = self._text.index(token, at)
-            starts.append(at)
-            at += len(token)
-        return starts
+        `part` are some of the tokens, behind `before` others.
+        """
+        reading, firsts = self.reading, part.firsts()
+        # A token without pieces ends a sentence, and the one behind it has the same number.
+        first, last = bisect_right(firsts, bounds[0]) - 1, bisect_left(firsts, bounds[1])
+        if reading.places is None:
+            words = reading.index.words()
+            for position in range(bisect_left(words, before + first), bisect_left(words, before + last)):
+                if reading.lexicon.mask_behind(reading.codes[position]):
+                    yield position, firsts[words[position] - before]
+        else:
+            starts = self._pieces.starts()
+            start = starts[before + first] + bounds[0] - firsts[first]
+            end = starts[before + last] - (firsts[last] - bounds[1])
+            for position, at in reading.places.between(start, end):
+                token, letter = self._token_at(at)
+                yield position, firsts[token - before] + letter
 
+    def _place_of(self, position: int) -> tuple[int, int]:
+        """The token that a code stands for, and which letter of it if they count one by one."""
+        if self.reading.places is None:
+            return self.reading.index[position], 0
+        return self._token_at(self.reading.places.span(position)[0])
 
-def _token_of(place: tuple[int, int, int]) -> int:
-    return place[1]
+    def _token_at(self, at: int) -> tuple[int, int]:
+        """The token that stands at a place of the text, and which letter of it if they count one by one."""
+        starts = self._pieces.starts()
+        token = bisect_right(starts, at, hi=len(starts) - 1) - 1
+        apart = len(pieces_of(self._pieces.tokens[token])) > 1
+        return token, at - starts[token] if apart else 0
 
 
 def _heaviest(added: Sequence[int], bounds: Sequence[int]) -> tuple[int, int, int]:

@@ -14,6 +14,7 @@ from hermes.safety.tables import load_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterable, Iterator, Sequence
 
 STRETCH = 60  # words that are weighed together: an entry, or a few sentences of a longer text
@@ -26,6 +27,7 @@ _SHORTEST = 3  # letters of a word whose parts say more than itself
 _WIDTH = 4  # bytes of a character in UTF-32
 _MOST_KEPT = 20_000
 _table: list[bytes] = []
+_compiled: list[re.Pattern[str]] = []  # for text outside ASCII alone
 _words: dict[str, int] = {}
 _pairs: dict[tuple[str, str], int] = {}
 
@@ -34,16 +36,15 @@ def pieces_of(token: str) -> Sequence[str]:
     """A word as itself; Chinese, Japanese, Korean and Thai letter by letter, for their words have no firm bounds."""
     if token.isascii():
         return (_NUMBER,) if token.isdigit() else (token,)
-    return token if any(map(_is_unspaced, token)) else (token,)
+    return token if _unspaced().search(token) else (token,)
 
 
-def _is_unspaced(letter: str) -> bool:
-    return (
-        "\u3040" <= letter <= "\u30ff"
-        or "\u3400" <= letter <= "\u9fff"
-        or "\uac00" <= letter <= "\ud7a3"
-        or "\u0e00" <= letter <= "\u0e7f"
-    )
+def _unspaced() -> re.Pattern[str]:
+    if not _compiled:
+        import re  # plain prose does without
+
+        _compiled.append(re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\u0e00-\u0e7f]"))
+    return _compiled[0]
 
 
 def weights_of(pieces: Sequence[str]) -> Iterator[int]:

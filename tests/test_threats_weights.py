@@ -1,0 +1,118 @@
+"""A match in a long text is weighed by what stands around it and by nothing further off; frames are seen anywhere."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from hermes.bench.hostile_texts import HOSTILE
+from hermes.safety import atoms, disguises, languages, markup, threats
+from hermes.safety.rules import matches
+from hermes.safety.threats import words_of
+from hermes.safety.unicode import fold
+from hermes.safety.weights import REACH, Pieces, Scale, weight_of_concepts, weights
+from hermes.safety.wording import ENDS, pieces_of, weights_of
+
+KINDS = (
+    "Chinese",
+    "alternating scripts",
+    "Russian",
+    "random trigger words",
+    "words of three languages",
+    "every Latin word",
+)
+
+
+@pytest.fixture(scope="module")
+def noises() -> list[str]:
+    return [make(random.Random(9))[:9_000] for make in HOSTILE.values()]
+
+
+def _scales(text: str) -> list[tuple[Scale, list[str], str, list[tuple[int, int]]]]:
+    """Each reading of a text on its scale, with the words, and where its rules match."""
+    marked = atoms.mark(fold(text))
+    tokens = words_of(marked)
+    pieces = Pieces(tokens, marked)
+    scales = [(Scale(reading, pieces), rules) for reading, rules in languages.readings(text, marked, tokens)]
+    return [
+        (scale, tokens, marked, [(each.start, each.end) for each in matches(scale, rules, weigh=False, **_ANYTHING)])
+        for scale, rules in scales
+    ]
+
+
+_ANYTHING = {"only_refusals": lambda: False}
+
+
+def _plainly_around(scale: Scale, tokens: list[str], marked: str, span: tuple[int, int]) -> int:
+    """The heaviest stretch around a match, by adding up every piece of the text."""
+    reading = scale.reading
+    pieces = [(number, piece) for number, token in enumerate(tokens) if token not in ENDS for piece in pieces_of(token)]
+    firsts = [sum(owner < number for owner, _ in pieces) for number in range(len(tokens))]
+    starts = [0]
+    for token in tokens:
+        starts.append(marked.index(token, starts[-1]) + len(token))
+    begins = [end - len(token) for end, token in zip(starts[1:], tokens, strict=True)]
+
+    def place(position: int) -> tuple[int, int]:
+        if reading.places is None:
+            return reading.index[position], firsts[reading.index[position]]
+        at = reading.places.span(position)[0]
+        token = max(number for number, begin in enumerate(begins) if begin <= at)
+        return token, firsts[token] + (at - begins[token] if len(pieces_of(tokens[token])) > 1 else 0)
+
+    (first, left), (last, right) = place(span[0]), place(span[1] - 1)
+    begin, end = max(0, first - REACH), last + REACH + 1
+    inside = [number for number, (owner, _) in enumerate(pieces) if begin <= owner < end]
+    added = dict(zip(inside, weights_of([pieces[number][1] for number in inside]), strict=True))
+    for position, code in enumerate(reading.codes):
+        if (mask := reading.lexicon.mask_behind(code)) and (piece := place(position)[1]) in added:
+            added[piece] += weight_of_concepts(mask)
+    return weights()[0] + max(
+        sum(added[number] for number in inside if low <= number < high)
+        for low in range(max(inside[0], left - REACH), left + 1)
+        for high in range(right + 1, min(inside[-1] + 1, right + 1 + REACH) + 1)
+    )
+
+
+@pytest.mark.proves("threats.linear")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_match_weighs_what_the_words_around_it_add_up_to(kind: str) -> None:
+    text = HOSTILE[kind](random.Random(8))[:5_000]
+    compared = 0
+    for scale, tokens, marked, found in _scales(text):
+        for span in found[:2]:
+            if not scale._is_short(*(scale._place_of(at)[0] for at in (span[0], span[1] - 1))):
+                assert scale.around(*span) == _plainly_around(scale, tokens, marked, span)
+                compared += 1
+    assert compared
+
+
+def _alike(token: str) -> str:
+    return "." if token in ENDS else token
+
+
+@pytest.mark.proves("threats.linear")
+def test_a_long_text_is_cut_into_the_same_words_as_a_short_one(noises: list[str]) -> None:
+    end = "\n\nEnd. No? yes!no, it's o'b'c 'x' .env\n\n"
+    for noise in noises:
+        folded = fold((noise + end).encode("ascii", "replace").decode())
+        marked = atoms.mark(folded)
+        plain = threats._PLAIN_TOKEN.findall(marked)
+        assert list(map(_alike, words_of(marked, in_ascii=True))) == list(map(_alike, plain))
+
+
+@pytest.mark.proves("threats.linear")
+def test_words_in_leetspeak_are_those_that_their_expression_matches(noises: list[str]) -> None:
+    for noise in noises:
+        text = fold(noise).translate(disguises._LEET)
+        assert disguises._spelt_in(text) == set(disguises._LEET_WORD.findall(text))
+
+
+@pytest.mark.proves("threats.linear")
+def test_the_signs_of_a_frame_are_seen_in_long_texts_of_any_kind(noises: list[str]) -> None:
+    chance = random.Random(9)
+    literals = sorted({literal for literal, _ in markup.expressions()})
+    for noise in map(fold, noises):
+        for text in (noise, noise[:3_000] + chance.choice(literals) + noise[3_000:], noise + chance.choice(literals)):
+            assert markup._held_in(text) == {literal for literal in literals if literal in text}
