@@ -63,6 +63,24 @@ def test_what_a_store_kept_open_is_closed_when_the_store_is_gone(home: Path) -> 
     assert open_files() == before
 
 
+@pytest.mark.proves("durable.descriptors")
+def test_stores_of_many_people_keep_only_the_latest_open(home: Path) -> None:
+    before = len(open_files())
+    stores = [MemoryStore.open(home / f"person-{number}") for number in range(40)]
+    for _ in range(2):
+        for store in stores:
+            store.add("memory", f"Written {len(store.entries('memory'))} times before.")
+        memory = home / "person-39" / "memories" / "MEMORY.md"
+        memory.rename(memory.with_suffix(".aside"))
+        memory.mkdir()
+        with pytest.raises(StorageError):
+            stores[-1].add("memory", "Cannot be written.")
+        memory.rmdir()
+        memory.with_suffix(".aside").rename(memory)
+    assert 0 < len(open_files()) - before <= 48
+    assert [len(store.entries("memory")) for store in stores] == [2] * 40
+
+
 @pytest.mark.proves("durable.lock")
 def test_a_home_that_was_moved_away_is_not_written_to(home: Path, store: MemoryStore) -> None:
     (home / "memories").rename(home / "moved")

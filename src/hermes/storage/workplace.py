@@ -23,6 +23,22 @@ if TYPE_CHECKING:
     from hermes.storage.journal import Identity
 
 
+_MOST_KEPT = 16  # places in this process: each has three descriptors, and a server has stores for hundreds of people
+_lists: dict[int, list[Workplace]] = {}  # those that something was kept in, the latest last
+
+
+def _keep(place: Workplace, kept: list[Workplace]) -> None:
+    """Keeps a place for its next write, and closes the one that has waited longest where there are too many."""
+    kept.append(place)
+    _lists.pop(id(kept), None)
+    _lists[id(kept)] = kept
+    for number in list(_lists)[:-_MOST_KEPT]:
+        try:
+            _lists.pop(number, []).pop().close()
+        except IndexError:  # it is in use, or was given up
+            continue
+
+
 class Workplaces:
     """The way to the place of one file. Threads that write at the same time get a place each."""
 
@@ -34,6 +50,9 @@ class Workplaces:
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_kept": []}  # a copy of what is open would share the lock, or be about another process
+
+    def __del__(self) -> None:
+        _lists.pop(id(self._kept), None)
 
     def look(self) -> Workplace | None:
         """The place, without its lock; None when there is no such folder."""
@@ -85,7 +104,7 @@ class Workplace:
             self.close()
         else:
             self.lock.__exit__()
-            keep_in.append(self)
+            _keep(self, keep_in)
 
     def __del__(self) -> None:
         self.close()
