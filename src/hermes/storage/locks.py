@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hermes.storage.files import Folder, OpenFile
 
-_NO_LOCKS_HERE = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
+NO_LOCKS_HERE = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
 _LONGEST_COMMAND = 60
 
@@ -85,7 +85,7 @@ class FileLock:
             file.close()
             return False
         except OSError as error:
-            if error.errno not in _NO_LOCKS_HERE:
+            if error.errno not in NO_LOCKS_HERE:
                 file.close()
                 raise explain("lock", file.path, error) from error
         if not self._still_in_place(file, kept=kept is not None):

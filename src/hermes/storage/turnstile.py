@@ -8,13 +8,13 @@ excludes, the numbers only order: when a process with a number dies, the next on
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import time
 from typing import TYPE_CHECKING
 
 from hermes.storage.files import explain
+from hermes.storage.locks import NO_LOCKS_HERE
 from hermes.vocabulary.errors import LockTimeout, StorageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ _PATIENCE = 0.005  # who waits no longer takes the lock when it is free: making 
 _NOBODY_COMES = 0.02  # so long after the last call, whoever has the number that was called is taken to be gone
 _MOST_IN_LINE = 50  # more numbers than that are left from the dead, or were never ours: a line is not waited for longer
 _LARGEST = (1 << 63) - 1
-_NO_LOCKS_HERE = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 class Turnstile:
@@ -135,7 +134,7 @@ def _try(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        if error.errno not in _NO_LOCKS_HERE:
+        if error.errno not in NO_LOCKS_HERE:
             raise StorageError(f"the queue of writers does not work: {error.strerror}; check the folder") from error
     return True
 
