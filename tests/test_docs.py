@@ -17,30 +17,50 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 EXAMPLES = os.path.join(ROOT, "docs", "examples")
 
 
-def run(code: str, home: Path) -> str:
-    environment = {**os.environ, "HERMES_HOME": str(home), "HOME": str(home)}
-    home.mkdir(exist_ok=True)
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=home, check=False)
+def run(code: str, place: Path) -> str:
+    """Runs it as a person does who has a home and a folder for temporary files."""
+    environment = {**os.environ, "HOME": str(place)}
+    for variable, name in (("HERMES_HOME", "home"), ("TMPDIR", "temporary")):
+        environment[variable] = str(place / name)
+        (place / name).mkdir(exist_ok=True)
+    command = [sys.executable, "-X", "dev", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=place, check=False)
     assert done.returncode == 0, done.stderr
+    assert not done.stderr
     return done.stdout
+
+
+def left_in(place: Path) -> list[str]:
+    return sorted(str(path.relative_to(place)) for path in place.rglob("*"))
 
 
 @pytest.mark.proves("docs.examples")
 @pytest.mark.parametrize("name", sorted(os.listdir(EXAMPLES)))
-def test_every_example_runs(name: str, home: Path) -> None:
-    if name.endswith(".py"):
-        with open(os.path.join(EXAMPLES, name), encoding="utf-8") as file:
-            assert run(file.read(), home)
+def test_every_example_runs_twice_and_leaves_nothing_in_the_home_of_whoever_tries_it(name: str, tmp_path: Path) -> None:
+    if not name.endswith(".py"):
+        return
+    (tmp_path / "home").mkdir()
+    settings = tmp_path / "home" / "config.yaml"
+    settings.write_text("memory:\n  nudge_interval: 3\n")
+    with open(os.path.join(EXAMPLES, name), encoding="utf-8") as file:
+        code = file.read()
+    assert run(code, tmp_path)
+    assert run(code, tmp_path)
+    assert left_in(tmp_path) == ["home", "home/config.yaml", "temporary"]
+    assert settings.read_text() == "memory:\n  nudge_interval: 3\n"
 
 
 @pytest.mark.proves("docs.examples")
-def test_the_python_of_the_readme_runs(home: Path) -> None:
+def test_the_python_of_the_readme_runs_twice_in_a_home_that_it_names(tmp_path: Path) -> None:
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
         blocks = re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
     assert blocks
     for block in blocks:
-        run(block, home)
+        assert len(block.splitlines()) <= 12
+        run(block, tmp_path)
+        run(block, tmp_path)
+    assert left_in(tmp_path / "home") == []
+    assert "Prefers short answers." in (tmp_path / "my-agent-home" / "memories" / "USER.md").read_text()
 
 
 @pytest.mark.proves("docs.links")

@@ -1,5 +1,7 @@
 """An agent in your own program: a model that follows a script here, any model of the settings otherwise."""
 
+import tempfile
+
 from hermes import Agent
 from hermes.llm.scripted import Reply, Scripted
 from hermes.vocabulary.events import TextDelta, ToolReturned, TurnFinished
@@ -29,7 +31,10 @@ model = Scripted(
     ]
 )
 
-with Agent.open(source="my-agent", model=model, tools=[Weather()]) as agent:
+# A home that is gone at the end; leave it out and the agent has yours, ~/.hermes.
+folder = tempfile.TemporaryDirectory()
+
+with Agent.open(folder.name, source="my-agent", model=model, tools=[Weather()]) as agent:
     for line in ("I live in Hamburg.", "Do I need an umbrella?"):
         print(f"> {line}")
         for event in agent.turn(line):
@@ -41,5 +46,7 @@ with Agent.open(source="my-agent", model=model, tools=[Weather()]) as agent:
                 case TurnFinished(usage=usage):
                     print(f"  [{usage.input_tokens} tokens in, {usage.output_tokens} out]")
 
-with Agent.open(source="my-agent", model=Scripted(["You live in Hamburg."])) as tomorrow:
+with Agent.open(folder.name, source="my-agent", model=Scripted(["You live in Hamburg."])) as tomorrow:
     assert "Lives in Hamburg." in tomorrow.session.system_prompt
+
+folder.cleanup()

@@ -3,6 +3,8 @@
 import os
 import tempfile
 
+from hermes import MemorySession
+
 PLUGIN = """
 from hermes import ContextEngine
 
@@ -33,15 +35,14 @@ def register(ctx):
     ctx.register_context_engine(LastWords())
 """
 
-home = os.environ.get("HERMES_HOME") or tempfile.mkdtemp()
+temporary = tempfile.TemporaryDirectory()  # a home that is gone at the end, never your own
+home = temporary.name
 folder = os.path.join(home, "plugins", "context_engine", "last_words")
 os.makedirs(folder)
 with open(os.path.join(folder, "__init__.py"), "w", encoding="utf-8") as file:
     file.write(PLUGIN)
 with open(os.path.join(home, "config.yaml"), "w", encoding="utf-8") as file:
     file.write("context:\n  engine: last_words\n")
-
-from hermes import MemorySession  # noqa: E402 - the home is ready now
 
 with MemorySession.open(home, source="my-agent") as session:
     for number in range(10):
@@ -52,3 +53,5 @@ with MemorySession.open(home, source="my-agent") as session:
     print(f"{done.messages} messages were put away by {done.how}; {len(session.request().messages)} are left")
     assert "shelf 21" in session.call_tool("context_expand", {"ids": "1-100000"})
     assert "last_words_size" in [tool["function"]["name"] for tool in session.request().tools]
+
+temporary.cleanup()

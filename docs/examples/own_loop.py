@@ -1,6 +1,7 @@
 """Hermes around an agent loop of your own: the model here is three lines, yours calls an API."""
 
 import json
+import tempfile
 
 from hermes import MemorySession
 
@@ -14,7 +15,10 @@ def model(system: str, messages: list, tools: list) -> dict:
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
-with MemorySession.open(source="my-agent") as session:
+# A home that is gone at the end; give yours a folder of its own, or nothing for ~/.hermes.
+folder = tempfile.TemporaryDirectory()
+
+with MemorySession.open(folder.name, source="my-agent") as session:
     request = session.prepare_turn("Please keep your answers short.")
     answer = model(request.system, request.messages, request.tools)
     while answer.get("tool_calls"):
@@ -25,6 +29,8 @@ with MemorySession.open(source="my-agent") as session:
         answer = model(request.system, request.messages, request.tools)
     session.finish_turn(answer["content"])
 
-with MemorySession.open(source="my-agent") as tomorrow:
+with MemorySession.open(folder.name, source="my-agent") as tomorrow:
     assert "Prefers short answers." in tomorrow.system_prompt
     print("remembered")
+
+folder.cleanup()
