@@ -79,6 +79,22 @@ def test_installing_keeps_what_others_put_there_and_removing_takes_out_only_ours
 
 
 @pytest.mark.proves("mcp.install")
+def test_a_server_that_could_not_start_is_not_put_into_a_host(
+    home: Path, user_home: Path, hermes: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hermes("mcp", "install", "claude-code", "--yes")
+    before = files(user_home)
+    monkeypatch.delitem(sys.modules, "hermes.server.mcp", raising=False)
+    monkeypatch.setitem(sys.modules, "mcp_types", None)
+    ran = hermes("mcp", "install", "cursor", "--yes")
+    assert ran.code == 1
+    assert "mcp_types is not installed" in ran.err
+    assert "install mcp starlette uvicorn" in ran.err
+    assert files(user_home) == before
+    assert hermes("mcp", "install", "claude-code", "--remove", "--yes").code == 0
+
+
+@pytest.mark.proves("mcp.install")
 def test_a_file_that_cannot_be_understood_is_left_alone(user_home: Path, home: Path, hermes: Command) -> None:
     (user_home / ".cursor").mkdir()
     (user_home / ".cursor" / "mcp.json").write_text("{ // a comment\n}")

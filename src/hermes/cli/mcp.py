@@ -22,23 +22,29 @@ def _serve(given: argparse.Namespace, context: Context) -> int:
         return start(context, host=given.host or "", port=given.port, only_mcp=True)
     import gc
 
-    home = context.home
     gc.disable()  # the SDK makes a hundred thousand objects that stay: looking through them again and again is waste
-    try:
-        import anyio
-
-        from hermes.server.mcp import build_server, serve_stdio
-        from hermes.server.workspace import Workspace
-    except ImportError as error:
-        raise ExtraMissing(f"{error.name} is not installed; {command('server')} brings it") from error
+    load_server()
     gc.freeze()
     gc.enable()
-    workspace = Workspace(home, source=given.source, project=given.project, cwd=os.getcwd())
+    import anyio
+
+    from hermes.server.mcp import build_server, serve_stdio
+    from hermes.server.workspace import Workspace
+
+    workspace = Workspace(context.home, source=given.source, project=given.project, cwd=os.getcwd())
     try:
         anyio.run(serve_stdio, build_server(lambda _context: workspace, recorded=given.recorded))
     finally:
         workspace.close()
     return OK
+
+
+def load_server() -> None:
+    """Loads what the server is made of; ExtraMissing says what to install when something is not there."""
+    try:
+        import hermes.server.mcp  # noqa: F401 - whoever starts the server finds it loaded
+    except ImportError as error:
+        raise ExtraMissing(f"{error.name} is not installed; {command('server')} brings it") from error
 
 
 def _configure_serve(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.context import OK, REFUSED
+from hermes.cli.mcp import load_server
 from hermes.cli.questions import confirmed
 from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.server.mcp_hooks import record
@@ -28,6 +29,8 @@ _LARGEST = 16 << 20
 
 
 def _install(given: argparse.Namespace, context: Context) -> int:
+    if not given.remove:
+        load_server()  # a host that is told of a server which cannot start only shows an error, later and elsewhere
     changes = plan(given.host, _launch(context.home), os.path.expanduser("~"), remove=given.remove)
     host = HOSTS[given.host]
     agreed = bool(changes) and not given.dry_run and (given.yes or _agrees(given, changes))
