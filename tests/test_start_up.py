@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import subprocess
 import sys
 from importlib import import_module
@@ -111,12 +112,48 @@ def test_a_mistyped_command_is_answered_with_the_nearest_name(hermes: Command) -
     assert hermes("--home").err == "hermes: --home needs a value (`hermes --help`)\n"
 
 
+@pytest.mark.proves("ground.help")
+def test_a_mistyped_option_is_answered_with_the_nearest_one(hermes: Command) -> None:
+    mistyped = hermes("--moddel", "local", "-q", "hi")
+    assert mistyped.code == 2
+    assert mistyped.err.startswith(
+        "hermes: there is no option --moddel; did you mean --model? (`hermes chat --help`)\nusage: hermes chat "
+    )
+    assert "there is no option --targt; did you mean --target?" in hermes("memory", "add", "x", "--targt=user").err
+    assert "too many words: list (a text of several words stands in quotes)" in hermes("memory", "list", "list").err
+    assert "invalid choice: 'nobody'" in hermes("memory", "list", "--target", "nobody").err
+
+
+@pytest.mark.proves("ground.help")
+def test_a_sentence_instead_of_a_command_is_answered_with_how_to_ask_it(hermes: Command) -> None:
+    told = "hermes: there is no command 'what is up' (`hermes --help`); to ask it: hermes -q 'what is up'\n"
+    assert (hermes("what is up").code, hermes("what is up").err) == (2, told)
+    assert "to ask it: hermes -q 'which is longer'" in hermes("which", "is", "longer").err
+    assert "to ask it" not in hermes("memry", "list").err + hermes("xyzzy").err + hermes("xyzzy", "--json").err
+
+
+@pytest.mark.proves("ground.errors-json")
+def test_a_script_gets_failures_as_json_too(hermes: Command) -> None:
+    missing = hermes("sessions", "show", "nothing", "--json")
+    assert missing.out == ""
+    assert json.loads(missing.err) == {
+        "error": "there are no conversations yet; `hermes sessions import FILE` brings some in",
+        "kind": "NotFound",
+        "exit_code": 1,
+    }
+    wrong = json.loads(hermes("memory", "list", "--json", "--targt", "user").err)
+    assert (wrong["kind"], wrong["exit_code"]) == ("SettingsError", 2)
+    assert hermes("sessions", "show", "--", "--json").err.startswith("hermes: there are no")
+
+
 @pytest.mark.proves("ground.help", "ground.version")
 def test_help_and_version_are_understood_as_words_too(hermes: Command) -> None:
     assert hermes("help").out == hermes("--help").out
     assert hermes("help", "memory").out == hermes("memory", "--help").out
     assert hermes("help", "memory", "add").out == hermes("memory", "add", "--help").out
-    assert hermes("version").out == hermes("--version").out
+    assert hermes("memory", "help").out == hermes("memory", "--help").out
+    assert hermes("memory", "help", "add").out == hermes("memory", "add", "--help").out
+    assert hermes("version").out == hermes("-V").out == hermes("--version").out
 
 
 @pytest.mark.proves("ground.public-names")

@@ -8,7 +8,7 @@ import sys
 
 
 def main() -> int:
-    if sys.argv[1:] == ["--version"]:
+    if sys.argv[1:] in (["--version"], ["-V"]):
         from hermes.vocabulary.version import __version__
 
         print(f"hermes {__version__}")

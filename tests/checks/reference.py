@@ -71,7 +71,9 @@ def commands_page() -> str:
         "# Commands\n",
         (
             "`hermes [--home DIR] [--profile NAME] [--user NAME] COMMAND …`. Each has `--help`. Exit codes: 0 done, "
-            "1 refused or not found, 2 usage or settings.\n"
+            "1 refused or not found, 2 usage or settings. With `--json` a command prints one JSON document on standard "
+            "output; when it fails, one JSON object in one line on standard error: "
+            '`{"error": "what to do", "kind": "NotFound", "exit_code": 1}` ([kinds](errors.md)).\n'
         ),
     ]
     seen = ""

@@ -53,6 +53,15 @@ def test_entries_are_replaced_and_removed_and_a_miss_is_exit_code_1(hermes: Comm
     assert hermes("memory", "remove", "fish", "--json").json["entries"] == []
 
 
+@pytest.mark.proves("curated.add", "curated.remove")
+def test_several_words_are_one_text(hermes: Command) -> None:
+    assert hermes("memory", "add", "I", "use", "vim", "--target", "user").code == 0
+    assert hermes("memory", "list", "--target", "user", "--json").json["user"]["entries"] == ["I use vim"]
+    assert hermes("memory", "remove", "use", "vim", "--target", "user", "--json").json["entries"] == []
+    unclear = hermes("memory", "replace", "vim", "I", "use", "emacs")  # where would the old text end?
+    assert (unclear.code, "stands in quotes" in unclear.err) == (2, True)
+
+
 @pytest.mark.proves("curated.history", "curated.json")
 def test_the_log_tells_who_when_before_and_after(hermes: Command, remember: Remember) -> None:
     remember(action="add", content="Uses zsh")

@@ -10,6 +10,10 @@ REQUIREMENTS = {
     ),
     "ground.confirm": ("what cannot be taken back is asked first; without a yes nothing happens", "product"),
     "ground.words": ("every command tells a person in plain words what it tells scripts in JSON", "product"),
+    "ground.errors-json": (
+        "with --json a failure is one JSON object on standard error: words, kind, exit code",
+        "product",
+    ),
     "ground.arguments": ("a command reads its arguments as argparse would, without loading it", "product"),
     "ground.public-names": ("the public names of the package are exactly the documented ones", "product"),
     "settings.home": (

@@ -18,24 +18,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 _INTERRUPTED = 130
+_PROGRAM, _SLASH = "hermes ", "/"  # what stands before a command at a shell, and in the chat
 _OF_ALL = ("--home", "--profile", "--user")
 
 
 def run(arguments: list[str]) -> int:
     """Runs one command and returns its exit code: 0 done, 1 refused or not found, 2 usage or settings."""
     chosen, words = _take_options(arguments)
-    if words[-1:] and words[-1] in _OF_ALL and "--" not in words:
-        from hermes.cli.render import print_problem
-
-        print_problem(f"{words[-1]} needs a value (`hermes --help`)")
-        return USAGE
-    return run_words(words, Context(chosen.get("--home"), chosen.get("--profile"), chosen.get("--user"), run_words))
-
-
-def run_words(words: list[str], context: Context) -> int:
-    """Runs one command on a home that is known already, as the chat does."""
+    context = Context(chosen.get("--home"), chosen.get("--profile"), chosen.get("--user"), _run_in_chat)
     try:
-        command = _find_command(words)
+        if words[-1:] and words[-1] in _OF_ALL and "--" not in words:
+            raise SettingsError(f"{words[-1]} needs a value (`hermes --help`)")
+        command = _find_command(words, _PROGRAM)
         gc.enable()
         code = command(context)
         sys.stdout.flush()
@@ -45,37 +39,48 @@ def run_words(words: list[str], context: Context) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except HermesError as error:
-        from hermes.cli.render import print_problem
+        from hermes.cli.render import print_failure
 
-        print_problem(error)
-        return USAGE if isinstance(error, SettingsError) else REFUSED
+        code = USAGE if isinstance(error, SettingsError) else REFUSED
+        print_failure(error, code, as_json=_before_dashes(words, "--json"))
     return code
 
 
-def _find_command(words: list[str]) -> Callable[[Context], int]:
+def _run_in_chat(words: list[str], context: Context) -> int:
+    """Runs one command on a home that is known already; the chat shows its errors as its own."""
+    return _find_command(words, _SLASH)(context)
+
+
+def _find_command(words: list[str], before: str) -> Callable[[Context], int]:
     """What the words ask for, with its options parsed; help texts are commands too."""
     if words[:1] in (["-h"], ["--help"]):
         return lambda _: _say(top_help(__version__))
     if words[:1] == ["help"]:
-        return _find_command([*words[1:], "--help"])
-    if words in (["--version"], ["version"]):
+        return _find_command([*words[1:], "--help"], before)
+    if words in (["--version"], ["-V"], ["version"]):
         return lambda _: _say(f"hermes {__version__}")
     if not words or words[0].startswith("-"):
-        return _parsed("chat", *SINGLES["chat"], words)
+        return _parsed(f"{before}chat", *SINGLES["chat"], words)
     name, rest = words[0], words[1:]
     if name in SINGLES:
-        return _parsed(name, *SINGLES[name], rest)
+        return _parsed(f"{before}{name}", *SINGLES[name], rest)
     if name not in GROUPS:
         return lambda context: _of_a_provider(name, rest, context)
+    return _in_group(name, rest, before)
+
+
+def _in_group(name: str, rest: list[str], before: str) -> Callable[[Context], int]:
     commands = GROUPS[name][1]
     if name in DEFAULTS and (not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))):
         rest = [DEFAULTS[name], *rest]
+    if rest[:1] == ["help"]:
+        rest = [*rest[1:], "--help"]
     if not rest or rest[0] in ("-h", "--help"):
-        return lambda _: _say(group_help(name), OK if rest else USAGE)
+        return lambda _: _say(group_help(name, before), OK if rest else USAGE)
     if rest[0] not in commands:
         hint = _nearest(rest[0], list(commands))
-        raise SettingsError(f"there is no command {name} {rest[0]!r}{hint} (`hermes {name} --help`)")
-    return _parsed(f"{name} {rest[0]}", *commands[rest[0]], rest[1:])
+        raise SettingsError(f"there is no command {name} {rest[0]!r}{hint} (`{before}{name} --help`)")
+    return _parsed(f"{before}{name} {rest[0]}", *commands[rest[0]], rest[1:])
 
 
 def _of_a_provider(name: str, rest: list[str], context: Context) -> int:
@@ -87,8 +92,19 @@ def _of_a_provider(name: str, rest: list[str], context: Context) -> int:
         in_use = False
     if not in_use:
         hint = _nearest(name, [*GROUPS, *SINGLES])
-        raise SettingsError(f"there is no command {name!r}{hint} (`hermes --help`)")
+        asked = "" if hint else _as_a_question([name, *rest])
+        raise SettingsError(f"there is no command {name!r}{hint} (`hermes --help`){asked}")
     return int(_loaded("provider_command").run_provider_command(name, rest, context))
+
+
+def _as_a_question(words: list[str]) -> str:
+    """Whoever types a sentence wants to ask it."""
+    said = " ".join(words)
+    if " " not in said or any(word.startswith("-") for word in words):
+        return ""
+    import shlex
+
+    return f"; to ask it: hermes -q {shlex.quote(said)}"
 
 
 def _nearest(word: str, words: list[str]) -> str:
@@ -98,9 +114,9 @@ def _nearest(word: str, words: list[str]) -> str:
 
 
 def _parsed(full_name: str, module: str, summary: str, rest: list[str]) -> Callable[[Context], int]:
-    configure, command = _loaded(module).COMMANDS[full_name.rsplit(" ", maxsplit=1)[-1]]
+    configure, command = _loaded(module).COMMANDS[full_name.lstrip(_SLASH).rsplit(" ", maxsplit=1)[-1]]
     description = f"{summary[0].upper()}{summary[1:]}."
-    given = parse(configure, rest, name=f"hermes {full_name}", description=description, width=_columns())
+    given = parse(configure, rest, name=full_name, description=description, width=_columns())
     return lambda context: int(command(given, context))
 
 
@@ -120,6 +136,10 @@ def _columns() -> int:
 def _say(text: str, code: int = OK) -> int:
     print(text)
     return code
+
+
+def _before_dashes(words: list[str], option: str) -> bool:
+    return option in words[: words.index("--") if "--" in words else None]
 
 
 def _take_options(arguments: list[str]) -> tuple[dict[str, str], list[str]]:

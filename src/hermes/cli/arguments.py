@@ -18,19 +18,15 @@ else:
 
 
 def parse(configure: Callable[[Any], None], words: list[str], *, name: str, description: str, width: int) -> Any:
-    """The arguments as a namespace; ends the program with a message, as argparse does, when they are wrong."""
+    """The arguments as a namespace; a `SettingsError` says what is wrong with them, `--help` ends the program."""
     recorder = Recorder()
     configure(recorder)
     given = recorder.parse(words)
     if given is not None:
         return given
-    import argparse
+    from hermes.cli.usage import Parser
 
-    parser = argparse.ArgumentParser(
-        prog=name,
-        description=description,
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=width),
-    )
+    parser = Parser(name, description, width)
     configure(parser)
     return parser.parse_args(words)
 
@@ -86,9 +82,9 @@ class Recorder:
     def _place(self, loose: list[str], given: dict[str, Any]) -> None:
         for field, spec in self._positionals:
             count = spec.get("nargs")
-            if count not in (None, "?", "*"):
+            if count not in (None, "?", "*", "+") or (count == "+" and not loose):
                 raise ValueError
-            if count == "*":
+            if count in ("*", "+"):
                 given[field], loose = [_converted(spec, word) for word in loose], []
             elif loose or count is None:
                 given[field], loose = _converted(spec, loose[0]), loose[1:]

@@ -208,17 +208,17 @@ def top_help(version: str) -> str:
         "  --home DIR      where everything is kept (default: $HERMES_HOME, else ~/.hermes)\n"
         "  --profile NAME  which profile of the home (default: the chosen one)\n"
         "  --user NAME     whose home below it (`hermes users list`; default: your own)\n"
-        "  --version       print the version\n\n"
+        "  -V, --version   print the version\n\n"
         "`hermes COMMAND --help` tells more about each."
     )
 
 
-def group_help(group: str) -> str:
+def group_help(group: str, before: str = "hermes ") -> str:
     summary, commands = GROUPS[group]
     return (
-        f"usage: hermes {group} COMMAND …\n\n{summary[0].upper()}{summary[1:]}.\n\n"
+        f"usage: {before}{group} COMMAND …\n\n{summary[0].upper()}{summary[1:]}.\n\n"
         f"commands:\n{_table({name: text for name, (_, text) in commands.items()})}\n\n"
-        f"`hermes {group} COMMAND --help` tells more about each."
+        f"`{before}{group} COMMAND --help` tells more about each."
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import re
 from typing import TYPE_CHECKING
 
 from hermes.cli.render import counted, when
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from hermes.cli.chat_loop import Chat
 
 _LISTED = 10
+# A word, or words between quotes that begin and end one: the apostrophe in "don't" is none.
+_WORD = re.compile(r"""((?:--[\w-]+=)?)(?:"([^"]*)"|'([^']*)')(?!\S)|(\S+)""")
 
 
 def run_command(chat: Chat, line: str) -> bool:
@@ -121,10 +123,7 @@ def _program(*words: str, default: str = "", joined: bool = False) -> Callable[[
     """A slash command that is one of the program's own commands, such as `hermes memory …`."""
 
     def command(chat: Chat, rest: str) -> None:
-        try:
-            given = [rest] if joined and rest else shlex.split(rest)
-        except ValueError as error:
-            raise NotFound(f"{error} in {rest!r}") from error
+        given = [rest] if joined and rest else ["".join(filter(None, parts)) for parts in _WORD.findall(rest)]
         chat.run_program([*words, *(given or ([default] if default else []))])
 
     return command

@@ -144,8 +144,8 @@ class Chat:
         self.screen.end_answer()
         try:
             self.context.run(words)
-        except SystemExit:
-            return  # argparse has said what is wrong
+        except (KeyboardInterrupt, SystemExit):  # Ctrl-C ends the command, and so does its help
+            return
 
     def status_line(self) -> str:
         """Model, tokens, share cached and memory use; as many of them as the terminal has room for."""

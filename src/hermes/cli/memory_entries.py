@@ -64,41 +64,42 @@ def _beside(store: MemoryStore, target: str, entries: Sequence[str]) -> dict[str
 
 def _add(given: argparse.Namespace, context: Context) -> int:
     store = open_store(context, given)
-    return report(given, store.add(given.target, _content(given), cause=BY_HAND))
+    return report(given, store.add(given.target, _content(given.content), cause=BY_HAND))
 
 
 def _replace(given: argparse.Namespace, context: Context) -> int:
     store = open_store(context, given)
-    content = _content(given)
+    content = _content([given.content])
     try:
         written = store.replace(given.target, given.old_text, content, cause=BY_HAND)
     except WriteRefused as refused:
-        raise _with_the_right_target(refused, store, given) from refused
+        raise _with_the_right_target(refused, store, given.target, given.old_text) from refused
     return report(given, written)
 
 
 def _remove(given: argparse.Namespace, context: Context) -> int:
     store = open_store(context, given)
+    old_text = " ".join(given.old_text)
     try:
-        written = store.remove(given.target, given.old_text, cause=BY_HAND)
+        written = store.remove(given.target, old_text, cause=BY_HAND)
     except WriteRefused as refused:
-        raise _with_the_right_target(refused, store, given) from refused
+        raise _with_the_right_target(refused, store, given.target, old_text) from refused
     return report(given, written)
 
 
-def _with_the_right_target(refused: WriteRefused, store: MemoryStore, given: argparse.Namespace) -> WriteRefused:
+def _with_the_right_target(refused: WriteRefused, store: MemoryStore, wanted: str, old_text: str) -> WriteRefused:
     """An entry that is not in this target may be in another one; who types by hand easily forgets `--target`."""
-    others = [target for target in store.targets if target != given.target]
-    holding = [target for target in others if any(given.old_text in entry for entry in store.entries(target))]
+    others = [target for target in store.targets if target != wanted]
+    holding = [target for target in others if any(old_text in entry for entry in store.entries(target))]
     if refused.kind != "no_match" or not holding:
         return refused
-    hint = f"no entry of {given.target} contains it, but one of {holding[0]} does: add --target {holding[0]}"
+    hint = f"no entry of {wanted} contains it, but one of {holding[0]} does: add --target {holding[0]}"
     return WriteRefused(hint, kind=refused.kind, details=refused.details)
 
 
-def _content(given: argparse.Namespace) -> str:
-    if given.content != "-":
-        return str(given.content)
+def _content(words: list[str]) -> str:
+    if words != ["-"]:
+        return " ".join(words)
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
 
 
@@ -108,7 +109,7 @@ def _configure_list(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("content", metavar="TEXT", help="the entry; - reads it from standard input")
+    parser.add_argument("content", nargs="+", metavar="TEXT", help="the entry; - reads it from standard input")
     add_target(parser)
 
 
@@ -119,7 +120,7 @@ def _configure_replace(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_remove(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("old_text", metavar="OLD", help="a piece of the entry that no other entry has")
+    parser.add_argument("old_text", nargs="+", metavar="OLD", help="a piece of the entry that no other entry has")
     add_target(parser)
 
 

@@ -40,6 +40,16 @@ def print_problem(text: object) -> None:
     print(f"hermes: {visible(str(text))}", file=sys.stderr)
 
 
+def print_failure(error: Exception, code: int, *, as_json: bool) -> None:
+    """Why a command failed, on standard error: a line for people, a JSON object in one line for scripts."""
+    if not as_json:
+        print_problem(error)
+        return
+    import json
+
+    print(json.dumps({"error": str(error), "kind": type(error).__name__, "exit_code": code}), file=sys.stderr)
+
+
 def visible(text: str) -> str:
     """The text with control characters as escapes, those of JSON, so that it cannot act on the terminal."""
     if text.replace("\n", "").replace("\t", "").isprintable():

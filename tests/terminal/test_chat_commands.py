@@ -1,0 +1,32 @@
+"""The program's own commands inside the chat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from terminal_program import Terminal, script
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.proves("terminal.commands")
+def test_a_command_of_the_program_reads_and_fails_in_the_words_of_the_chat(home: Path) -> None:
+    script(home)
+    with Terminal(home, lines=60) as terminal:
+        terminal.say("/memory add I don't use tabs, and it's fine")
+        terminal.wait_for("Entry added.")
+        terminal.say("/memory list")
+        terminal.wait_for("I don't use tabs, and it's fine")
+        terminal.say('/memory replace "use tabs" "Uses spaces."')
+        terminal.wait_for("Entry replaced.")
+        terminal.say("/memory add")
+        terminal.wait_for("the following arguments are required: TEXT (`/memory add --help`)")
+        terminal.wait_for("usage: /memory add [-h]")
+        terminal.say("/memory remove --help")
+        terminal.wait_for("usage: /memory remove [-h]")
+        assert "hermes" not in terminal.screen.partition("Entry replaced.")[2]
+        terminal.say("/quit")
+        assert terminal.wait_for_end() == 0
