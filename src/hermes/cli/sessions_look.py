@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.context import OK, REFUSED
+from hermes.cli.context import OK, REFUSED, USAGE
 from hermes.cli.render import add_json_option, print_json, print_problem, print_text, visible, when
 from hermes.cli.sessions_report import (
     as_json,
@@ -136,6 +136,9 @@ def _search_as_json(query: str, found: Found) -> dict[str, Any]:
 
 
 def _show(given: argparse.Namespace, context: Context) -> int:
+    if given.text and given.context is None:
+        print_problem(f"--text belongs to --context: `hermes sessions show {given.session} --context 1 --text`")
+        return USAGE
     with open_existing(context) as db:
         session = named(db, given.session)
         if given.context is not None:
@@ -270,6 +273,9 @@ def _configure_show(parser: argparse.ArgumentParser) -> None:
         type=whole_number(1),
         metavar="N",
         help="instead: what was in front of the model at each turn, or at turn N, with source and size",
+    )
+    parser.add_argument(
+        "--text", action="store_true", help="with --context: the texts too, as the model saw them, secrets masked"
     )
     add_json_option(parser)
 

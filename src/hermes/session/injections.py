@@ -1,19 +1,20 @@
 """What was in front of the model at each turn of a stored conversation, and why: read back from what was recorded.
 
 Every session stores the sections of its prompt, every message what was added to it on the way to the model, and every
-compaction what it wrote in the place of what. Sizes and sources are kept, texts stand in the transcript.
+compaction what it wrote in the place of what. Sizes and sources are recorded; the texts are cut out of what is stored.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hermes.session.injected_texts import addition_texts, prompts, section_texts, summary_texts
 from hermes.session.requests import wire_message
 from hermes.storage.compaction import COPY, ORDER, WRITTEN, Contexts
 from hermes.vocabulary.tokens import estimate, estimate_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hermes.curated.history import Change
     from hermes.storage.sessions import SessionDB
@@ -21,11 +22,14 @@ if TYPE_CHECKING:
 
 
 def turns(db: SessionDB, session_id: str) -> Iterator[dict[str, Any]]:
-    """Each turn of the conversation up to this session, with everything that was in the context when it began."""
+    """Each turn of the conversation up to this session, with everything that was in the context when it began.
+
+    What `parts_of` a turn returns carries its `text` as the model saw it, or None when that is not stored.
+    """
     number = 0
     for later, session in enumerate(Contexts(db).chain(db.get_session(session_id))):
         stored = [each for each in db.messages(session.id) if not each.damaged]
-        seen = _Seen(db.session_details(session.id))
+        seen = _Seen(db.session_details(session.id), stored)
         for at, each in enumerate(stored):
             if each.role == "user" and WRITTEN not in each.message and not (later and COPY in each.message):
                 number += 1
@@ -33,18 +37,25 @@ def turns(db: SessionDB, session_id: str) -> Iterator[dict[str, Any]]:
             seen.take(each)
 
 
+def parts_of(turn: dict[str, Any]) -> list[dict[str, Any]]:
+    """Everything in a turn that was put there rather than said: sections, summaries, additions."""
+    results = (one for each in turn["results"] for one in each["added"])
+    return [*turn["prompt"]["sections"], *turn["summaries"], *turn["added"], *results]
+
+
 class _Seen:
     """What the model had in front of it, followed message by message."""
 
-    def __init__(self, details: dict[str, Any]) -> None:
+    def __init__(self, details: dict[str, Any], stored: Sequence[StoredMessage]) -> None:
         self.tools = len(details.get("tools") or ())
         self.context: list[StoredMessage] = []
         self.tokens = 0
         self._by_place: dict[int, StoredMessage] = {}
         self._held: dict[str, int] = details.get("announced", {})
         self._sections: list[dict[str, Any]] = details.get("prompt_sections") or _whole(details)
+        self._prompts = prompts(stored, details.get("system_prompt"))
         self._rebuilt = False
-        self.summaries: list[dict[str, Any]] = []
+        self._summaries: list[dict[str, Any]] = []
 
     def take(self, each: StoredMessage) -> None:
         self._by_place[each.place] = each
@@ -52,6 +63,7 @@ class _Seen:
             self._held = each.message.get("announced", self._held)
             if "prompt_sections" in each.message:
                 self._sections, self._rebuilt = each.message["prompt_sections"], True
+                del self._prompts[0]
         if ORDER in each.message:
             places = [place for first, last in each.message[ORDER] for place in range(first, last + 1)]
             self.context = [self._by_place[place] for place in places if place in self._by_place]
@@ -60,14 +72,18 @@ class _Seen:
             self.context.append(each)
             self.tokens += _tokens(each)
         if WRITTEN in each.message:
-            self.summaries = [found for one in self.context if WRITTEN in one.message for found in _summaries(one)]
+            self._summaries = _summaries(self.context)
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """What compactions wrote in the place of what they took out."""
+        return [dict(each) for each in self._summaries]
 
     def prompt(self) -> dict[str, Any]:
         """The sections of the prompt, and up to which changes of memory it holds."""
         return {
             "characters": sum(each["characters"] for each in self._sections),
             "tokens": sum(each["tokens"] for each in self._sections),
-            "sections": self._sections,
+            "sections": _with_texts(self._sections, section_texts(self._sections, self._prompts[0])),
             "memory_up_to": _change_ids(self._held),
             "rebuilt": self._rebuilt,
         }
@@ -81,7 +97,7 @@ def _turn(seen: _Seen, asked: StoredMessage, rest: list[StoredMessage]) -> dict[
         "prompt": seen.prompt(),
         "tools": seen.tools,
         "history": {"messages": len(seen.context), "tokens": seen.tokens},
-        "summaries": seen.summaries,
+        "summaries": seen.summaries(),
         "added": _additions(asked),
         "announced": _change_ids(asked.message.get("announced", {})) if _told(asked) else {},
         "results": [
@@ -99,8 +115,10 @@ def _whole(details: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"name": "prompt", "characters": len(text), "tokens": estimate(text)}] if text else []
 
 
-def _summaries(each: StoredMessage) -> list[dict[str, Any]]:
-    return [{"message_id": each.id, **one} for one in _additions(each) if one["source"] == "summary"]
+def _summaries(context: Sequence[StoredMessage]) -> list[dict[str, Any]]:
+    texts = summary_texts(context)
+    carriers = [each for each in context if WRITTEN in each.message and "additions" in each.message]
+    return [{"message_id": each.id, **each.message["additions"][0], "text": texts[each.id]} for each in carriers]
 
 
 def _tokens(each: StoredMessage) -> int:
@@ -119,7 +137,11 @@ def _rest_of_turn(stored: Sequence[StoredMessage], at: int) -> list[StoredMessag
 
 
 def _additions(each: StoredMessage) -> list[dict[str, Any]]:
-    return [dict(addition) for addition in each.message.get("additions", ())]
+    return _with_texts(each.message.get("additions", ()), addition_texts(each))
+
+
+def _with_texts(parts: Iterable[dict[str, Any]], texts: Sequence[str | None]) -> list[dict[str, Any]]:
+    return [{**part, "text": text} for part, text in zip(parts, texts, strict=True)]
 
 
 def _told(each: StoredMessage) -> bool:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 ORDER = "context_order"  # on the newest row a compaction wrote: places, in the order in which the context is read
 WRITTEN = "compaction"  # on every row a compaction wrote
+REPLACED_PROMPT = "replaced_prompt"  # on the first row it wrote: the prompt up to then, when that changed in place
 COPY = "copy_of"  # on a row that a split took over: the id of the original
 LEASE_SECONDS = 300.0
 _ARCHIVE = "UPDATE messages SET state = state | ? WHERE id BETWEEN ? AND ? AND (state & 3) = 0"
@@ -120,11 +121,12 @@ class Contexts:
             order = [next(fresh) if number is None else places[number] for number in new.ids]
             written = [message | {WRITTEN: True} for message in written]
             written[-1][ORDER] = _runs(order)
+            if new.system_prompt is not None:
+                written[0][REPLACED_PROMPT] = self._db.session_details(session_id).get("system_prompt")
+                _set_prompt(connection, session.key, new.system_prompt)
             numbers = iter(self._db._append(connection, session_id, written))  # noqa: SLF001
             self._archive(connection, new.archive)
             self._keep(connection, session_id, new)
-            if new.system_prompt is not None:
-                _set_prompt(connection, session.key, new.system_prompt)
         return [next(numbers) if number is None else number for number in new.ids]
 
     def split(self, session_id: str, new: NewContext, **more: Any) -> tuple[str, list[int]]:
