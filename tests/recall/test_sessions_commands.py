@@ -49,6 +49,25 @@ def test_one_row_per_conversation_the_last_used_first(db: SessionDB, hermes: Com
     assert hermes("sessions", "list", "--source", "nowhere").out == "no conversation matches\n"
 
 
+@pytest.mark.proves("search.cli-show")
+def test_a_part_of_a_title_or_id_is_enough_when_nothing_else_has_it(db: SessionDB, hermes: Command) -> None:
+    short = [talk(db, f"text {number}", title="Keep answers short") for number in range(3)]
+    auth = talk(db, "which provider?", title="Auth decision", session_id="zz-auth")
+    assert hermes("sessions", "show", "Keep answers short", "--json").json["session_id"] == short[0]
+    for name in ("auth", "Auth dec", "zz-a"):
+        assert hermes("sessions", "show", name, "--json").json["session_id"] == auth
+    several = hermes("sessions", "show", "answers")
+    assert several.code == 1
+    assert several.err == (
+        "hermes: there is no session 'answers'; the nearest: "
+        f"'Keep answers short #3' ({short[2]}), 'Keep answers short #2' ({short[1]}), "
+        f"'Keep answers short' ({short[0]})\n"
+    )
+    assert "the nearest: 'Auth decision' (zz-auth)" in hermes("sessions", "show", "Auth descision").err
+    assert "shows ids and titles" in hermes("sessions", "show", " ").err
+    assert "the nearest: 'Auth decision' (zz-auth)" in hermes("sessions", "delete", "auth", "--yes").err
+
+
 @pytest.mark.proves("search.cli-list")
 def test_rows_stand_below_each_other_though_imported_ids_are_long(db: SessionDB, hermes: Command) -> None:
     talk(db, "of our own")
@@ -130,7 +149,7 @@ def test_titles_are_unique_with_a_number(db: SessionDB, hermes: Command) -> None
     first, second = talk(db, "a"), talk(db, "b")
     assert hermes("sessions", "rename", first, "Plan", "A").out == f"{first} is now called Plan A\n"
     assert hermes("sessions", "rename", second, "Plan A", "--json").json["title"] == "Plan A #2"
-    assert hermes("sessions", "show", "Plan A", "--json").json["session_id"] == second
+    assert hermes("sessions", "show", "Plan A", "--json").json["session_id"] == first
 
 
 @pytest.mark.proves("search.cli-delete")

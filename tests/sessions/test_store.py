@@ -204,7 +204,7 @@ def test_a_compressed_conversation_is_one_row_with_a_right_tip_at_any_length(db:
 
 
 @pytest.mark.proves("sessions.titles")
-def test_titles_are_unique_and_resolve_to_the_newest(db: SessionDB) -> None:
+def test_titles_are_unique_and_each_resolves_to_its_own(db: SessionDB) -> None:
     first = db.create_session(title="Tax\x00 \u200b review")
     second = db.create_session(title="Tax review")
     third = db.create_session(title="Tax review")
@@ -212,11 +212,17 @@ def test_titles_are_unique_and_resolve_to_the_newest(db: SessionDB) -> None:
     assert titles == ["Tax review", "Tax review #2", "Tax review #3"]
     resolved = db.resolve("Tax review")
     assert resolved is not None
-    assert resolved.id == third
+    assert resolved.id == first
+    goes_on = db.create_session(title="Tax review", parent_session_id=first)
+    assert db.resolve("Tax review") == db.get_session(goes_on)
     assert db.rename(third, "Other") == "Other"
     assert db.rename(first, "Other") == "Other #2"
     assert db.resolve("Tax") is None
     assert db.resolve(second) == db.get_session(second)
+    db.rename(first, "Law")
+    assert db.resolve("Law") == db.get_session(first)
+    assert [each.id for each in db.resembling("tax")] == [goes_on, second]
+    assert [each.id for each in db.resembling(second[:-1])] == [second]
 
 
 @pytest.mark.proves("sessions.listing")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hermes.storage.sessions import SessionDB
 from terminal_program import Terminal, script
 
 if TYPE_CHECKING:
@@ -30,3 +31,15 @@ def test_a_command_of_the_program_reads_and_fails_in_the_words_of_the_chat(home:
         assert "hermes" not in terminal.screen.partition("Entry replaced.")[2]
         terminal.say("/quit")
         assert terminal.wait_for_end() == 0
+
+
+@pytest.mark.proves("search.cli-list", "terminal.narrow")
+def test_at_a_terminal_the_list_of_conversations_has_a_header_and_no_broken_lines(home: Path) -> None:
+    with SessionDB.open(home / "state.db", owner="local") as db:
+        db.append(db.create_session(title="A title that is far too long"), {"role": "user", "content": "hello"})
+    with Terminal(home, "sessions", "list", columns=80) as terminal:
+        assert terminal.wait_for_end() == 0
+        header, row = terminal.screen.splitlines()
+    assert header.split()[:3] == ["id", "last", "used"]
+    assert (len(row), row[-1]) == (80, "…")
+    assert header.index("title") == row.index("A title")

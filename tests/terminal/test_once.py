@@ -77,6 +77,7 @@ def test_one_answer_can_go_on_with_an_earlier_conversation(hermes: Callable[...,
     assert second["session"] == first["session"]
     assert hermes("sessions", "rename", first["session"], "greetings").code == 0
     assert hermes("--resume", "greetings", "-q", "hello three", "--json").json["session"] == first["session"]
+    assert hermes("--resume", "greet", "-q", "hello four", "--json").json["session"] == first["session"]
     missing = hermes("--resume", "no such thing", "-q", "hello")
     assert (missing.code, "hermes sessions list" in missing.err) == (1, True)
 

@@ -26,7 +26,7 @@ _NO_MODEL = (
 def _chat(given: argparse.Namespace, context: Context) -> int:
     question = _question(given)
     model = _model(given, context, interactive=question is None)
-    resume = _newest(context) if given.newest else given.resume
+    resume = _newest(context) if given.newest else _meant(context, given.resume)
     opener = partial(_open, context, model)
     if question is not None:
         from hermes.cli.chat_once import answer_once
@@ -96,6 +96,16 @@ def _newest(context: Context) -> str | None:
     if found is None:
         raise NotFound("there is no conversation to continue yet; `hermes` starts one")
     return found.id
+
+
+def _meant(context: Context, name: str | None) -> str | None:
+    """The conversation that `--resume` names, also by a part of its title or id."""
+    if name is None:
+        return None
+    from hermes.cli.sessions_report import named, open_existing
+
+    with open_existing(context) as past:
+        return named(past, name).id
 
 
 def _open(context: Context, chosen: Model, *, model: Model | None = None, **given: Any) -> Agent:

@@ -50,7 +50,7 @@ def _resume(chat: Chat, name: str) -> None:
         return
     if name.isdecimal() and 0 < int(name) <= len(recent):
         name = recent[int(name) - 1].id
-    chat.reopen(resume=name, reason="resume")
+    chat.reopen(resume=chat.meant(name), reason="resume")
     chat.show_last_exchange()
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.cli.chat_editor import Editor
 from hermes.cli.chat_turn import TurnView, compacted_in_words
 from hermes.cli.context import OK
+from hermes.cli.sessions_report import named, open_existing
 from hermes.curated.operations import usage
 from hermes.llm.local import MODELS
 from hermes.session.past import open_past
@@ -138,6 +139,11 @@ class Chat:
             return []
         with past:
             return [each for each in past.list_sessions(limit=limit + 1) if each.message_count][:limit]
+
+    def meant(self, name: str) -> str:
+        """The id of the conversation with this id or title, or with a part of one."""
+        with open_existing(self.context) as past:
+            return named(past, name).id
 
     def run_program(self, words: list[str]) -> None:
         """One of the program's own commands, on this home."""

@@ -14,7 +14,7 @@ from hermes.cli.sessions_report import (
     bytes_in_words,
     conversation,
     name_of,
-    named,
+    named_exactly,
     open_existing,
     whole_number,
 )
@@ -36,7 +36,7 @@ _EMBEDDED_AT_ONCE = 1_000
 
 def _rename(given: argparse.Namespace, context: Context) -> int:
     with open_existing(context) as db:
-        session = named(db, given.session)
+        session = named_exactly(db, given.session)
         title = db.rename(session.id, " ".join(given.title))
     if given.json:
         print_json({"session_id": session.id, "title": title})
@@ -47,7 +47,7 @@ def _rename(given: argparse.Namespace, context: Context) -> int:
 
 def _delete(given: argparse.Namespace, context: Context) -> int:
     with open_existing(context) as db:
-        chosen = {session.root: session for session in (named(db, name) for name in given.sessions)}.values()
+        chosen = {session.root: session for session in (named_exactly(db, name) for name in given.sessions)}.values()
         names = ", ".join(f"{name_of(session)!r} ({session.id})" for session in chosen)
         if not given.yes and not confirmed(f"delete {names} with all messages, for good?"):
             print_problem("nothing was deleted (use --yes to skip the question)")

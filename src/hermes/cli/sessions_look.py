@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.context import OK, REFUSED, USAGE
@@ -51,19 +53,30 @@ def _list(given: argparse.Namespace, context: Context) -> int:
     if given.json:
         print_json([as_json(session) for session in rows])
         return OK
-    wide = max((len(session.id) for session in rows), default=0)
-    for session in rows:
-        messages = f"{session.message_count:,}"
-        mark = " (archived)" if session.archived else ""
-        print_text(
-            f"{session.id:<{wide}}  {when(session.last_active)[:16]}  {visible(session.source):<12.12}  {messages:>6}  "
-            f"{name_of(session)[:_SHOWN_NAME]}{mark}"
-        )
+    _print_rows(rows)
     if not rows:
         print_text("no conversation matches")
     for words in unfinished:
         print_problem(words)
     return OK
+
+
+def _print_rows(rows: list[Session]) -> None:
+    """One line each; on a terminal below a header, and no wider than it."""
+    wide = max((len(session.id) for session in rows), default=0)
+    columns = os.get_terminal_size().columns if sys.stdout.isatty() else 0
+    if columns and rows:
+        print_text(
+            f"{'id':<{wide}}  {'last used':<16}  {'source':<12}  {'messages':>8}  title or first words"[:columns]
+        )
+    for session in rows:
+        messages = f"{session.message_count:,}"
+        mark = " (archived)" if session.archived else ""
+        line = (
+            f"{session.id:<{wide}}  {when(session.last_active)[:16]}  {visible(session.source):<12.12}  {messages:>8}  "
+            f"{name_of(session)[:_SHOWN_NAME]}{mark}"
+        )
+        print_text(f"{line[: columns - 1]}…" if columns and len(line) > columns else line)
 
 
 def _listed(db: SessionDB, given: argparse.Namespace) -> list[Session]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.arguments import wrong_argument
@@ -16,11 +17,15 @@ from hermes.vocabulary.errors import NotFound
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
+    from typing import NoReturn
 
     from hermes.cli.context import Context
     from hermes.storage.conversations import Session
     from hermes.storage.sessions import SessionDB
 
+_CANDIDATES = 5
+_LOOKED_AT = 500
+_SHOWN = 60
 _MARKED = re.compile(r">>>(.*?)<<<", re.DOTALL)
 
 
@@ -32,10 +37,27 @@ def open_existing(context: Context) -> SessionDB:
 
 
 def named(db: SessionDB, name: str) -> Session:
+    """The conversation a person means: its id or title, or a part of one that no other has."""
     session = db.resolve(name)
-    if session is None:
+    if session is None and name.strip() and len(alike := db.resembling(name, limit=2)) == 1:
+        return alike[0]
+    return session or _nobody(db, name)
+
+
+def named_exactly(db: SessionDB, name: str) -> Session:
+    """As `named`, for what cannot be taken back: a part of a title is not enough."""
+    return db.resolve(name) or _nobody(db, name)
+
+
+def _nobody(db: SessionDB, name: str) -> NoReturn:
+    alike = db.resembling(name, _CANDIDATES) if name.strip() else []
+    if not alike:
+        recent = {session.title: session for session in db.list_sessions(limit=_LOOKED_AT) if session.title}
+        alike = [recent[title] for title in get_close_matches(name, recent, n=_CANDIDATES)]
+    if not alike:
         raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows ids and titles")
-    return session
+    near = ", ".join(f"{name_of(session)[:_SHOWN]!r} ({session.id})" for session in alike)
+    raise NotFound(f"there is no session {name!r}; the nearest: {near}")
 
 
 def conversation(db: SessionDB, session: Session) -> list[Session]:

@@ -179,18 +179,27 @@ class Conversations:
         return {session.key: session for session in self._all(wanted, (self._owner, json.dumps(keys)))}
 
     def resolve(self, name: str) -> Session | None:
-        """By id, else by title: the newest among the exact title and its numbered successors."""
+        """By id, else by title; the title of a conversation that went on under numbers is its newest part."""
         found = self.find(name)
         if found is not None:
             return found
         title = clean_title(name)
         if title is None:
             return None
+        exact = self._first("FROM sessions WHERE owner = ? AND title = ?", (self._owner, title))
         return self._first(
             # "$" follows "#", so the range holds exactly the titles that start with the name and " #"
             "FROM sessions WHERE owner = ?1 AND (title = ?2 OR (title > ?2 || ' #' AND title < ?2 || ' $'))"
-            " ORDER BY activity DESC LIMIT 1",
-            (self._owner, title),
+            " AND (?3 IS NULL OR root = ?3) ORDER BY activity DESC LIMIT 1",
+            (self._owner, title, exact.root if exact else None),
+        )
+
+    def resembling(self, words: str, limit: int) -> list[Session]:
+        """Conversations whose id begins with the words or whose title holds them, the last used first."""
+        return self._all(
+            "FROM sessions WHERE owner = ?1 AND listed = 1"
+            " AND (instr(id, ?2) = 1 OR instr(lower(title), lower(?2))) ORDER BY activity DESC LIMIT ?3",
+            (self._owner, words, limit),
         )
 
     def listing(

@@ -207,8 +207,11 @@ class SessionDB(Closing):
         return self._sessions.find(session_id)
 
     def resolve(self, name: str) -> Session | None:
-        """The session with this id, or the newest with this title or a numbered successor of it."""
+        """The session with this id or title; of a conversation that went on under numbers its newest part."""
         return self._sessions.resolve(name)
+
+    def resembling(self, words: str, limit: int = 20) -> list[Session]:
+        return self._sessions.resembling(words, limit)
 
     def session_details(self, session_id: str) -> dict[str, Any]:
         return self._sessions.details(self._sessions.get(session_id))
