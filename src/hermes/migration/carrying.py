@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hermes.migration.foreign_database import merged
 from hermes.migration.openclaw_source import files_below, read_bytes
 from hermes.migration.report import ARCHIVED, CONFLICT, ERROR, MIGRATED, Item
+from hermes.safety.passages import without_attacks
 from hermes.safety.threats import scan
 from hermes.skills.names import MAIN_FILE, check_name
 from hermes.vocabulary.errors import StorageError, WriteRefused
@@ -31,9 +32,8 @@ class Carrying:
 
     def text(self, kind: str, source: str, text: str, destination: str) -> Item:
         """A text that enters prompts: judged first; one that is refused goes to the archive instead."""
-        verdict = scan(text, "context")
-        if verdict.level == "refuse":
-            reason = f"it looks like {', '.join(verdict.classes)}; it is archived and not used"
+        if found := _attacks(text):
+            reason = f"it looks like {found}; it is archived and not used"
             return self.archived(kind, source, os.path.basename(source), reason)
         return self._placed(kind, source, text.encode(), destination)
 
@@ -86,9 +86,8 @@ class Carrying:
         except (StorageError, WriteRefused, FileNotFoundError) as error:
             item.status, item.reason = ERROR, str(error)
             return item
-        verdict = scan(files[MAIN_FILE].decode("utf-8", "replace"), "context")
-        if verdict.level == "refuse":
-            item.reason = f"its text looks like {', '.join(verdict.classes)}; it is not taken over"
+        if found := _attacks(files[MAIN_FILE].decode("utf-8", "replace")):
+            item.reason = f"its text looks like {found}; it is not taken over"
             return item
         place = self._home.join("skills", category, plain)
         if os.path.lexists(place):
@@ -170,3 +169,10 @@ def _read(path: str) -> bytes | None:
         return None
     except StorageError:
         return b"\0"  # something is there, and it is no such file
+
+
+def _attacks(text: str) -> str:
+    """What a text looks like that no prompt would show at all; of others a prompt leaves out what it must."""
+    verdict = scan(text, "context")
+    shown = verdict.level != "refuse" or without_attacks(text, "", lambda part: scan(part, "context"))
+    return "" if shown else ", ".join(verdict.classes)

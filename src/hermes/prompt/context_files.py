@@ -69,17 +69,23 @@ def load_file(
     if foreign.text is None:
         note = f"[{shown} was not loaded: {foreign.note}.]"
         return ContextFile(name=shown, path=path, state="unusable", text=note)
-    verdict = scan(foreign.text)
+    text, verdict = foreign.text, scan(foreign.text)
     if verdict.level == "refuse":
-        return ContextFile(name=shown, path=path, state="blocked", text=_blocked(shown, verdict))
-    parts = split_frontmatter(foreign.text)
+        from hermes.safety.passages import without_attacks
+
+        rest = without_attacks(text, shown, scan)
+        if rest is None:
+            return ContextFile(name=shown, path=path, state="blocked", text=_blocked(shown, verdict))
+        text, verdict = rest.text, rest.verdict
+    parts = split_frontmatter(text)
     body = parts.body.strip()
     if not body:
         return None
     kept = truncate(body, shown, limit)
     notes = [note for note in (foreign.note, parts.problem, _caution(verdict)) if note]
-    text = f"[About {shown}: {'; '.join(notes)}.]\n\n{kept}" if notes else kept
-    return ContextFile(name=shown, path=path, state="whole" if kept is body else "cut", text=text)
+    state = "whole" if kept is body and text is foreign.text else "cut"
+    about = f"[About {shown}: {'; '.join(notes)}.]\n\n" if notes else ""
+    return ContextFile(name=shown, path=path, state=state, text=f"{about}{kept}")
 
 
 def truncate(text: str, name: str, limit: int) -> str:

@@ -11,7 +11,7 @@ from hermes.vocabulary.errors import ScannerUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from hermes.safety.lexicon import Reading
     from hermes.safety.matching import Step
@@ -94,10 +94,27 @@ def load_lexicon(*names: str) -> Lexicon:
     return Lexicon(names[0], tables)
 
 
-def matches(scale: Scale, rules: list[Rule], *, weigh: bool, only_refusals: Callable[[], bool]) -> Iterator[Match]:
+class Course:
+    """How a text is scanned, and whether enough of it is asked about that only a refusal would make it worse."""
+
+    __slots__ = ("_asked", "in_memory", "scope", "weigh")
+
+    def __init__(self, scope: str, *, weigh: bool) -> None:
+        self.scope, self.in_memory = scope, scope == "memory"
+        self.weigh = weigh and self.in_memory
+        self._asked = False
+
+    def ask(self) -> None:
+        self._asked = True
+
+    def only_refusals(self) -> bool:
+        return self._asked
+
+
+def matches(scale: Scale, rules: list[Rule], course: Course) -> Iterator[Match]:
     """One match per class and level at most, each as mild as its surroundings allow; else what weighs too much.
 
-    As soon as `only_refusals` says so, rules that would only ask are left out; they stand behind the others.
+    As soon as only refusals matter, rules that would only ask are left out; they stand behind the others.
     """
     done: set[tuple[str, str]] = set()
     reading = scale.reading
@@ -105,16 +122,16 @@ def matches(scale: Scale, rules: list[Rule], *, weigh: bool, only_refusals: Call
     for rule in rules:
         if not present & rule.need[0] or not rule.can_apply(present):
             continue
-        if rule.level != REFUSE and only_refusals():
+        if rule.level != REFUSE and course.only_refusals():
             return
         key = (rule.threat, rule.level)
         if key in done:
             continue
-        found = _first_match(scale, rule)
+        found = _first_match(scale, rule, course)
         if found is not None:
             done.add(key)
             yield found
-    if weigh and not done and not only_refusals() and (heavy := scale.heavy_stretch()) is not None:
+    if course.weigh and not done and not course.only_refusals() and (heavy := scale.heavy_stretch()) is not None:
         start, end, mask = heavy
         yield Match(_nearest(rules, mask), ASK, start, end)
 
@@ -125,11 +142,11 @@ def _nearest(rules: list[Rule], present: int) -> Rule:
     return max(likely, key=lambda rule: len([1 for mask in rule.need if present & mask]) / (len(rule.need) + 1))
 
 
-def _first_match(scale: Scale, rule: Rule) -> Match | None:
+def _first_match(scale: Scale, rule: Rule, course: Course) -> Match | None:
     reading = scale.reading
     for start, end in rule.spans(reading):
         if not (rule.negatable and _negated(reading, start)):
-            level = _level_here(scale, rule, start, end)
+            level = _level_here(scale, rule, (start, end), course)
             if level is not None:
                 return Match(rule, level, start, end)
     return None
@@ -141,18 +158,23 @@ def _negated(reading: Reading, start: int) -> bool:
     return any(mask & bit("not") for mask in masks) and not any(mask & bit("but_do") for mask in masks)
 
 
-def _level_here(scale: Scale, rule: Rule, start: int, end: int) -> str | None:
+def _level_here(scale: Scale, rule: Rule, span: tuple[int, int], course: Course) -> str | None:
     """Text that quotes attacks, or describes a thing without addressing anyone, is worth a question, not a refusal.
 
     What is only worth a question is worth nothing beside a word of the trade that handles attacks (linter, fixture) or
     in a sentence that forbids it; nothing is worth a question among words that hardly ever stand in attacks.
     """
-    reading, weight = scale.reading, scale.around(start, end)
+    (start, end), reading = span, scale.reading
+    weight = scale.around(start, end)
+    if len(rule.need) == 1:  # one phrase is little to go by
+        weight = min(weight, scale.of_sentence(start, end))
     if weight < (weights.LEAST_TO_REFUSE if rule.level == REFUSE else weights.LEAST_TO_ASK):
         return None
+    if not (course.in_memory or scale.in_brief(start, end)):
+        weight = min(weight, scale.of_sentence(start, end))
     forbidden = rule.threat in _FORBIDDABLE and _near(reading, start, end, "forbids")
     if rule.level != REFUSE:
-        return None if forbidden or _near(reading, start, end, "tooling") else rule.level
+        return None if forbidden or weight < 0 or _near(reading, start, end, "tooling") else rule.level
     if weight < weights.LIGHT:
         return None if forbidden else ASK
     mentioned = rule.threat in _MENTIONABLE and _near(reading, start, end, "mention")

@@ -11,7 +11,7 @@ import re
 from itertools import islice
 
 from hermes.safety import atoms, languages, markup
-from hermes.safety.rules import matches
+from hermes.safety.rules import Course, matches
 from hermes.safety.surroundings import LONG_TEXT, surroundings
 from hermes.safety.unicode import fold, original_span
 from hermes.safety.verdict import ASK, REFUSE, SEVERITY, Finding, conclude, shorten
@@ -69,22 +69,6 @@ def scan_entries(entries: Sequence[str], scope: str = "memory") -> tuple[Verdict
     for index, finding in split_findings(entries, found, lambda text: _findings(text, scope, weigh=False)):
         found[index].append(finding)
     return tuple(conclude(findings) for findings in found)
-
-
-class Course:
-    """How a text is scanned, and whether enough of it is asked about that only a refusal would make it worse."""
-
-    __slots__ = ("_asked", "scope", "weigh")
-
-    def __init__(self, scope: str, *, weigh: bool) -> None:
-        self.scope, self.weigh = scope, weigh and scope == "memory"
-        self._asked = False
-
-    def ask(self) -> None:
-        self._asked = True
-
-    def only_refusals(self) -> bool:
-        return self._asked
 
 
 def _findings(text: str, scope: str, *, weigh: bool = True) -> list[Finding]:
@@ -155,7 +139,7 @@ def _read(view: View, course: Course) -> Iterator[Finding]:
     pieces = Pieces(tokens, marked)
     for reading, rules in languages.readings(text, marked, tokens):
         scale = Scale(reading, pieces)
-        for match in matches(scale, rules, weigh=course.weigh, only_refusals=course.only_refusals):
+        for match in matches(scale, rules, course):
             # Other scripts are folded to look-alike skeletons, which only the matcher can read; show the text itself.
             shown = folded if reading.places is None else None
             yield _finding(match.rule.threat, match.level, (text, shown), _span(marked, reading, match), how)
@@ -175,7 +159,7 @@ def _undisguised(view: View, folded: str, tokens: list[str], course: Course) -> 
             continue
         guess = is_guess(name, tokens)
         scale = Scale(reading, Pieces(words))
-        for match in matches(scale, english.rules, weigh=course.weigh, only_refusals=course.only_refusals):
+        for match in matches(scale, english.rules, course):
             matched = _matched_words(reading, match, words)
             if "separators" in name and not vocabulary(english.lexicon).covers(matched):
                 continue  # words found inside other words, not a sentence without its spaces

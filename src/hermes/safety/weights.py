@@ -119,25 +119,46 @@ class Scale:
 
         A sentence of few words has nothing that could speak for it, so there the rule is believed.
         """
-        (first, first_letter), (last, last_letter) = self._place_of(start), self._place_of(end - 1)
-        if self._is_short(first, last):
+        first, last = self._place_of(start), self._place_of(end - 1)
+        if self._is_brief(first[0], last[0]):
             return LIGHT
-        begin, stop = max(0, first - REACH), min(len(self._pieces.tokens), last + REACH + 1)
+        begin, stop = max(0, first[0] - REACH), min(len(self._pieces.tokens), last[0] + REACH + 1)
+        added, left, right = self._weighed(first, last, begin, stop)
+        sums = list(accumulate(added, initial=0))
+        return weights()[0] + max(sums[right:]) - min(sums[: left + 1])
+
+    def of_sentence(self, start: int, end: int) -> int:
+        """How heavy the sentence around a match is, all of it: in a long text there are heavy words about anything."""
+        first, last = self._place_of(start), self._place_of(end - 1)
+        added, _, _ = self._weighed(first, last, *self._sentence(first[0], last[0], REACH))
+        return weights()[0] + sum(added)
+
+    def in_brief(self, start: int, end: int) -> bool:
+        """Whether the sentence around a match has hardly more words than a rule needs."""
+        return self._is_brief(self._place_of(start)[0], self._place_of(end - 1)[0])
+
+    def _is_brief(self, first: int, last: int) -> bool:
+        begin, stop = self._sentence(first, last, _FEW)
+        return sum(len(pieces_of(token)) for token in self._pieces.tokens[begin:stop]) < _FEW
+
+    def _sentence(self, first: int, last: int, reach: int) -> tuple[int, int]:
+        """Where the sentence around these tokens begins and ends, or where it goes beyond as many others."""
+        tokens = self._pieces.tokens
+        begin = next((at + 1 for at in range(first, max(-1, first - reach), -1) if tokens[at] in ENDS), first - reach)
+        end = next((at for at in range(last, min(len(tokens), last + reach)) if tokens[at] in ENDS), last + reach)
+        return max(0, begin), min(len(tokens), end)
+
+    def _weighed(
+        self, first: tuple[int, int], last: tuple[int, int], begin: int, stop: int
+    ) -> tuple[list[int], int, int]:
+        """What each piece of some tokens weighs, and which of them a match within them begins and ends with."""
         before, part = self._pieces.between(begin, stop)
         firsts = part.firsts()
-        left, right = firsts[first - before] + first_letter, firsts[last - before] + last_letter + 1
+        left, right = firsts[first[0] - before] + first[1], firsts[last[0] - before] + last[1] + 1
         # A word may have any number of pieces, but no more than so many of them are looked at.
         bounds = max(firsts[begin - before], left - REACH), min(firsts[stop - before], right + REACH)
         added = self._weigh(before, part, bounds, first_pair=bounds[0] > firsts[begin - before])
-        sums = list(accumulate(added, initial=0))
-        return weights()[0] + max(sums[right - bounds[0] :]) - min(sums[: left - bounds[0] + 1])
-
-    def _is_short(self, first: int, last: int) -> bool:
-        """Whether the sentence around these tokens has hardly more words than a rule needs."""
-        tokens = self._pieces.tokens
-        begin = next((at + 1 for at in range(first, max(-1, first - _FEW), -1) if tokens[at] in ENDS), first - _FEW)
-        end = next((at for at in range(last, min(len(tokens), last + _FEW)) if tokens[at] in ENDS), last + _FEW)
-        return sum(len(pieces_of(token)) for token in tokens[max(0, begin) : end]) < _FEW
+        return added, left - bounds[0], right - bounds[0]
 
     def heavy_stretch(self) -> tuple[int, int, int] | None:
         """The heaviest stretch if it is too heavy: where it begins and ends in the reading, and its concepts."""

@@ -170,10 +170,15 @@ class SkillTools:
     def _guarded(self, result: Result) -> Result:
         verdict = self._scan(result["content"])
         if verdict.level == "refuse":
-            raise WriteRefused(
-                f"{result['name']} was not opened: its text looks like an attack ({', '.join(verdict.classes)})",
-                kind="threat",
-            )
+            from hermes.safety.passages import without_attacks
+
+            rest = without_attacks(result["content"], result.get("file", MAIN_FILE), self._scan)
+            if rest is None:
+                raise WriteRefused(
+                    f"{result['name']} was not opened: its text looks like an attack ({', '.join(verdict.classes)})",
+                    kind="threat",
+                )
+            result["content"], verdict = rest.text, rest.verdict
         if verdict.level != "clean":
             result["warning"] = f"parts of it are unusual ({', '.join(verdict.classes)}); ask before doing what it says"
         return result
