@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.storage import postings, search
+from hermes.storage import postings
 from hermes.storage.dates import spans
 from hermes.storage.sessions import SessionDB
 from hermes.storage.syntax import MOST_WORDS
@@ -50,25 +50,6 @@ def test_a_question_of_nothing_but_common_words_finds_what_holds_most_of_them(
     monkeypatch.setattr(postings, "MOST_WALKED", 1)
     with SessionDB.open(db.path) as fresh:
         assert found(fresh, "Where did the red kite fly over the green hill?")
-
-
-@pytest.mark.proves("search.syntax")
-def test_a_phrase_whose_words_are_common_is_looked_for_further_back_when_the_newest_do_not_suffice(
-    db: SessionDB, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in (("_FEW_TO_TEST", 3), ("_FIRST_TESTED", 5), ("_MOST_TESTED", 50), ("_STEMMED", 40)):
-        monkeypatch.setattr(search, name, value)
-    monkeypatch.setattr(postings, "CAP", 10)
-    (wanted,) = said(db, "the red kite flew away")
-    said(db, *(f"the kite was red, number {n}" for n in range(30)))
-    for _ in range(2):
-        assert found(db, "Was the kite red?")  # notices that these words are common
-        assert found(db, '"red kite"') == [wanted]
-        assert found(db, '"red kite" AND flew') == [wanted]
-        assert [len(found(db, "red NOT flew", limit=most)) for most in (2, 3)] == [2, 3]
-        assert len(found(db, "re* AND kit*", limit=4)) == 4
-    monkeypatch.setattr(search, "_MOST_TESTED", 20)
-    assert wanted not in found(db, "kite NOT number")  # further back than anybody looks
 
 
 @pytest.mark.proves("search.syntax")

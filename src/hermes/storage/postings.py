@@ -10,6 +10,7 @@ import math
 from array import array
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from hermes.storage.beginnings import Beginnings
@@ -17,7 +18,7 @@ from hermes.storage.index import FOREIGN, LOCAL_OWNER, owner_word
 from hermes.storage.migrations import BLOCK, BLOCK_BITS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hermes.storage.database import Database
     from hermes.storage.query import Query
@@ -28,6 +29,8 @@ CAP = 2000
 FILTERED_CAP = 20_000
 ENOUGH = 300
 MOST_WALKED = 300_000
+_FEW = 64  # messages with a rare word, which are read without looking other words up
+_WALKED_WHILE_ONE_IS_READ = 400
 TABLES = ("messages_fts", "tools_fts")
 
 
@@ -129,17 +132,37 @@ class Postings:
         else:
             self._only_owner = f' AND "{owner_word(self._owner)}"'
 
-    def matching(self, table: str, expression: str, limit: int, *, oldest: bool = False) -> list[int]:
-        """The newest (or oldest) messages that match an FTS5 expression."""
-        order = "ASC" if oldest else "DESC"
+    def matching(self, table: str, expression: str, limit: int) -> list[int]:
+        """The newest messages of one index that match an FTS5 expression."""
         expression = self._beginnings.spelled_out(table, expression)
-        return [
-            message_id
-            for (message_id,) in self._database.rows(
-                f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid {order} LIMIT ?",  # noqa: S608 - our table names
-                (f"({expression}){self._only_owner}", limit),
-            )
-        ]
+        matching = f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?"  # noqa: S608 - our table names
+        return self._database.column(matching, (f"({expression}){self._only_owner}", limit))
+
+    def in_order(self, expression: str, *, oldest: bool, first: int = 64, most: int = 1024) -> Iterator[list[int]]:
+        """All messages of both indexes that match, looked up as they are taken: chunks that grow to `most`."""
+        order = "ASC" if oldest else "DESC"
+        parts = [f"SELECT rowid FROM {table} WHERE {table} MATCH ?" for table in TABLES]  # noqa: S608 - our table names
+        values = [f"({self._beginnings.spelled_out(table, expression)}){self._only_owner}" for table in TABLES]
+        with self._database.translated():
+            cursor = self._database.connection.execute(f"{' UNION '.join(parts)} ORDER BY 1 {order}", values)
+            try:
+                while chunk := [message_id for (message_id,) in islice(cursor, first)]:
+                    yield chunk
+                    first = min(most, 2 * first)
+            finally:
+                cursor.close()
+
+    def first(self, expression: str, most: int, *, oldest: bool) -> list[int]:
+        """The newest (or oldest) messages of both indexes that match, at most so many."""
+        return next(self.in_order(expression, oldest=oldest, first=most), [])
+
+    def density(self, found: list[int], *, oldest: bool) -> float:
+        """The share of all messages that hold a word, guessed from the newest (or oldest) that do."""
+        everything = max(1, self._places.newest_id)
+        return len(found) / max(1, found[-1] if oldest else everything - found[-1])
+
+    def share(self, messages: int) -> float:
+        return messages / max(1, self._places.newest_id)
 
     def known_common(self, table: str, unit: Unit) -> float | None:
         """How often a common word occurs, when that was seen before the store grew by half."""
@@ -180,18 +203,25 @@ def gather(
     return gathering.scores, gathering.frequency
 
 
-def holders_of_rarest(postings: Postings, units: Sequence[Unit], most: int, *, oldest: bool) -> list[int] | None:
-    """All messages with the word that the fewest have, when these are not more than `most`: no other can hold all.
+def holding_all(postings: Postings, units: Sequence[Unit], *, oldest: bool) -> Iterator[list[int]]:
+    """Messages that hold the words, in order, and maybe some that lack the commonest: the caller reads them anyway.
 
-    Testing a few texts costs less than letting FTS5 walk the long list of a common word beside a rare one.
+    Reading a few texts costs less than letting FTS5 walk the long list of a common word beside a rare one.
     """
+    known: list[tuple[float, Unit]] = []
     for unit in sorted(units, key=lambda unit: -len(unit.written)):  # long words are usually the rare ones
-        if any(postings.known_common(table, unit) is not None for table in TABLES):
-            continue
-        found = {i for table in TABLES for i in postings.matching(table, unit.match, most + 1)}
-        if len(found) <= most:
-            return sorted(found, reverse=not oldest)
-    return None
+        found = postings.first(unit.match, _FEW + 1, oldest=oldest)
+        if len(found) <= _FEW:
+            yield found
+            return
+        known.append((postings.density(found, oldest=oldest), unit))
+    known.sort(key=lambda pair: pair[0])
+    left, chosen = known[0][0], [known[0][1].match]
+    for dense, unit in known[1:]:
+        if dense < _WALKED_WHILE_ONE_IS_READ * max(left, postings.share(_FEW)) * (1 - dense):
+            chosen.append(unit.match)
+            left *= dense
+    yield from postings.in_order(" AND ".join(chosen), oldest=oldest)
 
 
 class _Gathering:
@@ -211,6 +241,8 @@ class _Gathering:
         """
         everything = " AND ".join(unit.match for unit in self._units)
         for table in TABLES:
+            if len(self.scores) >= most:
+                return  # what only tools say would come behind all of these
             if not any(self._is_rare(table, number, most) for number in range(len(self._units))):
                 self._count(table, self._postings.matching(table, everything, most), 1.0)
 
@@ -283,9 +315,8 @@ def newest_or_oldest(postings: Postings, query: Query, *, oldest: bool, limit: i
     """Messages in order of arrival that match explicit syntax, or hold all words of the query, or else any of them."""
     words = [unit.match for unit in query.units]
     for expression in (query.explicit.finds,) if query.explicit else (" AND ".join(words), " OR ".join(words)):
-        found = {i for table in TABLES for i in postings.matching(table, expression, limit, oldest=oldest)}
-        if found:
-            return sorted(found, reverse=not oldest)[:limit]
+        if found := postings.first(expression, limit, oldest=oldest):
+            return found
     return []
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import json
+from array import array
 from typing import TYPE_CHECKING
 
+import apsw
+
 from hermes.storage.damage import UNREADABLE, careful_row, is_shaped
+from hermes.storage.database import all_rows
 from hermes.storage.migrations import BLOCK, BLOCK_BITS
 from hermes.storage.transcripts import COLUMNS, REWOUND, STATE_BITS, checksum, decode
 from hermes.vocabulary.errors import DamagedFile, NotFound
@@ -35,10 +38,10 @@ _NEWEST_FIRST = _OF_SESSION.format(order="DESC")
 _EVERYTHING = 1 << 62
 _BLOCK = "SELECT first_place FROM blocks WHERE block = ? AND owner = ? AND session = ?"
 _IN_BLOCK = f"SELECT {COLUMNS} FROM messages WHERE id BETWEEN ? AND ? AND (state & 3) <> 2 ORDER BY id"  # noqa: S608
-_HOLDING = """
-    SELECT id FROM messages WHERE id IN (SELECT value FROM json_each(?1))
-        AND (instr(lower(content), ?2) OR instr(lower(tool_calls), ?2))
+_TEXTS = """
+    SELECT id, CAST(concat_ws(' ', name, content, tool_calls) AS BLOB) FROM carray(?) CROSS JOIN messages ON id = value
 """
+_BY_IDS = f"SELECT {COLUMNS} FROM carray(?) CROSS JOIN messages ON id = value"  # noqa: S608 - column names are ours
 
 
 class Transcripts:
@@ -91,11 +94,12 @@ class Transcripts:
 
     def rows(self, message_ids: Iterable[int]) -> dict[int, Row]:
         """Rows by id for the search, which has already seen that they are the owner's."""
-        question = f"SELECT {COLUMNS} FROM messages WHERE id = ?"  # noqa: S608 - column names are ours
-        wanted = list(message_ids)
+        wanted = array("q", message_ids)
+        if not wanted:
+            return {}
         with self._database.lock:
             try:
-                rows = list(self._database.connection.executemany(question, [(message_id,) for message_id in wanted]))
+                rows: list[Row] = all_rows(self._database.connection, _BY_IDS, (apsw.carray(wanted),))
             except UNREADABLE as error:
                 self._database.mark_damaged(str(error))
                 rows = [row for message_id in wanted if (row := careful_row(self._database, message_id)) is not None]
@@ -133,17 +137,9 @@ class Transcripts:
                 break
         return found
 
-    def holding(self, message_ids: list[int], typed: str, most: int) -> list[int]:
-        """Those of the messages in which a text stands as typed (capitals aside), in the given order, until enough."""
-        found: list[int] = []
-        for at in range(0, len(message_ids), 256):
-            chunk = message_ids[at : at + 256]
-            rows = self._database.rows(_HOLDING, (json.dumps(chunk), typed))
-            held = {message_id for (message_id,) in rows}
-            found += [message_id for message_id in chunk if message_id in held]
-            if len(found) >= most:
-                break
-        return found
+    def texts(self, message_ids: list[int]) -> list[tuple[int, bytes]]:
+        """All that stands in these messages, as it is stored, in the given order."""
+        return self._database.rows(_TEXTS, (apsw.carray(array("q", message_ids)),)) if message_ids else []
 
     def counts(self) -> dict[str, int]:
         sessions, messages = self._database.row(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.storage.dates import spans
 from hermes.storage.evidence import Reader, without_speakers
+from hermes.storage.exact import ExactSearch
 from hermes.storage.hits import Filters, Hit, SearchResults
 from hermes.storage.meaning import NEAREST, ONLY_NEAR, fuse
 from hermes.storage.migrations import BLOCK_BITS
@@ -19,7 +20,6 @@ from hermes.storage.postings import (
     Places,
     Postings,
     gather,
-    holders_of_rarest,
     newest_or_oldest,
     worth,
 )
@@ -44,9 +44,8 @@ if TYPE_CHECKING:
 _READ = 70_000
 _FEWEST, _FEWEST_OF_QUESTION, _MOST = 24, 160, 480
 _SPREAD = 64
-_FIRST_TESTED, _MOST_TESTED, _STEMMED = 256, 3000, 128
+_MOST_FILTERED = 3000
 _LOOKED_AT_BY_TIME = 64
-_FEW_TO_TEST = 64
 _SPARE = 10  # hits beyond those asked for, in case some turn out to be damaged
 _LITERAL_ROWS = 2000
 
@@ -62,6 +61,7 @@ class SearchEngine:
         self._places = Places(database, owner)
         self._words = Words(database.connection)
         self._postings = Postings(database, owner, self._places, self._words)
+        self._exact = ExactSearch(self._postings, self._transcripts, self._words)
         self._spelling = Spelling(database, self._words)
 
     def search(self, query: str, *, limit: int = 10, **filters: Any) -> SearchResults:
@@ -76,9 +76,8 @@ class SearchEngine:
             parsed = parse(query, self._words)
             results = self._answer(query, parsed, chosen, looked_at, limit)
             if not results and parsed.explicit is not None:
-                parsed = plain(
-                    query, self._words, note="nothing matches this exactly, so it was searched as plain words"
-                )
+                nothing = results.note or "nothing matches this exactly"
+                parsed = plain(query, self._words, note=f"{nothing}, so it was searched as plain words")
                 results = self._answer(query, parsed, chosen, looked_at, limit)
             if not results:
                 results = self._literal(query, chosen, limit)
@@ -100,7 +99,9 @@ class SearchEngine:
         ]
         without_speakers(candidates, len(query.units))
         if chosen.sort != "relevance":
-            candidates = _by_time(candidates, sessions, chosen)[: limit + _SPARE]
+            # What passed a test holds what was asked for, even where its words are not counted: "happy*" in "happily".
+            found = candidates if query.explicit is not None else [each for each in candidates if each.counts]
+            candidates = _by_time(found, sessions, chosen)[: limit + _SPARE]
         worths = [unit.weight * worth(often, messages) for unit, often in zip(query.units, frequency, strict=True)]
         ranked = rank(candidates, self._statistics(worths, sessions, messages, words), self._weights)
         if nearness is not None:
@@ -115,7 +116,8 @@ class SearchEngine:
     ) -> tuple[Query, dict[int, float], list[float]]:
         """Rough scores by message id; words that nobody wrote are replaced by what they may have meant."""
         if query.explicit is not None or chosen.sort != "relevance":
-            found = self._in_order(query, chosen, limit)
+            found, note = self._in_order(query, chosen, limit)
+            query = dataclasses.replace(query, note=note or query.note)
             return query, dict.fromkeys(found, 1.0), [max(1.0, messages / 100)] * len(query.units)
         keywords = None if query.question else max(limit, 12)
         scores, frequency = gather(self._postings, query.units, messages, all_first=keywords, filtered=chosen.narrow)
@@ -138,43 +140,35 @@ class SearchEngine:
             scores[message_id] = scores.get(message_id, 0.0) + 5.0
         return dataclasses.replace(query, units=tuple(units)), scores, frequency
 
-    def _in_order(self, query: Query, chosen: Filters, limit: int) -> list[int]:
-        """What explicit syntax or a sort by time asks for; looks further back only when the newest do not suffice."""
-        tested = query.explicit is not None and not query.explicit.exact
+    def _in_order(self, query: Query, chosen: Filters, limit: int) -> tuple[list[int], str | None]:
+        """What explicit syntax or a sort by time asks for, and what to say when not all of it was looked at."""
         oldest = chosen.sort == "oldest"
-        if not tested:
-            most = _MOST_TESTED if chosen.narrow else max(24, 4 * limit)
-            return newest_or_oldest(self._postings, query, oldest=oldest, limit=most)
-        if query.explicit and query.explicit.one_phrase:
-            few = holders_of_rarest(self._postings, query.units, _FEW_TO_TEST, oldest=oldest)
-            if few is not None:
-                return self._tested(few, query, len(few), first=True)
-        passed: list[int] = []
-        seen: set[int] = set()
-        for most in (_FIRST_TESTED, _MOST_TESTED):
-            found = newest_or_oldest(self._postings, query, oldest=oldest, limit=most)
-            passed += self._tested([i for i in found if i not in seen], query, 2 * limit, first=not seen)
-            seen.update(found)
-            if len(found) < most or (len(passed) >= limit and not chosen.narrow):
-                break
-        return passed
+        if query.explicit is None or query.explicit.exact:
+            most = _MOST_FILTERED if chosen.narrow else max(24, 4 * limit)
+            return newest_or_oldest(self._postings, query, oldest=oldest, limit=most), None
+        passed = self._exact.passing(
+            query, oldest=oldest, most=2 * limit, allowed=lambda ids: self._allowed_of(ids, chosen)
+        )
+        if len(passed.ids) >= limit or passed.all_of_them:
+            return passed.ids, None
+        looked_at = f"the {'oldest' if oldest else 'newest'} {passed.looked_at:,} messages that hold its words"
+        other = "newest" if oldest else "oldest"
+        if passed.ids:
+            return passed.ids, f"only {looked_at} were looked at; sort by {other} to begin at the other end"
+        return [], f"none of {looked_at} matches this exactly (sort by {other} to begin at the other end)"
 
-    def _tested(self, found: list[int], query: Query, most: int, *, first: bool) -> list[int]:
-        """Messages that pass the exact test of the query's syntax, in the given order, until there are enough."""
-        if query.explicit is not None and query.explicit.typed is not None:
-            passed = self._transcripts.holding(found, query.explicit.typed, most)
-            if passed or not first:
-                return passed
-            found = found[:_STEMMED]  # it stands nowhere letter by letter, but other forms of its words may
-        reader = Reader(query, self._words, ())
-        passed = []
-        for at in range(0, len(found), 32):
-            chunk = found[at : at + 32]
-            rows = self._transcripts.rows(chunk)
-            passed += [i for i in chunk if i in rows and reader.passes(rows[i])]
-            if len(passed) >= most:
-                break
-        return passed
+    def _allowed_of(self, ids: list[int], chosen: Filters) -> list[int]:
+        if not chosen.narrow or not ids:
+            return ids
+        rows = self._transcripts.rows(ids)
+        sessions = self._sessions.by_keys(list({self._places.session(message_id) for message_id in rows}))
+        return [
+            message_id
+            for message_id, row in rows.items()
+            if (session := sessions.get(self._places.session(message_id)))
+            and chosen.allow(session)
+            and chosen.allow_row(row, session)
+        ]
 
     def _occurs(self, unit: Any) -> bool:
         return any(self._postings.matching(table, unit.match, 1) for table in TABLES)
@@ -342,9 +336,8 @@ class SearchEngine:
 
 def _by_time(candidates: list[Candidate], sessions: dict[int, Session], chosen: Filters) -> list[Candidate]:
     """By the order of use, which no clock can disturb; ids alone follow it only within a session."""
-    found = [candidate for candidate in candidates if candidate.counts]
     order = {key: session.activity for key, session in sessions.items()}
-    return sorted(found, key=lambda each: (order[each.session], each.id), reverse=chosen.sort == "newest")
+    return sorted(candidates, key=lambda each: (order[each.session], each.id), reverse=chosen.sort == "newest")
 
 
 def _text(row: Row) -> str:

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hermes.storage.glance import as_typed, side_by_side
 from hermes.storage.text import query_pieces
 
 if TYPE_CHECKING:
@@ -46,10 +47,14 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`finds` is an FTS5 expression, None when the index cannot help; `passes` takes " the stems " and the text."""
+    """`finds` is an FTS5 expression, None when the index cannot help; `passes` takes " the stems " and the text.
+
+    `may_pass` takes the stored bytes and is true wherever `passes` is, and seldom elsewhere: see glance.py.
+    """
 
     finds: str | None
     passes: Callable[[str, str], bool]
+    may_pass: Callable[[bytes], bool]
 
 
 @dataclass(slots=True)
@@ -59,10 +64,11 @@ class Explicit:
     finds: str = ""
     exact: bool = True  # False when the index alone cannot tell, so that the text must be tested
     passes: Callable[[str, str], bool] = field(default=lambda _line, _text: True)
+    may_pass: Callable[[bytes], bool] = field(default=lambda _text: True)
     units: list[Unit] = field(default_factory=list)
     phrases: list[tuple[str, ...]] = field(default_factory=list)
-    # The text, lower case, when the whole query is one phrase or prefix whose capitals SQLite knows.
-    typed: str | None = None
+    # What was typed, when the whole query is one phrase or prefix and its capitals are only A to Z.
+    typed: re.Pattern[bytes] | None = None
 
     @property
     def one_phrase(self) -> bool:
@@ -80,11 +86,11 @@ def parse_explicit(text: str, words: Words) -> Explicit:
         raise DoesNotParse(f"{parser.left[0][2] or parser.left[0][3]!r} does not belong where it stands")
     if whole is None or whole.finds is None:
         raise DoesNotParse("nothing in it can be looked up")
-    parser.result.finds, parser.result.passes = whole.finds, whole.passes
+    parser.result.finds, parser.result.passes, parser.result.may_pass = whole.finds, whole.passes, whole.may_pass
     alone = _ONE_PHRASE.fullmatch(text.strip())
     typed = (alone[1] or alone[2]).lower() if alone else None
-    if typed is not None and all(sign.isascii() or sign == sign.upper() for sign in typed):
-        parser.result.typed = typed
+    if alone and typed and all(sign.isascii() or sign == sign.upper() for sign in typed):
+        parser.result.typed = as_typed(typed, goes_on=alone[2] is not None)
     return parser.result
 
 
@@ -193,7 +199,11 @@ def _any(parts: list[Part]) -> Part:
     finds = (
         None if any(part.finds is None for part in parts) else f"({' OR '.join(part.finds or '' for part in parts)})"
     )
-    return Part(finds, lambda line, text: any(part.passes(line, text) for part in parts))
+    return Part(
+        finds,
+        lambda line, text: any(part.passes(line, text) for part in parts),
+        lambda text: any(part.may_pass(text) for part in parts),
+    )
 
 
 def _both(wanted: list[Part], refused: list[Part]) -> Part:
@@ -203,13 +213,14 @@ def _both(wanted: list[Part], refused: list[Part]) -> Part:
     def passes(line: str, text: str) -> bool:
         return all(part.passes(line, text) for part in wanted) and not any(part.passes(line, text) for part in refused)
 
-    return Part(finds, passes)
+    return Part(finds, passes, lambda text: all(part.may_pass(text) for part in wanted))
 
 
 def _phrase(units: list[Unit], typed: str) -> Part:
     """Words in order; what was typed may also stand in the text as it is, which the stems of a prefix cannot tell."""
     finds = " AND ".join(unit.match for unit in units)
     stems = " ".join(unit.stem for unit in units)
+    may_pass = side_by_side([unit.stem for unit in units])
     if units[-1].prefix:
-        return Part(f"({finds})", lambda line, text: f" {stems}" in line or typed in text)
-    return Part(f"({finds})", lambda line, _text: f" {stems} " in line)
+        return Part(f"({finds})", lambda line, text: f" {stems}" in line or typed in text, may_pass)
+    return Part(f"({finds})", lambda line, _text: f" {stems} " in line, may_pass)

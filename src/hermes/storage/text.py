@@ -6,7 +6,6 @@ without spaces become overlapping pairs of characters; identifiers are indexed w
 
 from __future__ import annotations
 
-import functools
 import operator
 import re
 import unicodedata
@@ -38,7 +37,7 @@ _KINDS = bytes(
     ord("a") if chr(byte) in "abcdefghijklmnopqrstuvwxyz0123456789" else ord("A") if 65 <= byte <= 90 else 32  # noqa: PLR2004 - A to Z
     for byte in range(256)
 )
-_CAMEL_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_CAMEL_BORDER = re.compile(rb"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -105,26 +104,21 @@ def camel_parts(text: str) -> str:
     at = kinds.find(b"aA")
     if at < 0:
         return ""
-    found: list[str] = []
+    found: list[bytes] = []
     while at >= 0:
         start = kinds.rfind(b" ", 0, at) + 1
         end = kinds.find(b" ", at)
         end = len(data) if end < 0 else end
-        found.append(_name_parts(data[start:end]))
-        at = kinds.find(b"aA", end)
-    return " ".join(found)
-
-
-@functools.lru_cache(maxsize=4096)
-def _name_parts(name: bytes) -> str:
-    kinds = name.translate(_KINDS)
-    if b"AAa" in kinds:  # capitals of their own before the next part, as in HTTPServer
-        return _CAMEL_BORDER.sub(" ", name.decode())
-    parts, begun = [], 0
-    while (border := kinds.find(b"aA", begun)) >= 0:
-        parts.append(name[begun : border + 1])
-        begun = border + 1
-    return b" ".join([*parts, name[begun:]]).decode()
+        if kinds.find(b"AAa", start, end) >= 0:  # capitals of their own before the next part, as in HTTPServer
+            found.append(_CAMEL_BORDER.sub(b" ", data[start:end]))
+            at = kinds.find(b"aA", end)
+            continue
+        while 0 <= at < end:
+            found.append(data[start : at + 1])
+            start = at + 1
+            at = kinds.find(b"aA", start)
+        found.append(data[start:end])
+    return b" ".join(found).decode()
 
 
 def _composed(text: str) -> str:
