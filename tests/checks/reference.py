@@ -154,13 +154,14 @@ def _sentence(text: str) -> str:
 
 def pages() -> dict[str, str]:
     from checks import reference_code as code
+    from checks.reference_http import http_page
 
     made = {
         "commands.md": commands_page,
         "settings.md": settings_page,
         "tools.md": code.tools_page,
         "hooks.md": code.hooks_page,
-        "http.md": code.http_page,
+        "http.md": http_page,
         "schema.md": code.schema_page,
         "errors.md": code.errors_page,
     }

@@ -163,24 +163,6 @@ def _doc(thing: Any) -> str:
     return "\n".join(_plain(line) for line in inspect.cleandoc(written).splitlines())
 
 
-def http_page() -> str:
-    from hermes.server.openapi import description
-
-    parts = [
-        "# HTTP\n",
-        (
-            "What `hermes serve` answers; `/openapi.json` describes every field and `/docs` tries them. Each request "
-            "needs a key of `hermes users key`, as a bearer token.\n"
-        ),
-    ]
-    rows = [
-        (f"`{method.upper()} {path}`", operation["summary"])
-        for path, methods in description()["paths"].items()
-        for method, operation in methods.items()
-    ]
-    return "\n".join([*parts, table(("route", "what it does"), rows)])
-
-
 def schema_page() -> str:
     from hermes.storage.sessions import SessionDB
 

@@ -6,7 +6,7 @@ from hermes.cli.context import OK
 from hermes.cli.memory_report import BY_HAND, add_project, add_target, open_store, report
 from hermes.cli.render import add_json_option, indented, print_json, print_problem, print_text, when
 from hermes.curated.entries import preview
-from hermes.curated.history import replay
+from hermes.curated.history import newest_to_undo, replay
 from hermes.vocabulary.errors import NotFound
 
 TYPE_CHECKING = False
@@ -49,7 +49,9 @@ def _told(name: str, context: Context, changes: list[Change]) -> dict[str, str]:
 
 def _undo(given: argparse.Namespace, context: Context) -> int:
     store = open_store(context, given)
-    change = _find(store, given.change) if given.change else _newest_to_undo(store)
+    change = _find(store, given.change) if given.change else newest_to_undo(_changes(store))
+    if change is None:
+        raise NotFound("there is nothing left to undo")
     return report(given, store.undo(change.id, cause=BY_HAND))
 
 
@@ -91,17 +93,6 @@ def _find(store: MemoryStore, change_id: str | None) -> Change:
     raise NotFound(
         f"there is no change {change_id}; `hermes memory log` lists them" if changes else "nothing has changed yet"
     )
-
-
-def _newest_to_undo(store: MemoryStore) -> Change:
-    """The newest change that is neither an undo nor already undone, so that undoing twice goes two steps back."""
-    undone: set[str] = set()
-    for change in reversed(_changes(store)):
-        if change.undoes:
-            undone ^= {change.undoes} if change.id not in undone else set()
-        elif change.id not in undone and (change.edits or change.state is not None):
-            return change
-    raise NotFound("there is nothing left to undo")
 
 
 def _headline(change: Change) -> str:

@@ -225,3 +225,14 @@ def _inverse_edits(change: Change, live: Sequence[str]) -> list[Edit]:
         if entry not in change.state and entry not in live
     ]
     return gone + back
+
+
+def newest_to_undo(changes: Sequence[Change]) -> Change | None:
+    """Of changes in order, the newest that is neither an undo nor undone: undoing twice goes two steps back."""
+    undone: set[str] = set()
+    for change in reversed(changes):
+        if change.undoes:
+            undone ^= {change.undoes} if change.id not in undone else set()
+        elif change.id not in undone and (change.edits or change.state is not None):
+            return change
+    return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.recall import moments
 from hermes.recall.finding import Criteria
 from hermes.server import api_schemas as schemas
-from hermes.vocabulary.errors import NotFound
+from hermes.vocabulary.errors import NotFound, WriteRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +40,7 @@ class Endpoint:
     gives: dict[str, Any]
     query: dict[str, dict[str, Any]] = field(default_factory=dict)
     body: dict[str, Any] | None = None
+    example: dict[str, Any] | None = None  # a body
     status: int = 200
 
     @property
@@ -57,9 +58,25 @@ def _memory(workspace: Workspace, given: Given) -> Any:
 
 def _change_memory(workspace: Workspace, given: Given) -> Any:
     target = _target(workspace, given)
-    written = workspace.write(target, given["operations"], _OVER_HTTP)
+    written = workspace.write(target, _operations(given), _OVER_HTTP)
     change = written.change.id if written.change else None
     return {"message": written.message, "change": change, **workspace.entries(target)}
+
+
+def _operations(given: Given) -> list[dict[str, str]]:
+    """The operations, or the one that stands in the body itself as in the memory tool; `content` alone is an add."""
+    single: dict[str, str] = {name: given[name] for name in ("action", "content", "old_text") if name in given}
+    if "operations" in given and single:
+        raise WriteRefused(f"send operations or {', '.join(single)}, not both", kind="operations")
+    if "action" in single or single.keys() == {"content"}:
+        return [{"action": "add", **single}]
+    if "operations" not in given:
+        raise WriteRefused(
+            'say what to do: {"action": "add", "content": "…"}, {"action": "replace", "old_text": "…", "content": '
+            '"…"}, {"action": "remove", "old_text": "…"}, or a list of these as operations',
+            kind="missing_action",
+        )
+    return list(given["operations"])
 
 
 def _log(workspace: Workspace, given: Given) -> Any:
@@ -70,9 +87,20 @@ def _log(workspace: Workspace, given: Given) -> Any:
 def _undo(workspace: Workspace, given: Given) -> Any:
     from hermes.curated.history import Cause
 
-    written = workspace.store.undo(given["change"], cause=Cause(origin="user", note=_OVER_HTTP))
+    wanted = given["change"] if "change" in given else _newest_to_undo(workspace)
+    written = workspace.store.undo(wanted, cause=Cause(origin="user", note=_OVER_HTTP))
     change = written.change.id if written.change else None
     return {"message": written.message, "change": change, **workspace.entries(written.target)}
+
+
+def _newest_to_undo(workspace: Workspace) -> str:
+    from hermes.curated.history import newest_to_undo
+
+    changes = [change for target in workspace.targets for change in workspace.store.history(target)[0]]
+    newest = newest_to_undo(sorted(changes, key=lambda change: change.at))
+    if newest is None:
+        raise WriteRefused("there is nothing left to undo", kind="nothing_to_undo")
+    return newest.id
 
 
 def _sessions(workspace: Workspace, given: Given) -> Any:
@@ -181,9 +209,10 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path="/memory/{target}",
-        summary="Add, replace and remove entries; either all of the operations happen or none.",
+        summary="Add, replace or remove an entry, or several; of several operations all happen or none.",
         act=_change_memory,
         body=schemas.OPERATIONS,
+        example={"action": "add", "content": "Prefers short answers."},
         gives=schemas.CHANGED,
     ),
     Endpoint(
@@ -191,13 +220,13 @@ ENDPOINTS = (
         path="/memory/{target}/log",
         summary="The changes of one file, newest first.",
         act=_log,
-        query={"limit": schemas.whole(1, 1000)},
+        query={"limit": schemas.how_many(1000, 50)},
         gives=schemas.CHANGES,
     ),
     Endpoint(
         method="POST",
         path="/memory-undo",
-        summary="Take one change back.",
+        summary="Take one change back, the newest that is not undone yet if none is named.",
         act=_undo,
         body=schemas.UNDO,
         gives=schemas.CHANGED,
@@ -208,10 +237,10 @@ ENDPOINTS = (
         summary="Conversations, the most recently used first.",
         act=_sessions,
         query={
-            "limit": schemas.whole(1, 200),
-            "offset": schemas.whole(0, 10_000_000),
-            "source": schemas.TEXT,
-            "project": schemas.TEXT,
+            "limit": schemas.how_many(200, 20),
+            "offset": schemas.whole(0, 10_000_000, "How many to leave out, for the next page (default: 0)."),
+            "source": schemas.SOURCE,
+            "project": schemas.PROJECT,
         },
         gives=schemas.SESSIONS,
     ),
@@ -221,6 +250,14 @@ ENDPOINTS = (
         summary="Store a conversation that happened elsewhere, or what is new of it.",
         act=_record,
         body=schemas.RECORD,
+        example={
+            "conversation": "support-4711",
+            "title": "Sign-in",
+            "messages": [
+                {"role": "user", "content": "Which tokens do we use?"},
+                {"role": "assistant", "content": "Rotating ones, since May."},
+            ],
+        },
         gives=schemas.RECORDED,
         status=201,
     ),
@@ -236,7 +273,10 @@ ENDPOINTS = (
         path="/sessions/{session_id}/messages",
         summary="The newest messages of a conversation, or the newest before one of them.",
         act=_messages,
-        query={"limit": schemas.whole(1, 1000), "before": schemas.whole(1, 2**62)},
+        query={
+            "limit": schemas.how_many(1000, 100),
+            "before": schemas.whole(1, 2**62, "The id of a message: only those before it, for the page before."),
+        },
         gives=schemas.MESSAGES,
     ),
     Endpoint(
@@ -245,6 +285,7 @@ ENDPOINTS = (
         summary="Give a conversation a title.",
         act=_rename,
         body=schemas.TITLE,
+        example={"title": "Sign-in rework"},
         gives=schemas.SESSION,
     ),
     Endpoint(
@@ -260,13 +301,13 @@ ENDPOINTS = (
         summary="The conversations that answer a question, asked in plain words.",
         act=_search,
         query={
-            "q": {**schemas.TEXT, "minLength": 1, "required": True},
-            "limit": schemas.whole(1, 50),
-            "sort": {"type": "string", "enum": ["relevance", "newest", "oldest"]},
-            "since": schemas.MOMENT,
-            "until": schemas.MOMENT,
-            "source": schemas.TEXT,
-            "project": schemas.TEXT,
+            "q": {**schemas.QUESTION, "required": True},
+            "limit": schemas.how_many(50, 5),
+            "sort": schemas.SORT,
+            "since": schemas.moment("From when on"),
+            "until": schemas.moment("Up to and including when"),
+            "source": schemas.SOURCE,
+            "project": schemas.PROJECT,
         },
         gives=schemas.FOUND,
     ),

@@ -7,15 +7,51 @@ from typing import Any
 from hermes.curated.operations import ACTIONS
 
 Schema = dict[str, Any]
-TEXT: Schema = {"type": "string", "maxLength": 2000}
-MOMENT: Schema = {"type": "string", "maxLength": 100, "description": "2026-05-03, May 2026, yesterday, 3 days ago, …"}
+_TEXT: Schema = {"type": "string", "maxLength": 2000}
+SOURCE: Schema = {**_TEXT, "description": "Only from there: server, api, cli, telegram, …"}
+PROJECT: Schema = {**_TEXT, "description": "Only of this project."}
+QUESTION: Schema = {
+    **_TEXT,
+    "minLength": 1,
+    "description": 'Plain words, or "a phrase", AND, OR, NOT, begin*.',
+    "examples": ["which tokens do we use?"],
+}
+SORT: Schema = {
+    "type": "string",
+    "enum": ["relevance", "newest", "oldest"],
+    "description": "What comes first (default: relevance).",
+}
+# What stands in a path.
+PLACES: dict[str, Schema] = {
+    "target": {
+        "type": "string",
+        "minLength": 1,
+        "description": "Which file: `memory` (MEMORY.md) or `user` (USER.md).",
+        "examples": ["user"],
+    },
+    "session_id": {
+        "type": "string",
+        "minLength": 1,
+        "description": "Which conversation: its id or its title.",
+        "examples": ["Sign-in"],
+    },
+}
 _LINE: Schema = {"type": "string", "maxLength": 200}
 _MAYBE: Schema = {"type": ["string", "null"]}
 _TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
 
 
-def whole(low: int, high: int) -> Schema:
-    return {"type": "integer", "minimum": low, "maximum": high}
+def whole(low: int, high: int, description: str) -> Schema:
+    return {"type": "integer", "minimum": low, "maximum": high, "description": description}
+
+
+def how_many(most: int, default: int) -> Schema:
+    return whole(1, most, f"How many, from 1 to {most:,} (default: {default}).")
+
+
+def moment(description: str) -> Schema:
+    shown = f"{description}: 2026-05-03, May 2026, yesterday, 3 days ago, …"
+    return {"type": "string", "maxLength": 100, "description": shown}
 
 
 def _object(properties: dict[str, Schema], required: list[str] | None = None) -> Schema:
@@ -52,24 +88,32 @@ CHANGES = _object(
         }
     }
 )
-OPERATIONS = _object(
-    {
-        "operations": {
-            "type": "array",
-            "minItems": 1,
-            "maxItems": 100,
-            "items": _object(
-                {
-                    "action": {"type": "string", "enum": list(ACTIONS)},
-                    "content": {"type": "string"},
-                    "old_text": {"type": "string"},
-                },
-                ["action"],
-            ),
-        }
-    }
-)
-UNDO = _object({"change": _LINE})
+_OPERATION: dict[str, Schema] = {
+    "action": {"type": "string", "enum": list(ACTIONS), "description": "What to do."},
+    "content": {"type": "string", "description": "The entry, for add and replace."},
+    "old_text": {
+        "type": "string",
+        "description": "A piece of the entry to replace or remove; only one entry may contain it.",
+    },
+}
+OPERATIONS: Schema = {
+    **_object(
+        {
+            **_OPERATION,
+            "action": {**_OPERATION["action"], "description": "What to do; `content` alone is an add."},
+            "operations": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": 100,
+                "items": _object(_OPERATION, ["action"]),
+                "description": "Instead of these three: several such operations, applied in order, all or nothing.",
+            },
+        },
+        [],
+    ),
+    "minProperties": 1,
+}
+UNDO = _object({"change": {**_LINE, "description": "Its id, from the log; the newest if none is named."}}, [])
 SESSION = _object(
     {
         "session_id": {"type": "string"},
@@ -86,11 +130,18 @@ SESSION = _object(
 SESSIONS = _object({"sessions": {"type": "array", "items": SESSION}})
 RECORD = _object(
     {
-        "conversation": {"type": "string", "minLength": 1, "maxLength": 200},
-        "title": _LINE,
+        "conversation": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 200,
+            "description": "A name of your own for it; the same name later adds what is new.",
+        },
+        "title": {**_LINE, "description": "What people see of it, when it is new."},
         "messages": {
             "type": "array",
             "maxItems": 10_000,
+            "description": "All of its messages or the latest, in order: `role` (user, assistant, tool, system) and "
+            "`content`, a text.",
             "items": _object(
                 {
                     "role": {"type": "string", "enum": ["user", "assistant", "tool", "system"]},
@@ -120,7 +171,7 @@ MESSAGES = _object(
         },
     }
 )
-TITLE = _object({"title": _LINE})
+TITLE = _object({"title": {**_LINE, "description": "The new title."}})
 DELETED = _object({"deleted": {"type": "string"}})
 FOUND = _object(
     {
@@ -151,8 +202,13 @@ CHAT: Schema = {
     "type": "object",
     "properties": {
         "model": {**_LINE, "description": "hermes, or one of /v1/models."},
-        "messages": {"type": "array", "minItems": 1, "items": {"type": "object"}},
-        "stream": {"type": "boolean"},
+        "messages": {
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": "object"},
+            "description": "The conversation up to now, as OpenAI has it; its end is what is answered.",
+        },
+        "stream": {"type": "boolean", "description": "Send the answer piece by piece (default: false)."},
         "tools": {"type": "array", "items": {"type": "object"}, "description": "Functions of your own."},
         "user": {**_LINE, "description": "Names the conversation, unless the header X-Hermes-Session does."},
     },

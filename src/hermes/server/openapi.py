@@ -42,7 +42,7 @@ def description() -> dict[str, Any]:
                 "description": "Names the conversation: an id, a title, or a name of your own.",
             }
         ],
-        "requestBody": _body(schemas.CHAT),
+        "requestBody": _body(schemas.CHAT, {"messages": [{"role": "user", "content": "I am vegetarian."}]}),
         "responses": _responses(200, schemas.COMPLETION, "400 401 403 404 409 413 421 429 502 503 504"),
     }
     paths["/v1/chat/completions"] = {"post": chat}
@@ -66,15 +66,14 @@ def description() -> dict[str, Any]:
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     name = f"{endpoint.method.lower()}{endpoint.path}".replace("/", "_").replace("{", "").replace("}", "")
     parameters = [
-        {"name": each, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for each in endpoint.parameters
+        {"name": each, "in": "path", "required": True, "schema": schemas.PLACES[each]} for each in endpoint.parameters
     ]
     for each, schema in endpoint.query.items():
         shown = {key: value for key, value in schema.items() if key != "required"}
         parameters.append({"name": each, "in": "query", "required": bool(schema.get("required")), "schema": shown})
     operation: dict[str, Any] = {"summary": endpoint.summary, "operationId": name, "parameters": parameters}
     if endpoint.body is not None:
-        operation["requestBody"] = _body(endpoint.body)
+        operation["requestBody"] = _body(endpoint.body, endpoint.example)
     failures = "400 401 403 404 409 413 421 422 429 503"
     return {**operation, "responses": _responses(endpoint.status, endpoint.gives, failures)}
 
@@ -83,8 +82,10 @@ def _plain(name: str, summary: str, gives: dict[str, Any]) -> dict[str, Any]:
     return {"summary": summary, "operationId": name, "responses": _responses(200, gives, "401 403 421 429")}
 
 
-def _body(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"required": True, "content": {"application/json": {"schema": schema}}}
+def _body(schema: dict[str, Any], example: dict[str, Any] | None) -> dict[str, Any]:
+    needed = bool(schema["required"]) or "minProperties" in schema
+    shown = {"schema": schema} if example is None else {"schema": schema, "example": example}
+    return {"required": needed, "content": {"application/json": shown}}
 
 
 def _responses(status: int, gives: dict[str, Any], failures: str) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def _query(schema: dict[str, Any], text: str, name: str) -> Any:
 
 def _body(schema: dict[str, Any], data: bytes) -> dict[str, Any]:
     try:
-        body = json.loads(data)
+        body = json.loads(data) if data.strip() else {}
     except (ValueError, RecursionError) as error:
         raise wire.BadRequest(f"the body is not JSON: {error}") from error
     wrong = problems(schema, body, "body") or list(bounds(schema, body, "body"))

@@ -1,0 +1,77 @@
+"""The requests on the pages, typed into a shell."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hermes.server.openapi import description
+from http_service import running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from http_service import Running
+
+DOCS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "docs")
+CONVERSATION = {
+    "conversation": "support-4711",
+    "title": "Sign-in",
+    "messages": [{"role": "user", "content": "Which tokens do we use?"}],
+}
+SETUP = re.compile(r'^(HERMES=http://127\.0\.0\.1:8484|AUTH="Authorization: Bearer hk-…")\n', re.MULTILINE)
+needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="the requests on the pages are for curl")
+
+
+@pytest.fixture
+def up(home: Path) -> Iterator[Running]:
+    with running(home) as service:
+        yield service
+
+
+def requests_of(page: str) -> list[str]:
+    with open(os.path.join(DOCS, page), encoding="utf-8") as file:
+        blocks = re.findall(r"```sh\n(.*?)```", file.read(), re.DOTALL)
+    return [SETUP.sub("", block) for block in blocks if "curl " in block]
+
+
+def typed(up: Running, script: str) -> subprocess.CompletedProcess[str]:
+    """Runs it as typed, except that the first request that fails ends it."""
+    environment = {**os.environ, "HERMES": up.url, "AUTH": f"Authorization: Bearer {up.keys['ann']}"}
+    strict = f'set -e\ncurl() {{ command curl --silent --show-error --fail-with-body "$@"; }}\n{script}'
+    return subprocess.run(["sh", "-c", strict], env=environment, capture_output=True, text=True, check=False)
+
+
+@needs_curl
+@pytest.mark.proves("docs.examples")
+def test_the_requests_of_the_guide_work_one_after_the_other(up: Running) -> None:
+    (script,) = requests_of("guides/http-server.md")
+    done = typed(up, script)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Understood." in done.stdout
+    with up.client() as http:
+        known = http.get("/api/v1/memory").json()
+        assert known["user"]["entries"] == ["Prefers short answers with sources."]
+        assert known["memory"]["entries"] == []
+        assert http.get("/api/v1/sessions/Sign-in").json()["message_count"] > 2
+
+
+@needs_curl
+@pytest.mark.proves("docs.examples")
+def test_the_request_of_every_route_in_the_reference_works(up: Running) -> None:
+    scripts = requests_of("reference/http.md")
+    assert len(scripts) == sum(len(methods) for methods in description()["paths"].values())
+    with up.client() as http:
+        for number, script in enumerate(scripts):
+            for old in http.get("/api/v1/sessions").json()["sessions"]:
+                http.delete(f"/api/v1/sessions/{old['session_id']}")
+            http.post("/api/v1/sessions", json=CONVERSATION)
+            http.post("/api/v1/memory/user", json={"content": f"Reads page {number}."})
+            done = typed(up, script)
+            assert done.returncode == 0, script + done.stdout + done.stderr

@@ -1,0 +1,63 @@
+"""Changing memory over HTTP with as little ceremony as at the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from http_service import running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import httpx
+
+
+@pytest.fixture
+def http(home: Path) -> Iterator[httpx.Client]:
+    with running(home) as up, up.client() as http:
+        yield http
+
+
+@pytest.mark.proves("http.api")
+def test_one_operation_needs_no_list(http: httpx.Client) -> None:
+    def change(**body: str) -> Any:
+        return http.post("/api/v1/memory/user", json=body).json()["entries"]
+
+    assert change(content="Speaks Danish.") == ["Speaks Danish."]
+    assert change(action="add", content="Has a dog.") == ["Speaks Danish.", "Has a dog."]
+    assert change(action="replace", old_text="dog", content="Has two dogs.") == ["Speaks Danish.", "Has two dogs."]
+    assert change(action="remove", old_text="Danish") == ["Has two dogs."]
+
+
+@pytest.mark.proves("http.api")
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "say what to do"),
+        ({"old_text": "dog"}, "say what to do"),
+        ({"old_text": "dog", "content": "Has a cat."}, "say what to do"),
+        ({"content": "Has a cat.", "operations": [{"action": "add", "content": "Has a dog."}]}, "not both"),
+    ],
+)
+def test_what_could_mean_several_things_is_refused_and_says_what_to_send(
+    http: httpx.Client, body: dict[str, Any], said: str
+) -> None:
+    answer = http.post("/api/v1/memory/user", json=body)
+    assert answer.status_code == 422
+    assert said in answer.json()["error"]["message"]
+    assert http.get("/api/v1/memory/user").json()["entries"] == []
+
+
+@pytest.mark.proves("http.api")
+def test_undoing_without_a_body_takes_back_one_change_after_the_other(http: httpx.Client) -> None:
+    http.post("/api/v1/memory/user", json={"content": "Speaks Danish."})
+    http.post("/api/v1/memory/memory", json={"content": "Grows orchids."})
+    assert http.post("/api/v1/memory-undo").json()["target"] == "memory"
+    assert http.post("/api/v1/memory-undo", json={}).json()["target"] == "user"
+    nothing = http.post("/api/v1/memory-undo")
+    assert nothing.status_code == 422
+    assert nothing.json()["error"]["message"] == "there is nothing left to undo"
+    assert http.post("/api/v1/memory-undo", json={"change": ""}).status_code == 404
