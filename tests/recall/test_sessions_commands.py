@@ -102,6 +102,50 @@ def test_a_question_prints_hits_that_can_be_shown_and_explained(db: SessionDB, h
 
 
 @pytest.mark.proves("search.cli-search")
+def test_below_a_question_stands_the_beginning_of_its_answer(db: SessionDB, hermes: Command) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    asked, _, _, answered, *_ = db.append_many(
+        db.create_session(title="Lisbon"),
+        [
+            {"role": "user", "content": "Where did Maria tell me to eat in Lisbon?"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "notes"},
+            {"role": "assistant", "content": "At Ramiro,\nfor the clams. " + "It is near the castle. " * 10},
+            {"role": "user", "content": "And in Porto?"},
+            {"role": "user", "content": "Never mind."},
+        ],
+    )
+    found = hermes("sessions", "search", "where did maria tell me to eat in lisbon")
+    _, hit, answer, how, *_ = found.out.split("\n")
+    assert hit.startswith("    user: ")
+    assert answer.startswith("    assistant: At Ramiro, for the clams. It is near")
+    assert answer.endswith(" …")
+    assert how.endswith(f"--around {asked}")
+    (row,) = hermes("sessions", "search", "maria lisbon", "--json").json["results"]
+    assert (row["answer_message_id"], row["answer"].startswith("At Ramiro, for")) == (answered, True)
+    (row,) = hermes("sessions", "search", "Porto", "--json").json["results"]
+    assert "answer" not in row
+    assert "assistant: " not in hermes("sessions", "search", "never mind").out
+    (row,) = hermes("sessions", "search", "clams", "--json").json["results"]
+    assert (row["matched_role"], "answer" in row) == ("assistant", False)
+
+
+@pytest.mark.proves("search.cli-search")
+def test_where_words_find_nothing_the_search_by_meaning_is_named_unless_it_is_there(
+    db: SessionDB, hermes: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(db, "about tea")
+    monkeypatch.setattr("hermes.storage.semantic.find_spec", lambda _: None)
+    assert "wordllama` adds a search by meaning" in hermes("sessions", "search", "kubernetes").err
+    hermes("config", "set", "recall.semantic", "off")
+    assert "by meaning" not in hermes("sessions", "search", "kubernetes").err
+    hermes("config", "set", "recall.semantic", "auto")
+    monkeypatch.setattr("hermes.storage.semantic.find_spec", lambda _: "found")
+    monkeypatch.setattr("hermes.session.past.embedding_of", lambda _: None)
+    assert "by meaning" not in hermes("sessions", "search", "kubernetes").err
+
+
+@pytest.mark.proves("search.cli-search")
 def test_a_project_can_be_preferred_without_hiding_the_others(db: SessionDB, hermes: Command) -> None:
     web = talk(db, "the dunlin feeds", project="web")
     garden = talk(db, "the dunlin feeds", project="garden")

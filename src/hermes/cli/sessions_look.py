@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.context import OK, REFUSED, USAGE
@@ -22,7 +23,7 @@ from hermes.cli.sessions_report import (
 from hermes.cli.sessions_unfinished import in_words
 from hermes.recall import moments
 from hermes.recall.exporting import tool_calls
-from hermes.recall.finding import Criteria, Finder
+from hermes.recall.finding import Criteria, Finder, answer_to
 from hermes.session.past import open_past
 from hermes.storage.pages import Pages
 from hermes.storage.upkeep import Upkeep
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from hermes.storage.transcripts import StoredMessage
 
 _SHOWN_NAME = 60
+_SHOWN_ANSWER = 160
 _EVERYTHING = -1  # what SQLite takes as no limit
 
 
@@ -102,24 +104,38 @@ def _search(given: argparse.Namespace, context: Context) -> int:
     )
     with open_existing(context) as db:
         found = Finder(db).find(query, wanted)
+        answers = [answer_to(db, match) for match in found.matches]
     if given.json:
-        print_json(_search_as_json(query, found))
+        print_json(_search_as_json(query, found, answers))
     else:
-        for match in found.matches:
-            _print_match(match)
+        for match, answer in zip(found.matches, answers, strict=True):
+            _print_match(match, answer)
     for note in found.notes:
         print_problem(f"{note}")
     if not found.matches:
-        print_problem(f"no conversation matches {query!r}; try fewer or other words")
+        more = "" if found.notes else _by_meaning(context)
+        print_problem(f"no conversation matches {query!r}; try fewer or other words{more}")
         return REFUSED
     return OK
 
 
-def _print_match(match: Match) -> None:
+def _by_meaning(context: Context) -> str:
+    """Where words were not enough: how to search by meaning too, unless that is there or not wanted."""
+    from hermes.storage.semantic import static_vectors
+    from hermes.vocabulary.extras import command
+
+    if context.settings.text("recall.semantic") == "off" or static_vectors() is not None:
+        return ""
+    return f". Only words were compared; {command('semantic')} adds a search by meaning"
+
+
+def _print_match(match: Match, answer: StoredMessage | None) -> None:
     session = match.session
     print_text(f"{name_of(session)}  ({when(session.started_at)[:16]}, {visible(session.source)})")
     at = "" if match.message_id is None else f" --around {match.message_id}"
     print_text(f"    {match.role}: {highlighted(match.snippet)}")
+    if answer is not None:
+        print_text(f"    assistant: {_beginning(answer)}")
     print_text(f"    hermes sessions show {session.id}{at}")
     if match.explanation:
         parts = sorted(match.explanation.items(), key=lambda part: -abs(part[1]))
@@ -128,7 +144,11 @@ def _print_match(match: Match) -> None:
     print_text("")
 
 
-def _search_as_json(query: str, found: Found) -> dict[str, Any]:
+def _beginning(message: StoredMessage) -> str:
+    return shorten(visible(message.text), _SHOWN_ANSWER, placeholder=" …")
+
+
+def _search_as_json(query: str, found: Found, answers: list[StoredMessage | None]) -> dict[str, Any]:
     return {
         "query": query,
         "results": [
@@ -138,9 +158,10 @@ def _search_as_json(query: str, found: Found) -> dict[str, Any]:
                 "match_message_id": match.message_id,
                 "snippet": match.snippet,
                 "score": match.score,
+                **({"answer": _beginning(answer), "answer_message_id": answer.id} if answer is not None else {}),
                 **({"explanation": match.explanation} if match.explanation else {}),
             }
-            for match in found.matches
+            for match, answer in zip(found.matches, answers, strict=True)
         ],
         "count": len(found.matches),
         "sessions_searched": found.searched,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hermes.storage.conversations import Session
     from hermes.storage.hits import Hit, SearchResults
     from hermes.storage.sessions import SessionDB
+    from hermes.storage.transcripts import StoredMessage
 
 Sort = Literal["relevance", "newest", "oldest"]
 HIDDEN_SOURCES = ("subagent", "tool")
@@ -28,6 +29,7 @@ SAID = ("user", "assistant")
 _FIRST_LOOK, _LONGEST_LOOK = 16, 640
 _FUSION = 60  # the usual constant of reciprocal rank fusion
 _MOST_QUERIES = 5
+_UP_TO_THE_ANSWER = 20  # messages: calls of tools and their results stand between
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +223,18 @@ class Finder:
             if anywhere and self.is_out_of_context(anywhere[0].session, anywhere[0].message_id):
                 return ["there are matches outside of the filters (source, project, since, until, role_filter)"]
         return []
+
+
+def answer_to(db: SessionDB, match: Match) -> StoredMessage | None:
+    """What the assistant said to a match that is a person's message; None when it is none or got no answer."""
+    if match.role != "user" or match.message_id is None:
+        return None
+    for message in db.messages(match.session.id, around=match.message_id, window=_UP_TO_THE_ANSWER):
+        if message.id > match.message_id and message.role == "user":
+            return None
+        if message.id > match.message_id and message.role == "assistant" and message.text.strip():
+            return message
+    return None
 
 
 def _match(hit: Hit) -> Match:
