@@ -227,7 +227,12 @@ def test_scan_prints_a_verdict_for_people_and_for_scripts(tmp_path: Path, hermes
     judged = hermes("scan", str(file), "--json")
     assert (judged.json["verdict"], judged.json["classes"][0]) == ("refuse", "secret")
     assert SECRET not in judged.out
-    assert hermes("scan", str(tmp_path / "missing")).code == 1
+    for text in ("Uses zsh.", "Uses zsh. " * 100):
+        no_file = hermes("scan", text)
+        assert no_file.code == 1
+        assert "there is no file 'Uses zsh." in no_file.err
+        assert "`echo 'the text' | hermes scan -`" in no_file.err
+    assert "could not read" in hermes("scan", str(tmp_path)).err
 
 
 @pytest.mark.proves("screening.command")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 
 from hermes.cli.context import OK, REFUSED, USAGE
 from hermes.cli.render import add_json_option, print_json, print_text
+from hermes.curated.entries import preview
 from hermes.safety.secrets import find_secrets, mask_secrets
 from hermes.safety.threats import scan
 from hermes.storage.files import explain
+from hermes.vocabulary.errors import NotFound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from hermes.cli.context import Context
     from hermes.safety.verdict import Verdict
 
+_NO_FILE = (errno.ENOENT, errno.ENAMETOOLONG)
 _SCOPES = ("memory", "context", "recall")
 
 
@@ -77,11 +81,15 @@ def _read(file: str) -> bytes:
         with open(file, "rb") as source:
             return source.read()
     except OSError as error:
+        if error.errno in _NO_FILE:  # somebody gave the text itself, or a wrong name
+            raise NotFound(
+                f"there is no file {preview(file)!r}; a text itself is piped in: `echo 'the text' | hermes scan -`"
+            ) from error
         raise explain("read", file, error) from error
 
 
 def _configure_scan(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a text file; - reads standard input")
+    parser.add_argument("file", metavar="FILE", help="a file with the text; - reads the text from standard input")
     parser.add_argument(
         "--jsonl", action="store_true", help='one {"text": …} per line in, one JSON verdict per line out'
     )

@@ -14,6 +14,7 @@ from hermes.curated import entries as text
 from hermes.curated.history import Cause, Edit, Leaving
 from hermes.curated.memory_file import Plan
 from hermes.curated.screening import screen_write
+from hermes.safety.secrets import mask_secrets
 from hermes.vocabulary.errors import WriteRefused
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from hermes.curated.store import MemoryStore, Written
 
+_HINT = 60
 _LONGEST_ARCHIVED = 100_000
 
 
@@ -57,7 +59,7 @@ class Merge:
             "refused_entries": len(self.refused),
             "char_limit": self.limit,
             "overflow_preview": [text.preview(entry) for entry in self.archived[:5]],
-            "refused_reasons": [f"{text.preview(each.entry, 40)}: {each.reason}" for each in self.refused[:5]],
+            "refused_reasons": [f"{_hint(each.entry)}: {each.reason}" for each in self.refused],
         }
 
 
@@ -119,6 +121,11 @@ def _planner(merge: Merge) -> Callable[[tuple[str, ...]], Plan]:
 
 def _cause(source: str) -> Cause:
     return Cause(origin="import", note=f"from {source}")
+
+
+def _hint(entry: str) -> str:
+    """The beginning of an entry that was refused, perhaps for the secret in it."""
+    return text.preview(mask_secrets(entry), _HINT)
 
 
 def _key(entry: str) -> str:

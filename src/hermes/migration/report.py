@@ -85,14 +85,14 @@ class Report:
         for status in STATUSES:
             chosen = [item for item in self.items if item.status == status]
             if chosen:
-                lines += [f"## {status.capitalize()}", "", *map(_line, chosen), ""]
+                lines += [f"## {status.capitalize()}", "", *(line for item in chosen for line in _lines(item)), ""]
         for title, texts in (("Warnings", self.warnings), ("Next steps", self.next_steps)):
             if texts:
                 lines += [f"## {title}", "", *(f"- {_shown(text)}" for text in texts), ""]
         return "\n".join(lines)
 
 
-def _line(item: Item) -> str:
+def _lines(item: Item) -> list[str]:
     to = f" → `{_shown(item.destination)}`" if item.destination else ""
     why = f" ({_shown(item.reason)})" if item.reason else ""
     counts = ", ".join(
@@ -100,7 +100,8 @@ def _line(item: Item) -> str:
         for name, value in item.details.items()
         if name.endswith("_entries") and value
     )
-    return f"- {item.kind}: `{_shown(item.source)}`{to}{why}{f': {counts}' if counts else ''}"
+    refused = [f"  - refused: {_shown(each)}" for each in item.details.get("refused_reasons", ())]
+    return [f"- {item.kind}: `{_shown(item.source)}`{to}{why}{f': {counts}' if counts else ''}", *refused]
 
 
 def _shown(text: str) -> str:
