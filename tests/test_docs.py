@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+COLUMN = 88  # characters of a code block at the usual width of a window
 EXAMPLES = os.path.join(ROOT, "docs", "examples")
 
 
@@ -79,3 +81,24 @@ def _broken_links(page: str) -> list[str]:
     with open(page, encoding="utf-8") as file:
         targets = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", file.read())
     return [f"{page}: {each}" for each in targets if not os.path.exists(os.path.join(os.path.dirname(page), each))]
+
+
+@pytest.mark.proves("docs.site")
+def test_a_comment_beside_a_command_is_never_wider_than_the_column_of_the_site() -> None:
+    """A longer one stands on a line of its own, above its command."""
+    wide = [
+        f"{name}: {line}"
+        for name, text in pages()
+        for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+        for line in block.splitlines()
+        if "  # " in line and len(line) > COLUMN
+    ]
+    assert wide == []
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    for folder, _, files in os.walk(os.path.join(ROOT, "docs")):
+        for name in files:
+            if name.endswith(".md"):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    yield name, file.read()

@@ -67,6 +67,10 @@ def test_every_hook_of_a_plugin_is_described(interface: type) -> None:
 @pytest.mark.proves("docs.site")
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     pages = os.path.join(reference.ROOT, "docs")
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "dummy", pages, str(tmp_path)]
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", pages, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    quickstart = (tmp_path / "quickstart.html").read_text(encoding="utf-8")
+    assert "site.css" in quickstart
+    loaded = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(\w+:)?//', quickstart)
+    assert loaded == [], "the pages are read without a network"

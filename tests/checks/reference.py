@@ -30,6 +30,10 @@ class Options:
         self.rows: list[tuple[str, str]] = []
         self.usage: list[str] = []
 
+    @property
+    def optional(self) -> list[str]:
+        return ["[OPTION …]"] if any(name.startswith("-") for name, _ in self.rows) else []
+
     def add_argument(self, *names: str, **spec: Any) -> None:
         metavar = spec.get("metavar") or ("|".join(map(str, spec["choices"])) if "choices" in spec else "")
         if not names[0].startswith("-"):
@@ -76,6 +80,7 @@ def commands_page() -> str:
             '`{"error": "what to do", "kind": "NotFound", "exit_code": 1}` ([kinds](errors.md)).\n'
         ),
     ]
+    parts.append(_contents())
     seen = ""
     for name, summary, options in commands():
         group = name.split(" ")[0]
@@ -84,13 +89,23 @@ def commands_page() -> str:
             alone = f" Alone it does `{DEFAULTS[group]}`." if group in DEFAULTS else ""
             parts.append(f"## hermes {group}\n\n{_sentence(GROUPS[group][0])}{alone}\n")
         level = "###" if group in GROUPS else "##"
-        usage = " ".join(["hermes", name, *options.usage])
+        usage = " ".join(["hermes", name, *options.usage, *options.optional])
         parts.append(f"{level} hermes {name}\n\n{_sentence(summary)}\n\n`{usage}`\n")
         if options.rows:
             parts.append(table(("option", "what it does"), [(f"`{each}`", text) for each, text in options.rows]))
     rows = [(f"`{name}`", text) for name, (text, _) in SLASH.items()]
     parts.append("## In the chat\n\n" + table(("command", "what it does"), rows))
     return "\n".join(parts)
+
+
+def _contents() -> str:
+    """Links to every command: a line for those that stand alone, one for each group, one for the chat."""
+    alone = ", ".join(f"[{name}](#hermes-{name})" for name in SINGLES)
+    lines = [f"- {alone}"]
+    for group, (_, members) in GROUPS.items():
+        links = ", ".join(f"[{name}](#hermes-{group}-{name})" for name in members)
+        lines.append(f"- [{group}](#hermes-{group}): {links}")
+    return "\n".join([*lines, "- [in the chat](#in-the-chat)\n"])
 
 
 def settings_page() -> str:
