@@ -65,6 +65,20 @@ def test_the_python_of_the_readme_runs_twice_in_a_home_that_it_names(tmp_path: P
     assert "Prefers short answers." in (tmp_path / "my-agent-home" / "memories" / "USER.md").read_text()
 
 
+@pytest.mark.proves("docs.examples")
+def test_the_quickstart_without_a_key_lets_an_agent_save_something(home: Path, tmp_path: Path) -> None:
+    with open(os.path.join(ROOT, "docs", "quickstart.md"), encoding="utf-8") as file:
+        (typed,) = re.findall(r"```sh\n(cat > script.json.*?)```", file.read(), re.DOTALL)
+    program = f'hermes() {{ "{sys.executable}" -m hermes "$@"; }}\n'
+    environment = {**os.environ, "HERMES_HOME": str(home)}
+    done = subprocess.run(
+        ["sh", "-ec", program + typed], capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "add by agent in session" in done.stdout
+    assert (home / "memories" / "USER.md").read_text() == "Uses metric units."
+
+
 @pytest.mark.proves("docs.links")
 def test_every_link_between_pages_leads_somewhere() -> None:
     broken = []
