@@ -75,3 +75,17 @@ def test_the_request_of_every_route_in_the_reference_works(up: Running) -> None:
             http.post("/api/v1/memory/user", json={"content": f"Reads page {number}."})
             done = typed(up, script)
             assert done.returncode == 0, script + done.stdout + done.stderr
+
+
+@pytest.mark.proves("http.described")
+def test_every_body_that_is_needed_comes_with_an_example_to_begin_with() -> None:
+    bodies = [
+        each["requestBody"]
+        for path in description()["paths"].values()
+        for each in path.values()
+        if "requestBody" in each
+    ]
+    assert [
+        body for body in bodies if body["required"] and not body["content"]["application/json"].get("example")
+    ] == []
+    assert [body["required"] for body in bodies].count(False) == 1  # undoing needs none
