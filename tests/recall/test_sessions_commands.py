@@ -113,6 +113,8 @@ def test_below_a_question_stands_the_beginning_of_its_answer(db: SessionDB, herm
             {"role": "assistant", "content": "At Ramiro,\nfor the clams. " + "It is near the castle. " * 10},
             {"role": "user", "content": "And in Porto?"},
             {"role": "user", "content": "Never mind."},
+            {"role": "assistant", "content": "As you like."},
+            {"role": "user", "content": "Goodbye."},
         ],
     )
     found = hermes("sessions", "search", "where did maria tell me to eat in lisbon")
@@ -125,7 +127,8 @@ def test_below_a_question_stands_the_beginning_of_its_answer(db: SessionDB, herm
     assert (row["answer_message_id"], row["answer"].startswith("At Ramiro, for")) == (answered, True)
     (row,) = hermes("sessions", "search", "Porto", "--json").json["results"]
     assert "answer" not in row
-    assert "assistant: " not in hermes("sessions", "search", "never mind").out
+    assert "    assistant: As you like.\n" in hermes("sessions", "search", "never mind").out
+    assert "assistant: " not in hermes("sessions", "search", "goodbye").out
     (row,) = hermes("sessions", "search", "clams", "--json").json["results"]
     assert (row["matched_role"], "answer" in row) == ("assistant", False)
 
