@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.bench.secrets import HOSTILE
-from hermes.safety.beginnings import Beginnings, FewBeginnings
+from hermes.safety.beginnings import UNUSUAL, Beginnings, FewBeginnings
 from hermes.safety.secret_formats import PHRASES, TOKENS
 from hermes.safety.secret_places import suspects
 from hermes.safety.secrets import find_secrets, mask_all, mask_secrets, search
@@ -149,13 +149,18 @@ def test_every_place_where_a_word_begins_is_found(text: str) -> None:
 
 @pytest.mark.internal("the finder of beginnings misses none")
 @given(
-    st.lists(st.sampled_from(["abck", "- ab", "kyca", "cab ", *"abcky -"]), max_size=40).map("".join),
+    st.lists(st.sampled_from(["abck", "- ab", "KYca", "caB ", *"abcky -\n"]), max_size=40).map("".join),
     st.sampled_from(["", "b" * 120_000]),
 )
 @settings(max_examples=100, deadline=None)
 def test_nor_of_two_groups_of_words(text: str, before: str) -> None:
-    found = set(FewBeginnings("abck|- ab", "kyca|cab ").places((before + text).encode()))
+    words = FewBeginnings("abck|- ab", "kyca|cab ", usual=b"abcABCykYK -")
+    marks = words.marks((before + text).encode())
+    found = set(words.places(marks))
     places = range(len(before), len(before + text))
-    assert {at for at in places if (before + text).startswith(("abck", "- ab", "kyca", "cab "), at)} <= found
-    assert all((before + text)[at] in "a-kc" for at in found)
+    assert {at for at in places if (before + text).lower().startswith(("abck", "- ab", "kyca", "cab "), at)} <= found
+    assert all((before + text)[at] in "a-kcAKC\n" for at in found)
     assert found.isdisjoint(range(len(before)))
+    assert [at for at in places if marks[at : at + 1] == UNUSUAL] == [
+        at for at in places if (before + text)[at] == "\n"
+    ]

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from itertools import accumulate, groupby
+from functools import cached_property
+from itertools import accumulate, chain, groupby
 
 from hermes.safety import secret_words
-from hermes.safety.beginnings import Beginnings, FewBeginnings
+from hermes.safety.beginnings import UNUSUAL, Beginnings, FewBeginnings
 from hermes.safety.secret_formats import TOKENS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-_BATCH = 64_000  # characters looked at together; what is much more leaves the processor's cache
+_BATCH = 32_000  # characters looked at together; what is much more leaves the processor's cache
 # Stands between texts: nothing that could belong to a secret, and more than may stand between a word and its number.
 _BETWEEN = "\n\0\0\0\0\0\n "
 
@@ -49,6 +50,7 @@ _TELLING = re.compile(
     r"|(?<=----)-begin (?:[a-z0-9]{1,12} ){0,3}private key|ls0tls1crudjti"
     r"|jqqj99|azdo|azfu|azse|azca|\+amc|\+aba|\+ast|(?:sig|(?<=signat)ure)=[\w%+/=~-]{20}|(?<=sha)256~"
     r"|hooks?(?:[a-z0-9]{0,3}/|\.(?:slack|zapier|integromat|airtable|office)\.com)|(?<=maker\.)ifttt|dingtalk\.com|/spaces/|(?<=\.)atlasv1\."
+    r"|xox[a-z][.-]|xapp-|(?<=[sr])k_(?:live|test)_"
     # numbers
     r"|(?<![a-z])(?:pin(?:\s?(?:code|number))?|puk|passcode)(?![a-z])[\s\S]{0,60}?\d{4}"
     r"|(?:codes?|combination|pin|otp|cvv2?|cvc2?)\s{0,2}(?:(?:is|was|:|=)\s{0,2})?\d{3}"
@@ -57,26 +59,26 @@ _TELLING = re.compile(
     r"|(?P<seed>seed|mnemonic|(?<=re)covery|wallet|bip-?39|(?:(?<=bac)kup|secret) (?:phrase|words))"
     rf"|(?P<word>{'|'.join(secret_words.ASCII_WORDS)})"
 )
+# Letters, blanks and what ends or parts a sentence. A text of nothing else has no digit, no sign of assignment, no
+# quote and no long name, so that all it can hold begins with one of a few words.
+_OF_PROSE = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ \t\r\n.,;()"
 # Of words that begin like many others something rarer from their middle is looked for.
-_PROSE = FewBeginnings("secr|seed|mnem|cove|kup ", "ogin|wall|irta|pass|utho")
+_PROSE = FewBeginnings("secr|seed|mnem|cove|kup ", "ogin|wall|irta|pass|utho", usual=_OF_PROSE + b"\0")
 _ANYWHERE = Beginnings(
-    "$1$|$2a|$2b|$5$|$6$|$y$|bear|key.|senh|sess|ssn|ssws",
-    ":543|__se|code|comb|cove|dock|hook|iden|jqqj|mot |mysq|toke",
-    "cred|kup |mnem|secr|seed|sig=|soci",
-    "$arg|-beg|256~|irta|auth|bip3|iftt|ls0t|ure=",
+    "$1$|$2a|$2b|$5$|$6$|$y$|bear|key.|senh|sess|ssn|ssws|xox",
+    ":543|__se|code|comb|cove|dock|hook|iden|jqqj|mot |mysq|toke|k_te",
+    "cred|kup |k_li|mnem|secr|seed|sig=|soci",
+    "$arg|-beg|256~|irta|auth|bip3|iftt|ls0t|ure=|xapp",
     "$2x|$2y|-u |-u=|://|cvc|cvv|pbkd|puk.|pw.|pwd|sid.",
     "--us|ding|ogin|otp.|otpw|pass|pat.|pin.|pinn|pinw|psk.",
     "+amc|+ast|basi|bip-|paro|pinc|pini|utho",
     "$apr|+aba|/spa|atla|azca|azdo|azfu|azse|kenn|ooki|otpi|wall",
 )
-# Letters, blanks and what ends or parts a sentence. A text of nothing else has no digit, no sign of assignment, no
-# quote and no long name, so that all it can hold begins with one of a few words.
-_OF_PROSE = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ \t\r\n.,;()"
 
 # --- tokens --------------------------------------------------------------------------------------------------------
 
 _ASCII = 128
-_SHORTEST_TOKEN = 15
+_SHORTEST_TOKEN = 20  # but for two kinds, which are found by their beginnings
 _SHORTEST_RANDOM = 24
 _OF_TOKENS = bytes(  # "?" is a question mark or a character that is not ASCII
     ord("a") if chr(byte) in "_+/=.~%$:?-" or (byte < _ASCII and chr(byte).isalnum()) else ord(" ")
@@ -100,7 +102,7 @@ _PREFIXED = "|".join(
 )
 _TOKEN = re.compile(  # begins with a class of characters, because such a search skips fast
     rf"[^A-Za-z0-9](?:(?:{_PREFIXED})[\w+/=.~%:-]{{16}}"
-    r"|sk-[\w-]{20}|sk_[0-9a-fA-F]{40}|[sr]k_(?:live|test)_|do[opr]_v1_|f(?:m[12]|o1)[ar]?_|xox[a-z][.-]|xapp-"
+    r"|sk-[\w-]{20}|sk_[0-9a-fA-F]{40}|do[opr]_v1_|f(?:m[12]|o1)[ar]?_"
     r"|eyJ[\w-]{8,}\.|access-(?:sandbox|development|production)-|[MNO][\w-]{23,27}\.[\w-]{6,7}\.|\d{8,10}:[\w-]{32}"
     r"|SK[0-9a-f]{32}|(?:pub)?key-[0-9a-f]{32}|[0-9a-f]{32}-(?:us\d|[0-9a-f]{8}-)|pat\w{14}\.|[0-2]/\d{10,20}[/:]"
     r"|pk_\d{5,10}_|[0-9a-fA-F]{36}NRAL|hv[sbr]\.|[sbr]\.[A-Za-z0-9]{24}|dp\.(?:pt|st|ct|sa|scim|audit)\."
@@ -110,13 +112,15 @@ _TOKEN = re.compile(  # begins with a class of characters, because such a search
 # --- numbers -------------------------------------------------------------------------------------------------------
 
 _FEWEST_DIGITS = 12
-_NO_DIGITS = bytes(set(range(256)) - set(b"0123456789"))
+_NO_DIGITS = bytes(set(range(1, 256)) - set(b"0123456789"))  # nor what stands between texts
 _ZEROS = bytes.maketrans(b"123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", b"0" * 9 + b"A" * 26)
 _CARD, _IBAN = b"0" * 13, b"AA00"
 
 
 def suspects(texts: Sequence[str]) -> Iterator[int]:
     """Positions of the texts that may hold a secret, some of them more than once."""
+    if any("\0" in text for text in texts):  # it stands between texts only; to the formats both are no character at all
+        texts = [text.replace("\0", "\1") for text in texts]
     start = size = 0
     for at, text in enumerate(texts):
         size += len(text)
@@ -126,26 +130,23 @@ def suspects(texts: Sequence[str]) -> Iterator[int]:
 
 
 def _suspects(texts: Sequence[str]) -> Iterator[int]:
-    prose, others = _sorted(texts)
-    yield from (prose[place] for place in _Joined([texts[at] for at in prose]).told(_PROSE))
+    together = _Joined(texts)
+    marks = _PROSE.marks(together.raw())
+    others = together.numbers(marks, UNUSUAL)
+    if not others:
+        yield from together.told(_PROSE.places(marks))
+        return
+    if prose := sorted(set(range(len(texts))).difference(others)):
+        yield from (prose[number] for number in _suspects([texts[at] for at in prose]))
     usual = [at for at in others if texts[at].isascii() or not _is_unusual(texts[at])]
     yield from set(others).difference(usual)
     joined = _Joined([texts[at] for at in usual])
-    yield from (usual[place] for place in joined.told(_ANYWHERE))
-    yield from (usual[place] for place in joined.tokens())
-    yield from (at for at in usual if _has_numbers(texts[at]))
+    told = joined.told(_ANYWHERE.places(joined.lowered.encode("ascii", "replace")))
+    yield from (usual[number] for number in chain(told, joined.tokens(), joined.accounts()))
 
 
 def _is_unusual(text: str) -> bool:
     return _UNUSUAL.search(text) is not None or any(map(text.lower().__contains__, secret_words.FOREIGN_WORDS))
-
-
-def _sorted(texts: Sequence[str]) -> tuple[list[int], list[int]]:
-    """Positions of texts that are nothing but prose, and of all others."""
-    left = "\0".join(texts).encode("ascii", "replace").translate(None, _OF_PROSE).split(b"\0")
-    if len(left) != len(texts):  # one of them has the sign that stands between them
-        return [], list(range(len(texts)))
-    return [at for at, signs in enumerate(left) if not signs], [at for at, signs in enumerate(left) if signs]
 
 
 class _Joined:
@@ -154,32 +155,54 @@ class _Joined:
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
         self._text = _BETWEEN.join(("", *texts))
-        self._ends: list[int] = []
 
-    def told(self, words: Beginnings | FewBeginnings) -> Iterator[int]:
-        """Texts in which a word tells of a secret."""
-        text = self._text
-        lowered = text.lower()
-        for at in words.places(lowered.encode("ascii", "replace")):
-            match = _TELLING.match(lowered, at)
-            if match is not None and (match.lastgroup is None or _is_told(text, lowered, match)):
-                yield self._number(at)
+    @cached_property
+    def lowered(self) -> str:
+        return self._text.lower()
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return list(accumulate([len(text) + len(_BETWEEN) for text in self._texts]))
+
+    def raw(self) -> bytes:
+        return self._text.encode("ascii", "replace")
+
+    def numbers(self, marks: bytes, mark: bytes) -> list[int]:
+        """Texts that have this mark somewhere."""
+        found = []
+        place = marks.find(mark)
+        while place >= 0:
+            number = bisect_right(self._ends, place)
+            found.append(number)
+            place = marks.find(mark, self._ends[number])
+        return found
+
+    def told(self, places: Iterable[int]) -> Iterator[int]:
+        """Texts in which one of the words at these places tells of a secret."""
+        for at in places:
+            match = _TELLING.match(self.lowered, at)
+            if match is not None and (match.lastgroup is None or _is_told(self._text, self.lowered, match)):
+                yield bisect_right(self._ends, at)
 
     def tokens(self) -> Iterator[int]:
         """Texts in which something has the form of a token, or is as long and mixed as one."""
         text = self._text
-        shape = text.encode("ascii", "replace").translate(_OF_TOKENS) + b" "
+        shape = self.raw().translate(_OF_TOKENS) + b" "
         start = shape.find(_RUN)
         while start >= 0:
             end = shape.find(b" ", start)
             if _TOKEN.search(text, start - 1, end) or _is_random(text[start:end]):
-                yield self._number(start)
+                yield bisect_right(self._ends, start)
             start = shape.find(_RUN, end)
 
-    def _number(self, place: int) -> int:
-        if not self._ends:  # seldom asked for
-            self._ends = list(accumulate(len(text) + len(_BETWEEN) for text in self._texts))
-        return bisect_right(self._ends, place)
+    def accounts(self) -> Iterator[int]:
+        """Texts with digits enough for a card or an account, in a row or after two capitals."""
+        digits = self.raw().translate(None, _NO_DIGITS).split(b"\0\0\0\0\0")
+        for number, (text, some) in enumerate(zip(self._texts, digits[1:], strict=True)):
+            if len(some) >= _FEWEST_DIGITS or not text.isascii():
+                forms = text.encode("ascii", "replace").translate(_ZEROS)
+                if _IBAN in forms or _CARD in forms.replace(b" ", b"").replace(b"-", b""):
+                    yield number
 
 
 def _is_told(text: str, lowered: str, match: re.Match[str]) -> bool:
@@ -192,12 +215,3 @@ def _is_random(run: str) -> bool:
     if len(run) < _SHORTEST_RANDOM or (run.islower() and not any(map(str.isdigit, run))):
         return False
     return secret_words.has_random_token(run)
-
-
-def _has_numbers(text: str) -> bool:
-    """Whether there are digits enough for a card or an account, in a row or after two capitals."""
-    raw = text.encode("ascii", "replace")
-    if text.isascii() and len(raw.translate(None, _NO_DIGITS)) < _FEWEST_DIGITS:
-        return False
-    forms = raw.translate(_ZEROS)
-    return _IBAN in forms or _CARD in forms.replace(b" ", b"").replace(b"-", b"")
