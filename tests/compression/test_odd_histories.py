@@ -15,6 +15,7 @@ from hermes.compression.facts import find_facts
 from hermes.compression.lcm.engine import LosslessEngine
 from hermes.compression.lcm.tools import MOST_CHARACTERS
 from hermes.compression.reading import Counts, calls_of, text_of, tool_counts
+from hermes.compression.record import Record
 from hermes.compression.summary import MOST_PIECES, SummaryFailed, Task, cut_in_pieces, summarise
 from hermes.storage.sessions import SessionDB
 from hermes.storage.summaries import SummaryGraph
@@ -164,18 +165,34 @@ def test_a_number_in_the_arguments_of_a_call_is_not_worth_keeping() -> None:
 @pytest.mark.proves("compression.window")
 def test_a_sample_that_deceives_costs_more_of_each_message_never_a_prompt_too_large() -> None:
     messages = [user("plain words of a talk " * 12 if at % 20 == 0 else "🙂🤖" * 130) for at in range(480)]
-    task = Task(messages=messages, ids=list(range(480)), budget=500)
-    pieces = cut_in_pieces(task, 12_000)
+    pieces = cut_in_pieces(messages, Record(messages, range(480)), 9_000)
     assert 1 < len(pieces) <= MOST_PIECES
-    assert all(estimate(piece) <= 12_000 for piece in pieces)
+    assert all(estimate(piece) <= 9_000 for piece in pieces)
 
 
 @pytest.mark.proves("compression.window")
 def test_one_message_larger_than_a_whole_prompt_is_cut() -> None:
-    task = Task(messages=[user("必须" * 300), user("short")], ids=[1, 2], budget=50)
-    pieces = cut_in_pieces(task, 1_000)
+    messages = [user("必须" * 300), user("short")]
+    pieces = cut_in_pieces(messages, Record(messages, [1, 2]), 250)
     assert "characters…]" in pieces[0]
-    assert all(estimate(piece) <= 1_000 for piece in pieces)
+    assert all(estimate(piece) <= 250 for piece in pieces)
+
+
+@pytest.mark.proves("compression.window")
+def test_what_fits_one_prompt_is_asked_in_one() -> None:
+    asked: list[str] = []
+
+    def helper(prompt: str, most: int) -> str:
+        asked.append(prompt)
+        assert estimate(prompt) + most <= 4_000
+        return "## Goal\nLook at the modules.\n\n## Progress\n### Done\n- Some were looked at."
+
+    messages = [user("plain words of a talk " * 40) for _ in range(8)]
+    task = Task(messages=messages, ids=range(9), budget=500, previous="## Goal\nLook around. </session>")
+    assert summarise(task, helper, 4_000)[1] == 1
+    assert asked[0].count("plain words") == 320
+    messages.append(user("plain words of a talk " * 200))
+    assert summarise(task, helper, 4_000)[1] > 1
 
 
 @pytest.mark.proves("compression.audit")

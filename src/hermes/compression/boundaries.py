@@ -71,7 +71,7 @@ def clear_tool_results(
 def shortened_ids(messages: Messages) -> list[int]:
     """Ids of the originals of results that an earlier compaction cleared or shortened."""
     results = [message.get("content") for message in messages if message.get("role") == "tool"]
-    pointing = [content for content in results if isinstance(content, str) and _POINTER in content]
+    pointing = [content for content in results if type(content) is str and _POINTER in content]
     return [int(number) for content in pointing for number in _POINTED.findall(content)]
 
 

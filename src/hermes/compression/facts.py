@@ -41,8 +41,9 @@ _SHORTEST_CODE = 5  # capitals: ENOSPC is a code, USA is not
 _EMBEDDED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@#\\%+~-]*[A-Za-z0-9]|\d+")
 _FILE_NAME = re.compile(r"^[\w.@~+-]*[A-Za-z_][\w.@~+-]*\.[A-Za-z][A-Za-z0-9]{0,7}$")
 _ODD_SIGNS = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_/@#\\.")
-_NOT_ODD = bytes(set(range(1, 256)) - {ord(sign) for sign in _ODD_SIGNS})
-_ODD_ENDING = re.compile(r"[0-9A-Z_/@#\\.]\S*")
+_NOT_ODD = bytes(set(range(1, 256)) - {ord(sign) for sign in (*_ODD_SIGNS, "?")})
+# From something odd to the end of its word; a capital that begins a word and a full stop that ends one are not.
+_ODD_ENDING = re.compile(r"[0-9A-Z_/@#\\.](?:(?<![A-Z.])|(?<=\S[A-Z])|(?<=\.)(?=\S))\S*")
 _DIGIT = re.compile("[0-9]")
 _ERRORS = ("rror", "ERROR", "xception", "Traceback", "FAILED", "ailed", "错误", "失败", "エラー", "ошибка")
 _PLAIN_ERRORS = ("rror", "xception", "ailed")  # all that a text can hold which is ASCII and has nothing odd
@@ -86,24 +87,21 @@ def _findings(messages: Sequence[Message], wanted: Container[str]) -> Iterator[t
     no_cue = ANY_WORD.isdisjoint
     for start in range(0, len(places), _TOGETHER):
         some = places[start : start + _TOGETHER]
-        texts = [_read(messages[at]) for at in some]
+        read = [messages[at] for at in some]
+        texts = _texts(read)
         unread -= sum(map(len, texts))
         if unread < 0:
             return
-        for at, text, odd in zip(some, texts, _oddities(texts), strict=True):
-            message = messages[at]
-            source = _SOURCE_OF.get(message.get("role", ""), "assistant")
+        for at, message, text, odd in zip(some, read, texts, _oddities(texts), strict=True):
             here: Sequence[Finding] = ()
-            if text and source in wanted:
-                if source == "result":
+            role = message.get("role")
+            if role == "tool":
+                if "result" in wanted:
                     here = _of_result(text, odd)
-                # Most texts end here, so this is asked without a call.
-                elif (
-                    (odd and len(odd) > (text[0] in _ODD_SIGNS) + (text[-1] in _ODD_SIGNS))
-                    or "?" in text
-                    or not no_cue(text.split())
-                    or not text.isascii()
-                ):
+            # Most texts end here, so this is asked without a call.
+            elif (odd and len(odd) > (text[0] in _ODD_SIGNS) + (text[-1] in _ODD_SIGNS)) or not no_cue(text.split()):
+                source = "user" if role == "user" else "assistant"
+                if source in wanted:
                     here = _of_text(text, source, odd)
             if "tool_calls" in message and "call" in wanted:
                 here = [*here, *_of_calls(message)]
@@ -111,19 +109,24 @@ def _findings(messages: Sequence[Message], wanted: Container[str]) -> Iterator[t
                 yield at, here
 
 
+def _texts(messages: Sequence[Message]) -> list[str]:
+    """What is read of messages: of a long one its beginning and its end."""
+    contents = [message.get("content") for message in messages]
+    return [
+        content if type(content) is str and len(content) <= 2 * _RESULT else _read(message)
+        for content, message in zip(contents, messages, strict=True)
+    ]
+
+
 def _read(message: Message) -> str:
-    """What is read of a message: of a long one its beginning and its end."""
-    content = message.get("content")
-    text = content if type(content) is str else text_of(message)
-    if len(text) <= 2 * _RESULT:
-        return text
+    text = text_of(message)
     if message.get("role") == "tool":
         return ends_of(text)
     return text if len(text) <= _MESSAGE else text[: _MESSAGE * 2 // 3] + "\n" + text[-_MESSAGE // 3 :]
 
 
 def _oddities(texts: Sequence[str]) -> list[bytes]:
-    """What is odd in each text: digits, capitals, signs that stand in names and paths."""
+    """What is odd in each text: digits, capitals, signs of names, question marks (and "?" for what is not ASCII)."""
     odd = "\0".join(texts).encode("ascii", "replace").translate(None, _NOT_ODD).split(b"\0")
     if len(odd) == len(texts):
         return odd
@@ -168,8 +171,10 @@ def sentences_of(text: str) -> Iterator[tuple[str, str]]:
     pieces = not text.isascii() and any(map(text.__contains__, _ALL_PIECES))
     for sentence in _sentences(text):
         words = sentence.split()
-        kind = next((kind for kind, cues in WORDS.items() if not cues.isdisjoint(words)), None)
-        if kind is None and pieces:
+        kind = None
+        if not ANY_WORD.isdisjoint(words):
+            kind = next(kind for kind, cues in WORDS.items() if not cues.isdisjoint(words))
+        elif pieces:
             kind = next((kind for kind, cues in PIECES.items() if any(map(sentence.__contains__, cues))), None)
         if kind is None and sentence.endswith(QUESTION_MARKS):
             kind = "question"
@@ -196,7 +201,7 @@ def _of_text(text: str, source: str, odd: bytes) -> list[Finding]:
         # What the assistant asks itself is no open question once it went on; what it decided is a decision.
         here = [(kind, each, source) for kind, each in sentences_of(text) if source == "user" or kind != "question"]
     # A capital at the beginning and a full stop at the end are nothing odd.
-    if odd and len(odd) > (text[0] in _ODD_SIGNS) + (text[-1] in _ODD_SIGNS):
+    if len(odd) - odd.count(b"?") > (text[0] in _ODD_SIGNS) + (text[-1] in _ODD_SIGNS):
         here += [(kind, word, source) for kind, word in islice(words_of(text), _WORDS_PER_MESSAGE)]
     return here
 
@@ -223,7 +228,7 @@ def _has_foreign_cue(text: str) -> bool:
 
 
 def _odd_words(text: str) -> Iterator[str]:
-    """Words that are not just lower-case letters; the search skips through prose without looking at each word."""
+    """Words with something odd in them; the search skips through prose without looking at each word."""
     end = 0
     for found in _ODD_ENDING.finditer(text):
         place = found.start()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from bisect import bisect_right
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from hermes.compression.reading import at_most, characters, one_line, text_of, tool_counts
@@ -78,14 +79,16 @@ def chapters_of(
     sizes = sizes if sizes is not None else [characters(message) for message in messages]
     limit = max(CHAPTER_CHARACTERS, sum(sizes) // (MOST_CHAPTERS - 8))
     chapters = [Chapter(ids=_few(to_ranges(more)), count=len(more), label=_LONG_RESULTS)] if more else []
-    start = filled = 0
-    for position, size in enumerate(sizes):
-        # A result stays in the chapter of its call.
-        if filled and filled + size > limit and messages[position].get("role") != "tool":
-            chapters += _chapter(messages[start:position], ids[start:position])
-            start, filled = position, 0
-        filled += size
-    return chapters + _chapter(messages[start:], ids[start:])
+    ends = list(accumulate(sizes))
+    start = 0
+    while start < len(ends):
+        full = ends[start] - sizes[start] + limit
+        stop = max(bisect_right(ends, full), start + 1)
+        while stop < len(ends) and messages[stop].get("role") == "tool":
+            stop += 1  # a result stays in the chapter of its call
+        chapters += _chapter(messages[start:stop], ids[start:stop])
+        start = stop
+    return chapters
 
 
 def render_chapters(chapters: Sequence[Chapter], room: int) -> str:

@@ -45,13 +45,10 @@ def calls_of(message: Message) -> list[tuple[str, str, str]]:
 
 def tool_counts(messages: Iterable[Message]) -> Counter[str]:
     """How often each tool is called, without a look at what for."""
-    names = []
-    for message in messages:
-        # Most messages call nothing, and to see that takes a fraction of the rest.
-        if "tool_calls" in message and isinstance(calls := message["tool_calls"], list):
-            functions = [call.get("function") for call in calls if isinstance(call, dict)]
-            names += [str(function.get("name") or "?") for function in functions if isinstance(function, dict)]
-    return Counter(names)
+    given = [message["tool_calls"] for message in messages if "tool_calls" in message]
+    calls = [call for some in given if isinstance(some, list) for call in some if isinstance(call, dict)]
+    functions = [call.get("function") for call in calls]
+    return Counter([str(function.get("name") or "?") for function in functions if isinstance(function, dict)])
 
 
 def characters(message: Message) -> int:
@@ -116,8 +113,8 @@ class Counts:
 
     def sizes(self, positions: Iterable[int]) -> list[int]:
         """About how many characters messages have: from their counts where those are known."""
-        counted = ((position, self._counts[position]) for position in positions)
-        return [characters(self._messages[at]) if count is None else 4 * count for at, count in counted]
+        counts = self._counts
+        return [4 * count if (count := counts[at]) is not None else characters(self._messages[at]) for at in positions]
 
     def total(self, start: int, stop: int) -> int:
         """Tokens of messages[start:stop]; of many that were never counted a sample tells, weighted by characters."""

@@ -80,16 +80,24 @@ def summarise(
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[str, int]:
     """The summary and the number of calls it took; SummaryFailed when no usable one came back."""
-    pieces = cut_in_pieces(task, window)
-    notes = task.previous
-    for piece in pieces:
+
+    def answer(prompt: str) -> str:
         if deadline is not None and clock() >= deadline:
             raise SummaryFailed("there was no time left", transient=True)
-        notes = _ask(ask, build_prompt(task, piece, notes), task.budget, piece + notes + task.memory_context)
+        return _ask(ask, prompt, task.budget)
+
+    room = _room(task, window)
+    record = task.record or Record(task.messages, task.ids)
+    if whole := _whole(task, record, round(window * PROMPT_MARGIN) - task.budget):
+        return answer(whole), 1
+    notes = task.previous
+    pieces = cut_in_pieces(task.messages, record, room)
+    for piece in pieces:
+        notes = answer(build_prompt(task, [piece], notes))
     return notes, len(pieces)
 
 
-def build_prompt(task: Task, record: str, notes: str) -> str:
+def build_prompt(task: Task, entries: Sequence[str], notes: str) -> str:
     parts = [prose("summarise").format(words=f"{round(task.budget * _WORDS_PER_TOKEN):,}")]
     if notes:
         parts += [prose("update"), f"<notes>\n{notes}\n</notes>"]
@@ -97,33 +105,41 @@ def build_prompt(task: Task, record: str, notes: str) -> str:
         parts.append(prose("focus").format(topic=task.focus))
     if task.memory_context:
         parts.append(f"<memory>\n{excerpt(task.memory_context, _MEMORY_CONTEXT)}\n</memory>")
-    # Most records hold no such sign, and to look for one character takes a tenth of the time.
-    shown = record.replace("</session", "</ session") if "<" in record else record
-    return "\n".join(["\n\n".join(parts), "\n<session>", shown, "</session>"])
+    # Most entries hold no such sign, and to look for one character takes a tenth of the time.
+    shown = [entry.replace("</session", "</ session") if "<" in entry else entry for entry in entries]
+    return "\n".join(["\n\n".join(parts), "\n<session>", *shown, "</session>"])
 
 
-def cut_in_pieces(task: Task, window: int) -> list[str]:
-    """The record of the middle as texts that each fit one prompt with its answer, at most `MOST_PIECES` of them."""
+def _room(task: Task, window: int) -> int:
+    """Tokens for the conversation in one prompt of a model with this window."""
     # The notes grow to the budget while pieces are folded in, so every prompt keeps room for them.
     notes = max(estimate(task.previous), task.budget)
-    room = round(window * PROMPT_MARGIN) - _estimate_again(build_prompt(task, "", "-")) - notes - task.budget
+    room = round(window * PROMPT_MARGIN) - _estimate_again(build_prompt(task, (), "-")) - notes - task.budget
     if room < _SMALLEST_ROOM:
         raise SummaryFailed(f"a window of {window:,} tokens has no room for a summary of {task.budget:,}")
-    record = task.record or Record(task.messages, task.ids)
-    if sum([len(message.get("content") or "") for message in task.messages]) < room * _MOST_CHARACTERS:
-        whole = "\n".join(record.entries(range(len(task.messages))))
-        if estimate_sampled(whole) * 1.05 <= room:
-            return [whole]
-    sizes = list(map(_size, task.messages))
+    return room
+
+
+def _whole(task: Task, record: Record, room: int) -> str:
+    """The prompt with all of the conversation; "" when it takes more than `room` tokens."""
+    if sum([len(message.get("content") or "") for message in task.messages]) >= room * _MOST_CHARACTERS:
+        return ""
+    prompt = build_prompt(task, record.entries(range(len(task.messages))), task.previous)
+    return prompt if estimate_sampled(prompt) * 1.05 <= room else ""
+
+
+def cut_in_pieces(messages: Sequence[Message], record: Record, room: int) -> list[str]:
+    """The record of the middle as texts of at most `room` tokens each, at most `MOST_PIECES` of them."""
+    sizes = list(map(_size, messages))
     filling = 0.8  # estimates of single messages and of the whole differ, so pieces are not filled to the brim
-    pieces = _packed(_entries(record, task.messages, sizes, round(room * filling)), room)
+    pieces = _packed(_entries(record, messages, sizes, round(room * filling)), room)
     while len(pieces) > MOST_PIECES:
         filling /= 2
-        pieces = _packed(_entries(record, task.messages, sizes, round(room * filling)), room)
+        pieces = _packed(_entries(record, messages, sizes, round(room * filling)), room)
     return pieces
 
 
-def _ask(ask: Summariser, prompt: str, budget: int, source: str) -> str:
+def _ask(ask: Summariser, prompt: str, budget: int) -> str:
     try:
         answer = ask(prompt, budget)
     except (TimeoutError, ConnectionError) as error:
@@ -132,7 +148,7 @@ def _ask(ask: Summariser, prompt: str, budget: int, source: str) -> str:
         raise SummaryFailed(f"the model failed: {type(error).__name__}: {error}") from error
     if not isinstance(answer, str):
         raise SummaryFailed(f"the model returned {type(answer).__name__} instead of a text")
-    if wrong := fault(answer, budget, source):
+    if wrong := fault(answer, budget, prompt):
         raise SummaryFailed(f"the summary was rejected: {wrong}")
     return answer.strip()
 
