@@ -21,6 +21,8 @@ class LastWords(ContextEngine):
     def compress(self, messages, current_tokens=None, focus_topic=None):
         # Each message carries its id as "_id": what comes back unchanged stays, the rest is archived.
         gone, kept = messages[:-4], messages[-4:]
+        if not gone:  # the window is full of prompt and tools, not of messages
+            return messages
         note = f"[CONTEXT COMPACTION] {len(gone)} messages; context_expand ids='{gone[0]['_id']}-{gone[-1]['_id']}'"
         return [{"role": "user", "content": note}, {"role": "assistant", "content": "Understood."}, *kept]
 

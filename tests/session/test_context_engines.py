@@ -129,6 +129,7 @@ def test_an_engine_whose_signature_has_more_learns_that_a_person_asked(home: Pat
         'raise RuntimeError("broken")',
         "return None",
         "return messages[:2]",
+        "return messages[-1:]",
         'return [{"role": "user", "content": "all gone"}]',
         'return [{"no": "role"}]',
     ],

@@ -63,8 +63,7 @@ def _print_turn(turn: dict[str, Any], before: dict[str, Any] | None) -> None:
     if history["messages"]:
         _line("history", f"{counted(history['messages'], 'message')}, about {history['tokens']:,} tokens")
     for each in turn["summaries"]:
-        stood = f"in place of {counted(each['messages'], 'message')}, by {each['by']}, because: {each['why']}"
-        _line("summary", f"{each['characters']:,} characters {stood} (message {each['message_id']})")
+        _line("summary", _summary(each))
         _print_text(each)
     for each in turn["added"]:
         _line(_SOURCES.get(each["source"], each["source"]), _added(each, turn["announced"]))
@@ -78,6 +77,8 @@ def _print_turn(turn: dict[str, Any], before: dict[str, Any] | None) -> None:
         share = f", {answer['cached_share']:.0%} from the cache" if answer["cached_share"] is not None else ""
         broken = f" ({answer['cache_broken_by']})" if answer["cache_broken_by"] else ""
         _line("counted", f"{answer['input_tokens']:,} prompt tokens{share}{broken}")
+    for each in turn["compacted"]:
+        _line("compacted", f"before the next turn: {_summary(each)}")
     print_text("")
 
 
@@ -88,6 +89,11 @@ def _print_text(part: dict[str, Any], heading: str = "") -> None:
     for line in [*filter(None, [heading]), *visible(text).split("\n")]:
         print_text(f"    {line}".rstrip())
     print_text("")
+
+
+def _summary(each: dict[str, Any]) -> str:
+    stood = f"in place of {counted(each['messages'], 'message')}, by {each['by']}, because: {each['why']}"
+    return f"{each['characters']:,} characters {stood} (message {each['message_id']})"
 
 
 def _prompt(prompt: dict[str, Any]) -> str:

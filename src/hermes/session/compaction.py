@@ -19,7 +19,7 @@ from hermes.session.compaction_rows import by_gap, by_id, with_gaps, written_mes
 from hermes.session.engine_seat import EngineSeat
 from hermes.session.engine_state import BREAKER
 from hermes.session.engines import built_in
-from hermes.session.foreign_engine import compressed_by
+from hermes.session.foreign_engine import NotBelieved, compressed_by
 from hermes.session.requests import settled_until
 from hermes.storage.compaction import Contexts, NewContext, holder_name, refuse_held
 from hermes.vocabulary.errors import StorageError
@@ -149,19 +149,24 @@ class Compactor:
         running = messages[settled:], ids[settled:]
         messages, ids, sizes = messages[:settled], ids[:settled], sizes[:settled]
         ours = engine if isinstance(engine, ContextCompressor) else None
-        done = None
-        if type(engine) is not ContextCompressor and (cut is None or ours is None):
+        refused = "" if ours else "it cannot be told which messages to take out"
+        if type(engine) is not ContextCompressor and cut is None:
             more = {"force": force, "memory_context": memory_context}
-            done = compressed_by(engine, messages, ids, tokens=tokens, focus=focus, **more) if cut is None else None
-            if done is None:
-                self._note(f"the context engine {engine.name} could not compact; the built-in compressor did")
-                ours = None
-        if done is None:
-            ours = ours or built_in(self._parts.settings, self._seat.window, **self._seat.summarisers())
-            done = ours.compact(
-                messages, ids=ids, counts=sizes, current_tokens=tokens, focus=focus, force=force,
-                memory_context=memory_context, cut=cut,
-            )  # fmt: skip
+            try:
+                done = compressed_by(engine, messages, ids, tokens=tokens, focus=focus, **more)
+                return done.followed_by(*running)
+            except NotBelieved as error:
+                refused, ours = str(error), None
+        ours = ours or built_in(self._parts.settings, self._seat.window, **self._seat.summarisers())
+        done = ours.compact(
+            messages, ids=ids, counts=sizes, current_tokens=tokens, focus=focus, force=force,
+            memory_context=memory_context, cut=cut,
+        )  # fmt: skip
+        if refused:
+            did = "did" if done.changed else "found nothing to take out"
+            self._note_once(
+                f"the context engine {engine.name} could not compact; the built-in compressor {did} ({refused})"
+            )
         return done.followed_by(*running)
 
     def _commit(self, done: Compaction, why: str, *, in_place: bool | None) -> Compacted:
@@ -215,9 +220,7 @@ class Compactor:
         try:
             self.run(why, **more)
         except StorageError as error:  # the turn goes on with what is there
-            if str(error) != self._problem:  # said once, not at every model call
-                self._problem = str(error)
-                self._note(f"nothing was compacted: {error}")
+            self._note_once(f"nothing was compacted: {error}")
 
     def _make_it_fit(self, too_long: ContextTooLong) -> None:
         sent = self.tokens()
@@ -242,6 +245,12 @@ class Compactor:
 
     def _renew(self) -> None:
         self._contexts.lease(self._host.id, self._holder)
+
+    def _note_once(self, text: str) -> None:
+        """What would come again at every model call is said once."""
+        if text != self._problem:
+            self._problem = text
+            self._note(text)
 
     def _note(self, text: str) -> None:
         self._host.notices.add("compaction", text)

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hermes.compression.breaker import TRIPS_AFTER, Breaker
+from hermes.storage.compaction import Contexts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,10 +24,9 @@ def engine_state(settings: Settings, database: SessionDB | None, recent: Sequenc
     held: list[dict[str, str]] = []
     compacted = 0
     for session in recent:
-        stored = database.get_meta(f"{BREAKER}:{session.id}") if database is not None else None
-        if stored is None:
+        if database is None or (stored := database.get_meta(f"{BREAKER}:{session.id}")) is None:
             continue
-        compacted += 1
+        compacted += Contexts(database).was_compacted(session.id)  # a breaker is also kept when nothing was taken out
         if why := _held_back(Breaker.from_dict(json.loads(stored)), time.time()):
             held.append({"session_id": session.id, "why": why})
     return {

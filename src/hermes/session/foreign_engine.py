@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 _ROLES = ("user", "assistant", "tool", "system", "developer")
 
 
+class NotBelieved(Exception):
+    """What an engine made of a history cannot take its place; the words say why."""
+
+
 def compressed_by(
     engine: ContextEngine,
     messages: Sequence[dict[str, Any]],
@@ -27,9 +31,10 @@ def compressed_by(
     tokens: int,
     focus: str = "",
     **more: Any,
-) -> Compaction | None:
-    """What the engine made of the history; None when it failed or what it returned is no history.
+) -> Compaction:
+    """What the engine made of the history; NotBelieved when it failed or what it returned cannot stand for it.
 
+    `tokens` is the whole request, as `should_compress` was told; the figures of the result are of messages only.
     `more` is what newer engines take beside what the documents name: each gets what its signature has.
     """
     numbered = [{**message, "_id": number} for message, number in zip(messages, ids, strict=True)]
@@ -37,10 +42,10 @@ def compressed_by(
         taken = inspect.signature(engine.compress).parameters
         more = {name: given for name, given in more.items() if name in taken}
         made: Any = engine.compress(numbered, current_tokens=tokens, focus_topic=focus or None, **more)
-    except Exception:  # noqa: BLE001 - an engine is other people's code and may raise anything
-        return None
+    except Exception as error:  # an engine is other people's code and may raise anything
+        raise NotBelieved(f"it raised {type(error).__name__}: {error}") from error
     if not isinstance(made, list) or not all(isinstance(each, dict) and each.get("role") in _ROLES for each in made):
-        return None
+        raise NotBelieved("what it returned is no list of messages with a role")
     known = dict(zip(ids, messages, strict=True))
     placed: list[tuple[dict[str, Any], int | None]] = []
     for message in made:
@@ -49,18 +54,24 @@ def compressed_by(
         placed.append((bare, number if number in known and known[number] == bare else None))
     repaired, origin = repair_pairs([message for message, _ in placed])
     kept = [None if at is None else placed[at][1] for at in origin]
-    if kept == list(ids):
-        return unchanged(messages, list(ids), tokens, "the engine found nothing to take out")
+    still, before = set(kept), Counts(messages).total(0, len(messages))
+    replaced = [number for number in ids if number not in still]
+    if not replaced:  # also when it added something: that would only make the context longer
+        return unchanged(messages, list(ids), before, "the engine found nothing to take out")
     last = last_request(messages)
-    if not kept or None not in kept or (last is not None and ids[last] not in kept):
-        return None  # the person's last request must stay, and something must stand for what is gone
-    still = set(kept)
+    if last is not None and ids[last] not in still:
+        raise NotBelieved("it dropped the person's last request")
+    if None not in still:
+        raise NotBelieved("it put nothing in the place of what it took out")
+    after = Counts(repaired).total(0, len(repaired))
+    if after >= before:
+        raise NotBelieved(f"about {before:,} tokens of messages would become {after:,}")
     return Compaction(
         messages=repaired,
         ids=kept,
-        replaced=[number for number in ids if number not in still],
+        replaced=replaced,
         how=engine.name,
         kept_exactly=sum(count_kept(parse_block(message).kept) for message in repaired if is_block(message)),
-        tokens_before=tokens,
-        tokens_after=Counts(repaired).total(0, len(repaired)),
+        tokens_before=before,
+        tokens_after=after,
     )

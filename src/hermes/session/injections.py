@@ -26,15 +26,21 @@ def turns(db: SessionDB, session_id: str) -> Iterator[dict[str, Any]]:
 
     What `parts_of` a turn returns carries its `text` as the model saw it, or None when that is not stored.
     """
-    number = 0
+    number, turn = 0, None
     for later, session in enumerate(Contexts(db).chain(db.get_session(session_id))):
         stored = [each for each in db.messages(session.id) if not each.damaged]
         seen = _Seen(db.session_details(session.id), stored)
         for at, each in enumerate(stored):
             if each.role == "user" and WRITTEN not in each.message and not (later and COPY in each.message):
+                if turn is not None:
+                    yield turn
                 number += 1
-                yield {"turn": number, "session_id": session.id, **_turn(seen, each, _rest_of_turn(stored, at))}
+                turn = {"turn": number, "session_id": session.id, **_turn(seen, each, _rest_of_turn(stored, at))}
+            elif turn is not None and WRITTEN in each.message:
+                turn["compacted"] += [{"message_id": each.id, **one} for one in each.message.get("additions", ())]
             seen.take(each)
+    if turn is not None:
+        yield turn
 
 
 def parts_of(turn: dict[str, Any]) -> list[dict[str, Any]]:
@@ -106,6 +112,7 @@ def _turn(seen: _Seen, asked: StoredMessage, rest: list[StoredMessage]) -> dict[
             if each.role == "tool"
         ],
         "answer": _answer(rest),
+        "compacted": [],  # what was written in the place of messages from here to the next turn
     }
 
 

@@ -1,0 +1,126 @@
+"""A context engine that somebody wrote, as its author and whoever chose it meet it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compacted import configure, talk, texts
+from hermes.session.session import MemorySession
+from hermes.vocabulary.events import Compacted
+from hermes.vocabulary.tokens import estimate_message
+from hermes.vocabulary.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Ran
+
+    Command = Callable[..., Ran]
+
+TAIL = """
+from hermes import ContextEngine
+
+
+class Tail(ContextEngine):
+    name = "tail"
+
+    def update_from_response(self, usage):
+        self.last_prompt_tokens = usage["prompt_tokens"]
+
+    def should_compress(self, prompt_tokens=None):
+        return (prompt_tokens or self.last_prompt_tokens) > 1000
+
+    def compress(self, messages, current_tokens=None, focus_topic=None):
+        note = {"role": "user", "content": f"{len(messages) - 2} messages left out" * REPEATED}
+        return [note, *messages[-2:]]
+
+
+def register(ctx):
+    ctx.register_context_engine(Tail())
+"""
+
+
+def install(home: Path, repeated: int = 1, *, in_place: bool = True) -> None:
+    configure(home, "context:\n  engine: tail\n", in_place=in_place)
+    place = home / "plugins" / "context_engine" / "tail"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "__init__.py").write_text(TAIL.replace("REPEATED", str(repeated)), encoding="utf-8")
+
+
+def what_the_commands_say(hermes: Command, session_id: str) -> tuple[int, int, int]:
+    """How often the conversation was compacted by `status`, by `restore` and by `show --context`."""
+    status = hermes("status", "--json").json["engine"]["recent_sessions_compacted"]
+    restore = hermes("sessions", "restore", session_id)
+    assert restore.code == 0 or "was never compacted" in restore.err
+    shown = hermes("sessions", "show", session_id, "--context").out
+    return status, int(restore.code == 0), shown.count("compacted ")
+
+
+@pytest.mark.proves("compaction.thrift", "compaction.engine.fallback")
+def test_an_engine_that_only_adds_to_a_single_message_changes_nothing(home: Path, hermes: Command) -> None:
+    install(home)
+    with MemorySession.open(home) as session:
+        request = session.prepare_turn("the only message")
+        session.counted(Usage(input_tokens=5_000))  # prompt and tools alone are more than the engine wants
+        assert session.fit(request) is request
+        session.finish_turn("The answer.")
+        assert session.compact() is None
+        assert "left out" not in texts(session.request().messages)
+        assert [notice.text for notice in session.notices.take()] == [
+            "Nothing was compacted: the engine found nothing to take out."
+        ]
+    assert what_the_commands_say(hermes, session.id) == (0, 0, 0)
+
+
+@pytest.mark.proves("compaction.thrift", "compaction.engine.fallback")
+def test_an_engine_whose_history_needs_more_room_is_not_followed_and_that_is_said_once(home: Path) -> None:
+    install(home, repeated=9_000)
+    with MemorySession.open(home) as session:
+        talk(session, 1)
+        for number in range(3):
+            session.prepare_turn(f"go on, {number}")
+            session.counted(Usage(input_tokens=5_000))
+            session.fit(session.request())
+            session.finish_turn("Yes.")
+        assert "left out" not in texts(session.request().messages)
+        said = [notice.text for notice in session.notices.take()]
+        assert len(said) < 4
+        assert said[0].startswith("the context engine tail could not compact; the built-in compressor found nothing to")
+        assert "tokens of messages would become" in said[0]
+
+
+@pytest.mark.proves("compaction.notice", "compaction.restore")
+@pytest.mark.parametrize("in_place", [True, False])
+def test_status_restore_and_the_record_agree_on_a_compaction_and_its_figures_are_of_messages(
+    home: Path, hermes: Command, *, in_place: bool
+) -> None:
+    install(home, in_place=in_place)
+    with MemorySession.open(home) as session:
+        talk(session, 4)
+        session.prepare_turn("the last request")
+        session.counted(Usage(input_tokens=5_000))
+        before = sum(map(estimate_message, session.request().messages))
+        session.fit(session.request())
+        (done,) = [event for event in session.take_events() if isinstance(event, Compacted)]
+        assert abs(done.tokens_before - before) < before // 10
+        assert done.tokens_after < done.tokens_before
+        session.finish_turn("The answer.")
+    assert what_the_commands_say(hermes, session.id) == (1, 1, 1)
+    shown = hermes("sessions", "show", session.id, "--context", "5").out
+    assert f"in place of {done.messages} messages, by tail, because: threshold" in shown
+
+
+@pytest.mark.proves("compaction.restore")
+def test_a_conversation_in_which_nothing_was_worth_compacting_does_not_count_as_compacted(
+    home: Path, hermes: Command
+) -> None:
+    configure(home)
+    with MemorySession.open(home) as session:
+        session.prepare_turn("the only message")
+        session.counted(Usage(input_tokens=15_000))
+        session.fit(session.request())
+        session.finish_turn("The answer.")
+    assert what_the_commands_say(hermes, session.id) == (0, 0, 0)
