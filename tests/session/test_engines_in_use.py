@@ -124,3 +124,78 @@ def test_a_conversation_in_which_nothing_was_worth_compacting_does_not_count_as_
         session.fit(session.request())
         session.finish_turn("The answer.")
     assert what_the_commands_say(hermes, session.id) == (0, 0, 0)
+
+
+@pytest.mark.proves("compaction.engine.fallback", "doctor.reach")
+def test_an_engine_that_is_not_there_shows_wherever_one_looks(home: Path, hermes: Command, tmp_path: Path) -> None:
+    install(home)
+    ran = hermes("config", "set", "context.engine", "tial")
+    assert (ran.code, ran.out.split(" (")[0]) == (0, "context.engine is now tial")
+    assert "no engine 'tial'; did you mean tail? (there are: compressor, lcm, tail)" in ran.err
+    assert "tail" in hermes("config", "set", "context.engine", "tial", "--json").json["warning"]
+    status = hermes("status").out
+    assert "context   compressor instead of tial" in status
+    assert "! context.engine: there is no engine 'tial'; did you mean tail?" in status
+    doctor = hermes("doctor", "--offline")
+    assert doctor.code == 1
+    assert "✗ context engine: context.engine: there is no engine 'tial'; did you mean tail?" in doctor.out
+    assert str(home / "plugins" / "context_engine" / "tial") in doctor.out
+    (tmp_path / "script.json").write_text('["Hello.", "Hello again."]')
+    talk_once = ("--model", f"scripted:{tmp_path / 'script.json'}", "-q", "hello")
+    assert hermes(*talk_once).err.count("no engine 'tial'") == 1
+    assert hermes("config", "set", "context.engine", "tail").err == ""
+    assert "context   tail, at" in hermes("status").out
+    assert "✓ context engine: tail: loads" in hermes("doctor", "--offline").out
+    assert hermes(*talk_once).err == ""
+
+
+@pytest.mark.proves("providers.plugins-command", "compression.engine.found")
+def test_a_bundled_engine_and_one_of_your_own_are_listed_shown_and_tried(home: Path, hermes: Command) -> None:
+    install(home)
+    rows = {row["name"]: row for row in hermes("plugins", "list", "--json").json}
+    assert (rows["lcm"]["bundled"], rows["lcm"]["active"], rows["tail"]["active"]) == (True, False, True)
+    assert "graph of summaries" in hermes("plugins", "show", "lcm").out
+    assert hermes("plugins", "show", "tail", "--json").json["folder"].endswith("context_engine/tail")
+    ran = hermes("plugins", "check", "lcm", "compressor", "tail")
+    assert ran.code == 0
+    assert ran.out.count("messages out (about") == 3
+    assert "tools: lcm_grep, lcm_describe, lcm_expand" in ran.out
+    assert [each["name"] for each in hermes("plugins", "check", "--json").json] == ["tail"]
+
+
+@pytest.mark.proves("providers.plugins-command")
+def test_a_plug_in_that_is_nowhere_is_told_with_both_folders(home: Path, hermes: Command) -> None:
+    for words in (("show", "nope"), ("check", "nope")):
+        ran = hermes("plugins", *words)
+        assert ran.code == 1
+        assert f"yours belongs into {home}/plugins/nope" in ran.out + ran.err
+        assert f"yours belongs into {home}/plugins/context_engine/nope" in ran.out + ran.err
+
+
+@pytest.mark.proves("providers.plugins-command", "compaction.engine.fallback")
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("[note, *messages[-2:]]", "[note]", "compress, given 161 messages, is not followed: it dropped the person's"),
+        ("[note, *messages[-2:]]", "messages[5]", "compress, given 161 messages, is not followed: what it returned is"),
+        ("return [note", "return messages[1:] and [note", "compress, given a single message, is not followed: it"),
+        ("return [note, *messages[-2:]]", "return messages", "ok  tail           loads, and takes nothing out of 161"),
+        ("> 1000", "> 10 ** 9", "it would not have begun by itself at"),
+        ('usage["prompt_tokens"]', 'usage["prompt"]', "update_from_response raised KeyError: 'prompt'"),
+        ("class Tail", "1 / 0\n\nclass Tail", "does not load: ZeroDivisionError"),
+    ],
+)
+def test_what_is_wrong_with_an_engine_is_found_before_it_is_chosen(
+    home: Path, hermes: Command, old: str, new: str, said: str
+) -> None:
+    install(home)
+    plugin = home / "plugins" / "context_engine" / "tail" / "__init__.py"
+    plugin.write_text(plugin.read_text().replace(old, new))
+    assert said in hermes("plugins", "check", "tail").out
+
+
+@pytest.mark.proves("compression.engine.found")
+def test_the_engine_of_the_operator_serves_the_people_too(home: Path, hermes: Command) -> None:
+    install(home)
+    assert hermes("users", "add", "ada").code == 0
+    assert "context   tail, at" in hermes("--user", "ada", "status").out

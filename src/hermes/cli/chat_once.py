@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.cli.chat_screen import Screen
 from hermes.cli.chat_turn import TurnView
 from hermes.cli.context import OK, REFUSED
-from hermes.cli.render import print_json
+from hermes.cli.render import print_json, print_problem
 from hermes.vocabulary.events import Notice, TextDelta, ToolReturned
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class _Apart(TurnView):
     def show(self, event: TurnEvent) -> None:
         if isinstance(event, Notice):
             self.notices.append(event)
+            if event.kind == "settings" and not self.screen.is_terminal and not self._as_json:
+                print_problem(event.text)  # a script, too, should learn that what it was set up with is not there
         if isinstance(event, TextDelta):
             self.screen.erase()
             self._answer.answer("" if self._as_json else event.text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from hermes.cli.context import OK, USAGE
-from hermes.cli.render import add_json_option, print_json, print_text
+from hermes.cli.render import add_json_option, print_json, print_problem, print_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,11 +41,22 @@ def _set(given: argparse.Namespace, context: Context) -> int:
     from hermes.settings.yaml_file import set_value
 
     chosen, path = set_value(context.home, FILE, given.name, given.value)
+    warning = _engine_problem(context) if given.name == "context.engine" else ""
     if given.json:
-        print_json({"key": given.name, "value": chosen, "file": path})
+        print_json({"key": given.name, "value": chosen, "file": path, **({"warning": warning} if warning else {})})
     else:
         print_text(f"{given.name} is now {_in_words(chosen)} (in {path})")
+        if warning:
+            print_problem(warning)
     return OK
+
+
+def _engine_problem(context: Context) -> str:
+    """Why the engine that was just chosen will not be used; it may come later, so it is a warning."""
+    from hermes.session.engines import chosen_engine
+    from hermes.settings.load import load_settings
+
+    return chosen_engine(context.home, load_settings(context.home)).problem
 
 
 def _path(given: argparse.Namespace, context: Context) -> int:

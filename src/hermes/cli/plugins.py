@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.cli.context import OK, REFUSED
 from hermes.cli.render import add_json_option, print_json, print_text
-from hermes.compression.discovery import FOLDER as ENGINES
-from hermes.compression.discovery import available_engines
-from hermes.providers.discovery import FOLDER, available_providers, find_provider
+from hermes.compression.discovery import BUILT_IN
+from hermes.providers.discovery import FOLDER, available_providers
+from hermes.session.engine_checks import examine_engine
+from hermes.session.engines import BUNDLED, engine_folders, known_engines
 from hermes.session.external import chosen_providers
 from hermes.session.provider_checks import examine
+from hermes.vocabulary.errors import NotFound
 
 if TYPE_CHECKING:
     import argparse
@@ -19,23 +21,11 @@ if TYPE_CHECKING:
     from hermes.cli.context import Context
     from hermes.providers.discovery import ProviderInfo
 
+PROVIDER, ENGINE = "memory provider", "context engine"
+
 
 def _list(given: argparse.Namespace, context: Context) -> int:
-    home = context.home.operator
-    active = chosen_providers(context.settings)
-    rows = [_as_json(each, active) for each in available_providers(home)]
-    engine = context.settings.text("context.engine")
-    rows += [
-        {
-            "name": each.name,
-            "kind": "context engine",
-            "bundled": False,
-            "active": each.name == engine,
-            "description": each.description,
-            "folder": each.folder,
-        }
-        for each in available_engines([os.path.join(home, ENGINES)])
-    ]
+    rows = _rows(context)
     if given.json:
         print_json(rows)
         return OK
@@ -46,16 +36,47 @@ def _list(given: argparse.Namespace, context: Context) -> int:
     return OK
 
 
+def _rows(context: Context) -> list[dict[str, Any]]:
+    active = chosen_providers(context.settings)
+    chosen = context.settings.text("context.engine") or BUILT_IN
+    providers = [_as_json(each, active) for each in available_providers(context.home.operator)]
+    return providers + [
+        {
+            "name": each.name,
+            "kind": ENGINE,
+            "bundled": each.name in BUNDLED,
+            "active": each.name == chosen,
+            "description": each.description,
+            "folder": each.folder,
+        }
+        for each in known_engines(context.home)
+    ]
+
+
 def _show(given: argparse.Namespace, context: Context) -> int:
-    info = find_provider(given.name, context.home.operator)
-    row = _as_json(info, chosen_providers(context.settings))
+    found = [row for row in _rows(context) if row["name"] == given.name]
+    if not found:
+        raise _no_plugin(given.name, context)
     if given.json:
-        print_json(row)
+        print_json(found[0])
         return OK
-    for key, each in row.items():
-        if each not in ("", [], None):
-            print_text(f"{key:<22} {', '.join(map(str, each)) if isinstance(each, list) else each}")
+    for row in found:
+        for key, each in row.items():
+            if each not in ("", [], None):
+                print_text(f"{key:<22} {', '.join(map(str, each)) if isinstance(each, list) else each}")
     return OK
+
+
+def _no_plugin(name: str, context: Context) -> NotFound:
+    rows = _rows(context)
+    providers, engines = (
+        ", ".join(row["name"] for row in rows if row["kind"] == kind) or "none" for kind in (PROVIDER, ENGINE)
+    )
+    return NotFound(
+        f"there is no plug-in {name!r}: no memory provider (there are: {providers}; yours belongs into "
+        f"{os.path.join(context.home.operator, FOLDER, name)}) and no context engine (there are: {engines}; yours "
+        f"belongs into {os.path.join(engine_folders(context.home)[0], name)})"
+    )
 
 
 def _path(given: argparse.Namespace, context: Context) -> int:
@@ -66,10 +87,10 @@ def _path(given: argparse.Namespace, context: Context) -> int:
 
 def _check(given: argparse.Namespace, context: Context) -> int:
     """Loads each plug-in that somebody installed, or the ones that are named, and says what is wrong."""
-    home = context.home
-    names = given.names or [each.name for each in available_providers(home.operator) if not each.bundled]
-    names = list(dict.fromkeys([*names, *([] if given.names else chosen_providers(context.settings))]))
-    found = [examine(home, context.settings, name, connect=given.connect) for name in names]
+    chosen = [*chosen_providers(context.settings), context.settings.text("context.engine")]
+    installed = [row["name"] for row in _rows(context) if not row["bundled"]]
+    names = given.names or [*installed, *(name for name in chosen if name not in ("", BUILT_IN))]
+    found = [each for name in dict.fromkeys(names) for each in _checked(name, given, context)]
     for each in found:
         each["ok"] = not each["problem"] and not each.get("missing")
     if given.json:
@@ -77,15 +98,28 @@ def _check(given: argparse.Namespace, context: Context) -> int:
     else:
         for each in found:
             lacking = ", ".join(field["variable"] or field["key"] for field in each.get("missing") or ())
-            said = each["problem"] or (f"not configured yet: {lacking}" if lacking else each["connection"] or "loads")
-            print_text(f"{'ok ' if each['ok'] else '!  '} {each['name']:<14} {said}")
+            said = f"not configured yet: {lacking}" if lacking else each.get("connection") or each.get("tried")
+            print_text(f"{'ok ' if each['ok'] else '!  '} {each['name']:<14} {each['problem'] or said or 'loads'}")
     return OK if all(each["ok"] for each in found) else REFUSED
+
+
+def _checked(name: str, given: argparse.Namespace, context: Context) -> list[dict[str, Any]]:
+    """Every plug-in of that name; one that is nowhere may still be an engine that a general plug-in registers."""
+    kinds = {row["kind"] for row in _rows(context) if row["name"] == name}
+    found = []
+    if PROVIDER in kinds:
+        found.append(examine(context.home, context.settings, name, connect=given.connect) | {"kind": PROVIDER})
+    if ENGINE in kinds or not kinds:
+        found.append(examine_engine(context.home, context.settings, name))
+        if not found[-1]["installed"]:
+            found[-1]["problem"] = str(_no_plugin(name, context))
+    return found
 
 
 def _as_json(info: ProviderInfo, active: list[str]) -> dict[str, Any]:
     return {
         "name": info.name,
-        "kind": "memory provider",
+        "kind": PROVIDER,
         "bundled": info.bundled,
         "active": info.name in active,
         "description": info.description,

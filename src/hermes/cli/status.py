@@ -8,6 +8,7 @@ from hermes.cli.context import OK
 from hermes.cli.render import add_json_option, counted, print_json, print_text
 from hermes.cli.sessions_unfinished import in_words
 from hermes.cli.status_background import background, print_background, print_engine, print_sessions
+from hermes.compression.discovery import BUILT_IN
 from hermes.curated.approval import Approvals
 from hermes.curated.operations import usage
 from hermes.session.engine_state import engine_state
@@ -102,9 +103,13 @@ def _engine(parts: Parts) -> dict[str, Any]:
     try:
         database = parts.database if parts.has_database else None
         recent = database.list_sessions(limit=_RECENT) if database is not None else []
-        return engine_state(parts.settings, database, recent)
+        state = engine_state(parts.settings, database, recent)
     except HermesError as error:
         return {**engine_state(parts.settings, None, []), "problem": str(error)}
+    if state["name"] != BUILT_IN:
+        choice = parts.engine
+        state |= {"in_use": choice.engine.name, "problem": choice.problem}
+    return state
 
 
 def _last_miss(parts: Parts, session_id: str) -> str:

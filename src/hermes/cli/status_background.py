@@ -41,7 +41,11 @@ def print_sessions(state: dict[str, Any]) -> None:
 def print_engine(state: dict[str, Any]) -> None:
     when_ = f"at {state['threshold']:.0%} of the window" if state["enabled"] else "off (compression.enabled)"
     compacted = counted(state["recent_sessions_compacted"], "recent session")
-    print_text(f"context   {state['name']}, {when_}; {compacted} compacted; breaker {state['breaker']}")
+    used = state.get("in_use", state["name"])
+    name = used if used == state["name"] else f"{used} instead of {state['name']}"
+    print_text(f"context   {name}, {when_}; {compacted} compacted; breaker {state['breaker']}")
+    if problem := state.get("problem"):
+        print_text(f"          ! {problem}")
     for each in state["held_back"]:
         print_text(f"          ! {each['session_id']}: {each['why']}")
 

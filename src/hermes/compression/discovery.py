@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.compression import engine as interface
 from hermes.compression.engine import ContextEngine
+from hermes.settings.check import nearest
 from hermes.settings.plugin_module import import_plugin
 from hermes.vocabulary.errors import NotFound, SettingsError
 from hermes.vocabulary.values import value
@@ -91,7 +92,10 @@ def load_engine(name: str, folders: Sequence[str], registry: EngineRegistry | No
             return _from_folder(name, folder)
     registered = registry.get(name) if registry is not None else None
     if registered is None:
-        raise NotFound(f"context.engine: there is no engine {name!r} in {', '.join(folders) or 'any plug-in folder'}")
+        offered = registry.names() if registry is not None else []
+        known = sorted({BUILT_IN, *offered, *(info.name for info in available_engines(folders))})
+        hint = nearest(name, known)
+        raise NotFound(f"context.engine: there is no engine {name!r}{hint} (there are: {', '.join(known)})")
     return registered
 
 

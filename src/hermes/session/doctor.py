@@ -10,7 +10,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hermes.session.doctor_reach import check_model, check_providers
+from hermes.session.doctor_reach import check_engine, check_model, check_providers
 from hermes.settings.home import DATABASE
 from hermes.settings.load import load_settings
 from hermes.settings.secrets_file import read_secrets
@@ -55,6 +55,7 @@ def examine(home: Home, options: Options) -> Iterator[Check]:
     if settings is not None:
         yield from _guarded("model", lambda: check_model(chosen, connect=options.connect))
         yield from _guarded("providers", lambda: check_providers(home, chosen, connect=options.connect))
+        yield from _guarded("context engine", lambda: check_engine(home, chosen))
 
 
 def _guarded(name: str, check: Callable[[], Iterator[Check]]) -> Iterator[Check]:

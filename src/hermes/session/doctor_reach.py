@@ -1,4 +1,7 @@
-"""Whether the model and the memory providers that the settings name can be reached, asked without spending a token."""
+"""Whether the model, the memory providers and the context engine that the settings name are there and answer.
+
+They are asked without spending a token.
+"""
 
 from __future__ import annotations
 
@@ -81,3 +84,21 @@ def check_providers(home: Home, settings: Settings, *, connect: bool) -> Iterato
             yield Check(name=f"provider {name}", state=PROBLEM, found=f"{missing} is missing{waiting}", remedy=remedy)
         else:
             yield Check(name=f"provider {name}", state=OK, found=(told["connection"] or "is available") + waiting)
+
+
+def check_engine(home: Home, settings: Settings) -> Iterator[Check]:
+    """Loads an engine that is not the built-in one, and lets it compact a small history."""
+    name = settings.text("context.engine")
+    if name in ("", "compressor"):
+        return
+    from hermes.session.engine_checks import examine_engine
+
+    told = examine_engine(home, settings, name)
+    if told["problem"]:
+        remedy = (
+            f"`hermes plugins check {name}` tries it again, `hermes config set context.engine compressor` takes the "
+            f"built-in one; an engine of yours belongs into {told['belongs_into']}"
+        )
+        yield Check(name="context engine", state=PROBLEM, found=told["problem"], remedy=remedy)
+    else:
+        yield Check(name="context engine", state=OK, found=f"{name}: {told['tried']}")

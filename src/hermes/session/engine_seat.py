@@ -43,7 +43,7 @@ class EngineSeat:
             choice = self._parts.engine
             self._engine = choice.engine
             if choice.problem:
-                self._note(choice.problem)
+                self._host.notices.add("settings", choice.problem)
             if isinstance(self._engine, ContextCompressor):
                 self._engine.use_summarisers(**self.summarisers())
                 stored = self._parts.database.get_meta(f"{BREAKER}:{self._host.id}")

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.compression.block import prose
 from hermes.compression.compressor import ContextCompressor
-from hermes.compression.discovery import BUILT_IN, FOLDER, EngineRegistry, choose_engine, register_plugins
+from hermes.compression.discovery import (
+    BUILT_IN,
+    FOLDER,
+    EngineInfo,
+    EngineRegistry,
+    available_engines,
+    choose_engine,
+    load_engine,
+    register_plugins,
+)
 from hermes.compression.lcm.plugin import register as register_lcm
 from hermes.llm.catalogue import UNKNOWN_CONTEXT
 from hermes.session.models import answer, helper_model
@@ -17,10 +26,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hermes.compression.discovery import Choice
+    from hermes.compression.engine import ContextEngine
     from hermes.compression.summary import Summariser
     from hermes.llm.client import Model
     from hermes.settings.home import Home
     from hermes.settings.load import Settings
+
+
+BUNDLED = {
+    BUILT_IN: "Summarises the middle of a conversation, and keeps word for word what a summary may not lose",
+    "lcm": "A graph of summaries that leads to every message; tools to go down it",
+}
 
 
 def built_in(settings: Settings, window: int = UNKNOWN_CONTEXT, **summarisers: Any) -> ContextCompressor:
@@ -36,16 +52,40 @@ def built_in(settings: Settings, window: int = UNKNOWN_CONTEXT, **summarisers: A
     )
 
 
+def known_engines(home: Home) -> list[EngineInfo]:
+    """What `context.engine` may name, the bundled ones first; those of general plug-ins show when they are loaded."""
+    bundled = [EngineInfo(name=name, folder="", description=text) for name, text in BUNDLED.items()]
+    return [*bundled, *available_engines(engine_folders(home))]
+
+
+def engine_folders(home: Home) -> list[str]:
+    return [os.path.join(place, FOLDER) for place in _homes(home)]
+
+
 def chosen_engine(home: Home, settings: Settings) -> Choice:
     """The engine of the settings; `problem` says why it is another one."""
     name = settings.text("context.engine")
-    homes = dict.fromkeys((home.path, home.root))
+    return choose_engine(name, lambda: built_in(settings), engine_folders(home), _registered(home, name))
+
+
+def named_engine(home: Home, settings: Settings, name: str) -> ContextEngine:
+    """The engine of that name, chosen or not; NotFound or SettingsError with the reason when there is none."""
+    if name == BUILT_IN:
+        return built_in(settings)
+    return load_engine(name, engine_folders(home), _registered(home, name))
+
+
+def _homes(home: Home) -> list[str]:
+    """Where plug-ins are: those of a profile before everybody's, those of a person are the operator's."""
+    return list(dict.fromkeys([home.operator, *([] if home.above else [home.root])]))
+
+
+def _registered(home: Home, name: str) -> EngineRegistry:
     registry = EngineRegistry()
     if name not in ("", BUILT_IN):
-        register_plugins(registry, [os.path.join(place, "plugins") for place in homes])
+        register_plugins(registry, [os.path.join(place, "plugins") for place in _homes(home)])
         register_lcm(registry)
-    folders = [os.path.join(place, FOLDER) for place in homes]
-    return choose_engine(name, lambda: built_in(settings), folders, registry)
+    return registry
 
 
 def summarisers(settings: Settings, main: Model | None, renew: Callable[[], None] = lambda: None) -> dict[str, Any]:

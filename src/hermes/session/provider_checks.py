@@ -34,11 +34,11 @@ def examine(home: Home, settings: Settings, name: str, *, connect: bool = True) 
     try:
         info = find_provider(name, home.operator)
         found |= {"bundled": info.bundled, "folder": info.folder, "description": info.description}
-        with in_passing(_within(seconds, lambda: open_provider(home, settings, name))) as provider:
+        with in_passing(within(seconds, lambda: open_provider(home, settings, name))) as provider:
             found["runs"] = "in a process of its own" if isinstance(provider, InAProcess) else "in this program"
             asked = _for(home, lambda: _configuration(provider, name, home))
-            found["config"], found["missing"] = _within(seconds, asked)
-            found["available"] = bool(_within(seconds, _for(home, provider.is_available)))
+            found["config"], found["missing"] = within(seconds, asked)
+            found["available"] = bool(within(seconds, _for(home, provider.is_available)))
             if connect and found["available"]:
                 found["connection"] = _connection(provider, home, seconds)
     except HermesError as error:
@@ -49,7 +49,7 @@ def examine(home: Home, settings: Settings, name: str, *, connect: bool = True) 
 def connection_of(name: str, home: Home, settings: Settings) -> str:
     """One line about a backend that answers; a ProviderError when it does not."""
     seconds = settings.number("memory.provider_tool_timeout")
-    with in_passing(_within(seconds, lambda: open_provider(home, settings, name))) as provider:
+    with in_passing(within(seconds, lambda: open_provider(home, settings, name))) as provider:
         return _connection(provider, home, seconds)
 
 
@@ -74,7 +74,7 @@ def _connection(provider: Any, home: Home, seconds: float) -> str:
                 provider.shutdown()
         return str(answered or "it started; it has no test of its own")
 
-    return str(_within(seconds, _for(home, ask)))
+    return str(within(seconds, _for(home, ask)))
 
 
 def _configuration(provider: Any, name: str, home: Home) -> tuple[dict[str, Any], list[dict[str, str]]]:
@@ -111,7 +111,7 @@ def _for(home: Home, work: Callable[[], Any]) -> Callable[[], Any]:
     return run
 
 
-def _within(seconds: float, work: Callable[[], Any]) -> Any:
+def within(seconds: float, work: Callable[[], Any]) -> Any:
     """Runs a provider's code for a bounded time; whatever goes wrong is a ProviderError."""
     lane = Lane("hermes-provider-check")
     try:
