@@ -43,13 +43,13 @@ def test_all_figures_stand_beside_the_command_that_gives_them(
     page = (tmp_path / "figures.md").read_text(encoding="utf-8")
     assert "`hermes bench recall --limit 50`" in page
     assert "| assembly_again_ms |" in page
-    assert "Not measured: hermes: there are no conversations" in page
+    assert "Not measured: there are no conversations" in page
 
 
 @pytest.mark.proves("bench.all")
 def test_figures_are_lines_for_a_person(home: Path, hermes: Callable[..., Ran]) -> None:
     nothing = hermes("bench", "all", "--quick", "--only", "recall").out
-    assert "\n  not measured: hermes: there are no conversations yet" in nothing
+    assert "\n  not measured: there are no conversations yet" in nothing
     words = ["walrus harbour morning", "orchid balcony window", "deploy atlas server", "violin concert evening"]
     with SessionDB.open(home / "state.db") as db:
         for each in words:

@@ -114,7 +114,16 @@ def measure_all(
         if done.returncode == 0:
             yield {**row, "figures": json.loads(done.stdout)}
         else:
-            yield {**row, "skipped": (done.stderr.strip().splitlines() or ["it failed without a word"])[-1]}
+            yield {**row, "skipped": _why(done.stderr)}
+
+
+def _why(told: str) -> str:
+    """The last line of a command that failed: for scripts that is JSON, unless it broke off in another way."""
+    line = (told.strip().splitlines() or ["it failed without a word"])[-1]
+    try:
+        return str(json.loads(line)["error"])
+    except (ValueError, TypeError, KeyError):
+        return line
 
 
 def page(about: dict[str, Any], rows: Iterable[dict[str, Any]]) -> str:

@@ -114,9 +114,10 @@ def haystacks(path: str | os.PathLike[str]) -> Iterator[Haystack]:
     data = _load(os.fspath(path))
     if isinstance(data, dict) and all(isinstance(part, dict) and "documents" in part for part in data.values()):
         return _passages(data)
-    if isinstance(data, list) and data and "conversation" in data[0]:
+    entries = isinstance(data, list) and data and all(isinstance(entry, dict) for entry in data)
+    if entries and "conversation" in data[0]:
         return (_conversation(entry) for entry in data)
-    if isinstance(data, list) and data and "haystack_sessions" in data[0]:
+    if entries and "haystack_sessions" in data[0]:
         return (_long_memory(entry) for entry in data)
     raise SettingsError(f"{path} has none of the known formats (LoCoMo, LongMemEval, CJK passages)")
 
@@ -137,8 +138,13 @@ def _percent(part: int, whole: int) -> float:
 
 def _load(path: str) -> Any:
     opener = gzip.open if path.endswith(".gz") else open
-    with opener(path, "rt", encoding="utf-8") as file:
-        return json.load(file)
+    try:
+        with opener(path, "rt", encoding="utf-8") as file:
+            return json.load(file)
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, EOFError) as error:
+        raise SettingsError(f"{path} is not JSON text: {error}") from error
 
 
 def _conversation(entry: dict[str, Any]) -> Haystack:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -92,6 +93,7 @@ def _peer(given: argparse.Namespace) -> str | None:
 
 def _command(name: str, measure: Measure, show: Callable[[Figures], None]) -> Command:
     def command(given: argparse.Namespace, context: Context) -> int:
+        _refuse_wrong_paths(given)
         figures = measure(given, context)
         if given.chart:
             from hermes.bench.chart import draw
@@ -101,6 +103,23 @@ def _command(name: str, measure: Measure, show: Callable[[Figures], None]) -> Co
         return OK
 
     return command
+
+
+def _refuse_wrong_paths(given: argparse.Namespace) -> None:
+    """What a benchmark would stumble over after minutes is said before it begins."""
+    folder, python = getattr(given, "folder", None), _peer(given) if hasattr(given, "peer") else None
+    if folder and not os.path.isdir(folder):
+        raise SettingsError(f"--folder: {folder} is no folder")
+    if python and not shutil.which(python):
+        raise SettingsError(f"--peer: {python} is no program; name the Python that has {_PEER}")
+    refuse_unwritable("--chart", given.chart)
+
+
+def refuse_unwritable(option: str, path: str | None) -> None:
+    parent = os.path.dirname(os.path.abspath(path)) if path else ""
+    if path and (os.path.isdir(path) or not os.access(parent, os.W_OK)):
+        why = "it is a folder" if os.path.isdir(path) else f"{parent} is not there, or you may not write to it"
+        raise NotFound(f"{option}: {path} cannot be written: {why}")
 
 
 def write_text(path: str, text: str) -> None:

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from hermes.bench.protocols import PROTOCOLS, flat, machine, measure_all, page
-from hermes.cli.bench import write_text
+from hermes.cli.bench import refuse_unwritable, write_text
 from hermes.cli.context import OK
 from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.vocabulary.errors import SettingsError
@@ -22,6 +22,7 @@ def _all(given: argparse.Namespace, context: Context) -> int:
     for name in names:
         if name not in PROTOCOLS:
             raise SettingsError(f"--only: there is no benchmark {name!r}; there are {', '.join(PROTOCOLS)}")
+    refuse_unwritable("--page", given.page)
     about = machine()
     told = (lambda name: print(f"hermes: bench {name} …", file=sys.stderr)) if sys.stderr.isatty() else lambda _: None
     rows = list(measure_all(names, context.home.path, quick=given.quick, told=told))

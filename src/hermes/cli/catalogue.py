@@ -167,7 +167,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "prompt": ("bench", "assembling prompts, marking cache points, estimating tokens"),
             "prefix": (
                 "bench",
-                "what the frozen prompt saves, with the embedded model, beside rebuilding it each turn",
+                "what the frozen prompt saves with the embedded model, beside rebuilding it; five minutes or more",
             ),
             "compaction": ("bench", "planted facts after compaction, and its own cost"),
             "holographic": ("bench", "right answers of the local facts provider, and the cost of another fact"),
