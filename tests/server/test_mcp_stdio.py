@@ -100,6 +100,31 @@ def test_a_host_remembers_finds_and_records_through_the_real_process(home: Path)
     assert "my-host" in sources
 
 
+@pytest.mark.proves("mcp.record")
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_a_model_that_knows_no_id_of_its_conversation_records_it_as_one_and_others_apart(home: Path, mode: Any) -> None:
+    first = [{"role": "user", "content": "Where is the zeppelin?"}, {"role": "assistant", "content": "In Hangar 9."}]
+    more = [*first, {"role": "user", "content": "And the balloon?"}]
+    other = [{"role": "user", "content": "Which port does staging use?"}]
+    seen = []
+
+    async def script(client: Client[Any]) -> None:
+        began = await asked(client, "record_conversation", messages=first)
+        went_on = await asked(client, "record_conversation", messages=more)
+        assert (went_on["session_id"], went_on["added"]) == (began["session_id"], 1)
+        apart = await asked(client, "record_conversation", messages=other)
+        assert apart["session_id"] != began["session_id"]
+        later = [{"role": "assistant", "content": "It landed."}]
+        named = await asked(client, "record_conversation", conversation=began["conversation"], messages=later)
+        assert (named["session_id"], named["messages"]) == (began["session_id"], 4)
+        assert (await asked(client, "record_conversation", messages=[]))["added"] == 0
+        seen.append(began["session_id"])
+
+    talk(home, script, mode=mode)
+    talk(home, script, mode=mode)
+    assert len(set(seen)) == 2  # the same words another day are another conversation
+
+
 @pytest.mark.proves("mcp.greeting")
 def test_hosts_that_speak_the_older_protocol_are_greeted_too(home: Path) -> None:
     MemoryStore.open(home).add("user", "Prefers metric units.")

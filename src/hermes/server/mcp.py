@@ -73,6 +73,7 @@ class _Answers:
     def __init__(self, find: Find, *, recorded: bool) -> None:
         self._find = find
         self._recorded = recorded
+        self._run = os.urandom(8).hex()  # of standard input one connection, over HTTP as long as the server runs
 
     async def list_tools(self, context: Context, _params: Any) -> types.ListToolsResult:
         tools = await _work(partial(mcp_tools.tool_definitions, self._find(context)))
@@ -80,7 +81,7 @@ class _Answers:
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         workspace, arguments = self._find(context), params.arguments or {}
-        text = await _work(partial(mcp_tools.call, workspace, params.name, arguments, _host(context)))
+        text = await _work(partial(mcp_tools.call, workspace, params.name, arguments, _host(context), self._run))
         failed = text.startswith('{"success": false')
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=failed)
 

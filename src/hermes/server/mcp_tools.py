@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from hermes.tools.registry import failure, to_json
 from hermes.vocabulary.errors import HermesError, WriteRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from hermes.server.workspace import Workspace
 
@@ -23,7 +24,7 @@ _SEARCH_FIELDS = (
 _RECORD = {
     "type": "object",
     "properties": {
-        "conversation": {"type": "string", "description": "Your id of this conversation, the same each time."},
+        "conversation": {"type": "string", "description": "Your id of it, or the one an earlier call returned."},
         "title": {"type": "string", "description": "A short title."},
         "messages": {
             "type": "array",
@@ -38,7 +39,7 @@ _RECORD = {
             },
         },
     },
-    "required": ["conversation", "messages"],
+    "required": ["messages"],
 }
 _SKILLS = {
     "type": "object",
@@ -98,13 +99,16 @@ def tool_definitions(workspace: Workspace) -> list[dict[str, Any]]:
     ]
 
 
-def call(workspace: Workspace, name: str, arguments: Mapping[str, Any], host: str) -> str:
-    """The JSON result of a call; a wrong call is a result that says what is wrong with it."""
+def call(workspace: Workspace, name: str, arguments: Mapping[str, Any], host: str, run: str = "") -> str:
+    """The JSON result of a call; a wrong call is a result that says what is wrong with it.
+
+    `run` tells this run of the server from any other.
+    """
     tools: dict[str, Callable[[], str]] = {
         "memory": lambda: _memory(workspace, arguments, host),
         "session_search": lambda: workspace.call_tool("session_search", arguments),
         "skills": lambda: _skills(workspace, arguments),
-        "record_conversation": lambda: _record(workspace, arguments),
+        "record_conversation": lambda: _record(workspace, arguments, f"{host} {run}"),
         "status": lambda: to_json({"success": True, **workspace.status()}),
     }
     if name not in tools:
@@ -138,12 +142,23 @@ def _skills(workspace: Workspace, arguments: Mapping[str, Any]) -> str:
     return workspace.call_tool("skill_manage", arguments)
 
 
-def _record(workspace: Workspace, arguments: Mapping[str, Any]) -> str:
+def _record(workspace: Workspace, arguments: Mapping[str, Any], host_and_run: str) -> str:
     from hermes.tools.arguments import problems
 
     if wrong := problems(_RECORD, dict(arguments)):
         return to_json(failure("; ".join(wrong)))
-    return to_json(workspace.record(arguments["conversation"], arguments["messages"], title=arguments.get("title", "")))
+    messages = arguments["messages"]
+    name = arguments.get("conversation") or _name_of(messages, host_and_run)
+    return to_json({**workspace.record(name, messages, title=arguments.get("title", "")), "conversation": name})
+
+
+def _name_of(messages: Sequence[Mapping[str, Any]], host_and_run: str) -> str:
+    """What a conversation without an id is known by: its first message, as long as the server runs.
+
+    One host may hold several conversations over one connection, so that alone would mix them.
+    """
+    first = str(messages[0].get("content")) if messages else ""
+    return hashlib.sha256(f"{host_and_run}\n{first}".encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _memory_schema(parameters: dict[str, Any]) -> dict[str, Any]:
