@@ -78,7 +78,9 @@ def test_a_missing_key_and_an_unknown_provider_say_what_to_do() -> None:
         resolve("claude-opus-5-5", keys())
     with pytest.raises(SettingsError, match=r"known are anthropic, openai, .*set model\.base_url"):
         resolve("m", keys(), provider="nobody")
-    with pytest.raises(NotFound, match=r"nobody known serves 'm', and no local server answers \(llama\.cpp \(8080\)"):
+    with pytest.raises(
+        NotFound, match=r"nobody known serves 'm', and no local server answers \(llama\.cpp \(8080\).*scripted:FILE"
+    ):
         resolve("m", keys())
 
 

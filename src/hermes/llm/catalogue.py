@@ -294,10 +294,12 @@ def _local_endpoint(server: LocalServer, model: str, context_length: int | None)
 def _nobody_serves(model: str, settings: str) -> str:
     places = ", ".join(f"{name} ({urlsplit(address).port})" for name, address in LOCAL.items())
     what = f"nobody known serves {model!r}" if model else "no model is chosen"
-    named_by = "model.default" if settings == "model" else f"{settings}.model"
+    main = settings == "model"
+    named_by = "model.default" if main else f"{settings}.model"
+    none = "; without any, --model scripted:FILE follows a script that you write (docs/quickstart.md)" if main else ""
     return (
         f"{what}, and no local server answers ({places}): start one, set {settings}.base_url, or set {named_by} to a"
-        " model of a provider and put its key into .env"
+        f" model of a provider and put its key into .env{none}"
     )
 
 
