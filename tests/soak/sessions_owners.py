@@ -36,6 +36,7 @@ BY_SESSION: dict[str, Callable[[SessionDB, str], Any]] = {
     "get_session": lambda db, sid: db.get_session(sid),
     "find_session": lambda db, sid: db.find_session(sid),
     "resolve": lambda db, sid: db.resolve(sid),
+    "resembling": lambda db, sid: db.resembling(sid),
     "session_details": lambda db, sid: db.session_details(sid),
     "lineage": lambda db, sid: db.lineage(sid),
     "root": lambda db, sid: db.root(sid),
@@ -141,6 +142,8 @@ def _everything_seen(chance: random.Random, victim: _Person, attacker: _Person) 
     filters: dict[str, Any] = chance.choice(({}, {"sessions": victim.sessions}, {"sort": "newest"}, {"sort": "oldest"}))
     seen = [repr(attacker.db.search(query, limit=50, **filters))]
     seen += [repr(attacker.db.list_sessions(limit=100, archived=flag)) for flag in (False, True)]
+    if {session.id for session in attacker.db.resembling("plans", 100)} & set(victim.sessions[1:]):
+        seen.append(f"titles include others': {victim.secret}")
     seen += [repr(attacker.db.get_meta(key)) for key in ("note", "1:note", "2:note")]
     if attacker.db.counts()["sessions"] != _SESSIONS:
         seen.append(f"counts include others: {victim.secret}")
