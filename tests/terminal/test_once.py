@@ -117,6 +117,21 @@ def test_a_script_without_a_model_is_told_what_to_do(home: Path) -> None:
 
 
 @pytest.mark.proves("terminal.no-model")
+def test_a_model_that_the_flag_names_and_nobody_has_is_the_flags_mistake(
+    hermes: Callable[..., Ran], home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    missing = hermes("--model", "scripted:nope.json", "-q", "hello")
+    assert missing.code == 2
+    assert missing.err.startswith("hermes: --model scripted:nope.json: there is no script ")
+    unknown = hermes("--model", "clod", "-q", "hello")
+    assert unknown.code == 1
+    assert unknown.err.startswith("hermes: --model clod: nobody known serves 'clod' (did you mean claude-…?), and no ")
+    (tmp_path / "here.json").write_text('["From this folder."]')
+    assert hermes("--model", "scripted:here.json", "-q", "hello").out == "From this folder.\n"
+
+
+@pytest.mark.proves("terminal.no-model")
 def test_a_model_without_its_key_names_the_key(home: Path) -> None:
     home.mkdir()
     (home / "config.yaml").write_text("model:\n  default: claude-opus-5\n")

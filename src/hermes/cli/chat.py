@@ -65,16 +65,27 @@ def _model(given: argparse.Namespace, context: Context, *, interactive: bool) ->
     """The model of the settings; without one, a person is led through choosing it and a script is told how."""
     from hermes.session.models import main_model
 
+    if given.model:
+        return _of_the_flag(given.model, context)
     try:
-        return main_model(context.settings, given.model or "")
+        return main_model(context.settings)
     except (NotFound, WrongKey) as error:
-        if given.model or (context.settings.text("model.default") and not isinstance(error, WrongKey)):
+        if context.settings.text("model.default") and not isinstance(error, WrongKey):
             raise
         if not interactive or not sys.stdout.isatty():
             raise SettingsError(f"{error}\n{_no_model()}" if isinstance(error, WrongKey) else _no_model()) from error
         from hermes.cli.setup import set_up
 
         return set_up(context.home, reason=str(error) if isinstance(error, WrongKey) else "")
+
+
+def _of_the_flag(name: str, context: Context) -> Model:
+    from hermes.session.models import main_model, script_from_here
+
+    try:
+        return main_model(context.settings, script_from_here(name))
+    except (NotFound, WrongKey, SettingsError) as error:
+        raise type(error)(f"--model {name}: {error}") from error
 
 
 def _no_model() -> str:

@@ -10,6 +10,7 @@ from hermes.cli.context import OK
 from hermes.cli.sessions_report import named, open_existing
 from hermes.curated.operations import usage
 from hermes.llm.local import MODELS
+from hermes.session.models import script_from_here
 from hermes.session.past import open_past
 from hermes.session.wiring import open_parts
 from hermes.vocabulary.errors import HermesError, ModelError
@@ -126,7 +127,7 @@ class Chat:
             self.screen.end_answer()
 
     def switch_model(self, name: str) -> None:
-        self._model = self.agent.switch_model(name)
+        self._model = self.agent.switch_model(script_from_here(name))
 
     def compress(self, focus: str) -> str:
         done = self.agent.session.compact(focus)

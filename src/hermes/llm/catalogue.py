@@ -293,14 +293,23 @@ def _local_endpoint(server: LocalServer, model: str, context_length: int | None)
 
 def _nobody_serves(model: str, settings: str) -> str:
     places = ", ".join(f"{name} ({urlsplit(address).port})" for name, address in LOCAL.items())
-    what = f"nobody known serves {model!r}" if model else "no model is chosen"
+    what = f"nobody known serves {model!r}{_nearest(model)}" if model else "no model is chosen"
     main = settings == "model"
-    named_by = "model.default" if main else f"{settings}.model"
+    named_by = "name (--model, or model.default)" if main else f"set {settings}.model to"
     none = "; without any, --model scripted:FILE follows a script that you write (docs/quickstart.md)" if main else ""
     return (
-        f"{what}, and no local server answers ({places}): start one, set {settings}.base_url, or set {named_by} to a"
-        f" model of a provider and put its key into .env{none}"
+        f"{what}, and no local server answers ({places}): start one, set {settings}.base_url, or {named_by} a model of"
+        f" a provider and put its key into .env{none}"
     )
+
+
+def _nearest(model: str) -> str:
+    """The known name, or the family of names, that is most like a name nobody knows."""
+    from difflib import get_close_matches
+
+    close = next(iter(get_close_matches(model.lower(), _CONTEXT, n=1)), "")
+    family = any(known.startswith(f"{close}-") for known in _CONTEXT)
+    return f" (did you mean {close}{'-…' if family else ''}?)" if close else ""
 
 
 def _longest_match(table: Mapping[str, int], model: str) -> int | None:

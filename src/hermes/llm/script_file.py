@@ -49,8 +49,10 @@ def _read(path: str) -> list[dict[str, Any]]:
     try:
         with open(path, encoding="utf-8") as file:
             steps = json.load(file)
+    except FileNotFoundError as error:
+        raise SettingsError(f"there is no script {path!r}; name a JSON file with a list of steps") from error
     except (OSError, ValueError) as error:
-        raise SettingsError(f"model.default names the script {path!r}, which cannot be read: {error}") from error
+        raise SettingsError(f"the script {path!r} cannot be read: {error}") from error
     if not isinstance(steps, list):
         raise SettingsError(f"{path}: expected a JSON list of steps, found {type(steps).__name__}")
     return [_checked(path, number, step) for number, step in enumerate(steps, start=1)]

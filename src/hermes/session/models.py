@@ -125,6 +125,13 @@ def _script(settings: Settings, name: str) -> str:
     return _beside(settings, name) if settings.text("model.provider") == SCRIPTED else ""
 
 
+def script_from_here(name: str) -> str:
+    """A name somebody typed: the file of `scripted:FILE` is first looked for in the folder they stand in."""
+    kind, colon, path = name.partition(":")
+    here = os.path.abspath(os.path.expanduser(path))
+    return f"{kind}:{here}" if colon and kind == SCRIPTED and os.path.exists(here) else name
+
+
 def _beside(settings: Settings, path: str) -> str:
     return os.path.join(os.path.dirname(settings.path), os.path.expanduser(path))
 
