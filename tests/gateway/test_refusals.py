@@ -11,7 +11,7 @@ from gateway_home import ANN, ask, prepare, running
 from hermes.gateway.service import Gateway
 from hermes.settings.home import find_home, person_home
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import StorageError
+from hermes.vocabulary.errors import SettingsError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +67,33 @@ def test_a_message_waits_until_it_can_be_answered(home: Path, api: BotApi, caplo
         assert ask(api, gateway, ANN, "hello") == "Understood."
     assert len(opened) == 2
     assert "waits: the disk is full" in caplog.text
+
+
+@pytest.mark.proves("gateway.status")
+def test_a_gateway_without_a_model_does_not_start(home: Path, api: BotApi, hermes: Callable[..., Ran]) -> None:
+    prepare(home, api)
+    hermes("config", "set", "model.provider", "auto")
+    hermes("config", "set", "model.default", "")
+    refused = hermes("gateway", "run")
+    assert refused.code == 2
+    assert refused.err.startswith("hermes: no model is chosen, and no local server answers")
+    assert refused.err.endswith("(`hermes setup` chooses a model)\n")
+    assert hermes("gateway", "status").out.startswith("not running")
+
+
+@pytest.mark.proves("gateway.status")
+def test_what_is_known_to_be_wrong_is_one_line_in_the_log(
+    home: Path, api: BotApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    prepare(home, api)
+
+    def open_agent(*_: Any, **__: Any) -> Any:
+        raise SettingsError("model.default names nobody; set another")
+
+    with running(home, open_agent=open_agent) as gateway:
+        assert "the operator has to look at it (message 1 in the log)" in ask(api, gateway, ANN, "hello")
+    assert "message 1 could not be answered: model.default names nobody; set another" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # uvicorn ends its thread

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -239,18 +242,28 @@ def test_a_server_without_a_model_says_so_to_the_client_and_names_the_cause_to_t
 
 
 @pytest.mark.proves("http.start")
-def test_the_server_says_where_clients_go_that_a_model_is_missing_and_that_its_port_is_taken(
-    home: Path, hermes: Command
-) -> None:
+def test_the_server_says_where_clients_go_and_that_a_model_is_missing(home: Path, hermes: Command) -> None:
     hermes("users", "key", "owner")
     hermes("config", "set", "model.default", "served-by-nobody")
+    command = [sys.executable, "-m", "hermes", "serve", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        first, second = server.stderr.readline(), server.stderr.readline()
+        server.terminate()
+    assert re.match(r"OpenAI clients: http://127\.0\.0\.1:[1-9]\d+/v1 ", first)
+    assert "served-by-nobody" in second
+    assert second.endswith("until then only memory, search and MCP are served\n")
+
+
+@pytest.mark.proves("http.start")
+def test_a_port_that_is_taken_is_all_that_is_said(hermes: Command) -> None:
+    hermes("users", "key", "owner")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ran = hermes("serve", "--port", str(port))
     assert ran.code == 2
-    assert f"http://127.0.0.1:{port}/v1" in ran.err
-    assert "served-by-nobody" in ran.err
-    assert f"cannot listen on 127.0.0.1, port {port}" in ran.err
+    assert ran.err.startswith(f"hermes: cannot listen on 127.0.0.1, port {port}: Address already in use; choose others")
+    assert "0-65535" in hermes("serve", "--port", "70000").err
 
 
 @pytest.mark.proves("http.chat")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 
 from hermes.cli.context import OK
@@ -43,21 +44,25 @@ def start(context: Context, *, host: str = "", port: int | None = None, only_mcp
         limit_concurrency=4096,
         h11_max_incomplete_event_size=64 << 10,
     )
+    listening = _listen(config.host, config.port)
     # Turns give the interpreter up at every file and database call; getting it back must not take the usual 5 ms each.
     sys.setswitchinterval(_SWITCH_SECONDS)
     if not only_mcp:
-        _say_what_is_served(settings, config.host, config.port)
-    server = uvicorn.Server(config)
-    try:
-        server.run()
-    except SystemExit as error:
-        if server.started:
-            raise
-        raise SettingsError(
-            f"cannot listen on {config.host}, port {config.port} (the line with ERROR says why); choose others with"
-            " --host and --port, or server.host and server.port"
-        ) from error
+        _say_what_is_served(settings, config.host, listening.getsockname()[1])
+    uvicorn.Server(config).run(sockets=[listening])
     return OK
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Before anything is said: a port that is taken is no place to send clients to."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, OverflowError) as error:
+        why = str(getattr(error, "strerror", None) or error).partition(" (while")[0]  # where is said already
+        raise SettingsError(
+            f"cannot listen on {host}, port {port}: {why}; choose others with --host and --port, or server.host and"
+            " server.port"
+        ) from error
 
 
 def _say_what_is_served(settings: Settings, host: str, port: int) -> None:

@@ -86,6 +86,9 @@ class Router:
             text, outcome = _sorry(error, entry), "model failed"
         except StorageError:
             raise  # a lock or a full disk: the turn is tried again, and goes on where it was
+        except HermesError as error:  # it says what is wrong; where in our code it was noticed helps nobody
+            _LOG.error("message %s could not be answered: %s", entry.id, error)
+            text, outcome = _BROKEN.format(number=entry.id), "failed"
         except Exception:  # noqa: BLE001 - a turn runs tools, providers and plug-ins: other people's code may raise anything
             _LOG.exception("message %s could not be answered", entry.id)
             text, outcome = _BROKEN.format(number=entry.id), "failed"

@@ -22,12 +22,13 @@ from hermes.gateway.platforms.webhook import webhook_of
 from hermes.gateway.reset import ResetPolicy
 from hermes.gateway.router import Router
 from hermes.session.forgetting import finish_removals
+from hermes.session.models import main_model
 from hermes.settings.load import load_settings
 from hermes.settings.people import People
 from hermes.settings.secrets_file import secret
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock, is_held
-from hermes.vocabulary.errors import HermesError, SettingsError
+from hermes.vocabulary.errors import HermesError, NotFound, SettingsError, WrongKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,6 +60,7 @@ class Gateway:
         self.home = home
         self._clock = clock
         self.platforms = platforms_of(home, settings)
+        _expect_a_model(settings)
         self.people = People(home)
         self._folder, self._lock = _alone(home)
         self.ledger = Ledger.open(home)
@@ -193,6 +195,14 @@ class Gateway:
             self._folder.replace(STATUS, json.dumps(self.status(running=running)).encode())
         except HermesError as error:
             _LOG.warning("the status could not be written: %s", error)
+
+
+def _expect_a_model(settings: Settings) -> None:
+    """Without a model every message would be answered with an apology; that is said to the operator, once, now."""
+    try:
+        main_model(settings)
+    except (NotFound, WrongKey) as error:
+        raise SettingsError(f"{error} (`hermes setup` chooses a model)") from error
 
 
 def _alone(home: Home) -> tuple[Folder, FileLock]:
