@@ -88,6 +88,47 @@ def test_a_home_becomes_ours_where_it_stands(layout: str, home: Path, hermes: Co
     assert (home / "config.yaml").read_text(encoding="utf-8") == CONFIG
 
 
+@pytest.mark.proves("adopt.in-place", "adopt.found")
+def test_who_comes_with_a_home_of_hermes_agent_is_told_the_one_command_that_adopts_it(
+    home: Path, hermes: Command
+) -> None:
+    furnish(home)
+    (home / "memories" / "MEMORY.md").chmod(0o644)
+    (home / "logs").mkdir()
+    told = hermes("memory", "list")
+    assert told.code == 2
+    assert told.err.startswith(f"hermes: {home}/config.yaml is that of hermes-agent (it sets memory.flush_min_turns): ")
+    assert "`hermes import hermes-agent` makes this home ours" in told.err
+    assert "→ `hermes import hermes-agent` makes this home ours" in hermes("doctor", "--offline").out
+    assert "`hermes import hermes-agent` makes its whole home ours" in hermes("sessions", "list").err
+    shown = hermes("import", "hermes-agent", "--dry-run").out
+    assert "a preview, nothing is changed yet: " in shown
+    assert f"- other: `{home}/logs` (nothing in Hermes reads it)" in shown
+    done = hermes("import", "hermes-agent", "--yes").out
+    assert ", carried out: " in done
+    assert "preview" not in done
+    (backup,) = (home / "backups").iterdir()
+    assert done.endswith(f"; the home as it was is in {backup}\n")
+    assert "others on this machine can read nothing of it" in hermes("doctor", "--offline").out
+    again = hermes("import", "hermes-agent", str(home), "--yes").out
+    assert "nothing to do" in again
+    assert "other:" not in again
+
+
+@pytest.mark.proves("adopt.found")
+def test_a_database_of_hermes_agent_alone_is_found_too_and_an_own_mistake_is_no_foreign_home(
+    home: Path, hermes: Command, nobodys_home: Path
+) -> None:
+    home.mkdir()
+    missing = hermes("import", "hermes-agent")
+    assert missing.err.startswith(f"hermes: there is no home at {nobodys_home}/.hermes; name that of hermes-agent: ")
+    (home / "config.yaml").write_text("memory:\n  nudge_intervall: 3\n", encoding="utf-8")
+    assert "did you mean memory.nudge_interval?" in hermes("memory", "list").err
+    assert hermes("import", "hermes-agent").err == missing.err
+    build(home / "state.db", "inline index")
+    assert f"Migration from {home}" in hermes("import", "hermes-agent", "--dry-run").out
+
+
 @pytest.mark.proves("adopt.whole")
 def test_an_adoption_that_fails_leaves_the_home_as_it_was(home: Path, hermes: Command, tmp_path: Path) -> None:
     source = furnish(tmp_path / "agent")

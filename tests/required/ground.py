@@ -15,6 +15,7 @@ REQUIREMENTS = {
         "with --json a failure is one JSON object on standard error: words, kind, exit code",
         "product",
     ),
+    "ground.completion": ("shells complete commands and options, from what the commands themselves say", "product"),
     "ground.arguments": ("a command reads its arguments as argparse would, without loading it", "product"),
     "ground.public-names": ("the public names of the package are exactly the documented ones", "product"),
     "settings.home": (

@@ -69,6 +69,7 @@ REQUIREMENTS |= {
         "product",
     ),
     "adopt.in-place": ("a hermes-agent home becomes ours where it stands, after a full backup", "product"),
+    "adopt.found": ("a hermes-agent home is recognised, and every error names the command that adopts it", "product"),
     "adopt.twice": ("a second adoption changes nothing", "product"),
     "adopt.whole": ("an adoption that fails leaves the home as it was", "product"),
     "adopt.released": ("a home made by the released hermes-agent is adopted with every message and flag", "product"),

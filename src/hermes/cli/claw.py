@@ -42,15 +42,19 @@ def _migrate(given: argparse.Namespace, context: Context) -> int:
 
 def carry_out(given: argparse.Namespace, migration: Planned, report: Report) -> int:
     """The preview, a question, the work and the report; what is not confirmed is not done."""
-    if not given.json:
-        print_text(visible(report.markdown()))
     blocked = bool(report.conflicts()) and not getattr(given, "overwrite", False)
+    at_once = given.yes and report.has_work() and not blocked and not given.dry_run
+    if not given.json and not at_once:
+        print_text(visible(report.markdown()))
     if given.dry_run or not (report.has_work() or blocked):
         return _end(given, report, "" if given.dry_run else "there is nothing to do; nothing was changed")
     if not blocked and not given.yes and not confirmed("carry this out?"):
         return _end(given, report, "nothing was changed; --yes carries it out", code=REFUSED)
     done = migration.apply(report)
-    return _end(given, done, f"done; the report is in {done.output_dir}")
+    if not given.json and at_once:
+        print_text(visible(done.markdown()))
+    backup = f"; the home as it was is in {done.options['backup']}" if done.options.get("backup") else ""
+    return _end(given, done, f"done; the report is in {done.output_dir}{backup}")
 
 
 def _end(given: argparse.Namespace, report: Report, words: str, code: int = OK) -> int:

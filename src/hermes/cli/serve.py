@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hermes.settings.load import Settings
 
 _SWITCH_SECONDS = 0.0005
+_LAST_PORT = 65535
 
 
 def start(context: Context, *, host: str = "", port: int | None = None, only_mcp: bool = False) -> int:
@@ -55,10 +56,12 @@ def start(context: Context, *, host: str = "", port: int | None = None, only_mcp
 
 def _listen(host: str, port: int) -> socket.socket:
     """Before anything is said: a port that is taken is no place to send clients to."""
+    if not 0 <= port <= _LAST_PORT:
+        raise SettingsError(f"--port is {port}; expected a number from 0 (any free one) to {_LAST_PORT}")
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except (OSError, OverflowError) as error:
-        why = str(getattr(error, "strerror", None) or error).partition(" (while")[0]  # where is said already
+    except OSError as error:
+        why = str(error.strerror).partition(" (while")[0]  # where is said already
         raise SettingsError(
             f"cannot listen on {host}, port {port}: {why}; choose others with --host and --port, or server.host and"
             " server.port"

@@ -34,6 +34,7 @@ from hermes.settings.secrets_file import read_secrets, save_secret
 from hermes.settings.yaml_file import keep_known, place_value
 from hermes.storage.foreign import HERMES_AGENT as PROGRAM
 from hermes.storage.foreign import foreign_program
+from hermes.storage.privacy import keep_private, readable_by_others
 from hermes.storage.sessions import SessionDB
 from hermes.storage.unfinished import settle
 from hermes.vocabulary.errors import HermesError, NotFound, SettingsError, StorageError
@@ -50,8 +51,12 @@ _PROVIDERS = (
     *("retaindb.json", "retaindb_queue.db", "memory_store.db", "plugins", os.path.join("pending", "memory")),
 )
 _OURS = frozenset(
-    (*_PROVIDERS, _CONFIG, SECRETS, DATABASE, FOLDER, "skills", "SOUL.md", PROFILES, "pending", "backups")
+    (
+        *(*_PROVIDERS, _CONFIG, SECRETS, DATABASE, FOLDER, "skills", "SOUL.md", PROFILES, "pending", "backups"),
+        *("cache", "migration", "gateway", "outbox", "shared", "users", "weights", "chat_history"),
+    )
 )
+_PASSING = (".lock", ".queue", "-wal", "-shm", ".pid", "active_profile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +79,7 @@ class Adoption:
         settle(self._home.path)
         source = os.path.realpath(os.path.expanduser(self._options.source))
         if not os.path.isdir(source):
-            raise NotFound(f"there is no home at {source}; name the home of hermes-agent")
+            raise NotFound(f"there is no home at {source}; name that of hermes-agent: `hermes import hermes-agent DIR`")
         in_place = source == os.path.realpath(self._home.path)
         report = Report(
             timestamp=self._stamp,
@@ -86,6 +91,8 @@ class Adoption:
         )
         for place, home in self._homes(source):
             report.items += self._in_place(home) if in_place else self._copied(place, home)
+        if in_place and report.has_work():
+            report.items += self._private()
         if not in_place and not report.items:
             raise NotFound(f"{source} holds nothing of hermes-agent")
         report.next_steps = ["`hermes memory list`, `hermes sessions list` and `hermes config check` show the result"]
@@ -123,7 +130,23 @@ class Adoption:
         if os.path.exists(home.join(DATABASE)) and foreign_program(home.join(DATABASE)) == PROGRAM:
             items.append(self._adopted(home))
         store = MemoryStore.open(home, settings=settings)
-        return items + [_accepted(store, target) for target in store.targets if store.read(target).drift]
+        items += [_accepted(store, target) for target in store.targets if store.read(target).drift]
+        return items + list(_left(home.path)) if items else []
+
+    def _private(self) -> Iterator[Item]:
+        """hermes-agent leaves some files for others to read; here nothing is."""
+        home = self._home.path
+        count = len(readable_by_others(home))
+        if not count:
+            return
+
+        def act(_: UndoLog) -> None:
+            for path in readable_by_others(home):
+                keep_private(path)
+
+        item = Item(kind="privacy", source=home, destination=home, status=MIGRATED, last=True, act=act)
+        item.reason = f"others may read {count:,} files and folders; they become yours alone"
+        yield item
 
     def _cleaned(self, home: Home, unknown: list[str]) -> Item:
         original = read_bytes(home.join(_CONFIG))
@@ -161,10 +184,7 @@ class Adoption:
             items += _provider_files(place, name, carrying)
         if os.path.exists(os.path.join(place, DATABASE)):
             items.append(self._sessions(os.path.join(place, DATABASE), home))
-        for name in sorted(set(os.listdir(place)) - _OURS):
-            if not name.startswith(".") and not name.endswith((".lock", "-wal", "-shm", ".pid", "active_profile")):
-                items.append(Item(kind="other", source=os.path.join(place, name), reason="nothing in Hermes reads it"))
-        return items
+        return items + list(_left(place))
 
     def _memory(self, place: str, home: Home) -> Iterator[Item]:
         settings, _ = _settings(home)
@@ -282,6 +302,13 @@ def _settings(home: Home) -> tuple[Settings, list[str]]:
         return Settings(home.join(_CONFIG), {}), []
     found, problems = check_text(home.join(_CONFIG), data)
     return Settings(home.join(_CONFIG), found), [problem.split(": ", 1)[-1] for problem in problems]
+
+
+def _left(place: str) -> Iterator[Item]:
+    """What hermes-agent has and Hermes does not read: it stays where it is."""
+    for name in sorted(set(os.listdir(place)) - _OURS):
+        if not name.startswith(".") and not name.endswith(_PASSING):
+            yield Item(kind="other", source=os.path.join(place, name), reason="nothing in Hermes reads it")
 
 
 def _accepted(store: MemoryStore, target: str) -> Item:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MIGRATED, ARCHIVED, SKIPPED, CONFLICT, ERROR = "migrated", "archived", "skipped", "conflict", "error"
+_MODES = {"dry_run": "a preview, nothing is changed yet", "execute": "carried out"}
 STATUSES = (MIGRATED, ARCHIVED, SKIPPED, CONFLICT, ERROR)
 
 
@@ -81,7 +82,12 @@ class Report:
 
     def markdown(self) -> str:
         counts = ", ".join(f"{count} {status}" for status, count in self.summary().items() if count) or "nothing to do"
-        lines = [f"# Migration from {_shown(self.source_root)}", "", f"{self.timestamp}, {self.mode}: {counts}.", ""]
+        lines = [
+            f"# Migration from {_shown(self.source_root)}",
+            "",
+            f"{self.timestamp}, {_MODES[self.mode]}: {counts}.",
+            "",
+        ]
         for status in STATUSES:
             chosen = [item for item in self.items if item.status == status]
             if chosen:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from hermes.session.doctor_reach import check_engine, check_model, check_providers
 from hermes.settings.home import DATABASE
 from hermes.settings.load import load_settings
+from hermes.settings.secrets_file import FILE as SECRETS
 from hermes.settings.secrets_file import read_secrets
-from hermes.storage.privacy import keep_private
+from hermes.storage.privacy import keep_private, readable_by_others
 from hermes.vocabulary.checks import OK, PROBLEM, WARNING, Check
-from hermes.vocabulary.errors import HermesError, SettingsError, StorageError
+from hermes.vocabulary.errors import ForeignSettings, HermesError, SettingsError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,7 +76,7 @@ def _free_space(home: Home) -> Iterator[Check]:
 
 def _privacy(home: Home, *, fix: bool) -> Iterator[Check]:
     """Everything in a home is for its owner alone."""
-    open_ones = [path for path in _everything(home.path) if os.lstat(path).st_mode & 0o077]
+    open_ones = readable_by_others(home.path)
     if not open_ones:
         yield Check(name="privacy", state=OK, found="others on this machine can read nothing of it")
         return
@@ -88,13 +89,6 @@ def _privacy(home: Home, *, fix: bool) -> Iterator[Check]:
         yield Check(name="privacy", state=OK, found=f"{found}; now they are private", fixed=True)
     else:
         yield Check(name="privacy", state=WARNING, found=found, remedy="`hermes doctor --fix` makes them private")
-
-
-def _everything(folder: str) -> Iterator[str]:
-    yield folder
-    for place, folders, files in os.walk(folder):
-        paths = (os.path.join(place, name) for name in (*folders, *files))
-        yield from (path for path in paths if not os.path.islink(path))
 
 
 def _leftovers(home: Home, *, fix: bool) -> Iterator[Check]:
@@ -132,12 +126,21 @@ def _settings(home: Home) -> tuple[Settings | None, list[Check]]:
     try:
         settings = load_settings(home)
         read_secrets(home)
+    except ForeignSettings as error:
+        remedy = "`hermes import hermes-agent` makes this home ours, after a backup"
+        problems.append(Check(name="settings", state=PROBLEM, found=str(error).partition(": `")[0], remedy=remedy))
     except SettingsError as error:
         problems += [
-            Check(name="settings", state=PROBLEM, found=line, remedy="edit the file, or `hermes config set KEY VALUE`")
+            Check(name="settings", state=PROBLEM, found=line, remedy=_settings_remedy(line))
             for line in str(error).split("\n")
         ]
     return settings, problems or [Check(name="settings", state=OK, found="config.yaml and .env are fine")]
+
+
+def _settings_remedy(problem: str) -> str:
+    if f"{SECRETS}:" in problem:
+        return "edit that line; # at its beginning makes it a comment"
+    return "edit the file, or `hermes config set KEY VALUE`"
 
 
 def _memory(home: Home, settings: Settings) -> Iterator[Check]:

@@ -13,7 +13,7 @@ import time
 from hermes.settings.check import nearest, problem_with
 from hermes.settings.schema import all_keys
 from hermes.storage.files import Folder, OpenFile, explain
-from hermes.vocabulary.errors import SettingsError, StorageError
+from hermes.vocabulary.errors import ForeignSettings, SettingsError, StorageError
 from hermes.vocabulary.jsontext import decode, encode
 from hermes.vocabulary.values import value
 from hermes.vocabulary.version import __version__
@@ -30,6 +30,15 @@ _CACHE = "settings.json"
 _LARGEST = 1 << 20
 # Two edits within one tick of the file system's clock look alike, so a file this young is never trusted to a cache.
 _TOO_YOUNG = 2.0
+_UNKNOWN = "there is no setting "
+# Settings and headings that hermes-agent writes and Hermes has never had.
+_OF_HERMES_AGENT = frozenset(
+    (
+        *("terminal.backend", "agent.max_turns", "memory.flush_min_turns", "toolsets", "browser", "checkpoints", "tts"),
+        *("stt", "voice", "human_delay", "personalities", "quick_commands", "command_allowlist", "privacy", "cron"),
+        *("platform_toolsets", "custom_providers", "approvals"),
+    )
+)
 
 
 @value
@@ -92,7 +101,7 @@ def load_settings(home: Home) -> Settings:
             return Settings(path, cached)
         found, problems = check_text(path, file.read(at_most=_LARGEST))
     if problems:
-        raise SettingsError("\n".join(problems))
+        raise _foreign(path, problems) or SettingsError("\n".join(problems))
     if time.time() - file.status.st_mtime > _TOO_YOUNG:
         _to_cache(home, identity, found)
     return Settings(path, found)
@@ -112,12 +121,24 @@ def check_text(path: str, data: bytes) -> tuple[dict[str, Found], list[str]]:
     for name, given, line in _leaves(tree, "", keys):
         key = keys.get(name)
         if key is None:
-            problems.append(f"{path}:{line}: there is no setting {name}{nearest(name, keys)}")
+            problems.append(f"{path}:{line}: {_UNKNOWN}{name}{nearest(name, keys)}")
         elif problem := problem_with(key, given):
             problems.append(f"{path}:{line}: {name}: {problem}")
         else:
             found[name] = Found(value=given, line=line)
     return found, problems
+
+
+def _foreign(path: str, problems: list[str]) -> ForeignSettings | None:
+    """When the file is that of hermes-agent, the way out is one command, not a line of advice for each setting."""
+    unknown = [problem.partition(_UNKNOWN)[2].partition(";")[0] for problem in problems]
+    theirs = [name for name in unknown if name in _OF_HERMES_AGENT or name.partition(".")[0] in _OF_HERMES_AGENT]
+    if not theirs:
+        return None
+    return ForeignSettings(
+        f"{path} is that of hermes-agent (it sets {theirs[0]}): `hermes import hermes-agent` makes this home ours "
+        "where it stands, after a backup; add --dry-run to see what it would do"
+    )
 
 
 def _leaves(tree: Any, prefix: str, keys: Mapping[str, object]) -> Iterator[tuple[str, Any, int]]:

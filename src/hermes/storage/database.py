@@ -368,8 +368,8 @@ def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
         return
     if program == HERMES_AGENT:
         raise StorageError(
-            f"{path} was written by hermes-agent and is left untouched; "
-            f"`hermes sessions import {path}` adopts it and keeps the original"
+            f"{path} was written by hermes-agent and is left untouched; `hermes import hermes-agent` makes its whole "
+            f"home ours, `hermes sessions import {path}` only the conversations; both keep the original"
         )
     raise StorageError(f"{path} is a database of another program; name another path or move the file away")
 

@@ -20,3 +20,11 @@ def keep_private(path: str) -> bool:
     except OSError as error:
         raise explain("make private", path, error) from error
     return True
+
+
+def readable_by_others(folder: str) -> list[str]:
+    """The folder and everything below it that is not for its owner alone; links are left out."""
+    paths = [folder]
+    for place, folders, files in os.walk(folder):
+        paths += [os.path.join(place, name) for name in (*folders, *files)]
+    return [path for path in paths if not os.path.islink(path) and os.lstat(path).st_mode & 0o077]

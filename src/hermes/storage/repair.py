@@ -95,7 +95,10 @@ def _repair(path: str, file: int, tell: Progress, *, dry_run: bool) -> Repair:
         image, readable = _as_sqlite_sees_it(copy)
         foreign = foreign_program(readable)
         if foreign is not None:
-            raise StorageError(f"{path} was written by {foreign}, so it is not ours to repair; use its own command")
+            raise StorageError(
+                f"{path} was written by {foreign}, so it is not ours to repair; use its own command, or bring what it "
+                "holds over (`hermes import --help`)"
+            )
         problems = problems_of(image, readable, tell)
         if not problems:
             return Repair(path=path)

@@ -2,7 +2,9 @@
 
 HermesError
 ├── SettingsError      a person: wrong key, value or file of the settings (exit code 2)
+│   └── ForeignSettings    the file is that of hermes-agent; the command that adopts the home is named
 ├── NotFound           a person: what they named does not exist (exit code 1)
+├── NotConfirmed       a person: nobody said yes to what cannot be taken back, so nothing was done
 ├── ExtraMissing       a person: an optional package is needed and not there
 ├── ScannerUnavailable the operator: the threat scanner cannot load, so nothing may pass as harmless
 ├── Interrupted        the program itself: a person asked to stop; nothing went wrong
@@ -36,12 +38,20 @@ class SettingsError(HermesError):
     pass
 
 
+class ForeignSettings(SettingsError):
+    pass
+
+
 class NotFound(HermesError):
     pass
 
 
 class NoModel(NotFound):
     """No model is chosen, or nobody serves the one that is."""
+
+
+class NotConfirmed(HermesError):
+    pass
 
 
 class ExtraMissing(HermesError):
