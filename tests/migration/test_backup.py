@@ -131,7 +131,7 @@ def test_backups_are_listed_verified_and_pruned(home: Path, hermes: Command, tmp
     assert hermes("backup", "restore", "no-such.zip").code == 2
     before = tree(home)
     asked = hermes("backup", "restore", str(tmp_path / "mine.zip"))
-    assert (asked.code, "--yes" in asked.out) == (1, True)
+    assert (asked.code, "--yes" in asked.err) == (1, True)
     assert tree(home) == before
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.context import OK, REFUSED
+from hermes.cli.context import OK
 from hermes.cli.questions import confirmed
 from hermes.cli.render import add_json_option, counted, print_json, print_text, when
 from hermes.cli.sessions_report import bytes_in_words, whole_number
@@ -17,7 +17,7 @@ from hermes.migration.backups import (
     verify_backup,
 )
 from hermes.migration.provider_paths import provider_paths
-from hermes.vocabulary.errors import NotFound, SettingsError
+from hermes.vocabulary.errors import NotConfirmed, NotFound, SettingsError
 
 if TYPE_CHECKING:
     import argparse
@@ -76,8 +76,9 @@ def _restore(given: argparse.Namespace, context: Context) -> int:
     path = _named(given.file, context)
     home = context.home.path
     if not given.yes and os.path.isdir(home) and not confirmed(f"put {path} in the place of {home}?"):
-        print_text("nothing was changed; --yes restores without asking (the home that is there is kept beside it)")
-        return REFUSED
+        raise NotConfirmed(
+            "nothing was changed; --yes restores without asking (the home that is there is kept beside it)"
+        )
     done = restore_backup(path, home)
     if given.json:
         print_json({"changed": done.changed, "files": done.files, "kept": done.kept, "beside": done.beside})

@@ -75,8 +75,9 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         "show and change settings",
         {
             "show": ("config", "all settings with their values and where each comes from"),
-            "get": ("config", "one setting"),
+            "get": ("config", "one setting, or all below a heading"),
             "set": ("config", "change one setting in config.yaml, keeping comments"),
+            "unset": ("config", "take one setting out of config.yaml, so that the default counts again"),
             "path": ("config", "where the settings, secrets and memory are"),
             "check": ("config", "say everything that is wrong with config.yaml and .env"),
         },
@@ -111,6 +112,8 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "list": ("profile", "the profiles, with a mark at the chosen one"),
             "create": ("profile", "make a new, empty profile"),
             "use": ("profile", "use a profile from now on, when none is named"),
+            "rename": ("profile", "give a profile another name"),
+            "delete": ("profile", "delete a profile with everything in it, for good"),
         },
     ),
     "users": (
@@ -193,6 +196,7 @@ SINGLES: dict[str, tuple[str, str]] = {
     "tool": ("tool", "call a tool exactly as a model would"),
     "prompt": ("prompt", "the system prompt a new session would get, and the size of each part"),
     "scan": ("scan", "say whether a text may enter a prompt"),
+    "completion": ("completion", "print what makes a shell complete commands and options"),
 }
 
 

@@ -13,11 +13,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hermes.cli.context import Context
+    from hermes.settings.load import Settings
 
 
 def _show(given: argparse.Namespace, context: Context) -> int:
     settings = context.settings
     names = [name for name in settings.names() if not given.changed or settings.origin(name) != "default"]
+    return _print_all(given, settings, names)
+
+
+def _print_all(given: argparse.Namespace, settings: Settings, names: list[str]) -> int:
     if given.json:
         print_json({name: {"value": settings.get(name), "origin": settings.origin(name)} for name in names})
         return OK
@@ -28,7 +33,11 @@ def _show(given: argparse.Namespace, context: Context) -> int:
 
 
 def _get(given: argparse.Namespace, context: Context) -> int:
-    found, origin = context.settings.get(given.name), context.settings.origin(given.name)
+    settings = context.settings
+    below = [name for name in settings.names() if name.startswith(f"{given.name}.")]
+    if below and given.name not in settings.names():
+        return _print_all(given, settings, below)
+    found, origin = settings.get(given.name), settings.origin(given.name)
     if given.json:
         print_json({"key": given.name, "value": found, "origin": origin})
     else:
@@ -57,6 +66,21 @@ def _engine_problem(context: Context) -> str:
     from hermes.settings.load import load_settings
 
     return chosen_engine(context.home, load_settings(context.home)).problem
+
+
+def _unset(given: argparse.Namespace, context: Context) -> int:
+    from hermes.settings.load import FILE, load_settings
+    from hermes.settings.yaml_file import unset_value
+
+    path, was_set = unset_value(context.home, FILE, given.name)
+    now = load_settings(context.home).get(given.name)
+    if given.json:
+        print_json({"key": given.name, "value": now, "file": path, "was_set": was_set})
+    elif was_set:
+        print_text(f"{given.name} is {_in_words(now)} by default again (taken out of {path})")
+    else:
+        print_text(f"{given.name} does not stand in {path}; it is {_in_words(now)} by default")
+    return OK
 
 
 def _path(given: argparse.Namespace, context: Context) -> int:
@@ -112,6 +136,11 @@ def _configure_show(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_get(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="KEY", help="such as memory.nudge_interval, or a heading such as memory")
+    add_json_option(parser)
+
+
+def _configure_unset(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="KEY", help="such as memory.nudge_interval; `hermes config show` lists them")
     add_json_option(parser)
 
@@ -126,6 +155,7 @@ COMMANDS = {
     "show": (_configure_show, _show),
     "get": (_configure_get, _get),
     "set": (_configure_set, _set),
+    "unset": (_configure_unset, _unset),
     "path": (add_json_option, _path),
     "check": (add_json_option, _check),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.cli.context import OK, REFUSED
+from hermes.cli.context import OK
 from hermes.cli.decisions import add_ids, chosen_ids
 from hermes.cli.memory_report import BY_HAND, add_project, add_target, open_store, report, report_all
 from hermes.cli.questions import confirmed
@@ -10,7 +10,7 @@ from hermes.cli.render import add_json_option, counted, print_all, print_json, p
 from hermes.curated.approval import Approvals
 from hermes.curated.operations import usage
 from hermes.curated.store import TARGETS
-from hermes.vocabulary.errors import StorageError
+from hermes.vocabulary.errors import NotConfirmed, StorageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,8 +131,7 @@ def _reset(given: argparse.Namespace, context: Context) -> int:
     everything = ["project"] if given.project else list(store.targets)
     targets = [given.target] if given.target else everything
     if not given.yes and not confirmed(f"forget everything in {' and '.join(targets)}?"):
-        print_problem("nothing was changed (use --yes to skip the question)")
-        return REFUSED
+        raise NotConfirmed("nothing was changed (use --yes to skip the question)")
     return report_all(given, [store.reset(target, cause=BY_HAND) for target in targets])
 
 

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 from hermes.cli.context import OK
+from hermes.cli.questions import confirmed
 from hermes.cli.render import add_json_option, print_json, print_text
-from hermes.settings.home import DEFAULT_PROFILE, choose_profile, locate_home, profile_names, profile_path
+from hermes.settings.home import (
+    DEFAULT_PROFILE,
+    choose_profile,
+    chosen_profile,
+    existing_profile,
+    locate_home,
+    profile_names,
+    profile_path,
+)
 from hermes.storage.files import make_private_folders
+from hermes.vocabulary.errors import NotConfirmed, SettingsError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +41,10 @@ def _list(given: argparse.Namespace, context: Context) -> int:
 
 def _create(given: argparse.Namespace, context: Context) -> int:
     path = profile_path(locate_home(context.root, "").root, given.name)
+    if os.path.lexists(path):
+        raise SettingsError(
+            f"there is a profile {given.name} already, at {path}; `hermes profile use` makes it the usual one"
+        )
     make_private_folders(path)
     print_text(
         f"profile {given.name} is at {path}; use it with --profile {given.name} or `hermes profile use {given.name}`"
@@ -39,6 +56,43 @@ def _use(given: argparse.Namespace, context: Context) -> int:
     choose_profile(locate_home(context.root, "").root, given.name)
     print_text(f"profile {given.name} is used from now on")
     return OK
+
+
+def _rename(given: argparse.Namespace, context: Context) -> int:
+    root = locate_home(context.root, "").root
+    old, new = existing_profile(root, given.name), profile_path(root, given.new)
+    if os.path.lexists(new):
+        raise SettingsError(f"there is a profile {given.new} already; choose another name")
+    os.rename(old, new)
+    if chosen_profile(root) == given.name:
+        choose_profile(root, given.new)
+    print_text(f"profile {given.name} is now {given.new}, at {new}")
+    return OK
+
+
+def _delete(given: argparse.Namespace, context: Context) -> int:
+    root = locate_home(context.root, "").root
+    path = existing_profile(root, given.name)
+    is_chosen = chosen_profile(root) == given.name
+    which = f"{path}, which is used when none is named," if is_chosen else path
+    if not given.yes and not confirmed(f"delete {which} with all memory and conversations, for good?"):
+        raise NotConfirmed(f"nothing was deleted; --yes deletes {which} without asking")
+    if is_chosen:
+        choose_profile(root, DEFAULT_PROFILE)
+    shutil.rmtree(path)  # it never goes through a link, and refuses to begin at one
+    after = "; from now on the home itself is used" if is_chosen else ""
+    print_text(f"profile {given.name} is gone{after}")
+    return OK
+
+
+def _configure_rename(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="which profile")
+    parser.add_argument("new", metavar="NEW", help="small letters, digits, - and _")
+
+
+def _configure_delete(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="which profile")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _configure_create(parser: argparse.ArgumentParser) -> None:
@@ -53,4 +107,6 @@ COMMANDS = {
     "list": (add_json_option, _list),
     "create": (_configure_create, _create),
     "use": (_configure_use, _use),
+    "rename": (_configure_rename, _rename),
+    "delete": (_configure_delete, _delete),
 }

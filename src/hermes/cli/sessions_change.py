@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.context import OK, REFUSED
+from hermes.cli.context import OK
 from hermes.cli.progress import Progress
 from hermes.cli.questions import confirmed
-from hermes.cli.render import add_json_option, print_json, print_problem, print_text, visible, when
+from hermes.cli.render import add_json_option, print_json, print_text, visible, when
 from hermes.cli.sessions_report import (
     as_json,
     bytes_in_words,
@@ -21,6 +20,7 @@ from hermes.cli.sessions_report import (
 from hermes.session.pruning import QUICKLY_REWRITTEN
 from hermes.storage.opened import Opened
 from hermes.storage.upkeep import Upkeep
+from hermes.vocabulary.errors import NotConfirmed
 
 if TYPE_CHECKING:
     import argparse
@@ -50,8 +50,7 @@ def _delete(given: argparse.Namespace, context: Context) -> int:
         chosen = {session.root: session for session in (named_exactly(db, name) for name in given.sessions)}.values()
         names = ", ".join(f"{name_of(session)!r} ({session.id})" for session in chosen)
         if not given.yes and not confirmed(f"delete {names} with all messages, for good?"):
-            print_problem("nothing was deleted (use --yes to skip the question)")
-            return REFUSED
+            raise NotConfirmed("nothing was deleted (use --yes to skip the question)")
         removed = _remove(db, chosen)
     if given.json:
         print_json(removed)
@@ -69,11 +68,9 @@ def _prune(given: argparse.Namespace, context: Context) -> int:
         if given.dry_run or not old:
             return _say_what_is_old(given, old, days)
         if not given.yes and not confirmed(f"delete {_conversations(len(old))} not used for {days:,} days, for good?"):
-            print(
-                f"hermes: {_conversations(len(old))} would be deleted; nothing was (--yes deletes, --dry-run lists)",
-                file=sys.stderr,
+            raise NotConfirmed(
+                f"{_conversations(len(old))} would be deleted; nothing was (--yes deletes, --dry-run lists)"
             )
-            return REFUSED
         removed = _remove(db, old)
         if context.settings.flag("sessions.vacuum_after_prune") and upkeep.sizes()["file_bytes"] <= QUICKLY_REWRITTEN:
             upkeep.rewrite()

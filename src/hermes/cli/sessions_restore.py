@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.cli.context import OK, REFUSED
-from hermes.cli.render import add_json_option, print_json, print_problem, print_text
+from hermes.cli.context import OK
+from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.cli.sessions_report import named, open_existing
 from hermes.storage.compaction import Contexts
+from hermes.vocabulary.errors import NotFound
 
 if TYPE_CHECKING:
     import argparse
@@ -20,8 +21,7 @@ def _restore(given: argparse.Namespace, context: Context) -> int:
         session = db.tip(named(db, given.session).id)
         contexts = Contexts(db)
         if not contexts.was_compacted(session.id):
-            print_problem(f"{session.id} was never compacted; there is nothing to restore")
-            return REFUSED
+            raise NotFound(f"{session.id} was never compacted; there is nothing to restore")
         restored, messages = contexts.restore(session.id)
         title = db.get_session(restored).title
     if given.json:

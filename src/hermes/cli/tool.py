@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from hermes.cli.context import OK, REFUSED, USAGE
-from hermes.cli.render import print_json, print_problem, print_text, visible
+from hermes.cli.context import OK, REFUSED
+from hermes.cli.render import add_json_option, print_json, print_text, visible
 from hermes.session.wiring import open_parts
+from hermes.vocabulary.errors import SettingsError
 
 _DELEGATE = "delegate_task"
 
@@ -35,8 +36,7 @@ def _run(given: argparse.Namespace, context: Context) -> int:
         parts.external.close([])
         return OK
     if given.name is None:
-        print_problem("which tool? `hermes tool --list` shows them")
-        return USAGE
+        raise SettingsError("which tool? `hermes tool --list` shows them")
     result = toolbox.call(given.name, _arguments(given))
     parts.external.close([])
     return _told(result)
@@ -101,7 +101,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--project", metavar="NAME", help="call it as in this project: a name, or . for this repository"
     )
-    parser.add_argument("--list", action="store_true", help="print the schemas of all tools")
+    parser.add_argument("--list", action="store_true", help="print the schemas of all tools, as JSON")
+    add_json_option(parser)  # what tools say is JSON anyway; with it, so are mistakes
 
 
 COMMANDS = {"tool": (_configure, _run)}

@@ -59,18 +59,7 @@ def from_words(key: Key, words: str) -> Any:
         return words
     if key.kind == "texts":
         return [item.strip() for item in plain.strip("[]").split(",") if item.strip()]
-    if key.kind == "mapping":
-        return _mapping_from(words)
     return words
-
-
-def _mapping_from(words: str) -> Any:
-    import json
-
-    try:
-        return json.loads(words)
-    except ValueError:
-        return words
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -62,9 +62,14 @@ def locate_home(home: str | None = None, profile: str | None = None) -> Home:
     """The home for `--home` and `--profile`, the environment and the sticky choice, in this order."""
     root = _absolute(home or os.environ.get("HERMES_HOME") or os.path.join("~", ".hermes"))
     settle(root)
-    name = profile if profile is not None else _sticky_profile(root)
+    name = profile if profile is not None else chosen_profile(root)
     if name in ("", DEFAULT_PROFILE):
         return Home(path=root, root=root)
+    return _whole(Home(path=existing_profile(root, name), root=root, profile=name))
+
+
+def existing_profile(root: str, name: str) -> str:
+    """Where the profile is."""
     path = profile_path(root, name)
     if not os.path.isdir(path):
         existing = ", ".join(profile_names(root)) or "none yet"
@@ -72,7 +77,7 @@ def locate_home(home: str | None = None, profile: str | None = None) -> Home:
             f"there is no profile {name!r} in {root} (existing: {existing}); "
             f"make it with `hermes profile create {name}`"
         )
-    return _whole(Home(path=path, root=root, profile=name))
+    return path
 
 
 def _whole(home: Home) -> Home:
@@ -131,7 +136,8 @@ def choose_profile(root: str, name: str) -> None:
             folder.replace(STICKY_CHOICE, f"{name}\n".encode())
 
 
-def _sticky_profile(root: str) -> str:
+def chosen_profile(root: str) -> str:
+    """The profile that is used when none is named; "" for the home itself."""
     folder = Folder.open(root)
     if folder is None:
         return ""

@@ -40,7 +40,9 @@ def read_secrets(home: Home) -> dict[str, str]:
             continue
         name, separator, rest = stripped.partition("=")
         if not separator or not name.strip().isidentifier():
-            raise SettingsError(f"{os.path.join(home.operator, FILE)}:{number}: expected NAME=value")
+            raise SettingsError(
+                f"{os.path.join(home.operator, FILE)}:{number}: expected NAME=value, or # and a comment"
+            )
         found[name.strip()] = _unquoted(rest.strip())
     return found
 

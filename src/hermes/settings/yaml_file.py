@@ -13,6 +13,7 @@ from ruamel.yaml.util import load_yaml_guess_indent
 
 from hermes.settings.check import from_words, nearest, problem_with
 from hermes.settings.schema import all_keys
+from hermes.settings.yaml_removal import without
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock
 from hermes.vocabulary.errors import SettingsError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hermes.settings.home import Home
+    from hermes.settings.schema import Key
 
 _LARGEST = 1 << 20
 _LOCK_TIMEOUT = 5
@@ -39,7 +41,8 @@ def parse(path: str, data: bytes) -> CommentedMap:
     if tree is None:
         return CommentedMap()
     if not isinstance(tree, CommentedMap):
-        raise SettingsError(f"{path}:1: expected `name: value` lines, found {type(tree).__name__}")
+        found = "a list" if isinstance(tree, list) else f"only {str(tree)[:40]!r}"
+        raise SettingsError(f"{path}:1: expected `name: value` lines, found {found}; mend the file")
     return tree
 
 
@@ -64,17 +67,44 @@ def plain(node: Any) -> Any:
 
 def set_value(home: Home, file: str, name: str, words: str) -> tuple[Any, str]:
     """Writes one setting into the file, keeping all else as it is; returns the value and where it was written."""
-    keys = all_keys()
-    key = keys.get(name)
-    if key is None:
-        raise SettingsError(f"there is no setting {name}{nearest(name, keys)} (`hermes config show` lists all)")
-    given = from_words(key, words)
+    key = check_known(name)
+    given = _mapping_from(words) if key.kind == "mapping" else from_words(key, words)
     if problem := problem_with(key, given):
-        raise SettingsError(f"{name}: {problem}")
+        shape = f"; write it as {{key: value}}, or edit {home.join(file)}" if key.kind == "mapping" else ""
+        raise SettingsError(f"{name}: {problem}{shape}")
     if home.above:
         raise SettingsError(f"settings are the operator's, not one person's; leave --user out to change {name} for all")
     real = _edit(home, file, lambda tree: _place(tree, name.split("."), given))
     return given, real
+
+
+def unset_value(home: Home, file: str, name: str) -> tuple[str, bool]:
+    """Takes one setting out of the file, keeping all else as it is; where the file is, and whether it was there."""
+    check_known(name)
+    if home.above:
+        raise SettingsError(f"settings are the operator's, not one person's; leave --user out to change {name} for all")
+    found: list[bool] = []
+
+    def take_out(tree: CommentedMap, text: str) -> str:
+        words = name.split(".")
+        found.append(_holds(tree, words))
+        if not found[0]:
+            return text
+        shorter = without(text, tree, words)
+        holder = tree
+        for word in words[:-1]:
+            holder = holder[word]
+        del holder[words[-1]]
+        return _dumped(tree, text) if shorter is None else shorter
+
+    return _rewrite(home, file, take_out), found[0]
+
+
+def check_known(name: str) -> Key:
+    keys = all_keys()
+    if name not in keys:
+        raise SettingsError(f"there is no setting {name}{nearest(name, keys)} (`hermes config show` lists all)")
+    return keys[name]
 
 
 def place_value(home: Home, file: str, name: str, given: Any) -> None:
@@ -118,17 +148,44 @@ def set_plugin(home: Home, plugin: str, values: Mapping[str, Any], file: str = "
 
 
 def _edit(home: Home, file: str, change: Callable[[CommentedMap], None]) -> str:
+    def changed(tree: CommentedMap, text: str) -> str:
+        change(tree)
+        return _dumped(tree, text)
+
+    return _rewrite(home, file, changed)
+
+
+def _rewrite(home: Home, file: str, changed: Callable[[CommentedMap, str], str]) -> str:
     real = os.path.realpath(home.join(file))
     with Folder.create(os.path.dirname(real)) as folder:
         base = os.path.basename(real)
         with FileLock(folder, f"{base}.lock", timeout=_LOCK_TIMEOUT):
             data = folder.read(base, at_most=_LARGEST) or b""
             tree = parse(real, data)
-            change(tree)
-            text = io.StringIO()
-            _yaml_indented_like(data).dump(tree, text)
-            folder.replace(base, text.getvalue().encode())
+            folder.replace(base, changed(tree, data.decode("utf-8-sig")).encode())
     return real
+
+
+def _dumped(tree: CommentedMap, text: str) -> str:
+    out = io.StringIO()
+    _yaml_indented_like(text).dump(tree, out)
+    return out.getvalue()
+
+
+def _mapping_from(words: str) -> Any:
+    """A mapping as it would stand in the file, which JSON is as well; other words come back as they are."""
+    try:
+        return plain(_yaml().load(words))
+    except (YAMLError, ValueError):
+        return words
+
+
+def _holds(tree: Any, words: list[str]) -> bool:
+    for word in words:
+        if not isinstance(tree, CommentedMap) or word not in tree:
+            return False
+        tree = tree[word]
+    return True
 
 
 def _place(tree: CommentedMap, words: list[str], given: Any) -> None:
@@ -146,9 +203,9 @@ def _yaml() -> YAML:
     return yaml
 
 
-def _yaml_indented_like(data: bytes) -> YAML:
+def _yaml_indented_like(text: str) -> YAML:
     """Writes with the indentation the file already has."""
-    _, step, offset = load_yaml_guess_indent(data.decode("utf-8-sig"))
+    _, step, offset = load_yaml_guess_indent(text)
     yaml = _yaml()
     yaml.indent(mapping=step or 2, sequence=(offset or 0) + 2 if step else 4, offset=offset if step else 2)
     return yaml

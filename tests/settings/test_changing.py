@@ -1,0 +1,156 @@
+"""`hermes config` and `hermes profile` as a person uses them to change things, and completion in a shell."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hermes.cli.catalogue import GROUPS, SINGLES
+from hermes.cli.completion import words_after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Ran
+
+    Command = Callable[..., Ran]
+
+
+@pytest.mark.proves("settings.comments")
+def test_a_setting_is_taken_out_again_and_comments_survive(home: Path, hermes: Command) -> None:
+    home.mkdir()
+    path = home / "config.yaml"
+    path.write_text(
+        "# mine\nmemory:\n  nudge_interval: 3  # often\n  # room\n  memory_char_limit: 3000\n"
+        "review:\n  # later\n  enabled: false\n"
+        "\n# people\ngateway:\n  people:\n    telegram:\n      '11': ann\n  # no more\n"
+        "sessions: {retention_days: 9, auto_prune: true}\nfallback_models:\n- local\n"
+    )
+    done = hermes("config", "unset", "memory.nudge_interval")
+    assert done.out == f"memory.nudge_interval is 10 by default again (taken out of {path})\n"
+    for name in ("review.enabled", "gateway.people", "sessions.retention_days", "fallback_models"):
+        assert hermes("config", "unset", name).code == 0
+    assert path.read_text() == (
+        "# mine\nmemory:\n  # room\n  memory_char_limit: 3000\nreview:\n  # later\n\n# people\n  # no more\n"
+        "sessions: {auto_prune: true}\n"
+    )
+    again = hermes("config", "unset", "review.enabled", "--json").json
+    assert again == {"key": "review.enabled", "value": True, "file": str(path), "was_set": False}
+    assert "does not stand in" in hermes("config", "unset", "review.enabled").out
+    assert "does not stand in" in hermes("config", "unset", "sessions.retention_days").out
+    unknown = hermes("config", "unset", "memory.nudge")
+    assert (unknown.code, "there is no setting memory.nudge" in unknown.err) == (2, True)
+    hermes("users", "add", "ann", "--no-key")
+    assert "leave --user out" in hermes("--user", "ann", "config", "unset", "memory.memory_char_limit").err
+
+
+@pytest.mark.proves("settings.comments")
+def test_a_mapping_is_written_as_json_or_as_it_would_stand_in_the_file(home: Path, hermes: Command) -> None:
+    for words in ('{"telegram": {"11": "ann"}}', "telegram: {'11': ann}", "{telegram: {'11': ann}}"):
+        assert hermes("config", "set", "gateway.people", words).code == 0
+        assert hermes("config", "get", "gateway.people", "--json").json["value"] == {"telegram": {"11": "ann"}}
+    for words in ("ann", "{ann"):
+        wrong = hermes("config", "set", "gateway.people", words)
+        assert wrong.code == 2
+        assert f"write it as {{key: value}}, or edit {home / 'config.yaml'}" in wrong.err
+
+
+@pytest.mark.proves("settings.origin")
+def test_a_heading_shows_everything_below_it(hermes: Command) -> None:
+    shown = hermes("config", "get", "session_reset").out.splitlines()
+    assert len(shown) == 5
+    assert all(line.startswith("session_reset.") and line.endswith("(default)") for line in shown)
+    assert hermes("config", "get", "session_reset", "--json").json["session_reset.mode"]["origin"] == "default"
+    assert hermes("config", "get", "session").code == 2
+
+
+@pytest.mark.proves("settings.profiles")
+def test_a_profile_is_renamed_and_the_chosen_one_stays_chosen(hermes: Command) -> None:
+    hermes("profile", "create", "work")
+    hermes("--profile", "work", "memory", "add", "Deploys on Fridays.")
+    hermes("profile", "create", "other")
+    taken = hermes("profile", "create", "work")
+    assert (taken.code, "there is a profile work already" in taken.err) == (2, True)
+    assert hermes("profile", "rename", "work", "other").code == 2
+    hermes("profile", "use", "work")
+    assert hermes("profile", "rename", "work", "office").code == 0
+    assert hermes("profile", "rename", "other", "home").code == 0
+    assert hermes("profile", "list").out == "  default\n  home\n* office\n"
+    assert "Deploys on Fridays." in hermes("memory", "list").out
+
+
+@pytest.mark.proves("settings.profiles", "ground.confirm")
+def test_a_profile_is_deleted_only_with_consent_and_the_chosen_one_is_named_as_such(
+    home: Path, hermes: Command
+) -> None:
+    for name in ("work", "play"):
+        hermes("profile", "create", name)
+    hermes("profile", "use", "work")
+    asked = hermes("profile", "delete", "work")
+    assert asked.code == 1
+    assert "nothing was deleted; --yes deletes" in asked.err
+    assert "work, which is used when none is named, without asking" in asked.err
+    assert hermes("profile", "delete", "play", "--yes").out == "profile play is gone\n"
+    gone = hermes("profile", "delete", "work", "--yes")
+    assert gone.out == "profile work is gone; from now on the home itself is used\n"
+    assert hermes("profile", "list", "--json").json == {"chosen": "default", "profiles": ["default"]}
+    assert list((home / "profiles").iterdir()) == []
+    assert hermes("profile", "delete", "work", "--yes").code == 1
+
+
+@pytest.mark.proves("settings.errors", "settings.odd-files")
+def test_what_is_no_settings_file_is_told_in_plain_words(home: Path, hermes: Command) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("- memory\n- review\n")
+    assert "expected `name: value` lines, found a list; mend the file" in hermes("config", "check").out
+    (home / "config.yaml").write_text("memory\n")
+    assert "found only 'memory'" in hermes("config", "check").out
+    (home / "config.yaml").unlink()
+    (home / ".env").write_text("not a secret\n")
+    told = hermes("doctor", "--offline").out
+    assert ".env:1: expected NAME=value, or # and a comment\n    → edit that line" in told
+
+
+@pytest.mark.proves("ground.completion")
+def test_every_command_can_be_completed() -> None:
+    after = words_after()
+    assert {*GROUPS, *SINGLES} <= set(after[""])
+    assert "--target" in after["memory add"]
+    assert {"bash", "zsh", "fish"} <= set(after["completion"])
+
+
+@pytest.mark.proves("ground.completion")
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        (["mem"], "memory"),
+        (["memory", "und"], "undo"),
+        (["memory", "add", "--targ"], "--target"),
+        (["doctor", "--off"], "--offline"),
+        (["--contin"], "--continue"),
+    ],
+    ids=["a group", "its command", "an option", "of a single", "of the chat"],
+)
+def test_bash_completes_what_was_begun(typed: list[str], completed: str) -> None:
+    words = " ".join(["hermes", *typed])
+    asking = f'eval "$({sys.executable} -m hermes completion bash)"; COMP_WORDS=({words}); COMP_CWORD={len(typed)}'
+    done = subprocess.run(
+        [shutil.which("bash") or "bash", "-c", f'{asking}; _hermes; echo "${{COMPREPLY[@]}}"'],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == (f"{completed}\n", "")
+
+
+@pytest.mark.proves("ground.completion")
+def test_zsh_and_fish_have_scripts_of_their_own(hermes: Command) -> None:
+    assert hermes("completion", "zsh").out.startswith("#compdef hermes\n")
+    fish = hermes("completion", "fish").out
+    assert "-n '__fish_seen_subcommand_from memory; and __fish_seen_subcommand_from add' -a '--target" in fish
+    assert hermes("completion", "csh").code == 2
