@@ -53,7 +53,7 @@ def test_a_full_store_takes_the_new_entry_and_says_what_left_and_why(
     assert "least valuable" in saved["archived"][0]["reason"]
     assert "not pinned" in saved["message"]
     assert "archived 'The deploy host is atlas-7" in hermes("memory", "log").out
-    assert hermes("memory", "log", "--json").json[-1]["archived"][0]["entry"] == DEPLOY
+    assert hermes("memory", "log", "--json").json[0]["archived"][0]["entry"] == DEPLOY
 
 
 @pytest.mark.proves("archive.budget", "archive.full")

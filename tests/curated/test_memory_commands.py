@@ -75,7 +75,8 @@ def test_the_log_tells_who_when_before_and_after(hermes: Command, remember: Reme
         ("m2", "user", ["Uses zsh"], ["Uses fish"])
     ]
     assert only[0]["at"] == pytest.approx(time.time(), abs=60)
-    assert len(hermes("memory", "log", "--limit", "1", "--json").json) == 1
+    assert [each["id"] for each in hermes("memory", "log", "--json").json] == ["m2", "m1"]
+    assert [each["id"] for each in hermes("memory", "log", "--limit", "1", "--json").json] == ["m2"]
 
 
 @pytest.mark.proves("curated.undo")
@@ -87,7 +88,8 @@ def test_undo_goes_back_step_by_step(hermes: Command) -> None:
     assert "Change u1 (add) undone." in hermes("memory", "undo").out
     assert "Change m1 (add) undone." in hermes("memory", "undo").out
     nothing = hermes("memory", "undo")
-    assert (nothing.code, nothing.err) == (1, "hermes: there is nothing left to undo\n")
+    told = "hermes: there is nothing left to undo; `hermes memory undo m4` takes the last undo back\n"
+    assert (nothing.code, nothing.err) == (1, told)
     assert hermes("memory", "undo", "m4").out.startswith("Change m4 (undo) undone.")
     assert hermes("memory", "list", "--target", "memory", "--json").json["memory"]["entries"] == ["one"]
 

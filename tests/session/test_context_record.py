@@ -142,6 +142,8 @@ def test_the_log_of_memory_says_how_a_conversation_learnt_of_each_change(
     home: Path, hermes: Callable[..., Ran]
 ) -> None:
     hermes("memory", "add", "The host runs Debian.")
+    hermes("memory", "add", "--target", "user", "Likes tea.")
+    hermes("memory", "undo", "u1")
     with MemorySession.open(home, "cli", title="hosts") as session:
         session.prepare_turn("Hello.")
         session.finish_turn("Hello.")
@@ -154,5 +156,24 @@ def test_the_log_of_memory_says_how_a_conversation_learnt_of_each_change(
     assert told["m1"] == "in the prompt from turn 1"
     assert told["m2"] == "announced in turn 2"
     assert told["m3"].startswith("written in this conversation")
-    assert "m4" not in told
+    assert set(told) == {"m1", "m2", "m3"}  # neither what came later nor what had been taken back before
+    only = hermes("memory", "log", "--session", "hosts", "--grep", "Debian", "--json").json
+    assert [each["id"] for each in only] == ["m1"]
     assert "announced in turn 2" in hermes("memory", "log", "--session", "hosts").out
+
+
+@pytest.mark.proves("record.memory")
+def test_an_entry_that_is_taken_back_during_a_conversation_is_told_as_gone(
+    home: Path, hermes: Callable[..., Ran]
+) -> None:
+    hermes("memory", "add", "The host runs Debian.")
+    with MemorySession.open(home, "cli", title="hosts") as session:
+        session.prepare_turn("Hello.")
+        session.finish_turn("Hello.")
+        hermes("memory", "add", "Only for a moment.")
+        hermes("memory", "undo")
+        hermes("memory", "remove", "Debian")
+        session.prepare_turn("Again.")
+        session.finish_turn("Hello again.")
+    told = {each["id"]: each["told"] for each in hermes("memory", "log", "--session", "hosts", "--json").json}
+    assert told == {"m4": "announced in turn 2", "m3": "announced in turn 2", "m1": "in the prompt from turn 1"}

@@ -53,11 +53,11 @@ def test_a_key_is_never_shown_and_is_saved_for_its_owner_only(home: Path) -> Non
         terminal.send("1\r")
         terminal.wait_for("Anthropic key (it is not shown):")
         terminal.send("sk-ant-secret-1234\r")
-        terminal.wait_for("saved as ANTHROPIC_API_KEY")
         terminal.wait_for("Model [claude-sonnet-5]:")
         terminal.send("\r")
         terminal.wait_for("Keep it all the same? (y/n)")
         terminal.send("y\r")
+        terminal.wait_for("ANTHROPIC_API_KEY is in")
         assert terminal.wait_for_end() == 0
     assert b"secret-1234" not in terminal.raw
     assert (home / ".env").read_text() == "ANTHROPIC_API_KEY=sk-ant-secret-1234\n"
@@ -76,7 +76,7 @@ def test_leaving_the_set_up_changes_nothing(home: Path) -> None:
 
 
 @pytest.mark.proves("terminal.setup")
-def test_a_wrong_key_can_be_typed_anew_and_a_model_that_was_not_kept_is_not_chosen(home: Path) -> None:
+def test_neither_a_model_nor_a_key_that_was_tried_and_not_kept_stays(home: Path) -> None:
     home.mkdir()
     (home / ".env").write_text("ANTHROPIC_API_KEY=sk-ant-wrong\n")
     (home / ".env").chmod(0o600)
@@ -92,5 +92,32 @@ def test_a_wrong_key_can_be_typed_anew_and_a_model_that_was_not_kept_is_not_chos
         terminal.send(CTRL_D)
         terminal.wait_for("left without a model")
         assert terminal.wait_for_end() == 1
-    assert (home / ".env").read_text() == "ANTHROPIC_API_KEY=sk-ant-right\n"
+    assert (home / ".env").read_text() == "ANTHROPIC_API_KEY=sk-ant-wrong\n"
     assert "claude-sonnet-5" not in (home / "config.yaml").read_text()
+
+
+@pytest.mark.proves("terminal.setup")
+def test_a_server_that_is_not_there_is_said_and_what_is_chosen_already_too(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text(
+        "model:\n  default: tiny-1\n  provider: custom\n  base_url: http://127.0.0.1:9/v1\n"
+    )
+    settings = (home / "config.yaml").read_text()
+    with Terminal(home, "setup", lines=40) as terminal:
+        terminal.wait_for("Hermes talks to tiny-1. Choosing takes a minute; Ctrl-C leaves it so.")
+        terminal.wait_for("Which one?")
+        terminal.send("4\r")
+        terminal.wait_for("Address [")
+        terminal.send("http://127.0.0.1:9/v1\r")
+        terminal.wait_for("nothing answers at http://127.0.0.1:9/v1: start the server")
+        terminal.send("\r")
+        terminal.wait_for("Model:")
+        terminal.send("m-3\r")
+        terminal.wait_for("Keep it all the same? (y/n)")
+        terminal.send("n\r")
+        terminal.wait_for("4  a server of your own")
+        terminal.send(CTRL_D)
+        terminal.wait_for("nothing was changed")
+        assert terminal.wait_for_end() == 1
+    assert (home / "config.yaml").read_text() == settings
+    assert not (home / ".env").exists()

@@ -98,9 +98,9 @@ def _status(chat: Chat, _rest: str) -> None:
         "session": f"{about.id}{f' “{about.title}”' if about.title else ''}",
         "model": f"{chat.agent.model.name}, {chat.agent.model.context_length:,} tokens of context",
         "messages": f"{counted(about.message_count, 'message')}, {counted(about.tool_call_count, 'tool call')}",
-        "tokens": f"{about.input_tokens:,} read, {about.output_tokens:,} written",
+        "tokens": f"{about.input_tokens:,} read, {about.output_tokens:,} written (without answers that were stopped)",
         "cached": share,
-        "memory": chat.memory_use() or "switched off",
+        "filled": chat.memory_use() or "memory is switched off",
         "home": f"{home.path}{f' (profile {home.profile})' if home.profile else ''}",
     }.items():
         chat.screen.line(f"{name:<9} {text}")

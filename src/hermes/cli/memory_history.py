@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 def _log(given: argparse.Namespace, context: Context) -> int:
     changes = _changes(open_store(context, given), given.target)
+    told = _told(given.session, context, changes) if given.session else {}
     wanted = [each for each in changes if any(given.grep in entry for entry in each.removed() + each.added())]
-    told = _told(given.session, context, wanted) if given.session else {}
-    wanted = [each for each in wanted if not given.session or each.id in told]
-    wanted = wanted[-given.limit :] if given.limit else wanted
+    wanted = [each for each in reversed(wanted) if not given.session or each.id in told]
+    wanted = wanted[: given.limit] if given.limit else wanted
     if given.json:
         print_json([_as_json(change) | ({"told": told[change.id]} if told else {}) for change in wanted])
         return OK
-    for change in reversed(wanted):
+    for change in wanted:
         print_text(_headline(change))
         if told:
             print_text(f"      {told[change.id]}")
@@ -49,9 +49,12 @@ def _told(name: str, context: Context, changes: list[Change]) -> dict[str, str]:
 
 def _undo(given: argparse.Namespace, context: Context) -> int:
     store = open_store(context, given)
-    change = _find(store, given.change) if given.change else newest_to_undo(_changes(store))
+    changes = _changes(store)
+    change = _find(store, given.change) if given.change else newest_to_undo(changes)
     if change is None:
-        raise NotFound("there is nothing left to undo")
+        last = next((each.id for each in reversed(changes) if each.undoes), "")
+        again = f"; `hermes memory undo {last}` takes the last undo back" if last else ""
+        raise NotFound(f"there is nothing left to undo{again}")
     return report(given, store.undo(change.id, cause=BY_HAND))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.cli.context import OK
 from hermes.cli.progress import Progress
 from hermes.cli.questions import confirmed
-from hermes.cli.render import add_json_option, print_json, print_text, visible, when
+from hermes.cli.render import add_json_option, counted, print_json, print_text, visible, when
 from hermes.cli.sessions_report import (
     as_json,
     bytes_in_words,
@@ -145,8 +145,12 @@ def _optimize(given: argparse.Namespace, context: Context) -> int:
         return OK
     if embedded:
         print_text(f"vectors of meaning made for {embedded:,} messages")
-    shown = [bytes_in_words(sizes["file_bytes"] + sizes["log_bytes"]) for sizes in (before, after)]
-    print_text(f"index merged in {steps:,} steps; {shown[0]} → {shown[1]} on disk")
+    merged = f"index merged in {counted(steps, 'step')}" if steps else "the index was merged already"
+    old, new = (sizes["file_bytes"] + sizes["log_bytes"] for sizes in (before, after))
+    grown = (
+        " (it grew: merging writes the index anew before the old one is free for later messages)" if new > old else ""
+    )
+    print_text(f"{merged}; {bytes_in_words(old)} on disk before, {bytes_in_words(new)} now{grown}")
     if after["free_bytes"] > after["file_bytes"] // 4 and not given.vacuum:
         print_text(f"{bytes_in_words(after['free_bytes'])} are free inside the file; --vacuum gives them back")
     return OK

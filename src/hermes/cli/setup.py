@@ -6,22 +6,23 @@ import os
 import sys
 from dataclasses import dataclass
 from getpass import getpass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes.cli.chat_screen import Screen
 from hermes.cli.context import OK
 from hermes.llm.catalogue import LOCAL, OWN_KEY, PROVIDERS, find_local_server
-from hermes.llm.connect import list_models
-from hermes.llm.local import DEFAULT, MODELS, installed
+from hermes.llm.connect import answers, list_models
+from hermes.llm.local import DEFAULT, installed
 from hermes.session.models import answer, main_model
 from hermes.settings.load import FILE, load_settings
 from hermes.settings.secrets_file import FILE as SECRETS
-from hermes.settings.secrets_file import save_secret, secret
+from hermes.settings.secrets_file import read_secrets, remove_secret, save_secret, secret
 from hermes.settings.yaml_file import set_value
 from hermes.vocabulary.errors import HermesError, Interrupted, SettingsError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
     from hermes.cli.context import Context
     from hermes.llm.client import Model
@@ -38,29 +39,43 @@ class _Choice:
     model: str
     provider: str = ""
     base_url: str = ""
+    key_name: str = ""
+    key: str = ""  # typed just now, to be kept with the model
 
 
 def set_up(home: Home, *, reason: str = "") -> Model:
     """Asks until a model is chosen, and returns it; leaving with Ctrl-C or Ctrl-D chooses none."""
     screen = Screen()
-    screen.line("Hermes needs a model to talk to. This takes a minute; Ctrl-C leaves.", "bold")
-    if reason:
-        screen.line(reason, "yellow")
     before = load_settings(home)
     chosen = _Choice(
         model=before.text("model.default"),
         provider=before.text("model.provider"),
         base_url=before.text("model.base_url"),
     )
+    now = f"Hermes talks to {chosen.model}." if chosen.model else "Hermes needs a model to talk to."
+    screen.line(f"{now} Choosing takes a minute; Ctrl-C leaves{' it so' if chosen.model else ''}.", "bold")
+    if reason:
+        screen.line(reason, "yellow")
     try:
         while True:
-            model = _written(home, _choose(home, screen))
-            if _answers(screen, model):
+            tried = _choose(home, screen)
+            key_before = read_secrets(home).get(tried.key_name)
+            kept = False
+            try:
+                model = _written(home, tried)
+                kept = _answers(screen, model)
+            finally:  # what was tried and not kept must not be what the next start uses
+                if not kept:
+                    _write(home, chosen)
+                    _put_back(home, tried, key_before)
+            if kept:
+                if tried.key:
+                    screen.line(f"{tried.key_name} is in {home.join(SECRETS)}, readable by you only", "dim")
                 return model
     except (EOFError, KeyboardInterrupt):
-        _write(home, chosen)  # what was tried and not kept must not be what the next start uses
         screen.line()
-        raise Interrupted("left without a model; `hermes setup` asks again, `hermes demo` needs none") from None
+        left = "nothing was changed" if chosen.model else "left without a model"
+        raise Interrupted(f"{left}; `hermes setup` asks again, `hermes demo` needs none") from None
 
 
 def _choose(home: Home, screen: Screen) -> _Choice:
@@ -76,38 +91,46 @@ def _choose(home: Home, screen: Screen) -> _Choice:
     while True:
         said = _ask("Which one?", suggested)
         if said in ("1", "2", "3"):
-            return _provider(home, screen, list(_TITLES)[int(said) - 1])
+            return _provider(home, list(_TITLES)[int(said) - 1])
         if said == "4":
             return _own_server(home, screen, server.base_url if server else LOCAL["llama.cpp"])
         if said == "5" and installed():
-            screen.line(f"This is {MODELS[DEFAULT].limits}.", "dim")
-            return _Choice(model=DEFAULT)
+            return _Choice(model=DEFAULT)  # the chat says what to expect of it
         screen.line("bin/install local brings it" if said == "5" else "a number from 1 to 5, please", "yellow")
 
 
-def _provider(home: Home, screen: Screen, name: str) -> _Choice:
-    key_name = PROVIDERS[name].key_name
+def _provider(home: Home, name: str) -> _Choice:
+    key_name, key = PROVIDERS[name].key_name, ""
     if not os.environ.get(key_name):  # a key that turned out wrong can be typed anew
         keep = "; Enter keeps the one in .env" if secret(home, key_name) else ""
         key = getpass(f"{_TITLES[name]} key (it is not shown{keep}): ").strip()
-        if key:
-            save_secret(home, key_name, key)
-            screen.line(f"saved as {key_name} in {home.join(SECRETS)}, readable by you only", "dim")
-    return _Choice(model=_ask("Model", _SUGGESTED[name]), provider=name)
+    return _Choice(model=_ask("Model", _SUGGESTED[name]), provider=name, key_name=key_name, key=key)
 
 
 def _own_server(home: Home, screen: Screen, suggested: str) -> _Choice:
-    address = _ask("Address", suggested)
-    models = list_models(address, secret(home, OWN_KEY) or "")
-    if models is None:
+    key = ""
+    address, models = _address(screen, suggested, secret(home, OWN_KEY) or "")
+    if models is None and answers(address):
         key = getpass("No list of models there. If it wants a key, type it (it is not shown), else Enter: ").strip()
-        if key:
-            save_secret(home, OWN_KEY, key)
         models = list_models(address, key)
     names = [str(entry["id"]) for entry in models or ()]
     if names:
         screen.line(f"it has {', '.join(names[:20])}", "dim")
-    return _Choice(model=_ask("Model", names[0] if names else ""), provider="custom", base_url=address)
+    chosen = _ask("Model", names[0] if names else "")
+    return _Choice(model=chosen, provider="custom", base_url=address, key_name=OWN_KEY, key=key)
+
+
+def _address(screen: Screen, suggested: str, key: str) -> tuple[str, list[Mapping[str, Any]] | None]:
+    """Where the server is and what it has; an address is taken at the second time, its server may be started later."""
+    address = _ask("Address", suggested)
+    models = list_models(address, key)
+    while models is None and not answers(address):
+        screen.line(f"nothing answers at {address}: start the server, or type another address", "yellow")
+        before, address = address, _ask("Address (Enter goes on with this one)", address)
+        models = list_models(address, key)
+        if address == before:
+            break
+    return address, models
 
 
 def _written(home: Home, choice: _Choice) -> Model:
@@ -124,6 +147,15 @@ def _write(home: Home, choice: _Choice) -> None:
     ):
         if text != load_settings(home).text(name):
             set_value(home, FILE, name, text)
+    if choice.key:
+        save_secret(home, choice.key_name, choice.key)
+
+
+def _put_back(home: Home, tried: _Choice, key: str | None) -> None:
+    if tried.key and key is not None:
+        save_secret(home, tried.key_name, key)
+    elif tried.key:
+        remove_secret(home, tried.key_name)
 
 
 def _answers(screen: Screen, model: Model) -> bool:

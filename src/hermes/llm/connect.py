@@ -33,8 +33,21 @@ def list_models(base_url: str, key: str = "") -> list[Mapping[str, Any]] | None:
     try:
         answer = shared_client().get(f"{base_url.rstrip('/')}/models", headers=headers, timeout=_PROBE_SECONDS)
         listed = answer.json().get("data")
-    except (httpx.HTTPError, ValueError, AttributeError):
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, AttributeError):
         return None
     if not isinstance(listed, list):
         return None
     return [entry for entry in listed if isinstance(entry, dict) and entry.get("id")]
+
+
+def answers(base_url: str) -> bool:
+    """Whether anything at all speaks HTTP there, also one that wants a key or names no models."""
+    import httpx
+
+    from hermes.llm.transport import shared_client
+
+    try:
+        shared_client().get(f"{base_url.rstrip('/')}/models", timeout=_PROBE_SECONDS)
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return False
+    return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hermes.curated.history import replay
 from hermes.session.injected_texts import addition_texts, prompts, section_texts, summary_texts
 from hermes.session.requests import wire_message
 from hermes.storage.compaction import COPY, ORDER, WRITTEN, Contexts
@@ -173,24 +174,39 @@ def _answer(rest: Sequence[StoredMessage]) -> dict[str, Any]:
 
 
 def how_told(db: SessionDB, session_id: str, changes: Sequence[Change]) -> dict[str, str]:
-    """How a conversation learnt of each change of memory: by change id, in words; what it never learnt is left out."""
+    """How a conversation learnt of each change of memory: by change id, in words; what it never learnt is left out.
+
+    `changes` are all there were, oldest first: what was taken back before the conversation looked is not told to it.
+    """
     known: dict[str, str] = {}
+    up_to: dict[str, int] = {}
     chain = Contexts(db).chain(db.get_session(session_id))
     ours = {session.id for session in chain}
     for each in turns(db, session_id):
-        way = f"in the prompt {'rebuilt before' if each['prompt']['rebuilt'] else 'from'} turn {each['turn']}"
-        _note(known, changes, each["prompt"]["memory_up_to"], way)
-        _note(known, changes, each["announced"], f"announced in turn {each['turn']}")
+        prompt = f"in the prompt {'rebuilt before' if each['prompt']['rebuilt'] else 'from'} turn {each['turn']}"
+        ways = {prompt: each["prompt"]["memory_up_to"], f"announced in turn {each['turn']}": each["announced"]}
+        for way, newest in ways.items():
+            for target in newest:
+                until = _number(newest[target])
+                known = {**dict.fromkeys(_seen(changes, target, up_to.get(target), until), way), **known}
+                up_to[target] = max(until, up_to.get(target, 0))
     for change in changes:
         if change.cause.session in ours:
             known[change.id] = f"written in this conversation (session {change.cause.session})"
     return known
 
 
-def _note(known: dict[str, str], changes: Sequence[Change], seen: dict[str, str], way: str) -> None:
-    for change in changes:
-        if _number(change.id) <= _number(seen.get(change.target, "m0")):
-            known.setdefault(change.id, way)
+def _seen(changes: Sequence[Change], target: str, since: int | None, until: int) -> Iterator[str]:
+    """The changes after one and up to another that somebody who looks then can see.
+
+    Who looks for the first time (`since` is None) sees what is there, and misses nothing of what is not.
+    """
+    past = [change for change in changes if change.target == target and _number(change.id) <= until]
+    fresh = [change for change in past if _number(change.id) > (since or 0)]
+    live = set(replay(past)) if fresh else set()
+    for change in fresh:
+        if live.intersection(change.added()) or (since is not None and not live.issuperset(change.removed())):
+            yield change.id
 
 
 def _number(change_id: str) -> int:

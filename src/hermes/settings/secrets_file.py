@@ -51,10 +51,19 @@ def save_secret(home: Home, name: str, text: str) -> None:
     """Sets one secret and leaves the other lines as they are."""
     if not name.isidentifier() or "\n" in text or "\r" in text:
         raise SettingsError(f"{name!r} cannot be stored: a secret has a plain name and one line of text")
+    _replace(home, name, [f"{name}={_quoted(text)}"])
+
+
+def remove_secret(home: Home, name: str) -> None:
+    """Takes one secret out and leaves the other lines as they are."""
+    _replace(home, name, [])
+
+
+def _replace(home: Home, name: str, new: list[str]) -> None:
     with Folder.create(home.operator) as folder, FileLock(folder, f"{FILE}.lock", timeout=_LOCK_TIMEOUT):
         lines = (folder.read(FILE, at_most=_LARGEST) or b"").decode("utf-8-sig", "replace").splitlines()
         kept = [line for line in lines if line.strip().removeprefix("export ").partition("=")[0].strip() != name]
-        folder.replace(FILE, "".join(f"{line}\n" for line in [*kept, f"{name}={_quoted(text)}"]).encode())
+        folder.replace(FILE, "".join(f"{line}\n" for line in [*kept, *new]).encode())
 
 
 def _unquoted(text: str) -> str:
