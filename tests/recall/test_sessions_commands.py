@@ -72,7 +72,8 @@ def test_a_part_of_a_title_or_id_is_enough_when_nothing_else_has_it(db: SessionD
 @pytest.mark.proves("search.cli-list")
 def test_rows_stand_below_each_other_though_imported_ids_are_long(db: SessionDB, hermes: Command) -> None:
     talk(db, "of our own")
-    db.create_session(session_id="claude-code_11111111-1111-4111-8111-111111111111", source="claude-code")
+    imported = "claude-code_11111111-1111-4111-8111-111111111111"
+    db.create_session(session_id=imported, source="claude-code", title="imported")
     lines = hermes("sessions", "list").out.splitlines()
     assert len({line.index("  20") for line in lines}) == 1
     assert lines[0].split()[3] == "claude-code"

@@ -13,6 +13,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "session.announce": ("memory changed by others is announced once, after the prefix", "product"),
     "session.fence": ("recalled memory is fenced on a copy of the user's message", "003 Memory Context Fencing"),
     "session.order": ("a history whose calls and results got out of order is sent in order", "product"),
+    "session.misuse": ("calls in the wrong order are refused with what to do; a turn that failed is marked", "product"),
     "session.open-calls": ("a call that never returned gets a result that says so; history stays valid", "product"),
     "session.interrupted": ("an interrupted turn is marked", "003 Interrupted Turns"),
     "session.usage": ("tokens and the share read from the cache are recorded per turn and session", "product"),

@@ -84,7 +84,7 @@ def _print_rows(rows: list[Session]) -> None:
 def _listed(db: SessionDB, given: argparse.Namespace) -> list[Session]:
     chosen = {"source": given.source, "project": project_option(given.project)}
     if not given.all:
-        return db.list_sessions(limit=given.limit, **chosen)
+        return db.list_sessions(limit=given.limit, begun=True, **chosen)
     rows = db.list_sessions(limit=_EVERYTHING, **chosen) + db.list_sessions(limit=_EVERYTHING, archived=True, **chosen)
     return sorted(rows, key=lambda session: -session.activity)
 
@@ -274,7 +274,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
 
 def _configure_list(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=whole_number(1), default=20, metavar="N", help="how many (default: 20)")
-    parser.add_argument("--all", action="store_true", help="all of them, archived ones too")
+    parser.add_argument("--all", action="store_true", help="all of them, archived and empty ones too")
     _add_filters(parser)
 
 

@@ -49,6 +49,11 @@ def parsed(arguments: str | Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(given) if isinstance(given, Mapping) else {}
 
 
+def is_answer(message: Mapping[str, Any]) -> bool:
+    """Whether a turn ends with this message: the model's words, without a call."""
+    return message.get("role") == "assistant" and not message.get("tool_calls")
+
+
 def unanswered_calls(messages: list[dict[str, Any]]) -> list[str]:
     """Ids of tool calls of the newest assistant message that have no result yet."""
     answered: set[str] = set()

@@ -23,13 +23,13 @@ from hermes.session.compacting import Compacting, last_count, seen_changes
 from hermes.session.context import Context
 from hermes.session.ending import CHAT, end
 from hermes.session.nudges import Nudges
-from hermes.session.requests import Request, noted, parsed, reply_message, sizes_of, unanswered_calls
+from hermes.session.requests import Request, is_answer, noted, parsed, reply_message, sizes_of, unanswered_calls
 from hermes.session.reviewable import Reviewable
 from hermes.session.usage import what_broke_the_cache
 from hermes.session.wiring import open_parts
 from hermes.storage.conversations import new_id
 from hermes.vocabulary.closing import Closing
-from hermes.vocabulary.errors import NotFound
+from hermes.vocabulary.errors import NotFound, OutOfOrder
 from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class MemorySession(Compacting, Reviewable, Closing):
         self._compactor = None
         self._real = last_count(stored)
         self._prefill: list[dict[str, Any]] = []
-        self._broken_off = False  # the process before this one ended in the middle of a turn
+        self._unfinished = False  # nothing followed the newest words of the person, here or in the process before
         self._announcements = Announcements(parts.store, session_id, seen_changes(stored, details["announced"]))
         row = parts.database.get_session(session_id)
         self._hints = parts.subdirectory_hints(row.cwd)
@@ -148,7 +148,9 @@ class MemorySession(Compacting, Reviewable, Closing):
 
         `recalled` is memory from elsewhere, wrapped so that the model cannot mistake it for the user's words; `overlay`
         is what a host adds to this turn only. Both go on a copy: the clean message is what is stored and searched.
+        When nothing followed the message before it, because the host failed there, that turn is marked as broken off.
         """
+        self._refuse_closed()
         self._close_open_calls()
         self._close_broken_turn()
         self.preflight()
@@ -169,11 +171,12 @@ class MemorySession(Compacting, Reviewable, Closing):
             self._parts.taint.note("recall", "memory provider", recalled)
         self._said = text
         self._save(message)
+        self._unfinished = True
         return self.request()
 
     def take_up(self) -> None:
         """The turn that another process did not finish goes on, instead of being marked as broken off."""
-        self._broken_off = False
+        self._unfinished = False
 
     def request(self) -> Request:
         """What to send now; call it again after tool results for the next step of the turn."""
@@ -185,6 +188,7 @@ class MemorySession(Compacting, Reviewable, Closing):
 
     def record(self, message: Mapping[str, Any]) -> None:
         """Saves a message of the host's own loop: an assistant message with tool calls, or a tool's result."""
+        self._refuse_closed()
         if message.get("role") == "tool":
             self._parts.taint.note("tool", "a tool of the host", str(message.get("content") or ""))
         self._save(dict(message))
@@ -195,6 +199,7 @@ class MemorySession(Compacting, Reviewable, Closing):
         When the arguments lead into a folder with notes for agents (AGENTS.md and the like) that this session has not
         seen, the notes follow the result: the prompt itself must not move any more.
         """
+        self._refuse_closed()
         hint = self._hints.for_call(arguments or {}) if self._hints else ""
         shown = f"{content}\n\n{hint}" if hint else content
         self.nudges.called("")  # a tool of the host's: what it returns came from outside
@@ -206,6 +211,7 @@ class MemorySession(Compacting, Reviewable, Closing):
         """Runs one of our tools and returns its JSON result; call and result are part of the conversation."""
         import json
 
+        self._refuse_closed()
         if call_id is None or call_id not in unanswered_calls(self.context.messages):
             call_id = call_id or f"call_{len(self.context.messages)}_{os.urandom(4).hex()}"
             text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments or {}), ensure_ascii=False)
@@ -233,8 +239,11 @@ class MemorySession(Compacting, Reviewable, Closing):
 
         `message` is the model's own message, when the host has it: its reasoning is kept and sent back.
         With `usage` (and `model`, when it is not the session's) the share of the prompt that came from the provider's
-        cache is recorded, and why, when it was small.
+        cache is recorded, and why, when it was small. OutOfOrder when there is no turn to finish.
         """
+        self._refuse_closed()
+        if not self.context.messages or is_answer(self.context.messages[-1]):
+            raise OutOfOrder("there is no turn to finish: prepare_turn begins one, and this one has its answer already")
         self._close_open_calls()
         saved = reply_message(reply, message or {})
         if interrupted:
@@ -258,8 +267,10 @@ class MemorySession(Compacting, Reviewable, Closing):
 
     def undo(self) -> str:
         """Takes the last exchange out of the context and returns what the person had said in it."""
+        self._refuse_closed()
         said, kept = take_back(self._parts.database, self.id)
         self.reload()
+        self._unfinished = False
         began = self._parts.database.session_details(self.id)["announced"]
         self._announcements = Announcements(self._parts.store, self.id, seen_changes(kept, began))
         self.external.on_session_switch(self.id, rewound=True, reason="undo")
@@ -283,6 +294,9 @@ class MemorySession(Compacting, Reviewable, Closing):
         return self._parts.database.get_session(self.id)
 
     def close(self) -> None:
+        """Ends the session; a second call does nothing."""
+        if not self._parts.has_database:
+            return
         self.write_note()
         end(self._parts, self.id, self._compactor, self.context.said())
 
@@ -302,7 +316,7 @@ class MemorySession(Compacting, Reviewable, Closing):
         session._prefill = [dict(message) for message in prefill]
         session.start_engine()
         session._close_open_calls()
-        session._broken_off = bool(stored) and session.context.messages[-1]["role"] in ("user", "tool")
+        session._unfinished = bool(stored) and session.context.messages[-1]["role"] in ("user", "tool")
         return session
 
     def overhead(self) -> int:
@@ -343,14 +357,18 @@ class MemorySession(Compacting, Reviewable, Closing):
             self._save({"role": "tool", "tool_call_id": call_id, "content": _ENDED})
 
     def _close_broken_turn(self) -> None:
-        """A turn that another process did not finish is marked before the next one begins."""
-        if self._broken_off:
-            self._broken_off = False
+        """A turn that was not finished, here or in another process, is marked before the next one begins."""
+        if self._unfinished:
             self._save({"role": "assistant", "content": _BROKEN_OFF, "interrupted": True})
+
+    def _refuse_closed(self) -> None:
+        if not self._parts.has_database:
+            raise OutOfOrder(f"this session is closed; MemorySession.open(resume={self.id!r}) goes on with it")
 
     def _save(self, message: dict[str, Any]) -> None:
         self.last_id = self._parts.database.append(self.id, message)
         self.context.append(self.last_id, message)
+        self._unfinished = False
 
 
 def _following(session: Kind, before: MemorySession | None, reason: str) -> Kind:

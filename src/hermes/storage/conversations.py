@@ -203,10 +203,15 @@ class Conversations:
         )
 
     def listing(
-        self, *, limit: int, offset: int, source: str | None, project: str | None, archived: bool
+        self, *, limit: int, offset: int, source: str | None, project: str | None, archived: bool, begun: bool
     ) -> list[Session]:
-        """One row per conversation, the most recently used first; by order of arrival, not by the clock."""
+        """One row per conversation, the most recently used first; by order of arrival, not by the clock.
+
+        With `begun` only those in which something was said, or which somebody named.
+        """
         where = ["owner = ?", "listed = 1", "archived = 1" if archived else "archived = 0"]
+        if begun:
+            where.append("(last_id > 0 OR title IS NOT NULL)")
         values: list[Any] = [self._owner]
         for column, value in (("source", source), ("project", project)):
             if value is not None:

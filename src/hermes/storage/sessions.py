@@ -224,8 +224,11 @@ class SessionDB(Closing):
         source: str | None = None,
         project: str | None = None,
         archived: bool = False,
+        begun: bool = False,
     ) -> list[Session]:
-        return self._sessions.listing(limit=limit, offset=offset, source=source, project=project, archived=archived)
+        return self._sessions.listing(
+            limit=limit, offset=offset, source=source, project=project, archived=archived, begun=begun
+        )
 
     def lineage(self, session_id: str) -> list[Session]:
         return self._sessions.lineage(self._sessions.get(session_id))

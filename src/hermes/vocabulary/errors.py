@@ -6,6 +6,7 @@ HermesError
 ├── NotFound           a person: what they named does not exist (exit code 1)
 ├── NotConfirmed       a person: nobody said yes to what cannot be taken back, so nothing was done
 ├── ExtraMissing       a person: an optional package is needed and not there
+├── OutOfOrder         a programmer: a call that does not fit what went before, such as on a closed session
 ├── ScannerUnavailable the operator: the threat scanner cannot load, so nothing may pass as harmless
 ├── Interrupted        the program itself: a person asked to stop; nothing went wrong
 ├── ModelError         a person: a model gave no answer; the message says why and what to do
@@ -56,6 +57,10 @@ class NotConfirmed(HermesError):
 
 class ExtraMissing(HermesError):
     pass
+
+
+class OutOfOrder(HermesError):
+    """A session was used in a way that its state does not allow; nothing was changed."""
 
 
 class ScannerUnavailable(HermesError):
