@@ -33,7 +33,8 @@ class Breaker:
         return self.ineffective >= TRIPS_AFTER and prompt_tokens < self.tokens + context_length * REGROWTH
 
     def may_ask(self, who: str, now: float) -> bool:
-        return now >= (self.helper_until if who == "helper" else self.main_until)
+        until = self.helper_until if who == "helper" else self.main_until
+        return not now < until <= now + TRANSIENT[-1]  # further ahead: the clock was wrong when it was stored
 
     def compacted(self) -> Breaker:
         return self._with(waiting=True)

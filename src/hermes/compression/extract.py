@@ -170,7 +170,7 @@ def _earlier(previous: str, room: int) -> str:
         return text
     kept: list[str] = []
     for line in text.splitlines():
-        cost = estimate(line) + 1
+        cost = at_most(line)
         if cost <= room:
             room -= cost
             kept.append(line)

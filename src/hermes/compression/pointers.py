@@ -22,8 +22,11 @@ _MOST_RANGES = 4  # of one chapter; ids of other conversations may lie between
 _LABEL = 90
 _LABELLED = 200  # messages of a chapter that its label is made of
 _LONG_RESULTS = "long tool results"
-_LINE = re.compile(r"^- (?P<ids>\d+(?:-\d+)?(?:, \d+(?:-\d+)?)*) \((?P<count>\d+) messages?\)(?:: (?P<label>.*))?$")
-_RANGE = re.compile(r"(\d+)\s*(?:(?:-|\N{EN DASH}|\.\.)\s*(\d+))?")
+_ID = r"\d{1,18}"  # anybody may write a longer number into a text; no message has one
+_LINE = re.compile(
+    rf"^- (?P<ids>{_ID}(?:-{_ID})?(?:, {_ID}(?:-{_ID})?)*) \((?P<count>{_ID}) messages?\)(?:: (?P<label>.*))?$"
+)
+_RANGE = re.compile(rf"(?<!\d)({_ID})(?!\d)\s*(?:(?:-|\N{{EN DASH}}|\.\.)\s*({_ID})(?!\d))?")
 
 
 @value
@@ -116,14 +119,20 @@ def parse_chapters(text: str) -> list[Chapter]:
 
 def joined(chapters: Sequence[Chapter], most: int) -> list[Chapter]:
     """At most `most` chapters: the two smallest neighbours become one until it fits."""
-    kept = list(chapters)
-    while len(kept) > max(most, 1):
+    kept, most = list(chapters), max(most, 1)
+    while len(kept) > 2 * most:  # far too many, as only a text has that looks like a block: no look for the smallest
+        kept = [_together(*kept[at : at + 2]) for at in range(0, len(kept), 2)]
+    while len(kept) > most:
         smallest = min(range(len(kept) - 1), key=lambda position: kept[position].count + kept[position + 1].count)
-        one, other = kept[smallest : smallest + 2]
-        label = one_line(" / ".join(filter(None, (one.label, other.label))), _LABEL)
-        together = Chapter(ids=_few(one.ids + other.ids), count=one.count + other.count, label=label)
-        kept[smallest : smallest + 2] = [together]
+        kept[smallest : smallest + 2] = [_together(*kept[smallest : smallest + 2])]
     return kept
+
+
+def _together(one: Chapter, *others: Chapter) -> Chapter:
+    for other in others:
+        label = one_line(" / ".join(filter(None, (one.label, other.label))), _LABEL)
+        one = Chapter(ids=_few(one.ids + other.ids), count=one.count + other.count, label=label)
+    return one
 
 
 def _chapter(messages: Sequence[Message], ids: Sequence[int | None]) -> list[Chapter]:

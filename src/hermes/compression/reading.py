@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,16 @@ def excerpt(text: str, limit: int) -> str:
     room = max(limit - len(marker), 2)
     ending = room // 4
     return text[: room - ending] + marker + text[len(text) - ending :]
+
+
+def find_folded(text: str, wanted: str) -> int:
+    """Where the wanted text stands, in whatever case; -1 when it does not."""
+    folded = text.casefold()
+    place = folded.find(wanted.casefold())
+    if place <= 0 or len(folded) == len(text):
+        return place
+    # Some characters, such as the German sharp s, fold to two: the place is the one before which so many stand.
+    return bisect_right(range(len(text)), place, key=lambda end: len(text[:end].casefold())) - 1
 
 
 def one_line(text: str, limit: int) -> str:

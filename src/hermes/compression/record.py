@@ -43,10 +43,10 @@ class Record:
         texts = [_text(messages[at]) for at in places]
         calls = {at: lines for at in places if "tool_calls" in messages[at] and (lines := _lines(messages[at]))}
         if self._masked:
-            texts = mask_all([*texts, *(line for lines in calls.values() for line in lines)])
-            called = iter(texts[len(places) :])  # the calls stand behind the texts
+            texts = mask_all(texts)
+            called = iter(mask_all([line for lines in calls.values() for line in lines]))
             calls = {at: [next(called) for _ in lines] for at, lines in calls.items()}
-        self._texts.update(zip(places, texts, strict=False))
+        self._texts.update(zip(places, texts, strict=True))
         self._calls.update(calls)
 
 

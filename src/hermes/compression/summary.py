@@ -122,7 +122,8 @@ def _room(task: Task, window: int) -> int:
 
 def _whole(task: Task, record: Record, room: int) -> str:
     """The prompt with all of the conversation; "" when it takes more than `room` tokens."""
-    if sum([len(message.get("content") or "") for message in task.messages]) >= room * _MOST_CHARACTERS:
+    contents = [message.get("content") for message in task.messages]
+    if sum([len(content) for content in contents if type(content) is str]) >= room * _MOST_CHARACTERS:
         return ""
     prompt = build_prompt(task, record.entries(range(len(task.messages))), task.previous)
     return prompt if estimate_sampled(prompt) * 1.05 <= room else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hermes.compression.pointers import format_ranges, parse_ranges
-from hermes.compression.reading import calls_of, text_of
+from hermes.compression.reading import calls_of, find_folded, text_of
 from hermes.tools.registry import failure
 
 if TYPE_CHECKING:
@@ -98,10 +98,9 @@ def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hits(found: Iterator[tuple[int, dict[str, Any]]], needle: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    folded = needle.casefold()
     for number, message in found:
         content = message["content"]
-        place = content.casefold().find(folded)
+        place = find_folded(content, needle)
         if place >= 0:
             low, high = max(place - _AROUND, 0), place + len(needle) + _AROUND
             before, after = "…" if low else "", "…" if high < len(content) else ""

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hermes.compression.pointers import format_ranges, parse_ranges
-from hermes.compression.reading import calls_of, excerpt, one_line, text_of
+from hermes.compression.reading import calls_of, excerpt, find_folded, one_line, text_of
 from hermes.storage.compaction import Contexts
 
 if TYPE_CHECKING:
@@ -147,5 +147,5 @@ def _described(node: Node) -> dict[str, Any]:
 
 
 def _around(text: str, word: str) -> str:
-    place = max(text.casefold().find(word), 0)
+    place = max(find_folded(text, word), 0)
     return one_line(text[max(place - _AROUND, 0) : place + len(word) + _AROUND], 2 * _AROUND)
