@@ -175,6 +175,30 @@ def _deep_hyphens(chance: random.Random) -> str:
     return "".join("".join(chance.choices(LETTERS, k=9)) + "---\n\n\n" for _ in range(LONG // 15 + 1))[:LONG]
 
 
+def _every_ideograph(chance: random.Random) -> str:
+    return "".join(map(chr, chance.sample((*range(0x4E00, 0xA000), *range(0x20000, 0x2A6E0)), k=LONG - 2_000)))
+
+
+def _here_and_there(
+    noise: Callable[[random.Random], str], hidden: Callable[[str], str], every: int
+) -> Callable[[random.Random], str]:
+    """A known word hidden three deep every so many characters: each layer has to be read with its neighbours."""
+
+    def make(chance: random.Random) -> str:
+        text = noise(chance)
+        pieces = (f"{text[at : at + every]} {hidden(chance.choice(TRIGGERS))} " for at in range(0, LONG, every))
+        return "".join(pieces)[:LONG]
+
+    return make
+
+
+def _thrice_in_base64(word: str) -> str:
+    coded = word.encode()
+    for _layer in range(3):
+        coded = base64.b64encode(coded)
+    return coded.decode()
+
+
 def _in_turn(kinds: Sequence[Callable[[random.Random], str]], size: int) -> Callable[[random.Random], str]:
     """Pieces of several kinds one behind the other, so that nothing can be told by the whole text."""
 
@@ -308,5 +332,11 @@ HOSTILE: dict[str, Callable[[random.Random], str]] = {
         [_repeat(".. --. -. / "), WORDS["words with digits"], _words_of("abcdefghijklmnopqrstuvwxyzáéíóúñ", 6)], 20
     ),
     "tables and everything in turn": _in_turn([FORMATS["table rows"], _mixed], 1_000),
+    "every ideograph": _every_ideograph,
+    "base64 three deep among errors": _here_and_there(WORDS["words with two errors"], _thrice_in_base64, 1_000),
+    "base64 three deep among digits": _here_and_there(
+        _words_of(LETTERS + LETTERS.upper() + "0123456789", 9), _thrice_in_base64, 800
+    ),
+    "entities three deep among scripts": _here_and_there(_all_scripts, "&amp;amp;amp;{}".format, 500),
     "words and scripts in turn": _in_turn([FORMATS["snake case"], WORDS["every Latin word"], _all_scripts], 20),
 }

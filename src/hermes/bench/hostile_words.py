@@ -19,6 +19,7 @@ TRIGGERS = tuple(_TRIGGERS.split())
 _LEET = str.maketrans("oeastibg", "03457189")
 _ROT13 = str.maketrans(LETTERS, LETTERS[13:] + LETTERS[:13])
 _ALIKE = str.maketrans("aceopxyisjhknrtuv", "асеорхуіѕјһкпгтսν")
+_NOTHING = " qq ww zz" * 14 + " "  # more words than a rule spans
 _SCRIPTS = ("han", "japanese", "korean", "cyrillic", "arabic", "hindi", "thai")
 
 
@@ -57,6 +58,29 @@ def other_scripts() -> Sequence[str]:
 
     tables = (load_table(f"{name}.txt") for name in _SCRIPTS)
     return sorted({word.replace("_", " ") for table in tables for words in table.values() for word in words.split()})
+
+
+@cache
+def _strangers() -> Sequence[Sequence[str]]:
+    """English words in groups, none of which has all that any rule needs: rules apply, but their words never meet."""
+    from hermes.safety.languages import english as language
+
+    masks, rules = language().lexicon.masks, language().rules
+    groups: list[tuple[int, list[str]]] = []
+    for word in english():
+        for at, (present, words) in enumerate([*groups, (0, [])]):
+            together = present | masks[word]
+            if not any(together & rule.need[0] and rule.can_apply(together) for rule in rules):
+                groups[at : at + 1] = [(together, [*words, word])]
+                break
+    return [words for _, words in groups]
+
+
+def _never_meeting(chance: random.Random) -> str:
+    groups = _strangers()
+    size = LONG // len(groups)
+    parts = (" ".join(chance.choices(words, k=size // 4))[: size - len(_NOTHING)] for words in groups)
+    return "".join(part + _NOTHING for part in parts)
 
 
 def _long_english() -> Sequence[str]:
@@ -128,6 +152,7 @@ WORDS: dict[str, Callable[[random.Random], str]] = {
     "every Latin word": _words(latin, _with_space),
     "every word of other scripts": _words(other_scripts, _with_space),
     "other scripts without spaces": _words(other_scripts, _alone),
+    "words of rules that never meet": _never_meeting,
     "words with one error": _words(_long_english, _near),
     "words with two errors": _words(_long_english, _far),
     "foreign words with errors": _words(latin, lambda chance, word: _near(chance, word + "ab")),

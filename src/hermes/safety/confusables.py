@@ -21,6 +21,9 @@ IGNORABLE_RANGES = (
     (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF),
     (0xFFA0, 0xFFA0), (0xFFF0, 0xFFFB), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
 )  # fmt: skip
+# Ideographs and Korean syllables that read as what they are; blocks of them are worked out at once.
+_UNCHANGED_RANGES = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0x20000, 0x2A6DF))
+_BLOCK = 256
 _PLAIN = frozenset({"Lo", "Ll", "Cs", "So", "Nd", "Mc"})
 _DROPPED = frozenset({"Mn", "Me", "Cc", "Cf", "Cn", "Co"})  # marks, controls, and what nobody has given a meaning
 _LONGEST_EXPANSION = 4  # one ligature stands for 18 letters of a blessing; a text full of them must not grow
@@ -45,6 +48,12 @@ class FoldTable(dict[int, str]):
             self[code] = char.lower() if char.isprintable() or char in "\t\n\r" else ""
 
     def __missing__(self, code: int) -> str:
+        for first, last in _UNCHANGED_RANGES:
+            if first <= code <= last:  # a text may be full of them, each another one
+                start = code // _BLOCK * _BLOCK
+                block = range(max(first, start), min(last + 1, start + _BLOCK))
+                self.update({each: chr(each) for each in block if each not in self})
+                return self[code]
         folded = self[code] = self._work_out(code)
         return folded
 

@@ -36,8 +36,9 @@ _LONGEST_TYPO = 20
 _LONGEST_SCRAP = 4
 _FEWEST_SCRAPS = 3
 _RULE_LETTERS = 300  # letters that a rule spans at most, about sixty words
-_MANY_LETTERS = 6_000  # letters, and words, that are read at once
-_MANY_WORDS = 1_000
+_MANY_LETTERS = 12_000  # letters, and words, that are read at once
+_MANY_WORDS = 4_000
+_LONG_TEXT = 1_000  # words
 _FEW_WORDS = 25
 _SURE = 100  # letters behind a strong word that are taken without looking for another
 _SCRAP_SHARE = 4  # one token in four
@@ -206,7 +207,6 @@ def _squashed(tokens: list[str], known: set[str], words: Vocabulary) -> Iterator
     # Words that are glued together begin and end where they stand; only scraps belong to their neighbours.
     pieces = {word: f" {word} " if len(word) > _LONGEST_WORD else word for word in plain}
     text = "".join([pieces[word] for word in tokens if word in plain])
-    segments = words.segments()
     cut: list[str] = []
     letters = 0
     for start, end in _around_strong_words(text, words):
@@ -215,7 +215,7 @@ def _squashed(tokens: list[str], known: set[str], words: Vocabulary) -> Iterator
             cut, letters = [], 0
         if cut:
             cut.append(".")
-        cut += _segmented(text[start:end], segments, words)
+        cut += _segmented(text[start:end], words)
         letters += end - start
     if cut:
         yield cut
@@ -247,6 +247,7 @@ def _telling_places(text: str, words: Vocabulary) -> list[int]:
 
     Each four letters are compared as one number, because that takes half the time.
     """
+    words.segments()
     raw, inside = text.encode(), words.inside
     places = []
     for start in (0, 2):
@@ -255,29 +256,41 @@ def _telling_places(text: str, words: Vocabulary) -> list[int]:
     return sorted(places)
 
 
-def _segmented(text: str, segments: dict[str, tuple[int, ...]], words: Vocabulary) -> list[str]:
-    known_words, openings = words.words, words.openings
+def _segmented(text: str, words: Vocabulary) -> list[str]:
+    known_words, lengths, openings = words.words, words.segments(), words.openings
     cut: list[str] = []
     done = 0
-    position = -1
-    while (position := position + 1) < len(text):
-        if (opening := text[position : position + 3]) not in openings:
+    for position in _beginnings_in(text, words):
+        if position < done:
             continue
-        for length in segments.get(text[position : position + 4], ()):
+        for length in lengths.get(text[position : position + 4], ()):
             word = text[position : position + length]
             if word in known_words:
                 break
         else:
-            short = openings[opening]
+            short = openings.get(text[position : position + 3])
             if not short:
                 continue
-            word = opening[:short]
+            word = text[position : position + short]
         if position > done and (between := text[done:position].strip()):
             cut.append(between)
         cut.append(word)
         done = position + len(word)
-        position = done - 1
     return cut
+
+
+def _beginnings_in(text: str, words: Vocabulary) -> list[int]:
+    """Where a known word may begin, by its first two or four letters, which are compared as one number."""
+    raw = text.encode() + b"   "
+    places: list[int] = []
+    for start in range(4):
+        numbers = memoryview(raw[start : start + (len(raw) - start) // 4 * 4]).cast("I").tolist()
+        places += [start + 4 * at for at, number in enumerate(numbers) if number in words.fours]
+    for start in range(2):
+        numbers = memoryview(raw[start : start + (len(raw) - start) // 2 * 2]).cast("H").tolist()
+        places += [start + 2 * at for at, number in enumerate(numbers) if number in words.pairs]
+    places.sort()
+    return places
 
 
 def _in_pieces(tokens: list[str], known: set[str], words: Vocabulary) -> list[str]:
@@ -294,7 +307,7 @@ def _in_pieces(tokens: list[str], known: set[str], words: Vocabulary) -> list[st
     if before[-1] * _SCRAP_SHARE >= len(tokens):
         return tokens
     found: list[str] = []
-    if len(tokens) < _MANY_WORDS:
+    if len(tokens) < _LONG_TEXT:
         return found
     done = 0
     for start in range(0, len(tokens) - _STRETCH + 1, _STRETCH // 2):

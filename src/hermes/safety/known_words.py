@@ -10,7 +10,7 @@ from hermes.safety.typing_errors import Errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from hermes.safety.lexicon import Lexicon
 
@@ -32,6 +32,8 @@ class Vocabulary:
         self.openings: dict[str, int] = {}
         self.telling: dict[str, list[str]] = {}
         self.inside: frozenset[int] = frozenset()
+        self.fours: frozenset[int] = frozenset()
+        self.pairs: frozenset[int] = frozenset()
         self.words: frozenset[str] = frozenset()
         self._errors: list[Errors] = []
         tables = compiled("disguises")
@@ -67,7 +69,8 @@ class Vocabulary:
         """The lengths that words of four letters and more have, by the first four.
 
         Beside it: `openings`, three letters that any word can begin with, each with the length of the short word in it,
-        and `telling`, strong words by their first letters, of which `inside` has four, as numbers.
+        and `telling`, strong words by their first letters, of which `inside` has four, as numbers. So `fours` has what
+        a word of at least three letters can begin with, and `pairs` those of two.
         """
         if not self._segments:
             words = {*self.lexicon.masks, *self.fillers, *self.lexicon.phrases}
@@ -86,8 +89,10 @@ class Vocabulary:
             self.openings = {start: self._short_length(start) for start in starts}
             for word in self.strong:
                 self.telling.setdefault(word[:STRONG_LENGTH], []).append(word)
-            fours = (start[at : at + 4].encode() for start in self.telling for at in (0, 1))
-            self.inside = frozenset(int.from_bytes(four, sys.byteorder) for four in fours)
+            self.inside = _as_numbers(start[at : at + 4] for start in self.telling for at in (0, 1))
+            threes = [word for word in self.words if len(word) == _SHORT_WORD + 1]
+            self.fours = _as_numbers({*self._segments, *(word + letter for word in threes for letter in LETTERS + " ")})
+            self.pairs = _as_numbers(pairs)
         return self._segments
 
     def _short_length(self, start: str) -> int:
@@ -116,6 +121,10 @@ class Vocabulary:
 
     def _real(self) -> frozenset[str]:
         return frozenset(load_table("real_words.txt")["words"].split())
+
+
+def _as_numbers(letters: Iterable[str]) -> frozenset[int]:
+    return frozenset(int.from_bytes(each.encode(), sys.byteorder) for each in letters)
 
 
 def vocabulary(lexicon: Lexicon) -> Vocabulary:

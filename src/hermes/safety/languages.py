@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-from itertools import chain, starmap
-from operator import methodcaller
 
 from hermes.safety import atoms
-from hermes.safety.lexicon import UNKNOWN, Lexicon, Reading, Words, bit, known_bits
-from hermes.safety.places import Index, Places
+from hermes.safety.lexicon import Lexicon, known_bits
 from hermes.safety.rules import Rule, load_lexicon, load_rules
+from hermes.safety.scripts import Pairs, ScriptLexicon
 from hermes.safety.tables import compiled, load_lines, load_table
+from hermes.safety.words import Words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
+    from hermes.safety.lexicon import Reading
+
 _FEWEST_WORDS = 2
-_WIDEST_GAP = 12
 _SHORTEST_STEM = 2
 # name, lexicon files, characters that call for it, does a stem have to begin a word, are words set apart by spaces
 _SCRIPTS = (
@@ -30,8 +30,6 @@ _SCRIPTS = (
     ("hindi", ("hindi",), "[\u0900-\u097f]", True, True),
     ("thai", ("thai",), "[\u0e00-\u0e7f]", False, False),
 )
-_LAST_ASCII = "\x7f"
-_SPAN, _START = methodcaller("span"), methodcaller("start")
 _loaded: dict[str, Language] = {}
 _latin: list[LatinFamily] = []
 
@@ -75,13 +73,22 @@ def readings(text: str, marked: str, tokens: list[str]) -> Iterator[tuple[Readin
         if reading is not None:
             yield reading, latin.rules
     if not text.isascii():
-        characters_in_use = "".join(set(text))
-        for name, files, characters, word_start, spaced in _SCRIPTS:
-            if re.search(characters.removesuffix("{2}"), characters_in_use) and re.search(characters, text):
-                script = _script(name, files)
-                reading = script.lexicon.search(marked, word_start, spaced)
-                if reading is not None:
-                    yield reading, script.rules
+        yield from _read_scripts(text, marked)
+
+
+def _read_scripts(text: str, marked: str) -> Iterator[tuple[Reading, list[Rule]]]:
+    in_use = "".join(set(text))
+    scripts = [
+        (_script(name, files), word_start, spaced)
+        for name, files, characters, word_start, spaced in _SCRIPTS
+        if re.search(characters.removesuffix("{2}"), in_use) and re.search(characters, text)
+    ]
+    if scripts and marked:
+        pairs = Pairs(marked, [script.lexicon for script, word_start, _ in scripts if not word_start])
+        for script, word_start, spaced in scripts:
+            reading = script.lexicon.search(pairs, word_start, spaced)
+            if reading is not None:
+                yield reading, script.rules
 
 
 def read_english(tokens: list[str]) -> Reading | None:
@@ -101,7 +108,7 @@ class LatinFamily:
         self.stems: dict[str, list[tuple[int, int]]] = {}
         self.starts: dict[str, list[int]] = {}  # the lengths that stems have, by their first letters
         self._languages: list[Language] = []
-        self._beginnings: frozenset[str] = frozenset()
+        self._lengths: dict[str, list[int]] = {}
         if tables is None:
             self._index()
         else:
@@ -146,12 +153,11 @@ class LatinFamily:
         for word in own & self.exact.keys():
             for number in self.exact[word]:
                 counts[number] += 1
-        stems, starts = self.stems, self.starts
-        if not self._beginnings:
-            self._beginnings = frozenset(stem[: _SHORTEST_STEM + 1] for stem in stems)
-        beginnings, long, short = self._beginnings, _SHORTEST_STEM + 1, _SHORTEST_STEM
-        for word in [each for each in known if each[:long] in beginnings or each[:short] in beginnings]:
-            for length in starts.get(word[:_SHORTEST_STEM], ()):
+        stems, lengths = self.stems, self._lengths_of_stems()
+        long, short = _SHORTEST_STEM + 1, _SHORTEST_STEM
+        for word in [each for each in known if each[:long] in lengths or each[:short] in lengths]:
+            more = lengths.get(word[:long], ()) if len(word) > short else ()
+            for length in (*lengths.get(word[:short], ()), *more):
                 if length > len(word):
                     break
                 for number, mask in stems.get(word[:length], ()):
@@ -160,101 +166,14 @@ class LatinFamily:
         likely = [number for number, count in enumerate(counts) if count >= _FEWEST_WORDS]
         return [(self.languages[number], stemmed[number]) for number in likely]
 
-
-class ScriptLexicon(Lexicon):
-    """A vocabulary that is searched for inside the text, for scripts that inflect richly or write no spaces."""
-
-    def __init__(self, name: str, files: Sequence[str]) -> None:
-        from hermes.safety.unicode import fold
-
-        super().__init__(name, [])
-        words: dict[str, int] = {}
-        for table in (*(load_table(f"{file}.txt") for file in files), atoms.CONCEPTS):
-            for concept, listed in table.items():
-                for word in listed.split():
-                    plain = fold(word.replace("_", " ")) if table is not atoms.CONCEPTS else word
-                    words[plain] = words.get(plain, 0) | bit(concept)
-        lengths: dict[str, set[int]] = {}
-        self.words: dict[str, str] = {}
-        for word in words:
-            lengths.setdefault(word[:2], set()).add(len(word))
-            mask = 0
-            for length in range(1, len(word) + 1):  # a short stem still counts inside a longer word
-                mask |= words.get(word[:length], 0)
-            self.words[word] = self.code(mask)
-        self.singles = {word: code for word, code in self.words.items() if len(word) == 1}
-        self.lengths = {start: sorted(found, reverse=True) for start, found in lengths.items()}
-        self.pairs = {start: self.words[start] for start, found in lengths.items() if found == {2}}
-        firsts = re.escape("".join(sorted({start[0] for start in self.lengths})))
-        # The sign comes first in each expression, so that the search can look for it alone.
-        self.at_word_start = re.compile(rf"[{firsts}](?<![^\W_][{firsts}])")
-        self.anywhere = re.compile(
-            f"[{re.escape(''.join(sorted({s[0] for s in self.lengths if s[0] > _LAST_ASCII})))}]+"
-        )
-        pairs = (f"{re.escape(s[0])}(?={re.escape(s[1:])})" for s in sorted(self.lengths) if s[0] < _LAST_ASCII)
-        self.ascii = re.compile("|".join(pairs) or "(?!)")
-
-    def search(self, text: str, word_start: bool, spaced: bool) -> Reading | None:  # noqa: FBT001 - a row of the table above
-        codes: list[str] = []
-        places: list[tuple[int, int]] = []
-        gaps: dict[str, str] = {}
-        done = 0
-        for start, end, code in self._words_in(text, word_start):
-            gap = ""
-            if start > done:
-                between = text[done:start]
-                if between not in gaps:
-                    gaps[between] = UNKNOWN * _gap(between, spaced=spaced)
-                gap = gaps[between]
-                if spaced and not done and len(gap) < _WIDEST_GAP and not between[0].isspace():
-                    gap += UNKNOWN  # what stands before the first word is whole words
-            codes.append(gap + code)
-            places.append((start, end))
-            done = end
-        if not codes:
-            return None
-        read = "".join(codes)
-        present = 0
-        for code in set(read):
-            present |= self.mask_behind(code)
-        return Reading(self, read, Index(lambda: list(range(len(read)))), present, Places(codes, places))
-
-    def _words_in(self, text: str, word_start: bool) -> Iterator[tuple[int, int, str]]:  # noqa: FBT001 - as above
-        """(start, end, code) of the longest word at each place, none inside another."""
-        words, lengths, pairs, singles = self.words, self.lengths, self.pairs, self.singles
-        done = 0
-        for at in self._candidates(text, word_start):
-            if at < done:
-                continue
-            pair = text[at : at + 2]
-            length, code = 2, pairs.get(pair)
-            if code is None:
-                for length in lengths.get(pair, ()):
-                    code = words.get(text[at : at + length])
-                    if code is not None:
-                        break
-                else:
-                    length, code = 1, singles.get(text[at])
-                    if code is None:
-                        continue
-            done = at + length
-            yield at, done, code
-
-    def _candidates(self, text: str, word_start: bool) -> Iterable[int]:  # noqa: FBT001 - as above
-        """Where a word may begin, by its first character."""
-        if word_start:
-            return map(_START, self.at_word_start.finditer(text))
-        places = list(chain.from_iterable(starmap(range, map(_SPAN, self.anywhere.finditer(text)))))
-        in_ascii = list(map(_START, self.ascii.finditer(text)))
-        return sorted([*places, *in_ascii]) if in_ascii else places
-
-
-def _gap(between: str, *, spaced: bool) -> int:
-    """How many unknown words stand between two known ones; the rest of an inflected word is no word."""
-    words = between.split()
-    if not spaced:
-        return min(_WIDEST_GAP, sum(map(len, words)) // 2)
-    return min(_WIDEST_GAP, len(words) - (not between[0].isspace()))
+    def _lengths_of_stems(self) -> dict[str, list[int]]:
+        """The lengths that stems have, by one letter more than `starts`: few words share that with a stem by chance."""
+        if not self._lengths:
+            for stem in sorted(self.stems, key=len):
+                lengths = self._lengths.setdefault(stem[: _SHORTEST_STEM + 1], [])
+                if len(stem) not in lengths:
+                    lengths.append(len(stem))
+        return self._lengths
 
 
 class ScriptLanguage(Language):

@@ -7,6 +7,7 @@ and a rule is a short pattern over concepts with bounded gaps. So vocabulary, la
 from __future__ import annotations
 
 from hermes.safety.places import Index
+from hermes.safety.words import BETWEEN, BOUNDARY, UNKNOWN
 from hermes.vocabulary.errors import ScannerUnavailable
 
 TYPE_CHECKING = False
@@ -16,13 +17,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hermes.safety.places import Places
+    from hermes.safety.words import Words
 
-UNKNOWN = "."
-BOUNDARY = "|"
+    Step = tuple[int, int, int]  # the concepts, the most words before them, the concepts that none of those may have
+
 _FIRST_CODE = 0xB0
-_BETWEEN = 31  # words each way; twice that is more than any rule spans
-_MANY_WORDS = 1_000
-_ENDS = frozenset(".!?\n")  # the tokens that end a sentence
+_LOOSE_GAP = 3  # gaps up to this size may cross a sentence end
 _JOINERS = str.maketrans("-.&=", "____")  # text is cut into words at these signs, so the lexicon is too
 
 _bits: dict[str, int] = {}
@@ -168,8 +168,8 @@ class Lexicon:
             if place < done:
                 continue
             end, mask = meant[place]
-            if place - done > 2 * _BETWEEN:
-                left, right = done + _BETWEEN, place - _BETWEEN
+            if place - done > 2 * BETWEEN:
+                left, right = done + BETWEEN, place - BETWEEN
                 sign = BOUNDARY if unread.find(BOUNDARY, left, right) >= 0 else UNKNOWN
                 codes += unread[done:left], sign, unread[right:place]
                 spans += (done, left), (left, left + 1), (right, place)
@@ -180,8 +180,8 @@ class Lexicon:
             spans.append((place, place + 1))
             done = end
             present |= mask
-        codes.append(unread[done : done + _BETWEEN])
-        spans.append((done, done + _BETWEEN))
+        codes.append(unread[done : done + BETWEEN])
+        spans.append((done, done + BETWEEN))
         index = Index(lambda: [place for start, end in spans for place in range(start, min(end, len(words.tokens)))])
         return Reading(self, "".join(codes), index, present) if present else None
 
@@ -202,60 +202,12 @@ class Lexicon:
                 yield position, done, mask
 
 
-class Words:
-    """The words of a text, looked up by every language: which there are, and where those stand that somebody knows."""
-
-    __slots__ = ("_blank", "_text", "_where", "known", "tokens")
-
-    def __init__(self, tokens: list[str]) -> None:
-        self.tokens = tokens
-        self.known = set(tokens)
-        self._blank: list[str] = []
-        self._text = ""
-        self._where: dict[str, list[int]] = {}
-
-    def locate(self, *vocabularies: Mapping[str, object]) -> None:
-        """Notes where the words of all `vocabularies` stand, in one pass, so that a language looks at its own only."""
-        where: dict[str, list[int]] = {}
-        for vocabulary in vocabularies:
-            for word in self.known & vocabulary.keys():
-                where[word] = []
-        for place, token in enumerate(self.tokens):
-            if token in where:
-                where[token].append(place)
-        self._where = where
-
-    def where(self, word: str) -> list[int]:
-        return self._where[word]
-
-    def are_few(self, meant: Iterable[str]) -> bool:
-        """Whether words stand so far from each other in a long text that most of it lies between them."""
-        most = len(self.tokens) // (4 * _BETWEEN) if len(self.tokens) > _MANY_WORDS else 0
-        for word in meant:
-            most -= len(self._where[word])
-            if most < 0:
-                return False
-        return True
-
-    def unread_text(self) -> str:
-        if not self._text:
-            self._text = "".join(self.unread())
-        return self._text
-
-    def unread(self) -> list[str]:
-        """One code per word, as if none meant anything; a list of its own for each caller."""
-        if not self._blank:
-            if self.known.isdisjoint(_ENDS):
-                self._blank = [UNKNOWN] * len(self.tokens)
-            else:
-                self._blank = [BOUNDARY if token in _ENDS else UNKNOWN for token in self.tokens]
-        return self._blank[:]
-
-
 class Reading:
     """A text as concepts: `codes` (one character per word), where each came from, and which concepts may occur."""
 
-    __slots__ = ("_by_bit", "_by_mask", "codes", "index", "lexicon", "places", "present")
+    __slots__ = (
+        "_before", "_by_bit", "_by_mask", "_has_ends", "_open", "codes", "index", "lexicon", "places", "present",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -274,34 +226,67 @@ class Reading:
         self.codes = codes
         self.index = index
         self.present = present
-        self._by_bit: dict[int, list[int]] = {}
-        self._by_mask: dict[int, list[int]] = {}
+        self._by_bit: dict[int, int] = {}
+        self._by_mask: dict[int, int] = {}
+        self._before: dict[Step, int] = {}
+        self._has_ends = BOUNDARY in codes
+        self._open: dict[tuple[int, int], int] = {}
 
-    def positions(self, concepts: int) -> list[int]:
-        """Where any of `concepts` stands, in order; worked out once, because many rules name the same."""
+    def places_of(self, concepts: int) -> int:
+        """Where any of `concepts` stands, a bit for each place; worked out once, because many rules name the same."""
         found = self._by_mask.get(concepts)
         if found is None:
             if not self._by_bit:
                 self._sort_by_concept()
-            lists = [self._by_bit[each] for each in bits_of(concepts & self.present) if each in self._by_bit]
-            found = lists[0] if len(lists) == 1 else sorted(set().union(*lists))
+            found, by_bit, left = 0, self._by_bit, concepts & self.present
+            while left:  # as `bits_of` does, which takes twice the time
+                each = left & -left
+                found |= by_bit.get(each, 0)
+                left ^= each
             self._by_mask[concepts] = found
         return found
 
     def _sort_by_concept(self) -> None:
-        codes = self.codes
-        by_code: dict[str, list[int]] = {}
-        if codes.count(UNKNOWN) * 4 > len(codes) * 3:  # then it is quicker to look for those that mean something
-            by_code = {code: list(_places_of(code, codes)) for code in set(codes) - {UNKNOWN}}
-        else:
-            for place, code in enumerate(codes):
-                if code != UNKNOWN:
-                    by_code.setdefault(code, []).append(place)
-        for code, places in by_code.items():
+        by_bit = self._by_bit
+        for code, places in _places_by_code(self.codes).items():
             for each in bits_of(self.lexicon.mask_behind(code)):
-                self._by_bit.setdefault(each, []).extend(places)
-        for places in self._by_bit.values():
-            places.sort()
+                by_bit[each] = by_bit.get(each, 0) | places
+
+    def before_last(self, step: Step) -> int:
+        """Where the last step of a rule can be reached from; many rules end alike."""
+        found = self._before.get(step)
+        if found is None:
+            concepts, gap, without = step
+            found = self._before[step] = self.before(self.places_of(concepts), gap, without)
+        return found
+
+    def before(self, places: int, gap: int, without: int) -> int:
+        """The places that one of `places` follows behind at most `gap` words, none of them among `without`.
+
+        Nor may the end of a sentence be between, unless the gap is small: one word per line is a disguise, no grammar.
+        """
+        strict = without or (gap > _LOOSE_GAP and self._has_ends)
+        width = 1  # words that have been looked at
+        while width <= gap:
+            step = min(width, gap + 1 - width)
+            nearer = places >> step
+            places |= nearer & self._open_for(step, without) if strict else nearer
+            width += step
+        return places >> 1
+
+    def _open_for(self, words: int, without: int) -> int:
+        """The places from which on so many words are neither the end of a sentence nor among `without`."""
+        key = words, without
+        found = self._open.get(key)
+        if found is None:
+            if words == 1:
+                closed = self.places_of(without) if without else 0
+                found = ~(closed | _as_number(_places(BOUNDARY, self.codes), len(self.codes)))
+            else:
+                half = words // 2
+                found = self._open_for(half, without) & (self._open_for(words - half, without) >> half)
+            self._open[key] = found
+        return found
 
     def holds(self, start: int, end: int, concepts: int) -> bool:
         """Whether any word between two places means one of `concepts`."""
@@ -309,11 +294,32 @@ class Reading:
         return any(meaning(code) & concepts for code in set(self.codes[start:end]))
 
 
-def _places_of(code: str, codes: str) -> Iterator[int]:
+def _places_by_code(codes: str) -> dict[str, int]:
+    """Where each code stands that means something, a bit for each place."""
+    size = len(codes)
+    by_code: dict[str, Iterable[int]] = {}
+    if codes.count(UNKNOWN) * 4 > size * 3:  # then it is quicker to look for those that mean something
+        by_code = {code: _places(code, codes) for code in set(codes) - {UNKNOWN, BOUNDARY}}
+    else:
+        lists: dict[str, list[int]] = {code: [] for code in set(codes)}
+        for place, code in enumerate(codes):
+            lists[code].append(place)
+        by_code = {code: places for code, places in lists.items() if code not in (UNKNOWN, BOUNDARY)}
+    return {code: _as_number(places, size) for code, places in by_code.items()}
+
+
+def _places(code: str, codes: str) -> Iterator[int]:
     place = codes.find(code)
     while place >= 0:
         yield place
         place = codes.find(code, place + 1)
+
+
+def _as_number(places: Iterable[int], size: int) -> int:
+    bits = bytearray(size // 8 + 1)
+    for place in places:
+        bits[place >> 3] |= 1 << (place & 7)
+    return int.from_bytes(bits, "little")
 
 
 def _unjoined(words: int, joined: Iterable[tuple[int, int]]) -> list[int]:

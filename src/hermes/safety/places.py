@@ -41,22 +41,23 @@ class Index:
 class Places:
     """Which code of a reading stands for which part of the text; worked out when somebody asks."""
 
-    __slots__ = ("_codes", "_positions", "_spans")
+    __slots__ = ("_codes", "_ends", "_positions", "_starts")
 
-    def __init__(self, codes: list[str], spans: list[tuple[int, int]]) -> None:
-        """`codes` has the code of each word behind those of the unknown words before it, `spans` where it stands."""
-        self._codes, self._spans = codes, spans
+    def __init__(self, codes: list[str], starts: list[int], ends: list[int]) -> None:
+        """`codes` has the code of each word behind those of the unknown words before it, the others where it stands."""
+        self._codes, self._starts, self._ends = codes, starts, ends
         self._positions: list[int] = []
 
     def span(self, position: int) -> tuple[int, int]:
         """Where the word stands whose code has this position."""
-        return self._spans[bisect_left(self._all(), position)]
+        word = bisect_left(self._all(), position)
+        return self._starts[word], self._ends[word]
 
     def between(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """(position of its code, where it begins) for every word that begins in this part of the text."""
         positions = self._all()
-        for at in range(bisect_left(self._spans, (start,)), bisect_left(self._spans, (end,))):
-            yield positions[at], self._spans[at][0]
+        for at in range(bisect_left(self._starts, start), bisect_left(self._starts, end)):
+            yield positions[at], self._starts[at]
 
     def _all(self) -> list[int]:
         if not self._positions:

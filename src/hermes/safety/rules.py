@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from hermes.safety import atoms, weights
-from hermes.safety.lexicon import BOUNDARY, Lexicon, bit, concept_mask, known_bits
-from hermes.safety.matching import orders_of, reach_of, spans
+from hermes.safety.lexicon import Lexicon, bit, concept_mask, known_bits
+from hermes.safety.matching import orders_of, spans
 from hermes.safety.tables import load_lines, load_table
 from hermes.safety.verdict import ASK, REFUSE
+from hermes.safety.words import BOUNDARY
 from hermes.vocabulary.errors import ScannerUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from hermes.safety.lexicon import Reading
-    from hermes.safety.matching import Step
+    from hermes.safety.lexicon import Reading, Step
     from hermes.safety.weights import Scale
 
 _MATCHES_TRIED = 8  # a negated match is no match; how many to look at before giving up on a rule
@@ -33,13 +33,12 @@ _MENTIONABLE = frozenset(
 
 
 class Rule:
-    __slots__ = ("_orders", "_reach", "level", "need", "negatable", "source", "threat")
+    __slots__ = ("_orders", "level", "need", "negatable", "source", "threat")
 
     def __init__(self, threat: str, level: str, source: str, need: list[int], negatable: bool) -> None:  # noqa: FBT001
         self.threat, self.level, self.source = threat, level, source
         self.need, self.negatable = need, negatable
         self._orders: list[list[Step]] = []
-        self._reach = 0
 
     @classmethod
     def parse(cls, line: str) -> Rule:
@@ -57,12 +56,11 @@ class Rule:
     def state(self) -> tuple[object, ...]:
         return self.threat, self.level, self.source, self.need, self.negatable
 
-    def spans(self, reading: Reading) -> Iterator[tuple[int, int]]:
+    def spans(self, reading: Reading) -> list[tuple[int, int]]:
         """Where its first matches stand. Its steps are read when it is first tried: most rules never are."""
         if not self._orders:
             self._orders = orders_of(self.source)
-            self._reach = reach_of(self._orders)
-        return spans(reading, self._orders, self._reach, _MATCHES_TRIED)
+        return spans(reading, self._orders, _MATCHES_TRIED)
 
     def can_apply(self, present: int) -> bool:
         for mask in self.need:  # noqa: SIM110 - four times as fast as all() over a generator, and asked 400 times a scan
@@ -111,10 +109,13 @@ class Course:
         return self._asked
 
 
-def matches(scale: Scale, rules: list[Rule], course: Course) -> Iterator[Match]:
+def matches(
+    scale: Scale, rules: list[Rule], course: Course, counts: Callable[[int, int], bool] | None = None
+) -> Iterator[Match]:
     """One match per class and level at most, each as mild as its surroundings allow; else what weighs too much.
 
-    As soon as only refusals matter, rules that would only ask are left out; they stand behind the others.
+    As soon as only refusals matter, rules that would only ask are left out; they stand behind the others. What `counts`
+    denies is no match.
     """
     done: set[tuple[str, str]] = set()
     reading = scale.reading
@@ -127,13 +128,14 @@ def matches(scale: Scale, rules: list[Rule], course: Course) -> Iterator[Match]:
         key = (rule.threat, rule.level)
         if key in done:
             continue
-        found = _first_match(scale, rule, course)
+        found = _first_match(scale, rule, course, counts)
         if found is not None:
             done.add(key)
             yield found
     if course.weigh and not done and not course.only_refusals() and (heavy := scale.heavy_stretch()) is not None:
         start, end, mask = heavy
-        yield Match(_nearest(rules, mask), ASK, start, end)
+        if counts is None or counts(start, end):
+            yield Match(_nearest(rules, mask), ASK, start, end)
 
 
 def _nearest(rules: list[Rule], present: int) -> Rule:
@@ -142,10 +144,10 @@ def _nearest(rules: list[Rule], present: int) -> Rule:
     return max(likely, key=lambda rule: len([1 for mask in rule.need if present & mask]) / (len(rule.need) + 1))
 
 
-def _first_match(scale: Scale, rule: Rule, course: Course) -> Match | None:
+def _first_match(scale: Scale, rule: Rule, course: Course, counts: Callable[[int, int], bool] | None) -> Match | None:
     reading = scale.reading
     for start, end in rule.spans(reading):
-        if not (rule.negatable and _negated(reading, start)):
+        if not (rule.negatable and _negated(reading, start)) and (counts is None or counts(start, end)):
             level = _level_here(scale, rule, (start, end), course)
             if level is not None:
                 return Match(rule, level, start, end)

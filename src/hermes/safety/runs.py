@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 _DIGITS = "0123456789"
 _LOWER = "abcdefghijklmnopqrstuvwxyz"
-_SPACES = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f?"  # any space outside ASCII has become a question mark
-
-
+_SPACES = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"
+# What stands for something in ASCII; all else outside it becomes a question mark, which is part of no run.
+_OTHER_SPACES = "\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+_OTHER_SIGNS = "\u00b7\u2022\u2013\u2014\u2212"
 _SHORTEST_CODE = 8
 
 
@@ -34,7 +35,7 @@ _HEX = _table(_DIGITS + "abcdefABCDEF")
 _HEX_APART = _table(_DIGITS + "abcdefABCDEF" + _SPACES + ",:;-x\\")
 _BETWEEN_BYTES = (_SPACES + ",:;-x\\").encode()
 _NUMBERS_APART = _table(_DIGITS + _SPACES + ",;.-")
-_SIGNS = _table(".-_ /|\n?")  # and so have the dots and dashes
+_SIGNS = _table(".-_ /|\n")
 _CAPITALS = _table(_LOWER.upper() + "234567")
 _SMALL = _table(_LOWER + "234567")
 _BASE64 = _table(_LOWER + _LOWER.upper() + _DIGITS + "+/_-")
@@ -54,7 +55,7 @@ class Runs:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._bytes = text.encode("ascii", "replace")
+        self._bytes = (text if text.isascii() else _with_plain_signs(text)).encode("ascii", "replace")
         self._mixed: bool | None = None
 
     def _has(self, table: bytes, length: int) -> bool:
@@ -131,3 +132,10 @@ class Runs:
             end = shape.find(b".", place)
             yield place, end
             place = shape.find(run, end)
+
+
+def _with_plain_signs(text: str) -> str:
+    for sign in _OTHER_SPACES + _OTHER_SIGNS:
+        if sign in text:
+            text = text.replace(sign, "-" if sign in _OTHER_SIGNS else " ")
+    return text

@@ -8,12 +8,12 @@ one of its tables cannot be loaded. The classes are listed in `hermes.safety.ver
 from __future__ import annotations
 
 import re
-from itertools import islice
+from functools import partial
 
 from hermes.safety import atoms, languages, markup
 from hermes.safety.rules import Course, matches
 from hermes.safety.surroundings import LONG_TEXT, surroundings
-from hermes.safety.unicode import fold, original_span
+from hermes.safety.unicode import Origin, fold
 from hermes.safety.verdict import ASK, REFUSE, SEVERITY, Finding, conclude, shorten
 from hermes.safety.weights import Pieces, Scale
 
@@ -38,6 +38,7 @@ _WORDS_AND_ENDS = bytes(code if code >= _FIRST_SIGN else ord(_KEPT.get(chr(code)
 _LETTERS = re.compile("[A-Za-z]{5,20}")
 _DEEPEST_NESTING = 3
 _READ_IN_FULL = 8_192  # characters; of a longer text that is refused, one reason is enough
+_MOST_READ_AGAIN = 4  # below the first layer of encodings, so many times less than the text itself
 _MARGIN = 24
 _FEWEST_LETTERS = 12
 # A developer's project files talk about these all day; outside the prompt's own memory only the clear cases count.
@@ -45,12 +46,15 @@ _QUIET_OUTSIDE_MEMORY = frozenset({"persistence", "standing_order", "hostile_act
 
 
 class View:
-    """A text as it stands or as it decodes, how it was come by, and whether its words are in single letters."""
+    """A text as it stands or as it decodes, how it was come by, whether its words are in single letters.
 
-    __slots__ = ("how", "letter_by_letter", "text")
+    Or what is not read: a long text that is encoded several times over, all of it, is worth a question as it is.
+    """
 
-    def __init__(self, text: str, how: str, letter_by_letter: bool) -> None:  # noqa: FBT001 - made in one place
-        self.text, self.how, self.letter_by_letter = text, how, letter_by_letter
+    __slots__ = ("how", "letter_by_letter", "text", "unread")
+
+    def __init__(self, text: str, how: str, *, letter_by_letter: bool = False, unread: bool = False) -> None:
+        self.text, self.how, self.letter_by_letter, self.unread = text, how, letter_by_letter, unread
 
 
 def scan(text: str, scope: str = "memory") -> Verdict:
@@ -99,7 +103,10 @@ def _every_finding(text: str, course: Course) -> Iterator[Finding]:
                 views.append((hidden.how, _worth_reading(hidden)))
     for how, view in views:
         for layer in _layers(how, view):
-            yield from _read(layer, course)
+            if layer.unread:
+                yield Finding(threat="hidden_text", level=ASK, excerpt=shorten(layer.text), how=layer.how)
+            else:
+                yield from _read(layer, course)
 
 
 def _worth_reading(hidden: Hidden) -> str:
@@ -119,37 +126,42 @@ def _layers(how: str, text: str) -> Iterator[View]:
 
     layers = [] if how == "plain" else [how]
     worked_out: dict[str, dict[str, str]] = {}
-    for _ in range(_DEEPEST_NESTING):
+    left = max(2 * _READ_IN_FULL, len(text) // _MOST_READ_AGAIN)
+    for depth in range(_DEEPEST_NESTING):
         decoded = decode_once(text, worked_out)
-        yield View(text, ", ".join(layers) or how, LETTER_SPACING in decoded.used)
+        yield View(text, ", ".join(layers) or how, letter_by_letter=LETTER_SPACING in decoded.used)
         if not decoded.used:
             return
         layers += [name for name in decoded.used if name not in layers]
         text = decoded.changed_part()
-    yield View(text, ", ".join(layers), False)
+        left -= len(text) if depth else 0
+        if left < 0:
+            yield View(text, ", ".join(layers), unread=True)
+            return
+    yield View(text, ", ".join(layers))
 
 
 def _read(view: View, course: Course) -> Iterator[Finding]:
-    text, how = view.text, view.how
+    text = view.text
     folded = fold(text)
-    for level, start, end in markup.forgeries(folded, text, course.scope):
-        yield _finding("forged_markup", level, (text, folded), (start, end), how)
     marked = atoms.mark(folded)
+    page = Page(view, folded, marked)
+    for level, start, end in markup.forgeries(folded, text, course.scope):
+        yield page.finding("forged_markup", level, (start, end))
     tokens = words_of(marked, in_ascii=folded.isascii())
     pieces = Pieces(tokens, marked)
     for reading, rules in languages.readings(text, marked, tokens):
         scale = Scale(reading, pieces)
         for match in matches(scale, rules, course):
             # Other scripts are folded to look-alike skeletons, which only the matcher can read; show the text itself.
-            shown = folded if reading.places is None else None
-            yield _finding(match.rule.threat, match.level, (text, shown), _span(marked, reading, match), how)
+            as_folded = reading.places is None
+            yield page.finding(match.rule.threat, match.level, page.span(reading, match), as_folded=as_folded)
     yield from _undisguised(view, folded, tokens, course)
 
 
 def _undisguised(view: View, folded: str, tokens: list[str], course: Course) -> Iterator[Finding]:
     """What the words say once their disguises are undone."""
     from hermes.safety.disguises import Written, disguises, is_guess
-    from hermes.safety.known_words import vocabulary
 
     english = languages.english()
     written = Written(folded, tokens, letter_by_letter=view.letter_by_letter)
@@ -159,10 +171,10 @@ def _undisguised(view: View, folded: str, tokens: list[str], course: Course) -> 
             continue
         guess = is_guess(name, tokens)
         scale = Scale(reading, Pieces(words))
-        for match in matches(scale, english.rules, course):
-            matched = _matched_words(reading, match, words)
-            if "separators" in name and not vocabulary(english.lexicon).covers(matched):
-                continue  # words found inside other words, not a sentence without its spaces
+        # Else they are words found inside other words, not a sentence without its spaces.
+        counts = partial(_covered, reading, words) if "separators" in name else None
+        for match in matches(scale, english.rules, course, counts):
+            matched = _matched_words(reading, match.start, match.end, words)
             by_chance = name == "leetspeak, separators" and sum(map(len, matched)) < _FEWEST_LETTERS  # as in hashes
             yield Finding(
                 threat=match.rule.threat,
@@ -195,29 +207,43 @@ def _cut(folded: str) -> list[str]:
     return words_of(atoms.mark(folded), in_ascii=folded.isascii())
 
 
-def _finding(threat: str, level: str, texts: tuple[str, str | None], span: tuple[int, int], how: str) -> Finding:
-    text, folded = texts
-    first, last = original_span(text, *span) if span[0] >= 0 else (-1, -1)
-    shown, (start, end) = (text, (first, last)) if folded is None else (folded, span)
-    excerpt = shorten(shown[max(0, start - _MARGIN) : end + _MARGIN] if start >= 0 else text)
-    if how != "plain":
-        return Finding(threat=threat, level=level, excerpt=excerpt, how=how)
-    return Finding(threat=threat, level=level, excerpt=excerpt, how=how, start=first, end=last)
+class Page:
+    """A view with its folded and its marked form, to show where something was found."""
+
+    __slots__ = ("_folded", "_marked", "_origin", "_spans", "_view")
+
+    def __init__(self, view: View, folded: str, marked: str) -> None:
+        self._view, self._folded, self._marked = view, folded, marked
+        self._origin = Origin(view.text)
+        self._spans: list[tuple[int, int]] = []
+
+    def finding(self, threat: str, level: str, span: tuple[int, int], *, as_folded: bool = True) -> Finding:
+        text, how = self._view.text, self._view.how
+        first, last = self._origin.span(*span) if span[0] >= 0 else (-1, -1)
+        shown, (start, end) = (self._folded, span) if as_folded else (text, (first, last))
+        excerpt = shorten(shown[max(0, start - _MARGIN) : end + _MARGIN] if start >= 0 else text)
+        if how != "plain":
+            return Finding(threat=threat, level=level, excerpt=excerpt, how=how)
+        return Finding(threat=threat, level=level, excerpt=excerpt, how=how, start=first, end=last)
+
+    def span(self, reading: Reading, match: Match) -> tuple[int, int]:
+        if reading.places is not None:
+            return reading.places.span(match.start)[0], reading.places.span(match.end - 1)[1]
+        if not self._spans:
+            self._spans = [token.span() for token in _TOKEN.finditer(self._marked)]
+        first = reading.index[match.start]
+        last = reading.index[match.end] - 1 if match.end < len(reading.index) else len(self._spans) - 1
+        return self._spans[first][0], self._spans[max(first, last)][1]
 
 
-def _span(marked: str, reading: Reading, match: Match) -> tuple[int, int]:
-    if reading.places is not None:
-        return reading.places.span(match.start)[0], reading.places.span(match.end - 1)[1]
-    first = reading.index[match.start]
-    last = reading.index[match.end] - 1 if match.end < len(reading.index) else None
-    matched = list(islice(_TOKEN.finditer(marked), first, None if last is None else max(first, last) + 1))
-    return matched[0].start(), matched[-1].end()
+def _matched_words(reading: Reading, start: int, end: int, words: list[str]) -> list[str]:
+    return words[reading.index[start] : reading.index[end] if end < len(reading.index) else len(words)]
 
 
-def _matched_words(reading: Reading, match: Match, words: list[str]) -> list[str]:
-    first = reading.index[match.start]
-    last = reading.index[match.end] if match.end < len(reading.index) else len(words)
-    return words[first:last]
+def _covered(reading: Reading, words: list[str], start: int, end: int) -> bool:
+    from hermes.safety.known_words import vocabulary
+
+    return vocabulary(reading.lexicon).covers(_matched_words(reading, start, end, words))
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:

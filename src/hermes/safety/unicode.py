@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from itertools import accumulate, islice
 
 TYPE_CHECKING = False
@@ -40,24 +41,35 @@ def fold_table() -> FoldTable:
     return _tables[0]
 
 
-def original_span(text: str, start: int, end: int) -> tuple[int, int]:
-    """Where the folded span [start, end) stands in `text`; (-1, -1) when folding did more than replace characters."""
-    if text.isascii() and len(_without_controls(text)) == len(text):
-        return start, end
-    if "\x1b" in text or re.search(_JAMO, text):
-        return -1, -1
-    first, last = _index_behind(text, start), _index_behind(text, end - 1) + 1
-    return (first, last) if first < last <= len(text) else (-1, -1)
+class Origin:
+    """Where folded characters come from; worked out when somebody asks, and once for all who do."""
 
+    __slots__ = ("_ends", "_text")
 
-def _index_behind(text: str, folded_place: int) -> int:
-    """Which character of `text` became the one at `folded_place`."""
-    table = fold_table()
-    start = position = 0
-    while start < len(text) and position + (size := len(text[start : start + _BLOCK].translate(table))) <= folded_place:
-        start, position = start + _BLOCK, position + size  # whole blocks in C, then one of them sign by sign
-    ends = accumulate((len(table[ord(char)]) for char in text[start : start + _BLOCK]), initial=position)
-    return start + sum(end <= folded_place for end in islice(ends, 1, None))
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._ends: list[int] = []
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Where the folded span [start, end) stands; (-1, -1) when folding did more than replace characters."""
+        text = self._text
+        if text.isascii() and len(_without_controls(text)) == len(text):
+            return start, end
+        if "\x1b" in text or re.search(_JAMO, text):
+            return -1, -1
+        first, last = self._index_behind(start), self._index_behind(end - 1) + 1
+        return (first, last) if first < last <= len(text) else (-1, -1)
+
+    def _index_behind(self, folded_place: int) -> int:
+        """Which character of the text became the one at `folded_place`."""
+        text, table = self._text, fold_table()
+        if not self._ends:  # of whole blocks, in C; then one of them sign by sign
+            sizes = (len(text[start : start + _BLOCK].translate(table)) for start in range(0, len(text), _BLOCK))
+            self._ends = list(accumulate(sizes, initial=0))
+        block = bisect_right(self._ends, folded_place) - 1
+        start = block * _BLOCK
+        ends = accumulate((len(table[ord(char)]) for char in text[start : start + _BLOCK]), initial=self._ends[block])
+        return start + sum(end <= folded_place for end in islice(ends, 1, None))
 
 
 def _without_controls(text: str) -> str:

@@ -1,0 +1,136 @@
+"""Reads scripts that inflect richly or write no spaces: their words are searched for inside the text."""
+
+from __future__ import annotations
+
+import re
+import sys
+from operator import methodcaller
+
+from hermes.safety import atoms
+from hermes.safety.lexicon import Lexicon, Reading, bit
+from hermes.safety.places import Index, Places
+from hermes.safety.tables import load_table
+from hermes.safety.words import UNKNOWN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_WIDEST_GAP = 12
+_START = methodcaller("start")
+_CODING = "utf-32-le"
+
+
+class ScriptLexicon(Lexicon):
+    """A vocabulary whose words are told by their first two characters, which are compared as one number."""
+
+    def __init__(self, name: str, files: Sequence[str]) -> None:
+        from hermes.safety.unicode import fold
+
+        super().__init__(name, [])
+        words: dict[str, int] = {}
+        for table in (*(load_table(f"{file}.txt") for file in files), atoms.CONCEPTS):
+            for concept, listed in table.items():
+                for word in listed.split():
+                    plain = fold(word.replace("_", " ")) if table is not atoms.CONCEPTS else word
+                    words[plain] = words.get(plain, 0) | bit(concept)
+        lengths: dict[str, set[int]] = {}
+        self.words: dict[str, str] = {}
+        for word in words:
+            lengths.setdefault(word[:2], set()).add(len(word))
+            mask = 0
+            for length in range(1, len(word) + 1):  # a short stem still counts inside a longer word
+                mask |= words.get(word[:length], 0)
+            self.words[word] = self.code(mask)
+        self.lengths = {start: sorted(found, reverse=True) for start, found in lengths.items()}
+        self.pairs = {start: self.words[start] for start, found in lengths.items() if found == {2}}
+        self.starts = frozenset(int.from_bytes(start.encode(_CODING), sys.byteorder) for start in lengths)
+        self.singles = {word: code for word, code in self.words.items() if len(word) == 1}
+        firsts = re.escape("".join(sorted({start[0] for start in lengths})))
+        # The sign comes first in the expression, so that the search can look for it alone.
+        self._word_start = re.compile(rf"[{firsts}](?<![^\W_][{firsts}])")
+        self._single = re.compile(f"[{re.escape(''.join(self.singles))}]")
+
+    def search(self, text: Pairs, word_start: bool, spaced: bool) -> Reading | None:  # noqa: FBT001 - a row of a table
+        """The words of this vocabulary in a text; `spaced` is whether spaces stand between words."""
+        codes: list[str] = []
+        starts: list[int] = []
+        ends: list[int] = []
+        gaps: dict[str, str] = {}
+        done = 0
+        for start, end, code in self._words_in(text, word_start):
+            if start > done:
+                between = text.text[done:start]
+                gap = gaps.get(between)
+                if gap is None:
+                    gap = gaps[between] = UNKNOWN * _gap(between, spaced=spaced)
+                if spaced and not done and len(gap) < _WIDEST_GAP and not between[0].isspace():
+                    gap += UNKNOWN  # what stands before the first word is whole words
+                codes.append(gap + code)
+            else:
+                codes.append(code)
+            starts.append(start)
+            ends.append(end)
+            done = end
+        if not codes:
+            return None
+        read = "".join(codes)
+        present = 0
+        for code in set(read):
+            present |= self.mask_behind(code)
+        return Reading(self, read, Index(lambda: list(range(len(read)))), present, Places(codes, starts, ends))
+
+    def _words_in(self, pairs: Pairs, word_start: bool) -> Iterator[tuple[int, int, str]]:  # noqa: FBT001 - as above
+        """(start, end, code) of the longest word at each place, none inside another."""
+        text, words, lengths, known, singles = pairs.text, self.words, self.lengths, self.pairs, self.singles
+        done = 0
+        for at in map(_START, self._word_start.finditer(text)) if word_start else self._anywhere(pairs):
+            if at < done:
+                continue
+            pair = text[at : at + 2]
+            length, code = 2, known.get(pair)
+            if code is None:
+                for length in lengths.get(pair, ()):
+                    code = words.get(text[at : at + length])
+                    if code is not None:
+                        break
+                else:
+                    length, code = 1, singles.get(text[at])
+                    if code is None:
+                        continue
+            done = at + length
+            yield at, done, code
+
+    def _anywhere(self, pairs: Pairs) -> Iterable[int]:
+        """Where a word may begin."""
+        numbers, starts = pairs.numbers, self.starts
+        places = [at for at in pairs.likely if numbers[at] in starts]
+        alone = list(map(_START, self._single.finditer(pairs.text)))
+        return sorted([*places, *alone]) if alone else places
+
+
+class Pairs:
+    """A text, each two neighbours of its characters as one number, and where any word of some vocabularies may begin.
+
+    Most places are told from the beginning of a word once for all of these.
+    """
+
+    __slots__ = ("likely", "numbers", "text")
+
+    def __init__(self, text: str, vocabularies: Iterable[ScriptLexicon]) -> None:
+        self.text = text
+        starts = frozenset[int]().union(*(each.starts for each in vocabularies))
+        self.numbers = [0] * (len(text) - 1)
+        raw = memoryview(text.encode(_CODING, "surrogatepass"))
+        for first in (0, 1):
+            size = (len(text) - first) // 2 * 8
+            self.numbers[first::2] = raw[4 * first : 4 * first + size].cast("Q").tolist()
+        self.likely = [at for at, number in enumerate(self.numbers) if number in starts]
+
+
+def _gap(between: str, *, spaced: bool) -> int:
+    """How many unknown words stand between two known ones; the rest of an inflected word is no word."""
+    words = between.split()
+    if not spaced:
+        return min(_WIDEST_GAP, sum(map(len, words)) // 2)
+    return min(_WIDEST_GAP, len(words) - (not between[0].isspace()))
