@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.compression.audit import count_kept, keep_exactly
-from hermes.compression.block import BRIDGE, SYSTEM_NOTE, is_block, parse_block
+from hermes.compression.block import BRIDGE, PREFIX, SYSTEM_NOTE, is_block, parse_block
 from hermes.compression.boundaries import find_cut, last_request, newest
 from hermes.compression.compressor import ContextCompressor
 from hermes.compression.facts import find_facts
@@ -117,6 +117,14 @@ def test_the_line_between_block_and_tail_goes_with_the_block() -> None:
     counts = Counts(messages, [10] * 4)
     limits = {"tail_budget": 1_000, "head_ceiling": 1_000, "tail_ceiling": 1_000}
     assert find_cut(messages, counts, protect_first_n=0, protect_last_n=4, **limits).tail == 2
+
+
+@pytest.mark.proves("compression.boundaries")
+def test_neither_a_block_nor_the_line_before_it_belongs_to_the_head() -> None:
+    bridge, block = {"role": "assistant", "content": BRIDGE}, user(f"{PREFIX} what was before.")
+    messages = [user("hello"), bridge, block, *working_session(8)[1:]]
+    limits = {"protect_last_n": 1, "tail_budget": 10, "head_ceiling": 10_000, "tail_ceiling": 1_000}
+    assert find_cut(messages, Counts(messages), protect_first_n=3, **limits).head == 1
 
 
 @pytest.mark.proves("compression.twice")
