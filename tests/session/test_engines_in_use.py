@@ -144,7 +144,7 @@ def test_an_engine_that_is_not_there_shows_wherever_one_looks(home: Path, hermes
     talk_once = ("--model", f"scripted:{tmp_path / 'script.json'}", "-q", "hello")
     assert hermes(*talk_once).err.count("no engine 'tial'") == 1
     assert hermes("config", "set", "context.engine", "tail").err == ""
-    assert "context   tail, at" in hermes("status").out
+    assert "context   tail, when it decides" in hermes("status").out
     assert "✓ context engine: tail: loads" in hermes("doctor", "--offline").out
     assert hermes(*talk_once).err == ""
 
@@ -198,4 +198,4 @@ def test_what_is_wrong_with_an_engine_is_found_before_it_is_chosen(
 def test_the_engine_of_the_operator_serves_the_people_too(home: Path, hermes: Command) -> None:
     install(home)
     assert hermes("users", "add", "ada").code == 0
-    assert "context   tail, at" in hermes("--user", "ada", "status").out
+    assert "context   tail, when it decides" in hermes("--user", "ada", "status").out

@@ -48,6 +48,7 @@ def _prefix(given: argparse.Namespace, context: Context) -> Figures:
     from hermes.bench.prefix import TURNS, run
 
     progress = Progress("talking", TURNS)
+    progress.update(0)  # the first turn alone may take minutes
     try:
         return run(given.model, context.home.root, progress.update)
     finally:

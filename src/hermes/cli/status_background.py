@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hermes.cli.render import counted, print_text, when
 from hermes.cli.sessions_report import bytes_in_words
+from hermes.compression.discovery import BUILT_IN
 from hermes.session.curation_log import CurationLog
 from hermes.session.review import last_review
 from hermes.vocabulary.errors import HermesError
@@ -39,9 +40,11 @@ def print_sessions(state: dict[str, Any]) -> None:
 
 
 def print_engine(state: dict[str, Any]) -> None:
-    when_ = f"at {state['threshold']:.0%} of the window" if state["enabled"] else "off (compression.enabled)"
-    compacted = counted(state["recent_sessions_compacted"], "recent session")
     used = state.get("in_use", state["name"])
+    when_ = f"at {state['threshold']:.0%} of the window" if state["enabled"] else "off (compression.enabled)"
+    if used != BUILT_IN:
+        when_ = "when it decides"  # compression.threshold is the built-in one's
+    compacted = counted(state["recent_sessions_compacted"], "recent session")
     name = used if used == state["name"] else f"{used} instead of {state['name']}"
     print_text(f"context   {name}, {when_}; {compacted} compacted; breaker {state['breaker']}")
     if problem := state.get("problem"):
