@@ -12,6 +12,7 @@ import io
 import json
 import os
 import random
+import re
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,7 +108,7 @@ def _trial(up: Running, people: list[Person], chance: random.Random, outcome: Ou
     outcome.count("bytes seen", len(seen))
     for person in people:
         if person is not intruder:
-            found = [secret for secret in person.secrets if secret in seen]
+            found = [each for each in (*person.secrets, *person.sessions) if each in seen and each not in target]
             if found:
                 outcome.fail(f"{name}: {intruder.name} saw {found[0]} of {person.name} ({target})")
     if name in COMPARED:
@@ -164,11 +165,15 @@ def _everything(person: Person) -> str:
     return json.dumps([entries, texts, titles], default=str, sort_keys=True)
 
 
+# Which of one's own conversations is most like a name depends on the name; whose they are is looked at before.
+_NEAREST = re.compile(r"; (the nearest: |`hermes sessions list` ).*")
+
+
 def _plain(seen: str, target: str) -> str:
     for form in (target, target.partition("/")[0]):  # a message may name a part of it only
         if form not in ("", ".."):
             seen = seen.replace(form, "X")
-    return seen
+    return _NEAREST.sub("", seen)
 
 
 def _command(*words: str) -> Callable[[Running, Person, str], str]:

@@ -63,10 +63,11 @@ def _rename(given: argparse.Namespace, context: Context) -> int:
     old, new = existing_profile(root, given.name), profile_path(root, given.new)
     if os.path.lexists(new):
         raise SettingsError(f"there is a profile {given.new} already; choose another name")
+    is_chosen = chosen_profile(root) == given.name
     os.rename(old, new)
-    if chosen_profile(root) == given.name:
+    if is_chosen:
         choose_profile(root, given.new)
-    print_text(f"profile {given.name} is now {given.new}, at {new}")
+    print_text(f"profile {given.name} is now {given.new}, at {new}{', and still the chosen one' if is_chosen else ''}")
     return OK
 
 

@@ -41,7 +41,7 @@ def parse(path: str, data: bytes) -> CommentedMap:
     if tree is None:
         return CommentedMap()
     if not isinstance(tree, CommentedMap):
-        found = "a list" if isinstance(tree, list) else f"only {str(tree)[:40]!r}"
+        found = "a list" if isinstance(tree, list) else "a single text"  # not shown: the file may be a link
         raise SettingsError(f"{path}:1: expected `name: value` lines, found {found}; mend the file")
     return tree
 
