@@ -108,9 +108,12 @@ def _trial(up: Running, people: list[Person], chance: random.Random, outcome: Ou
     outcome.count("bytes seen", len(seen))
     for person in people:
         if person is not intruder:
-            found = [each for each in (*person.secrets, *person.sessions) if each in seen and each not in target]
+            found = [secret for secret in person.secrets if secret in seen]
             if found:
                 outcome.fail(f"{name}: {intruder.name} saw {found[0]} of {person.name} ({target})")
+    for session in _nearest(seen):
+        if intruder.parts is None or intruder.parts.database.find_session(session) is None:
+            outcome.fail(f"{name}: {intruder.name} was told of {session}, which is not theirs")
     if name in COMPARED:
         nothing = attempt(up, intruder, absent)
         if _plain(seen, target) != _plain(nothing, absent):
@@ -165,7 +168,12 @@ def _everything(person: Person) -> str:
     return json.dumps([entries, texts, titles], default=str, sort_keys=True)
 
 
-# Which of one's own conversations is most like a name depends on the name; whose they are is looked at before.
+def _nearest(seen: str) -> list[str]:
+    """The ids of the conversations that were offered instead of one that is not there."""
+    return re.findall(r"\(([^()]+)\)", seen.partition("; the nearest: ")[2])
+
+
+# Which of one's own conversations is most like a name depends on the name.
 _NEAREST = re.compile(r"; (the nearest: |`hermes sessions list` ).*")
 
 
