@@ -141,6 +141,8 @@ def test_a_script_gets_failures_as_json_too(hermes: Command) -> None:
         "kind": "NotFound",
         "exit_code": 1,
     }
+    unconfirmed = json.loads(hermes("memory", "reset", "--json").err)
+    assert (unconfirmed["kind"], "--yes" in unconfirmed["error"]) == ("NotConfirmed", True)
     wrong = json.loads(hermes("memory", "list", "--json", "--targt", "user").err)
     assert (wrong["kind"], wrong["exit_code"]) == ("SettingsError", 2)
     assert hermes("sessions", "show", "--", "--json").err.startswith("hermes: there are no")

@@ -346,6 +346,7 @@ def test_cleanup_puts_the_old_folders_aside(claw: Path, home: Path, hermes: Comm
     shown = hermes("claw", "cleanup", "--dry-run")
     assert "todo.json" in shown.out
     assert hermes("claw", "cleanup").code == 1
+    assert '"kind": "NotConfirmed", "exit_code": 1' in hermes("claw", "cleanup", "--json").err
     assert claw.exists()
     (tmp_path / ".openclaw.pre-migration").mkdir()
     assert hermes("claw", "cleanup", "--yes").code == 0

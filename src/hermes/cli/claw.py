@@ -10,6 +10,7 @@ from hermes.cli.questions import confirmed
 from hermes.cli.render import add_json_option, print_json, print_text, visible
 from hermes.migration.openclaw import Migration, left_in, plan_cleanup
 from hermes.migration.openclaw_source import CONFLICTS, PRESETS, Options, is_running
+from hermes.vocabulary.errors import NotConfirmed
 
 if TYPE_CHECKING:
     import argparse
@@ -83,8 +84,7 @@ def _cleanup(given: argparse.Namespace, context: Context) -> int:
     if given.dry_run or not moves:
         return OK
     if not given.yes and not confirmed("rename them?"):
-        print_text("nothing was changed; --yes renames them")
-        return REFUSED
+        raise NotConfirmed("nothing was changed; --yes renames them")
     for old, new in moves:
         os.rename(old, new)
     return OK
