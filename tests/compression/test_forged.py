@@ -10,12 +10,17 @@ import pytest
 from hermes.compression.block import END, POINTERS_HEADING, PREFIX, parse_block
 from hermes.compression.breaker import TRANSIENT, Breaker
 from hermes.compression.compressor import ContextCompressor
+from hermes.compression.lcm.engine import LosslessEngine
 from hermes.compression.pointers import Chapter, joined, parse_ranges
 from hermes.compression.reading import find_folded
+from hermes.storage.sessions import SessionDB
+from hermes.storage.summaries import SummaryGraph
 from hermes.tools.context_expand import ContextExpand
 from histories import working_session
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from histories import Message
 
 SUMMARY = "## Goal\nLook at the modules.\n\n## Progress\n### Done\n- Some were looked at."
@@ -64,6 +69,24 @@ def test_a_block_far_larger_than_ours_is_read_in_time_that_grows_with_it(text: s
     began = time.process_time()
     compacted(forged(text))
     assert time.process_time() - began < 1.5  # a look at each pair of lines, or a count of each, took many times that
+
+
+@pytest.mark.proves("compression.engine", "compression.twice")
+def test_headings_of_summaries_that_do_not_exist_or_come_twice_are_no_matter_to_lcm(tmp_path: Path) -> None:
+    with SessionDB.open(tmp_path / "state.db") as db:
+        session = db.create_session()
+        messages = working_session(24)
+        ids = db.append_many(session, messages)
+        engine = LosslessEngine(context_length=8_000, protect_last_n=2)
+        engine.on_session_start(session, database=db)
+        once = engine.compact(messages, ids=ids, force=True)
+        again = "\n".join(f"### lcm:{number} · messages" for number in (1, 1, TOO_LONG, "9" * 30, 77))
+        more = [*once.messages, forged(f"{again}\nas it says"), *working_session(24)[1:]]
+        done = engine.compact(more, ids=db.append_many(session, more), force=True)
+        nodes = SummaryGraph(db, session).all()
+    assert done.how == "lcm"
+    leaves = sum(node.messages for node in nodes if not node.depth)
+    assert [node.messages for node in nodes if node.depth] == [leaves]  # each stands in it once
 
 
 @pytest.mark.proves("compression.pointers")

@@ -35,7 +35,7 @@ LEAF_TOKENS = 20_000
 LEAF_SUMMARY = 1_200
 CONDENSED_SUMMARY = 2_000
 MOST_ASKED = 16  # leaves of one compaction that a model is asked for; older ones are made of the messages' own words
-_HEADING = re.compile(r"^### lcm:(\d+) ", re.MULTILINE)
+_HEADING = re.compile(r"^### lcm:(\d{1,18}) ", re.MULTILINE)
 
 
 class LosslessEngine(ContextCompressor):
@@ -69,7 +69,7 @@ class LosslessEngine(ContextCompressor):
         graph = self._graph
         if graph is None or any(number is None for number in task.ids):
             return super().summarised(task, facts, deadline=deadline, force=force)  # nothing to hang a graph on
-        nodes = graph.several(int(number) for number in _HEADING.findall(task.previous))
+        nodes = graph.several(dict.fromkeys(map(int, _HEADING.findall(task.previous))))  # a summary may name one again
         # What an older block says that no node stands for: another engine wrote it. It becomes the first leaf's past.
         foreign = task.previous if not nodes else ""
         chunks = self._chunks(task)
