@@ -21,6 +21,7 @@ _MANY_PLACES = 500
 _FEWEST_DIGITS = 12  # fewer spell nothing
 # What an expression can only match beside, and is found sooner.
 _NEXT_LINE = re.compile("\n[A-Za-z0-9+/]{4}")
+_HYPHENS = re.compile("([-\n]{2,})")
 LETTER_SPACING = "letter spacing"
 _compiled: dict[str, re.Pattern[str]] = {}
 
@@ -73,8 +74,10 @@ def decode_once(text: str, worked_out: dict[str, dict[str, str]] | None = None) 
     decoded = Decoded(text)
     worked_out = {} if worked_out is None else worked_out
     if "-\n" in text:
-        lines = text.split("-\n")
-        decoded.replace("hyphenation", _alternating(lines, "-\n"), _alternating(lines, ""))
+        before = _HYPHENS.split(text)
+        after = before[:]
+        after[1::2] = map(_without_hyphens, before[1::2])
+        decoded.replace("hyphenation", before, after)
     joined = _join_letters(decoded.text)
     if joined != decoded.text:
         decoded.text = joined
@@ -113,10 +116,17 @@ def _parted(text: str, pattern: re.Pattern[str], places: Iterable[tuple[int, int
     return [*parts, text[done:]]
 
 
-def _alternating(parts: list[str], between: str) -> list[str]:
-    every = [between] * (2 * len(parts) - 1)
-    every[::2] = parts
-    return every
+def _without_hyphens(signs: str) -> str:
+    """Hyphens and line breaks without the hyphens that end a line, and without those that end one then."""
+    open_, left = 0, 0
+    for sign in signs:
+        if sign == "-":
+            open_ += 1
+        elif open_:
+            open_ -= 1
+        else:
+            left += 1
+    return "\n" * left + "-" * open_
 
 
 def _join_letters(text: str) -> str:
@@ -191,8 +201,11 @@ _STEPS: tuple[tuple[str, Callable[[str, Runs], bool], str, Callable[[str], str]]
         r"\\[uU]\{[0-9a-fA-F]{1,6}\}|\\u[0-9a-fA-F]{4}|\\U[0-9a-fA-F]{8}",
         encoded.from_escape,
     ),
+    # What was escaped twice and more, as pages and logs are full of it, is no deeper than what was escaped once.
+    ("html entities", _holds("&amp;"), r"&amp;(?:amp;)*(?=#?[a-zA-Z0-9]{2,8};)", encoded.from_escaped_ampersand),
     ("html entities", _holds("&#"), r"&#(?:[0-9]{1,7}|[xX][0-9a-fA-F]{1,6});?", encoded.from_escape),
     ("html entities", _holds("&"), r"&[a-zA-Z]{2,8};", encoded.from_named),
+    ("url escapes", _holds("%25"), r"%25(?:25)*(?=[0-9a-fA-F]{2})", encoded.from_escaped_percent),
     ("url escapes", _holds("%"), r"%[0-9a-fA-F]{2}(?:%[0-9a-fA-F]{2})*", encoded.from_percent),
     ("quoted printable", _holds("="), r"=[0-9A-F]{2}(?:=[0-9A-F]{2}){3,}", encoded.from_percent),
     ("octal escapes", _holds("\\1", "\\0"), r"\\[01][0-7]{2}(?:\\[01][0-7]{2})+", encoded.from_octal),

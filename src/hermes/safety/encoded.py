@@ -122,6 +122,14 @@ def from_escape(piece: str) -> str:
     return chr(code) if code < 0x110000 else piece  # noqa: PLR2004 - the end of Unicode
 
 
+def from_escaped_ampersand(_: str) -> str:
+    return "&"
+
+
+def from_escaped_percent(_: str) -> str:
+    return "%"
+
+
 def from_octal(piece: str) -> str:
     return "".join(chr(int(part, 8) & 0xFF) for part in piece.split("\\") if part)
 

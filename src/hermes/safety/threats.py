@@ -48,7 +48,7 @@ _QUIET_OUTSIDE_MEMORY = frozenset({"persistence", "standing_order", "hostile_act
 class View:
     """A text as it stands or as it decodes, how it was come by, whether its words are in single letters.
 
-    Or what is not read: a long text that is encoded several times over, all of it, is worth a question as it is.
+    Or what is not read: of a long text that is encoded several times over, much of it, nobody sees what it says.
     """
 
     __slots__ = ("how", "letter_by_letter", "text", "unread")
@@ -104,7 +104,7 @@ def _every_finding(text: str, course: Course) -> Iterator[Finding]:
     for how, view in views:
         for layer in _layers(how, view):
             if layer.unread:
-                yield Finding(threat="hidden_text", level=ASK, excerpt=shorten(layer.text), how=layer.how)
+                yield Finding(threat="hidden_text", level=REFUSE, excerpt=shorten(layer.text), how=layer.how)
             else:
                 yield from _read(layer, course)
 
