@@ -66,6 +66,16 @@ def test_a_lease_of_another_machine_ends_with_its_time(home: Path) -> None:
         assert session.compact() is not None
 
 
+@pytest.mark.proves("compaction.lease")
+def test_a_lease_taken_while_the_clock_was_wrong_does_not_last_for_years(tmp_path: Path) -> None:
+    with SessionDB.open(tmp_path / "state.db") as db:
+        contexts, session = Contexts(db), db.create_session()
+        assert contexts.lease(session, "one")
+        assert not contexts.lease(session, "two")
+        assert contexts.lease(session, "one", seconds=10**8)
+        assert contexts.lease(session, "two")
+
+
 @pytest.mark.proves("compaction.elsewhere")
 @pytest.mark.parametrize("in_place", [True, False])
 def test_what_another_process_compacted_is_taken_over(home: Path, in_place: bool) -> None:
