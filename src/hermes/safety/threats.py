@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from itertools import islice
 
 from hermes.safety import atoms, languages, markup
 from hermes.safety.rules import Course, matches
@@ -210,10 +211,10 @@ def _cut(folded: str) -> list[str]:
 class Page:
     """A view with its folded and its marked form, to show where something was found."""
 
-    __slots__ = ("_folded", "_marked", "_origin", "_spans", "_view")
+    __slots__ = ("_folded", "_origin", "_spans", "_tokens", "_view")
 
     def __init__(self, view: View, folded: str, marked: str) -> None:
-        self._view, self._folded, self._marked = view, folded, marked
+        self._view, self._folded, self._tokens = view, folded, _TOKEN.finditer(marked)
         self._origin = Origin(view.text)
         self._spans: list[tuple[int, int]] = []
 
@@ -229,11 +230,11 @@ class Page:
     def span(self, reading: Reading, match: Match) -> tuple[int, int]:
         if reading.places is not None:
             return reading.places.span(match.start)[0], reading.places.span(match.end - 1)[1]
-        if not self._spans:
-            self._spans = [token.span() for token in _TOKEN.finditer(self._marked)]
         first = reading.index[match.start]
-        last = reading.index[match.end] - 1 if match.end < len(reading.index) else len(self._spans) - 1
-        return self._spans[first][0], self._spans[max(first, last)][1]
+        last = max(first, reading.index[match.end] - 1) if match.end < len(reading.index) else None
+        more = None if last is None else max(0, last + 1 - len(self._spans))  # no further than somebody asks for
+        self._spans += [token.span() for token in islice(self._tokens, more)]
+        return self._spans[first][0], self._spans[-1 if last is None else last][1]
 
 
 def _matched_words(reading: Reading, start: int, end: int, words: list[str]) -> list[str]:
