@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 def test_a_command_of_the_program_reads_and_fails_in_the_words_of_the_chat(home: Path) -> None:
     script(home)
     with Terminal(home, lines=60) as terminal:
+        terminal.say("/memory add --target user 'tis the season's end")
+        terminal.wait_for("Entry added. (user")
         terminal.say("/memory add I don't use tabs, and it's fine")
-        terminal.wait_for("Entry added.")
+        terminal.wait_for("Entry added. (memory")
         terminal.say("/memory list")
-        terminal.wait_for("I don't use tabs, and it's fine")
+        terminal.wait_for("   1  I don't use tabs, and it's fine")
+        terminal.wait_for("   1  'tis the season's end")
         terminal.say('/memory replace "use tabs" "Uses spaces."')
         terminal.wait_for("Entry replaced.")
         terminal.say("/memory add")
