@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _BETWEEN = re.compile(r"\n[^\S\n]*\n\s*")
 _NO_ACCIDENT = frozenset({"hidden_text", "forged_markup"})
 _SMALL_PART = 4  # what is left out is at most one in so many characters
+_MOST = 4_000  # paragraphs that are judged one by one; a megabyte of prose has as many
 
 
 @value
@@ -31,7 +32,9 @@ class Passages:
 
 def without_attacks(text: str, name: str, scan: Scan) -> Passages | None:
     """The rest of a text that `scan` refuses; None when all of it is better left out."""
-    paragraphs = _BETWEEN.split(text)
+    paragraphs = _BETWEEN.split(text, maxsplit=_MOST)
+    if len(paragraphs) > _MOST:
+        return None
     verdicts = [scan(paragraph) for paragraph in paragraphs]
     refused = [verdict for verdict in verdicts if verdict.level == REFUSE]
     if any(_NO_ACCIDENT.intersection(verdict.classes) for verdict in refused):

@@ -21,6 +21,7 @@ from hermes.skills.index import SkillIndex
 from hermes.skills.names import MAIN_FILE, check_file_path
 from hermes.skills.schemas import ACTIONS, FIELDS, NEEDED, SCHEMAS
 from hermes.vocabulary.errors import StorageError, WriteRefused
+from hermes.vocabulary.frontmatter import split_frontmatter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -146,7 +147,8 @@ class SkillTools:
         }
         if skill.note:
             result["note"] = skill.note
-        return self._guarded(result)
+        body = split_frontmatter(skill.content).body
+        return self._guarded(result, frontmatter=skill.content.removesuffix(body))
 
     def _view_file(self, place: Place, file_path: str) -> Result:
         parts = check_file_path(file_path)
@@ -167,13 +169,14 @@ class SkillTools:
             result["note"] = found.note
         return self._guarded(result)
 
-    def _guarded(self, result: Result) -> Result:
+    def _guarded(self, result: Result, frontmatter: str = "") -> Result:
+        """The result without paragraphs that look like an attack; the frontmatter stands in other fields as well."""
         verdict = self._scan(result["content"])
         if verdict.level == "refuse":
             from hermes.safety.passages import without_attacks
 
             rest = without_attacks(result["content"], result.get("file", MAIN_FILE), self._scan)
-            if rest is None:
+            if rest is None or self._scan(frontmatter).level == "refuse":
                 raise WriteRefused(
                     f"{result['name']} was not opened: its text looks like an attack ({', '.join(verdict.classes)})",
                     kind="threat",
