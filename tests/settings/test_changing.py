@@ -84,6 +84,44 @@ def test_a_profile_is_renamed_and_the_chosen_one_stays_chosen(hermes: Command) -
     assert "Deploys on Fridays." in hermes("memory", "list").out
 
 
+@pytest.mark.proves("settings.profiles")
+def test_the_home_itself_is_no_profile_to_make_rename_or_delete(home: Path, hermes: Command) -> None:
+    hermes("profile", "create", "work")
+    for words in (("create", "default"), ("rename", "work", "default")):
+        refused = hermes("profile", *words)
+        assert (refused.code, "default is the home itself" in refused.err) == (2, True)
+    assert "default is the home itself" in hermes("profile", "delete", "default", "--yes").err
+    assert hermes("profile", "list").out == "* default\n  work\n"
+    assert home.is_dir()
+
+
+@pytest.mark.proves("settings.profiles")
+def test_what_a_linked_profile_leads_to_is_not_deleted(home: Path, hermes: Command, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").touch()
+    hermes("profile", "create", "work")
+    (home / "profiles" / "linked").symlink_to(elsewhere)
+    hermes("profile", "use", "linked")
+    refused = hermes("profile", "delete", "linked", "--yes")
+    assert refused.code == 1
+    assert refused.err.endswith(f"is a link to {elsewhere}; nothing was deleted: remove the link yourself\n")
+    assert (elsewhere / "kept").exists()
+    assert "* linked" in hermes("profile", "list").out
+
+
+@pytest.mark.proves("settings.profiles")
+def test_a_profile_that_the_system_keeps_is_told_in_a_line(hermes: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    hermes("profile", "create", "work")
+    monkeypatch.setattr("os.rename", refuse)
+    assert "could not rename" in hermes("profile", "rename", "work", "office").err
+    monkeypatch.setattr("shutil.rmtree", refuse)
+    assert "could not delete all of" in hermes("profile", "delete", "work", "--yes").err
+
+
 @pytest.mark.proves("settings.profiles", "ground.confirm")
 def test_a_profile_is_deleted_only_with_consent_and_the_chosen_one_is_named_as_such(
     home: Path, hermes: Command

@@ -17,8 +17,8 @@ from hermes.settings.home import (
     profile_names,
     profile_path,
 )
-from hermes.storage.files import make_private_folders
-from hermes.vocabulary.errors import NotConfirmed, SettingsError
+from hermes.storage.files import explain, make_private_folders
+from hermes.vocabulary.errors import NotConfirmed, SettingsError, StorageError, UnsafePath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,16 +40,23 @@ def _list(given: argparse.Namespace, context: Context) -> int:
 
 
 def _create(given: argparse.Namespace, context: Context) -> int:
-    path = profile_path(locate_home(context.root, "").root, given.name)
-    if os.path.lexists(path):
-        raise SettingsError(
-            f"there is a profile {given.name} already, at {path}; `hermes profile use` makes it the usual one"
-        )
+    path = _free_place(locate_home(context.root, "").root, given.name)
     make_private_folders(path)
     print_text(
         f"profile {given.name} is at {path}; use it with --profile {given.name} or `hermes profile use {given.name}`"
     )
     return OK
+
+
+def _free_place(root: str, name: str) -> str:
+    path = profile_path(root, name)
+    if name == DEFAULT_PROFILE:
+        raise SettingsError(f"{name} is the home itself, so no profile could be reached by this name; choose another")
+    if os.path.lexists(path):
+        raise SettingsError(
+            f"there is a profile {name} already, at {path}; choose another name, or use it with --profile {name}"
+        )
+    return path
 
 
 def _use(given: argparse.Namespace, context: Context) -> int:
@@ -60,11 +67,12 @@ def _use(given: argparse.Namespace, context: Context) -> int:
 
 def _rename(given: argparse.Namespace, context: Context) -> int:
     root = locate_home(context.root, "").root
-    old, new = existing_profile(root, given.name), profile_path(root, given.new)
-    if os.path.lexists(new):
-        raise SettingsError(f"there is a profile {given.new} already; choose another name")
+    old, new = existing_profile(root, given.name), _free_place(root, given.new)
     is_chosen = chosen_profile(root) == given.name
-    os.rename(old, new)
+    try:
+        os.rename(old, new)
+    except OSError as error:
+        raise explain("rename", old, error) from error
     if is_chosen:
         choose_profile(root, given.new)
     print_text(f"profile {given.name} is now {given.new}, at {new}{', and still the chosen one' if is_chosen else ''}")
@@ -74,13 +82,18 @@ def _rename(given: argparse.Namespace, context: Context) -> int:
 def _delete(given: argparse.Namespace, context: Context) -> int:
     root = locate_home(context.root, "").root
     path = existing_profile(root, given.name)
+    if os.path.islink(path):
+        raise UnsafePath(f"{path} is a link to {os.path.realpath(path)}; nothing was deleted: remove the link yourself")
     is_chosen = chosen_profile(root) == given.name
     which = f"{path}, which is used when none is named," if is_chosen else path
     if not given.yes and not confirmed(f"delete {which} with all memory and conversations, for good?"):
         raise NotConfirmed(f"nothing was deleted; --yes deletes {which} without asking")
     if is_chosen:
         choose_profile(root, DEFAULT_PROFILE)
-    shutil.rmtree(path)  # it never goes through a link, and refuses to begin at one
+    try:
+        shutil.rmtree(path)  # it never goes through a link
+    except OSError as error:
+        raise StorageError(f"could not delete all of {path}: {error}; what is left can be deleted again") from error
     after = "; from now on the home itself is used" if is_chosen else ""
     print_text(f"profile {given.name} is gone{after}")
     return OK

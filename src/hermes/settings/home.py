@@ -72,6 +72,8 @@ def existing_profile(root: str, name: str) -> str:
     """Where the profile is."""
     path = profile_path(root, name)
     if not os.path.isdir(path):
+        if name == DEFAULT_PROFILE:
+            raise NotFound(f"{name} is the home itself, {root}, and no profile of it")
         existing = ", ".join(profile_names(root)) or "none yet"
         raise NotFound(
             f"there is no profile {name!r} in {root} (existing: {existing}); "
