@@ -20,7 +20,7 @@ def test_no_summariser_however_bad_loses_what_was_planted(monkeypatch: pytest.Mo
         assert figures["in_context_or_one_expand"] >= 0.95
         assert figures["messages_unreachable"] == 0
         assert figures["tokens_kept"] < 0.5
-    assert [row["messages"] for row in result["cost"].values()] == [401, 2_001]
+    assert [row["messages"] for row in result["cost"].values()] == [401, 401, 2_001, 2_001]
     assert all(row["json_dumps_ms"] > 0 for row in result["cost"].values())
     assert result["archive"]["rows"] == 2_000
     assert result["largest_prompt"]["tokens"] <= result["largest_prompt"]["window"]

@@ -11,6 +11,7 @@ import os
 import random
 import tempfile
 import time
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from hermes.bench.measure import best_cpu
@@ -24,7 +25,7 @@ from hermes.tools.context_expand import ContextExpand
 from hermes.vocabulary.tokens import estimate, estimate_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hermes.compression.assembly import Compaction
 
@@ -44,12 +45,13 @@ _FILLER = (
     "column", "metric", "socket", "filter", "parser", "reads", "writes", "checks", "returns", "again", "slowly", "then",
     "the", "a", "of", "in", "for", "with", "after", "before", "each",
 )  # fmt: skip
+_SENT = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"})
 _TOOLS = ("terminal", "read_file", "search_files", "write_file")
 
 
 def run(seed: int = 0, peer_python: str | None = None) -> dict[str, object]:
     # First, while nothing else is in memory: hermes-agent is measured in a process of its own too.
-    cost = {f"{length:,} messages": _cost(length, seed) for length in LENGTHS}
+    cost = {name: _cost(messages) for name, messages in _histories(seed)}
     figures: dict[str, object] = {
         "facts": FACTS,
         "window": WINDOW,
@@ -61,8 +63,8 @@ def run(seed: int = 0, peer_python: str | None = None) -> dict[str, object]:
     if peer_python:
         from hermes.bench.compaction_peer import measure
 
-        histories = [made_up_session(random.Random(seed), length // 4) for length in LENGTHS]  # noqa: S311 - made up
-        peer = measure(peer_python, histories, [_tail(length) for length in LENGTHS])
+        histories = [messages for _, messages in _histories(seed)]
+        peer = measure(peer_python, histories, [_tail(messages) for messages in histories])
         figures["hermes_agent"] = peer
         if "cost" in peer:
             figures["over_hermes_agent"] = _ratios(cost, peer)
@@ -198,21 +200,36 @@ _SUMMARISERS: dict[str, Callable[[], dict[str, Any]]] = {
 # --- cost ----------------------------------------------------------------------------------------------------------
 
 
-def _cost(length: int, seed: int) -> dict[str, float]:
+def _histories(seed: int) -> Iterator[tuple[str, list[Message]]]:
+    """One whose texts repeat themselves, as those of an agent do that works on one thing, and one that never does."""
+    for length in LENGTHS:
+        yield f"{length:,} messages", made_up_session(random.Random(seed), length // 4)  # noqa: S311 - made-up texts
+        yield f"{length:,} varied messages", _varied(length, seed)
+
+
+def _varied(length: int, seed: int) -> list[Message]:
+    """The history of `hermes bench search`: 60,000 words, growing identifiers, code, logs and Chinese."""
+    from hermes.bench.corpus import Corpus
+
+    said = (message for planned in Corpus(seed).sessions(2 * length) for message in planned.messages)
+    sent = ({key: value for key, value in message.items() if key in _SENT} for message in said)
+    return [{"role": "system", "content": "You are a careful engineer."}, *islice(sent, length)]
+
+
+def _cost(messages: list[Message]) -> dict[str, float]:
     """CPU milliseconds of ours, models not counted: all that a compaction does, for nothing is prepared before it.
 
     Token counts stand beside the messages, as a session keeps them. It counts each message once, when it comes, to know
     how full the window is; what that costs in all is `counting_ms`.
     """
-    messages = made_up_session(random.Random(seed), length // 4)  # noqa: S311 - made-up texts
     ids = list(range(FIRST_ID, FIRST_ID + len(messages)))
     counts = [characters(message) // 4 for message in messages]
-    times = 15 if length < MANY else 2  # short runs need more of them
-    done = ContextCompressor(**_settings(length)).compact(messages, ids=ids, counts=counts, force=True)
+    times = 15 if len(messages) < MANY else 2  # short runs need more of them
+    done = ContextCompressor(**_settings(messages)).compact(messages, ids=ids, counts=counts, force=True)
 
     def measured(known: list[int] | None = counts, **given: Any) -> float:
         def compaction() -> None:
-            compressor = ContextCompressor(**_settings(length) | given)
+            compressor = ContextCompressor(**_settings(messages) | given)
             compressor.compact(messages, ids=ids, counts=known, force=True)
 
         return best_cpu(compaction, times) * 1e3
@@ -223,6 +240,7 @@ def _cost(length: int, seed: int) -> dict[str, float]:
         "characters": sum(len(text_of(message)) for message in messages),
         "ahead_ms": 0.0,
         "compaction_ms": measured(),
+        "with_main_model_ms": measured(main_summarise=_vague),
         "with_helper_ms": measured(summarise=_vague),
         "without_counts_ms": measured(None),
         "with_helper_without_counts_ms": measured(None, summarise=_vague),
@@ -233,25 +251,27 @@ def _cost(length: int, seed: int) -> dict[str, float]:
     }
 
 
-def _settings(length: int) -> dict[str, Any]:
+def _settings(messages: list[Message]) -> dict[str, Any]:
     """A short history needs a lower threshold to be compacted at all."""
-    return {"context_length": PEER_WINDOW, "threshold": 0.1 if length < MANY else 0.5}
+    return {"context_length": PEER_WINDOW, "threshold": 0.1 if len(messages) < MANY else 0.5}
 
 
-def _tail(length: int) -> int:
-    return ContextCompressor(**_settings(length)).tail_token_budget
+def _tail(messages: list[Message]) -> int:
+    return ContextCompressor(**_settings(messages)).tail_token_budget
 
 
 def _ratios(cost: dict[str, dict[str, float]], peer: dict[str, Any]) -> dict[str, dict[str, float]]:
     """Our milliseconds over hermes-agent's: where each cuts by its own settings, and where both keep the same tail.
 
-    It has one way only, with a helper model and with masking; ours is shown with and without one.
+    It has one way only, with a helper model and with masking; ours is shown with none, with the main model, which has
+    seen everything already, and with a helper, for which it is masked.
     """
     return {
         name: {
             "own_tails": ours["compaction_ms"] / theirs["compaction_ms"],
             "own_tails_with_helper": ours["with_helper_ms"] / theirs["compaction_ms"],
             "our_tail": ours["compaction_ms"] / theirs["our_tail_ms"],
+            "our_tail_with_main_model": ours["with_main_model_ms"] / theirs["our_tail_ms"],
             "our_tail_with_helper": ours["with_helper_ms"] / theirs["our_tail_ms"],
             "its_tail": ours["peer_tail_ms"] / theirs["compaction_ms"],
             "its_tail_with_helper": ours["peer_tail_with_helper_ms"] / theirs["compaction_ms"],
