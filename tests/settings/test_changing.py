@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,47 @@ def test_a_mapping_is_written_as_json_or_as_it_would_stand_in_the_file(home: Pat
         wrong = hermes("config", "set", "gateway.people", words)
         assert wrong.code == 2
         assert f"write it as {{key: value}}, or edit {home / 'config.yaml'}" in wrong.err
+
+
+@pytest.mark.proves("settings.comments")
+@pytest.mark.parametrize("words", ["{on: 2026-01-01}", "{at: .nan}", "{some: !!set {x}}", "&a {b: *a}", "[" * 3000])
+def test_a_mapping_that_could_not_be_sent_is_refused_and_never_ends_a_command(
+    words: str, home: Path, hermes: Command
+) -> None:
+    refused = hermes("config", "set", "model.extra_body", words)
+    assert (refused.code, "expected a mapping of names to values" in refused.err) == (2, True)
+    assert hermes("config", "set", "model.extra_body", "{on: '2026-01-01', most: 2.5, also: [1, {b: true}]}").code == 0
+    path = home / "config.yaml"
+    path.write_text("model:\n  extra_body:\n    on: 2026-01-01\n")
+    os.utime(path, (0, 0))  # old enough for the cache
+    assert f"{path}:2: model.extra_body: expected a mapping" in hermes("memory", "list").err
+
+
+@pytest.mark.proves("settings.comments")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('model:\n  default: "one\n two"\n  provider: x # y\n', "model:\n  provider: x # y\n"),
+        ('model:\n  default: "one\n\ntwo"\n', "model: {}\n"),
+    ],
+)
+def test_a_value_over_lines_that_only_the_parser_can_tell_is_taken_out_whole(
+    before: str, after: str, home: Path, hermes: Command
+) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text(before)
+    assert hermes("config", "unset", "model.default").code == 0
+    assert (home / "config.yaml").read_text() == after
+
+
+@pytest.mark.proves("settings.comments")
+def test_a_value_that_is_merged_in_from_elsewhere_is_not_guessed_at(home: Path, hermes: Command) -> None:
+    home.mkdir()
+    text = "curator: &same\n  enabled: false\nreview:\n  <<: *same\n"
+    (home / "config.yaml").write_text(text)
+    refused = hermes("config", "unset", "review.enabled")
+    assert (refused.code, "comes from another part of the file" in refused.err) == (2, True)
+    assert (home / "config.yaml").read_text() == text
 
 
 @pytest.mark.proves("settings.origin")

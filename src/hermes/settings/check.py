@@ -24,7 +24,7 @@ def problem_with(key: Key, given: Any) -> str:
         "zone": lambda: isinstance(given, str) and _is_zone(given),
         "choice": lambda: given in key.choices if isinstance(given, str) else False,
         "texts": lambda: isinstance(given, list | tuple) and all(isinstance(item, str) for item in given),
-        "mapping": lambda: isinstance(given, dict),
+        "mapping": lambda: isinstance(given, dict) and _can_be_sent(given),
     }[key.kind]()
     in_range = not fits or not isinstance(given, int | float) or isinstance(given, bool) or _within(key, given)
     return "" if fits and in_range else f"expected {key.expected}, found {given!r}"
@@ -37,6 +37,13 @@ def _is_zone(name: str) -> bool:
         return name == "" or bool(ZoneInfo(name).key)
     except (ValueError, OSError, KeyError):  # a path, a folder, or a name nobody knows
         return False
+
+
+def _can_be_sent(given: Any) -> bool:
+    """Whether JSON can hold it: YAML has dates and sets as well, which no model and no cache would take."""
+    if isinstance(given, dict | list):
+        return all(map(_can_be_sent, given.values() if isinstance(given, dict) else given))
+    return given is None or isinstance(given, str | int) or (isinstance(given, float) and given - given == 0)
 
 
 def _within(key: Key, given: float) -> bool:

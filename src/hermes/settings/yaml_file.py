@@ -90,12 +90,14 @@ def unset_value(home: Home, file: str, name: str) -> tuple[str, bool]:
         found.append(_holds(tree, words))
         if not found[0]:
             return text
-        shorter = without(text, tree, words)
         holder = tree
-        for word in words[:-1]:
-            holder = holder[word]
-        del holder[words[-1]]
-        return _dumped(tree, text) if shorter is None else shorter
+        for word in words:
+            if word not in (holder.lc.data or ()):
+                raise SettingsError(f"{name} comes from another part of the file, by `<<`; edit the file")
+            last, holder = holder, holder[word]
+        shorter = without(text, tree, words)
+        del last[words[-1]]
+        return shorter if shorter is not None and _says(shorter, tree) else _dumped(tree, text)
 
     return _rewrite(home, file, take_out), found[0]
 
@@ -176,8 +178,23 @@ def _mapping_from(words: str) -> Any:
     """A mapping as it would stand in the file, which JSON is as well; other words come back as they are."""
     try:
         return plain(_yaml().load(words))
-    except (YAMLError, ValueError):
+    except (YAMLError, ValueError, RecursionError):
         return words
+
+
+def _says(text: str, tree: CommentedMap) -> bool:
+    """Whether a text holds what the tree does; headings that hold nothing do not count."""
+    try:
+        return bool(_filled(plain(parse("", text.encode()))) == _filled(plain(tree)))
+    except SettingsError:
+        return False
+
+
+def _filled(node: Any) -> Any:
+    if not isinstance(node, dict):
+        return node
+    below = {word: _filled(each) for word, each in node.items()}
+    return {word: each for word, each in below.items() if each not in ({}, None)}
 
 
 def _holds(tree: Any, words: list[str]) -> bool:
