@@ -69,6 +69,15 @@ def test_a_part_of_a_title_or_id_is_enough_when_nothing_else_has_it(db: SessionD
     assert "the nearest: 'Auth decision' (zz-auth)" in hermes("sessions", "delete", "auth", "--yes").err
 
 
+@pytest.mark.proves("search.cli-show", "search.cli-search")
+@pytest.mark.parametrize("words", [["show"], ["search"], ["delete", "--yes"], ["list", "--source"]])
+def test_half_a_character_from_a_shell_is_told_in_a_line(words: list[str], db: SessionDB, hermes: Command) -> None:
+    talk(db, "hello", title="Greetings")
+    refused = hermes("sessions", *words, "a\udc80b")
+    assert refused.code == 1
+    assert refused.err == "hermes: what was given holds half of a character (a lone surrogate); leave it out\n"
+
+
 @pytest.mark.proves("search.cli-list")
 def test_rows_stand_below_each_other_though_imported_ids_are_long(db: SessionDB, hermes: Command) -> None:
     talk(db, "of our own")

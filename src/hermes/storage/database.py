@@ -20,7 +20,7 @@ from hermes.storage.files import make_private_folders
 from hermes.storage.foreign import APPLICATION_ID, HERMES_AGENT, program_of
 from hermes.storage.turnstile import Turnstile
 from hermes.storage.write_log import WriteLog
-from hermes.vocabulary.errors import DamagedFile, LockTimeout, StorageError, UnsafePath
+from hermes.vocabulary.errors import DamagedFile, LockTimeout, StorageError, UnsafePath, WriteRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -188,6 +188,9 @@ class Database:
             raise StorageError(f"{self.path} contradicts itself ({error}), nothing was stored; {REPAIR}") from error
         except apsw.ConnectionClosedError as error:
             raise StorageError(f"{self.path} was closed; open it again") from error
+        except UnicodeEncodeError as error:
+            half = "what was given holds half of a character (a lone surrogate); leave it out"
+            raise WriteRefused(half, kind="bad_argument") from error
 
     def _refuse_damaged(self) -> None:
         if self._damage is not None:
