@@ -125,6 +125,23 @@ def test_a_model_that_knows_no_id_of_its_conversation_records_it_as_one_and_othe
     assert len(set(seen)) == 2  # the same words another day are another conversation
 
 
+@pytest.mark.proves("mcp.record")
+def test_conversations_that_begin_with_the_same_greeting_are_not_mixed(home: Path) -> None:
+    def said(*texts: str) -> list[dict[str, str]]:
+        roles = ("user", "assistant") * len(texts)
+        return [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
+
+    async def script(client: Client[Any]) -> None:
+        one = await asked(client, "record_conversation", messages=said("Hi", "Hello!", "Where is the zeppelin?"))
+        other = await asked(client, "record_conversation", messages=said("Hi", "Good morning!"))
+        assert (other["messages"], other["session_id"] != one["session_id"]) == (2, True)
+        longer = said("Hi", "Hello!", "Where is the zeppelin?", "In Hangar 9.")
+        went_on = await asked(client, "record_conversation", messages=longer)
+        assert (went_on["session_id"], went_on["added"], went_on["messages"]) == (one["session_id"], 1, 4)
+
+    talk(home, script)
+
+
 @pytest.mark.proves("mcp.greeting")
 def test_hosts_that_speak_the_older_protocol_are_greeted_too(home: Path) -> None:
     MemoryStore.open(home).add("user", "Prefers metric units.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from hermes.tools.registry import failure, to_json
 from hermes.vocabulary.errors import HermesError, WriteRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from hermes.server.workspace import Workspace
 
@@ -147,18 +146,10 @@ def _record(workspace: Workspace, arguments: Mapping[str, Any], host_and_run: st
 
     if wrong := problems(_RECORD, dict(arguments)):
         return to_json(failure("; ".join(wrong)))
-    messages = arguments["messages"]
-    name = arguments.get("conversation") or _name_of(messages, host_and_run)
-    return to_json({**workspace.record(name, messages, title=arguments.get("title", "")), "conversation": name})
-
-
-def _name_of(messages: Sequence[Mapping[str, Any]], host_and_run: str) -> str:
-    """What a conversation without an id is known by: its first message, as long as the server runs.
-
-    One host may hold several conversations over one connection, so that alone would mix them.
-    """
-    first = str(messages[0].get("content")) if messages else ""
-    return hashlib.sha256(f"{host_and_run}\n{first}".encode("utf-8", "replace")).hexdigest()[:16]
+    messages, title = arguments["messages"], arguments.get("title", "")
+    if name := arguments.get("conversation"):
+        return to_json({**workspace.record(name, messages, title=title), "conversation": name})
+    return to_json(workspace.record_unnamed(host_and_run, messages, title=title))
 
 
 def _memory_schema(parameters: dict[str, Any]) -> dict[str, Any]:

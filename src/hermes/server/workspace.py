@@ -6,6 +6,7 @@ Every call is safe from any thread. Nothing here knows another person: the home 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import threading
@@ -158,6 +159,26 @@ class Workspace:
             self.database.append_many(session_id, fresh)
             self.database.sync()
         return {"success": True, "session_id": session_id, "added": len(fresh), "messages": len(stored) + len(fresh)}
+
+    def record_unnamed(self, host: str, messages: Sequence[Mapping[str, Any]], *, title: str = "") -> dict[str, Any]:
+        """Adds a conversation that its host has no name for; it is known by its first message, and how it went on.
+
+        One host may hold several conversations over one connection, and many of them begin with the same greeting.
+        """
+        gists = [_gist(message) for message in _checked(messages)]
+        beginning = f"{host}\n{gists[0][1] if gists else ''}".encode("utf-8", "replace")
+        with self._lock:
+            numbered = (hashlib.sha256(b"%d %b" % (number, beginning)).hexdigest()[:16] for number in itertools.count())
+            key = next(key for key in numbered if self._goes_on(key, gists))
+            return {**self.record(key, messages, title=title), "conversation": key}
+
+    def _goes_on(self, key: str, gists: list[tuple[str, str]]) -> bool:
+        """Whether the messages, from the first on, may be those of the conversation of this name."""
+        session_id = _session_id(self.source, key)
+        if self.database.find_session(session_id) is None:
+            return True
+        stored = (_gist(each.message) for each in self.database.messages(session_id))
+        return all(old == new for old, new in zip(stored, gists, strict=False))
 
     def status(self) -> dict[str, Any]:
         state: dict[str, Any] = {"version": __version__, "person": self.home.person or "owner", "memory": {}}
