@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import shutil
@@ -169,3 +170,17 @@ def test_a_home_on_a_disk_that_takes_nothing_more_is_read(tmp_path: Path, how: s
     assert "Likes walruses." in ran.stdout
     assert "Likes seals." not in ran.stdout
     assert ran.stdout.count(remedy) >= 2
+
+
+@pytest.mark.proves("sessions.only-read")
+def test_a_file_that_others_can_read_and_the_system_keeps_so_is_told_with_what_to_do(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.chmod(0o644)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "chmod", refuse)
+    with pytest.raises(StorageError, match=r"could not make private .*state\.db: .* remount it"):
+        SessionDB.open(path)

@@ -18,6 +18,7 @@ import apsw
 
 from hermes.storage.files import make_private_folders
 from hermes.storage.foreign import APPLICATION_ID, HERMES_AGENT, program_of
+from hermes.storage.privacy import keep_private
 from hermes.storage.turnstile import Turnstile
 from hermes.storage.write_log import WriteLog
 from hermes.vocabulary.errors import DamagedFile, LockTimeout, StorageError, UnsafePath, WriteRefused
@@ -227,8 +228,7 @@ def _make_private(path: str) -> None:
             raise UnsafePath(
                 f"{path} is not a regular file; a database is not opened through a link or device"
             ) from None
-        if kind & 0o077:
-            os.chmod(path, 0o600)
+        keep_private(path)
     except OSError as error:
         raise StorageError(f"{path} cannot be created: {error.strerror}; check the folder") from error
 
