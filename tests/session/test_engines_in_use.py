@@ -92,6 +92,20 @@ def test_an_engine_whose_history_needs_more_room_is_not_followed_and_that_is_sai
         assert "tokens of messages would become" in said[0]
 
 
+@pytest.mark.proves("compaction.engine.fallback")
+def test_an_engine_whose_messages_cannot_be_stored_ends_no_turn(home: Path) -> None:
+    install(home)
+    plugin = home / "plugins" / "context_engine" / "tail" / "__init__.py"
+    plugin.write_text(plugin.read_text().replace("[note, ", "[{**note, 'content': object()}, "))
+    with MemorySession.open(home) as session:
+        talk(session, 4)
+        session.prepare_turn("the last request")
+        session.counted(Usage(input_tokens=5_000))
+        session.fit(session.request())
+        session.finish_turn("The answer.")
+        assert any("what it returned cannot be stored" in notice.text for notice in session.notices.take())
+
+
 @pytest.mark.proves("compaction.notice", "compaction.restore")
 @pytest.mark.parametrize("in_place", [True, False])
 def test_status_restore_and_the_record_agree_on_a_compaction_and_its_figures_are_of_messages(
@@ -183,6 +197,11 @@ def test_a_plug_in_that_is_nowhere_is_told_with_both_folders(home: Path, hermes:
         ("> 1000", "> 10 ** 9", "it would not have begun by itself at"),
         ('usage["prompt_tokens"]', 'usage["prompt"]', "update_from_response raised KeyError: 'prompt'"),
         ("class Tail", "1 / 0\n\nclass Tail", "does not load: ZeroDivisionError"),
+        ("class Tail", "import sys\nsys.exit(5)\n\nclass Tail", "does not load: SystemExit"),
+        ("[note, ", "[{**note, 'content': object()}, ", "what it returned cannot be stored: Object of type object"),
+        ("[note, ", "[{**note, 'content': 5}, ", "what it returned cannot be stored: content is int"),
+        ("[note, ", "[{**note, 5: 'x'}, ", "what it returned cannot be stored: the name of a field is no text"),
+        ("[note, ", "[{**note, '_id': []}, ", "ok  tail           loads, and takes 159 of 161 messages out"),
     ],
 )
 def test_what_is_wrong_with_an_engine_is_found_before_it_is_chosen(

@@ -151,7 +151,7 @@ def _from_folder(name: str, folder: str, registry: EngineRegistry | None = None)
         if callable(register := getattr(module, "register", None)):
             register(context)
         found = context.get(name) or next(map(context.get, context.names()), None) or _subclass_in(module)
-    except Exception as error:  # a plug-in is other people's code and may raise anything
+    except (Exception, SystemExit) as error:  # a plug-in is other people's code and may raise anything
         raise SettingsError(f"context.engine: {folder} does not load: {type(error).__name__}: {error}") from error
     if registry is not None:
         registry.take_over(context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from typing import TYPE_CHECKING, Any
 
 from hermes.compression.assembly import Compaction, unchanged
@@ -46,12 +47,15 @@ def compressed_by(
         raise NotBelieved(f"it raised {type(error).__name__}: {error}") from error
     if not isinstance(made, list) or not all(isinstance(each, dict) and each.get("role") in _ROLES for each in made):
         raise NotBelieved("what it returned is no list of messages with a role")
+    if why := _cannot_be_stored(made):
+        raise NotBelieved(f"what it returned cannot be stored: {why}")
     known = dict(zip(ids, messages, strict=True))
     placed: list[tuple[dict[str, Any], int | None]] = []
     for message in made:
         bare = {key: part for key, part in message.items() if not key.startswith("_")}
         number = message.get("_id")
-        placed.append((bare, number if number in known and known[number] == bare else None))
+        is_known = isinstance(number, int) and known.get(number) == bare
+        placed.append((bare, number if is_known else None))
     repaired, origin = repair_pairs([message for message, _ in placed])
     kept = [None if at is None else placed[at][1] for at in origin]
     still, before = set(kept), Counts(messages).total(0, len(messages))
@@ -75,3 +79,15 @@ def compressed_by(
         tokens_before=before,
         tokens_after=after,
     )
+
+
+def _cannot_be_stored(made: list[dict[str, Any]]) -> str:
+    """Why JSON cannot hold these messages, or nobody could read them; empty when all is well."""
+    try:
+        json.dumps(made)
+    except (TypeError, ValueError, RecursionError) as error:
+        return str(error)
+    if not all(isinstance(key, str) for message in made for key in message):
+        return "the name of a field is no text"
+    odd = [message["content"] for message in made if not isinstance(message.get("content"), str | list | None)]
+    return f"content is {type(odd[0]).__name__}" if odd else ""
