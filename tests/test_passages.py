@@ -123,7 +123,7 @@ def test_notes_cut_into_countless_paragraphs_are_left_out_whole_and_at_once() ->
 
     assert without_attacks(f"{ATTACK}\n\n" + "ab\n\n" * 125_000, "AGENTS.md", counted) is None
     assert not looks
-    assert without_attacks(f"{ATTACK}\n\n" + "It is so.\n\n" * 3_000, "AGENTS.md", judged) is not None
+    assert without_attacks(f"{ATTACK}\n\n" + "It is so.\n\n" * 1_500, "AGENTS.md", judged) is not None
 
 
 @pytest.mark.proves("prompt.context.parts")

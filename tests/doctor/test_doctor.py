@@ -12,7 +12,7 @@ from hermes import MemorySession, SessionDB
 from model_server import Answer, ModelServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from conftest import Ran
@@ -63,6 +63,21 @@ def test_what_others_may_read_is_named_and_made_private_on_request(hermes: Calla
 
     assert found(hermes("doctor", "--offline", "--fix", "--json"), "privacy")[0]["fixed"]
     assert notes.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.proves("doctor.privacy")
+def test_a_file_that_goes_while_the_home_is_looked_at_is_no_problem(
+    hermes: Callable[..., Ran], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hermes("memory", "add", "Uses zsh.")
+    walk = os.walk
+
+    def walk_over_one_that_goes(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
+        for place, folders, files in walk(folder):
+            yield place, folders, [*files, "state.db-wal"]
+
+    monkeypatch.setattr(os, "walk", walk_over_one_that_goes)
+    assert found(hermes("doctor", "--offline", "--json"), "privacy")[0]["state"] == "ok"
 
 
 @pytest.mark.proves("doctor.settings")

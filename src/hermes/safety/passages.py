@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _BETWEEN = re.compile(r"\n[^\S\n]*\n\s*")
 _NO_ACCIDENT = frozenset({"hidden_text", "forged_markup"})
 _SMALL_PART = 4  # what is left out is at most one in so many characters
-_MOST = 4_000  # paragraphs that are judged one by one; a megabyte of prose has as many
+_MOST = 2_000  # paragraphs: each is judged by itself, and so many may take most of a second
 
 
 @value

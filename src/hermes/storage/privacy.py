@@ -27,4 +27,12 @@ def readable_by_others(folder: str) -> list[str]:
     paths = [folder]
     for place, folders, files in os.walk(folder):
         paths += [os.path.join(place, name) for name in (*folders, *files)]
-    return [path for path in paths if not os.path.islink(path) and os.lstat(path).st_mode & 0o077]
+    return [path for path in paths if _is_open(path)]
+
+
+def _is_open(path: str) -> bool:
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:  # such as the log of a database that was just closed
+        return False
+    return not stat.S_ISLNK(mode) and bool(mode & 0o077)
