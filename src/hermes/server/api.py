@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.recall import moments
 from hermes.recall.finding import Criteria
+from hermes.safety.secrets import mask_secrets
 from hermes.server import api_schemas as schemas
 from hermes.vocabulary.errors import NotFound, WriteRefused
 
@@ -158,7 +159,7 @@ def _search(workspace: Workspace, given: Given) -> Any:
                 **_session(match.session),
                 "message_id": match.message_id,
                 "role": match.role,
-                "snippet": match.snippet,
+                "snippet": mask_secrets(match.snippet),
                 "score": match.score,
             }
             for match in found.matches
@@ -180,7 +181,9 @@ def _target(workspace: Workspace, given: Given) -> str:
 
 def _session(session: Session) -> dict[str, Any]:
     names = ("title", "source", "model", "project", "started_at", "last_active", "message_count", "preview")
-    return {"session_id": session.id, **{name: getattr(session, name) for name in names}}
+    shown = {name: getattr(session, name) for name in names}
+    said = {name: mask_secrets(shown[name]) for name in ("title", "preview") if shown[name]}  # as messages are
+    return {"session_id": session.id, **shown, **said}
 
 
 def _change(change: Change) -> dict[str, Any]:
