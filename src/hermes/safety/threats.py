@@ -137,9 +137,8 @@ def _layers(how: str, text: str) -> Iterator[View]:
         text = decoded.changed_part()
         left -= len(text) if depth else 0
         if left < 0:
-            yield View(text, ", ".join(layers), unread=True)
-            return
-    yield View(text, ", ".join(layers))
+            break
+    yield View(text, ", ".join(layers), unread=left < 0)
 
 
 def _read(view: View, course: Course) -> Iterator[Finding]:
