@@ -69,7 +69,8 @@ def _print_turn(turn: dict[str, Any], before: dict[str, Any] | None) -> None:
         _line(_SOURCES.get(each["source"], each["source"]), _added(each, turn["announced"]))
         _print_text(each)
     for each in turn["results"]:
-        notes = "".join(f", {_SOURCES[one['source']]} {one['characters']:,}" for one in each["added"])
+        added = [(_SOURCES.get(one["source"], one["source"]), one["characters"]) for one in each["added"]]
+        notes = "".join(f", {source} {characters:,}" for source, characters in added)
         _line("result", f"{each['tool'] or 'a tool of the host'}: {each['characters']:,} characters{notes}")
         for one in each["added"]:
             _print_text(one)

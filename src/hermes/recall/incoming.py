@@ -6,6 +6,7 @@ import json
 from datetime import datetime
 from typing import Any
 
+from hermes.recall.noted import rightly_noted
 from hermes.storage.conversations import COUNTERS, KINDS
 from hermes.storage.text import scrub
 from hermes.storage.transcripts import encode
@@ -26,7 +27,7 @@ def clean_message(message: Any) -> dict[str, Any]:
     """The message as it will be stored; raises BadLine when it is none."""
     if not isinstance(message, dict):
         raise BadLine(f"a message is a {type(message).__name__}, not a JSON object")
-    clean = dict(message)
+    clean = rightly_noted(message)
     if "session_id" in clean:
         clean = {key: value for key, value in clean.items() if key not in _BOOKKEEPING and value is not None}
         clean.setdefault("content", message.get("content"))
@@ -55,7 +56,7 @@ def session_fields(record: dict[str, Any], source: str) -> dict[str, Any]:
     parent = record.get("parent_session_id")
     kind = record.get("kind")
     fields: dict[str, Any] = {
-        **{key: value for key, value in change_texts(details, scrub).items() if key not in _ARGUMENTS},
+        **{key: value for key, value in rightly_noted(change_texts(details, scrub)).items() if key not in _ARGUMENTS},
         "session_id": scrub(name),
         "source": scrub(record["source"]) if isinstance(record.get("source"), str) and record["source"] else source,
         "title": scrub(record["title"]) if isinstance(record.get("title"), str) else None,
