@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from compacted import configure, talk, texts
+from hermes.compression.compressor import ContextCompressor
+from hermes.session.foreign_engine import compressed_by
 from hermes.session.session import MemorySession
 from hermes.vocabulary.events import Compacted
 from hermes.vocabulary.tokens import estimate_message
@@ -104,6 +106,27 @@ def test_an_engine_whose_messages_cannot_be_stored_ends_no_turn(home: Path) -> N
         session.fit(session.request())
         session.finish_turn("The answer.")
         assert any("what it returned cannot be stored" in notice.text for notice in session.notices.take())
+
+
+@pytest.mark.proves("compaction.engine.fallback")
+def test_an_engine_that_changes_a_call_where_it_stands_changes_nothing_of_ours() -> None:
+    class Shortens(ContextCompressor):
+        def compress(self, messages: list[dict[str, Any]], *_: Any, **__: Any) -> list[dict[str, Any]]:
+            for message in messages:
+                for call in message.get("tool_calls", ()):
+                    call["function"]["arguments"] = "{}"
+            return messages
+
+    call = {"id": "c", "type": "function", "function": {"name": "read_file", "arguments": '{"path": "a.py"}'}}
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "Read it. " * 90},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "x = 1"},
+        {"role": "user", "content": "And now?"},
+    ]
+    done = compressed_by(Shortens(8_000), messages, [1, 2, 3, 4], tokens=5_000)
+    assert call["function"] == {"name": "read_file", "arguments": '{"path": "a.py"}'}
+    assert done.replaced == [2]  # what it changed is no longer the message that was said
 
 
 @pytest.mark.proves("compaction.notice", "compaction.restore")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,8 @@ def compressed_by(
     `tokens` is the whole request, as `should_compress` was told; the figures of the result are of messages only.
     `more` is what newer engines take beside what the documents name: each gets what its signature has.
     """
-    numbered = [{**message, "_id": number} for message, number in zip(messages, ids, strict=True)]
+    # Copies to the bottom: an engine that shortens arguments where they stand must not change what we compare with.
+    numbered = [{**message, "_id": number} for message, number in zip(copy.deepcopy(list(messages)), ids, strict=True)]
     try:
         taken = inspect.signature(engine.compress).parameters
         more = {name: given for name, given in more.items() if name in taken}
