@@ -12,6 +12,7 @@ from hermes.compression.compressor import ContextCompressor
 from hermes.compression.extract import extract
 from hermes.compression.facts import Fact, find_facts, sentences_of, words_of
 from hermes.compression.pointers import Chapter, chapters_of, joined, parse_ranges, render_chapters
+from hermes.compression.reading import one_line
 from hermes.vocabulary.tokens import estimate
 from histories import call, working_session
 
@@ -137,6 +138,38 @@ def test_a_fact_is_held_where_it_stands_whole_and_not_by_a_longer_number() -> No
 )
 def test_rules_decisions_and_questions_are_recognised_in_many_languages(text: str, kind: str) -> None:
     assert kind in [each for each, _ in sentences_of(text)]
+
+
+@pytest.mark.proves("compression.kept")
+@pytest.mark.parametrize(
+    ("role", "text", "kinds"),
+    [
+        ("user", "look at it. is the port open? then go on", ["question"]),
+        ("assistant", "look at it. is the port open? then go on", []),
+        ("assistant", "is the port open? the old one must stay.", ["constraint"]),
+        ("user", "好了。never again? 好", ["constraint"]),
+        ("assistant", "好了。never again? 好", ["constraint"]),
+        ("assistant", "接口必须保留", ["constraint"]),
+        ("user", "接口在哪\uff1f", ["question"]),
+    ],
+)
+def test_who_asks_decides_whether_a_question_stays_open(role: str, text: str, kinds: list[str]) -> None:
+    assert [fact.kind for fact in find_facts([{"role": role, "content": text}], 200)] == kinds
+
+
+@pytest.mark.proves("compression.kept")
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("in one line", "in one line"),
+        (" with blanks around ", "with blanks around"),
+        ("with  two blanks", "with two blanks"),
+        ("two\nlines and\u3000more", "two lines and more"),
+        ("longer than the limit of twenty", "longer than the lim…"),
+    ],
+)
+def test_a_sentence_is_kept_as_one_line(text: str, line: str) -> None:
+    assert one_line(text, 20) == line
 
 
 @pytest.mark.proves("compression.extract")

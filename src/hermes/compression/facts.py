@@ -7,7 +7,7 @@ could hold. What is not read here stays reachable through the pointers.
 from __future__ import annotations
 
 import re
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from hermes.compression.block import is_block
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hermes.compression.reading import Message
 
-    Finding = tuple[str, str, str]  # kind, text, source
+    Finding = tuple[str, str]  # kind and text
 
 SENTENCE = 280
 SENTENCES = ("constraint", "decision", "question", "open", "error")
@@ -29,6 +29,11 @@ _SOURCES = ("user", "assistant", "call", "result")
 _SOURCE_OF = {"user": "user", "tool": "result"}
 # Each source's share of the facts that are looked for.
 _SHARES = {"user": 0.5, "assistant": 0.25, "call": 0.15, "result": 0.1}
+_IMPORTANCE = {
+    (kind, source): len(ORDER) * (rank // 4 + nearness) + rank
+    for rank, kind in enumerate(ORDER)
+    for nearness, source in enumerate(_SOURCES)
+}
 _OLDEST = 40  # messages of the beginning that are read in any case: rules are stated early
 _MESSAGE = 6_000  # characters read of what a person or the assistant wrote
 _RESULT = 300  # characters read at each end of a tool result
@@ -47,7 +52,7 @@ _ODD_ENDING = re.compile(r"[0-9A-Z_/@#\\.](?:(?<![A-Z.])|(?<=\S[A-Z])|(?<=\.)(?=
 _DIGIT = re.compile("[0-9]")
 _ERRORS = ("rror", "ERROR", "xception", "Traceback", "FAILED", "ailed", "错误", "失败", "エラー", "ошибка")
 _PLAIN_ERRORS = ("rror", "xception", "ailed")  # all that a text can hold which is ASCII and has nothing odd
-_ALL_PIECES = tuple(piece for pieces in PIECES.values() for piece in pieces)
+_FOREIGN_CUE = re.compile("|".join((*chain.from_iterable(PIECES.values()), *QUESTION_MARKS[1:])))
 
 
 class Fact(NamedTuple):
@@ -64,27 +69,28 @@ def find_facts(messages: Sequence[Message], enough: int) -> list[Fact]:
     found: dict[str, Fact] = {}
     left = {source: enough * share for source, share in _SHARES.items()}
     wanted = set(left)
-    for position, here in _findings(messages, wanted):
-        for kind, text, source in here:
-            if text not in found and source in wanted:
+    for position, source, here in _findings(messages, wanted):
+        for kind, text in here:
+            if text not in found:
                 found[text] = Fact(kind, text, position, source)
                 left[source] -= 1
                 if left[source] <= 0:
                     wanted.discard(source)
+                    break
         if not wanted:
             break
     return sorted(found.values(), key=lambda fact: fact.position)
 
 
-def _findings(messages: Sequence[Message], wanted: Container[str]) -> Iterator[tuple[int, Iterable[Finding]]]:
-    """(kind, text, source) of everything worth keeping, by the places of messages, of the sources still wanted.
+def _findings(messages: Sequence[Message], wanted: Container[str]) -> Iterator[tuple[int, str, Iterable[Finding]]]:
+    """Places of messages, sources of those still wanted, and (kind, text) of everything worth keeping there.
 
     Messages are read some at a time: what most of them do not hold is looked for in all of these at once.
     """
     oldest = min(_OLDEST, len(messages))
     places = [*range(oldest), *range(len(messages) - 1, oldest - 1, -1)]
     unread = _READ
-    no_cue = ANY_WORD.isdisjoint
+    no_cue, source_of = ANY_WORD.isdisjoint, _SOURCE_OF.get
     for start in range(0, len(places), _TOGETHER):
         some = places[start : start + _TOGETHER]
         read = [messages[at] for at in some]
@@ -93,20 +99,21 @@ def _findings(messages: Sequence[Message], wanted: Container[str]) -> Iterator[t
         if unread < 0:
             return
         for at, message, text, odd in zip(some, read, texts, _oddities(texts), strict=True):
-            here: Sequence[Finding] = ()
-            role = message.get("role")
-            if role == "tool":
-                if "result" in wanted:
-                    here = _of_result(text, odd)
+            here: list[Finding] = []
+            source = source_of(message.get("role"), "assistant")
+            if source not in wanted:
+                pass
+            elif source == "result":
+                here = _of_result(text, odd)
             # Most texts end here, so this is asked without a call.
-            elif (odd and len(odd) > (text[0] in _ODD_SIGNS) + (text[-1] in _ODD_SIGNS)) or not no_cue(text.split()):
-                source = "user" if role == "user" else "assistant"
-                if source in wanted:
-                    here = _of_text(text, source, odd)
-            if "tool_calls" in message and "call" in wanted:
-                here = [*here, *_of_calls(message)]
+            elif (has_word := not no_cue(text.split())) or (
+                odd and len(odd) > (text[0] in _ODD_SIGNS) + (text[-1] in _ODD_SIGNS)
+            ):
+                here = _of_text(text, source, odd, has_word=has_word)
             if here and not is_block(message):  # a block is read by itself, with `facts_in`
-                yield at, here
+                yield at, source, here
+            if "tool_calls" in message and "call" in wanted and not is_block(message):
+                yield at, "call", _of_calls(message)
 
 
 def _texts(messages: Sequence[Message]) -> list[str]:
@@ -127,7 +134,7 @@ def _read(message: Message) -> str:
 
 def _oddities(texts: Sequence[str]) -> list[bytes]:
     """What is odd in each text: digits, capitals, signs of names, question marks (and "?" for what is not ASCII)."""
-    odd = "\0".join(texts).encode("ascii", "replace").translate(None, _NOT_ODD).split(b"\0")
+    odd = b"\0".join([text.encode("ascii", "replace") for text in texts]).translate(None, _NOT_ODD).split(b"\0")
     if len(odd) == len(texts):
         return odd
     # One of them has the sign that stands between them, so each is looked at by itself.
@@ -142,18 +149,18 @@ def facts_in(text: str) -> list[Fact]:
 
 def by_importance(facts: Iterable[Fact]) -> list[Fact]:
     """What people said before what tools said, rules and decisions before numbers, newer before older."""
-    order = {
-        (kind, source): (rank // 4 + nearness, rank)
-        for rank, kind in enumerate(ORDER)
-        for nearness, source in enumerate(_SOURCES)
-    }
-    return sorted(facts, key=lambda fact: (order[fact.kind, fact.source], -fact.position))
+    return sorted(facts, key=lambda fact: (_IMPORTANCE[fact.kind, fact.source], -fact.position))
 
 
 def words_of(text: str) -> Iterator[tuple[str, str]]:
-    """(kind, word) of every identifier, path, address and number in a text."""
-    for raw in _odd_words(text):
-        word = raw.strip(TRIMMED)
+    """(kind, word) of every identifier, path, address and number in a text.
+
+    All of them have something odd in them; the search skips through prose without looking at each word.
+    """
+    end = 0
+    for found in _ODD_ENDING.finditer(text):
+        start, end = end, found.end()
+        word = text[start:end].rsplit(None, 1)[-1].strip(TRIMMED)
         if word.isalpha():
             if not word.islower() and not word[1:].islower() and _is_name(word):
                 yield "identifier", word
@@ -166,15 +173,19 @@ def words_of(text: str) -> Iterator[tuple[str, str]]:
                     yield kind, piece
 
 
-def sentences_of(text: str) -> Iterator[tuple[str, str]]:
-    """(kind, sentence) of every rule, decision, open matter and question in a text."""
-    pieces = not text.isascii() and any(map(text.__contains__, _ALL_PIECES))
+def sentences_of(text: str, *, has_word: bool = True) -> Iterator[tuple[str, str]]:
+    """(kind, sentence) of every rule, decision, open matter and question in a text.
+
+    `has_word` is False when none of its words, as blanks part them, is a cue.
+    """
+    is_foreign = not text.isascii()
+    has_word |= is_foreign  # there a sentence may end, and the next begin, without a blank
+    has_piece = is_foreign and _FOREIGN_CUE.search(text) is not None
     for sentence in _sentences(text):
-        words = sentence.split()
         kind = None
-        if not ANY_WORD.isdisjoint(words):
+        if has_word and not ANY_WORD.isdisjoint(words := sentence.split()):
             kind = next(kind for kind, cues in WORDS.items() if not cues.isdisjoint(words))
-        elif pieces:
+        elif has_piece:
             kind = next((kind for kind, cues in PIECES.items() if any(map(sentence.__contains__, cues))), None)
         if kind is None and sentence.endswith(QUESTION_MARKS):
             kind = "question"
@@ -195,50 +206,40 @@ def failure_in(text: str, words: Iterable[str] = _ERRORS) -> str:
     return ""
 
 
-def _of_text(text: str, source: str, odd: bytes) -> list[Finding]:
+def _of_text(text: str, source: str, odd: bytes, *, has_word: bool) -> list[Finding]:
     here: list[Finding] = []
-    if "?" in text or not ANY_WORD.isdisjoint(text.split()) or (not text.isascii() and _has_foreign_cue(text)):
-        # What the assistant asks itself is no open question once it went on; what it decided is a decision.
-        here = [(kind, each, source) for kind, each in sentences_of(text) if source == "user" or kind != "question"]
+    is_foreign = not text.isascii()
+    if has_word or ("?" in text and (source == "user" or is_foreign)) or (is_foreign and _FOREIGN_CUE.search(text)):
+        here = list(sentences_of(text, has_word=has_word))
+        if source != "user":
+            # What the assistant asks itself is no open question once it went on; what it decided is a decision.
+            here = [each for each in here if each[0] != "question"]
     # A capital at the beginning and a full stop at the end are nothing odd.
     if len(odd) - odd.count(b"?") > (text[0] in _ODD_SIGNS) + (text[-1] in _ODD_SIGNS):
-        here += [(kind, word, source) for kind, word in islice(words_of(text), _WORDS_PER_MESSAGE)]
+        here += islice(words_of(text), _WORDS_PER_MESSAGE)
     return here
 
 
-def _of_result(text: str, odd: bytes) -> Sequence[Finding]:
+def _of_result(text: str, odd: bytes) -> list[Finding]:
     if not odd and text.isascii():
         line = failure_in(text, _PLAIN_ERRORS)
-        return (("error", line, "result"),) if line else ()
+        return [("error", line)] if line else []
     line = failure_in(text)
-    here: list[Finding] = [("error", line, "result")] if line else []
-    words = islice(words_of(text), _WORDS_PER_MESSAGE // 4)
-    return here + [(kind, word, "result") for kind, word in words if kind != "number"]
+    here = [("error", line)] if line else []
+    return here + [each for each in islice(words_of(text), _WORDS_PER_MESSAGE // 4) if each[0] != "number"]
 
 
 def _of_calls(message: Message) -> Iterator[Finding]:
     for _, _, arguments in calls_of(message):
-        for kind, word in words_of(arguments[:_RESULT].replace('"', " ").replace("\\n", " ")):
-            if kind != "number":
-                yield kind, word, "call"
-
-
-def _has_foreign_cue(text: str) -> bool:
-    return any(map(text.__contains__, (*_ALL_PIECES, *QUESTION_MARKS)))
-
-
-def _odd_words(text: str) -> Iterator[str]:
-    """Words with something odd in them; the search skips through prose without looking at each word."""
-    end = 0
-    for found in _ODD_ENDING.finditer(text):
-        place = found.start()
-        before = text[end:place].rsplit(None, 1)[-1:] if place > end and not text[place - 1].isspace() else ()
-        end = found.end()
-        yield before[0] + found.group() if before else found.group()
+        for each in words_of(arguments[:_RESULT].replace('"', " ").replace("\\n", " ")):
+            if each[0] != "number":
+                yield each
 
 
 def _kind(word: str) -> str | None:
     """What a word of ASCII characters is, when it is worth keeping."""
+    if word.isidentifier() and word[0] != "_" and not word.isalpha():  # most are, and need no closer look
+        return "identifier" if len(word) >= _SHORTEST_NAME else None
     if "://" in word:
         return "url"
     has_digit = len(word) >= _LONG_WORD or _DIGIT.search(word) is not None
@@ -247,7 +248,7 @@ def _kind(word: str) -> str | None:
         return "number" if len(word) > 1 else None
     if len(word) < _SHORTEST_NAME or not (has_letter or has_digit):
         return None
-    if "/" in word or "\\" in word or _FILE_NAME.match(word):
+    if "/" in word or "\\" in word or ("." in word and _FILE_NAME.match(word)):
         return "path"
     return "identifier" if has_digit or "_" in word or "@" in word or "#" in word else None
 

@@ -88,6 +88,8 @@ def find_folded(text: str, wanted: str) -> int:
 
 def one_line(text: str, limit: int) -> str:
     """The beginning of a text without line breaks, cut at `limit` characters."""
+    if len(text) <= limit and text.isprintable() and "  " not in text:
+        return text.strip()  # most are one line already
     joined = " ".join(text[: 4 * limit].split())
     return joined if len(joined) <= limit else joined[: limit - 1].rstrip() + "…"
 

@@ -23,7 +23,7 @@ _FIRST_OF_FOUR = int.from_bytes(_FIRST_BITS * _USUAL, "little")
 
 class Beginnings:
     def __init__(self, *groups: str) -> None:
-        """At most eight groups of words in lower case, of three or four characters each: `"cvc|cvv|key."`.
+        """At most eight groups of words in lower case, of three to five characters each: `"cvc|cvv|key."`.
 
         A full stop at the end of a word says that no letter follows. Words that differ in one place only, or that are
         rare in every place, go well together.
@@ -42,7 +42,7 @@ class Beginnings:
         common = -1
         for place, table in enumerate(self._tables):
             common &= int.from_bytes(padded[place : place + len(text)].translate(table), "little")
-        yield from _marked(common, len(text))
+        return _marked(common, len(text))
 
 
 class FewBeginnings:
@@ -71,7 +71,7 @@ class FewBeginnings:
         common &= common >> 9
         common &= common >> 18
         common &= _FIRST_OF_FOUR if len(marks) <= _USUAL else int.from_bytes(_FIRST_BITS * len(marks), "little")
-        yield from _marked(common, len(marks))
+        return _marked(common, len(marks))
 
 
 def _marked(common: int, length: int) -> Iterator[int]:

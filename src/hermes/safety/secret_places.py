@@ -24,8 +24,21 @@ _BATCH = 32_000  # characters looked at together; what is much more leaves the p
 # Stands between texts: nothing that could belong to a secret, and more than may stand between a word and its number.
 _BETWEEN = "\n\0\0\0\0\0\n "
 
-# Lower case is not as usual, a digit is not ASCII, or one of our markers would be blanked before a search.
-_UNUSUAL = re.compile("[\u0130\u0131\u017f\u212a]|(?![0-9])\\d|\\[[a-z0-9 ]{2,40} \u2026")
+
+def _parted(word: str) -> tuple[str, str]:
+    """A word in two parts, the first up to the first letter that is not ASCII."""
+    at = 1 + next(place for place, letter in enumerate(word) if not letter.isascii())
+    return word[:at], word[at:]
+
+
+_FOREIGN = tuple(map(_parted, secret_words.FOREIGN_WORDS))
+# Lower case is not as usual, a digit is not ASCII, what looks like one of our markers would be blanked before a search,
+# or there is a foreign word for passwords or keys. The class of characters at the beginning lets the search skip fast.
+_UNUSUAL = re.compile(
+    "[^\\0-\\x7f](?:(?<=[\u0130\u0131\u017f\u212a\\d])|(?<=[a-z0-9 ] \u2026)"
+    f"|(?<=[{''.join(first[-1] + first[-1].upper() for first, _ in _FOREIGN)}])"
+    f"(?i:{'|'.join(f'(?<={first}){rest}' for first, rest in _FOREIGN)}))"
+)
 
 # --- words ---------------------------------------------------------------------------------------------------------
 
@@ -65,14 +78,14 @@ _OF_PROSE = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ \t\r\n.,;()"
 # Of words that begin like many others something rarer from their middle is looked for.
 _PROSE = FewBeginnings("secr|seed|mnem|cove|kup ", "ogin|wall|irta|pass|utho", usual=_OF_PROSE + b"\0")
 _ANYWHERE = Beginnings(
-    "$1$|$2a|$2b|$5$|$6$|$y$|bear|key.|senh|sess|ssn|ssws|xox",
-    ":543|__se|code|comb|cove|dock|hook|iden|jqqj|mot |mysq|toke|k_te",
-    "cred|kup |k_li|mnem|secr|seed|sig=|soci",
-    "$arg|-beg|256~|irta|auth|bip3|iftt|ls0t|ure=|xapp",
-    "$2x|$2y|-u |-u=|://|cvc|cvv|pbkd|puk.|pw.|pwd|sid.",
-    "--us|ding|ogin|otp.|otpw|pass|pat.|pin.|pinn|pinw|psk.",
-    "+amc|+ast|basi|bip-|paro|pinc|pini|utho",
-    "$apr|+aba|/spa|atla|azca|azdo|azfu|azse|kenn|ooki|otpi|wall",
+    "--use|256~|azdo|code.|hook|seed|token",
+    "dingt|ident|ifttt|ls0tl|mnemo|mysql|parol",
+    "-begi|combi|mot d|pat.|sig=|ure=|uthor",
+    "atlas|basic|k_liv|ogin.|pass.|passc|passp|passw|sess.|sessi|walle",
+    "beare|bip-3|bip39|cover|cvc.|cvci|cvcw|cvv.|cvvw|docke|jqqj9|key.|kup p|kup w|otp.",
+    ":5432|__sec|codei|codes|codew|crede|creds|irtab|k_tes|kennw|ookie|otpis|otpwa|secre|senha|socia",
+    "$2a|$2b|$2x|$5$|$6$|$apr1|$argo|$y$|+aba|+amc|+ast|://|auth.|azca|azfu|azse|xapp-|xox",
+    "$1$|$2y|-u |-u=|/spac|cvvi|pbkdf|pin.|pinco|pinis|pinnu|pinwa|psk.|puk.|pw.|pwd|sid.|ssn|ssws.",
 )
 
 # --- tokens --------------------------------------------------------------------------------------------------------
@@ -114,7 +127,7 @@ _TOKEN = re.compile(  # begins with a class of characters, because such a search
 _FEWEST_DIGITS = 12
 _NO_DIGITS = bytes(set(range(1, 256)) - set(b"0123456789"))  # nor what stands between texts
 _ZEROS = bytes.maketrans(b"123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", b"0" * 9 + b"A" * 26)
-_CARD, _IBAN = b"0" * 13, b"AA00"
+_CARD, _FIRST_OF_CARD, _IBAN = b"0" * 13, b"0" * 4, b"AA00"
 
 
 def suspects(texts: Sequence[str]) -> Iterator[int]:
@@ -131,22 +144,22 @@ def suspects(texts: Sequence[str]) -> Iterator[int]:
 
 def _suspects(texts: Sequence[str]) -> Iterator[int]:
     together = _Joined(texts)
-    marks = _PROSE.marks(together.raw())
+    marks = _PROSE.marks(together.raw)
     others = together.numbers(marks, UNUSUAL)
     if not others:
         yield from together.told(_PROSE.places(marks))
         return
     if prose := sorted(set(range(len(texts))).difference(others)):
         yield from (prose[number] for number in _suspects([texts[at] for at in prose]))
-    usual = [at for at in others if texts[at].isascii() or not _is_unusual(texts[at])]
-    yield from set(others).difference(usual)
-    joined = _Joined([texts[at] for at in usual])
-    told = joined.told(_ANYWHERE.places(joined.lowered.encode("ascii", "replace")))
-    yield from (usual[number] for number in chain(told, joined.tokens(), joined.accounts()))
-
-
-def _is_unusual(text: str) -> bool:
-    return _UNUSUAL.search(text) is not None or any(map(text.lower().__contains__, secret_words.FOREIGN_WORDS))
+    plain = [at for at in others if texts[at].isascii()]
+    foreign = [at for at in others if not texts[at].isascii()]
+    if unusual := {at for at in foreign if _UNUSUAL.search(texts[at])}:
+        yield from unusual
+        foreign = [at for at in foreign if at not in unusual]
+    for usual in filter(None, (plain, foreign)):  # what is all ASCII is much faster by itself
+        joined = _Joined([texts[at] for at in usual])
+        told = joined.told(_ANYWHERE.places(joined.raw.lower()))
+        yield from (usual[number] for number in chain(told, joined.tokens(), joined.accounts()))
 
 
 class _Joined:
@@ -154,18 +167,25 @@ class _Joined:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
-        self._text = _BETWEEN.join(("", *texts))
 
     @cached_property
-    def lowered(self) -> str:
+    def _text(self) -> str:
+        return _BETWEEN.join(("", *self._texts))
+
+    @cached_property
+    def _lowered(self) -> str:
         return self._text.lower()
 
     @cached_property
     def _ends(self) -> list[int]:
         return list(accumulate([len(text) + len(_BETWEEN) for text in self._texts]))
 
+    @cached_property
     def raw(self) -> bytes:
-        return self._text.encode("ascii", "replace")
+        if self._text.isascii():
+            return self._text.encode()
+        # One by one: only a few hold what has to be replaced, and the others are copied as they are.
+        return _BETWEEN.encode().join([b"", *[text.encode("ascii", "replace") for text in self._texts]])
 
     def numbers(self, marks: bytes, mark: bytes) -> list[int]:
         """Texts that have this mark somewhere."""
@@ -180,14 +200,14 @@ class _Joined:
     def told(self, places: Iterable[int]) -> Iterator[int]:
         """Texts in which one of the words at these places tells of a secret."""
         for at in places:
-            match = _TELLING.match(self.lowered, at)
-            if match is not None and (match.lastgroup is None or _is_told(self._text, self.lowered, match)):
+            match = _TELLING.match(self._lowered, at)
+            if match is not None and (match.lastgroup is None or _is_told(self._text, self._lowered, match)):
                 yield bisect_right(self._ends, at)
 
     def tokens(self) -> Iterator[int]:
         """Texts in which something has the form of a token, or is as long and mixed as one."""
         text = self._text
-        shape = self.raw().translate(_OF_TOKENS) + b" "
+        shape = self.raw.translate(_OF_TOKENS) + b" "
         start = shape.find(_RUN)
         while start >= 0:
             end = shape.find(b" ", start)
@@ -197,18 +217,24 @@ class _Joined:
 
     def accounts(self) -> Iterator[int]:
         """Texts with digits enough for a card or an account, in a row or after two capitals."""
-        digits = self.raw().translate(None, _NO_DIGITS).split(b"\0\0\0\0\0")
-        for number, (text, some) in enumerate(zip(self._texts, digits[1:], strict=True)):
-            if len(some) >= _FEWEST_DIGITS or not text.isascii():
-                forms = text.encode("ascii", "replace").translate(_ZEROS)
-                if _IBAN in forms or _CARD in forms.replace(b" ", b"").replace(b"-", b""):
-                    yield number
+        if not _has_account(self.raw):
+            return
+        for number, text in enumerate(self._texts):
+            raw = text.encode("ascii", "replace")
+            has_digits = not text.isascii() or len(raw.translate(None, _NO_DIGITS)) >= _FEWEST_DIGITS
+            if has_digits and _has_account(raw):
+                yield number
 
 
 def _is_told(text: str, lowered: str, match: re.Match[str]) -> bool:
     if match.lastgroup == "seed" and any(True for _ in secret_words.find_seed_phrase_after(text, match.end())):
         return True
     return secret_words.is_told_at(text, lowered, match.start())
+
+
+def _has_account(text: bytes) -> bool:
+    forms = text.translate(_ZEROS)
+    return _IBAN in forms or (_FIRST_OF_CARD in forms and _CARD in forms.translate(None, b" -"))
 
 
 def _is_random(run: str) -> bool:
