@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -117,6 +119,22 @@ def test_a_damaged_database_is_told_with_the_command_that_repairs_it(hermes: Cal
     assert ran.code == 1
     assert "checksum" in found(ran, "conversations")[0]["found"]
     assert "hermes sessions repair" in found(ran, "conversations")[0]["remedy"]
+
+
+@pytest.mark.proves("doctor.sound")
+def test_a_chat_in_another_window_is_no_problem(hermes: Callable[..., Ran], home: Path) -> None:
+    chat = "import hermes; s = hermes.MemorySession.open(); s.prepare_turn('Hi.'); print('open', flush=True); input()"
+    command, pipe, environment = [sys.executable, "-c", chat], subprocess.PIPE, {**os.environ, "HERMES_HOME": str(home)}
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as window:
+        assert window.stdout is not None
+        assert window.stdout.readline() == "open\n"
+        ran = hermes("doctor", "--offline", "--json")
+        window.communicate("\n")
+
+    (check,) = found(ran, "conversations")
+    assert (ran.code, check["state"]) == (0, "warning")
+    assert check["found"] == f"not checked while another program has them open (process {window.pid})"
+    assert found(hermes("doctor", "--offline", "--json"), "conversations")[0]["state"] == "ok"
 
 
 @pytest.mark.proves("doctor.reach")

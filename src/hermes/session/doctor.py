@@ -201,23 +201,34 @@ def _conversations(home: Home, options: Options) -> Iterator[Check]:
     if not os.path.exists(path):
         yield Check(name="conversations", state=OK, found="none yet")
         return
-    from hermes.storage.repair import repair
-    from hermes.storage.sessions import SessionDB
+    from hermes.storage.repair import open_elsewhere, repair
 
-    told = repair(path, dry_run=True, progress=options.progress)
-    if told.problems:
-        remedy = "`hermes sessions repair` keeps the original bytes and everything that can be read"
-        for problem in told.problems[:_SHOWN]:
-            yield Check(name="conversations", state=PROBLEM, found=problem, remedy=remedy)
-        return
-    with SessionDB.open(path) as db:
-        counts = db.counts()
-        waiting = db.index() if options.fix else 0
-    found = f"{counts['messages']:,} messages in {counts['sessions']:,} sessions: structure, checksums and index agree"
-    indexed = f"; {waiting:,} waiting messages indexed" if waiting else ""
-    yield Check(name="conversations", state=OK, found=found + indexed, fixed=bool(waiting))
+    holder = open_elsewhere(path)
+    if holder is not None:
+        found = f"not checked while another program has them open (process {holder})"
+        remedy = "an open chat is fine; for this check, end it and run `hermes doctor` again"
+        yield Check(name="conversations", state=WARNING, found=found, remedy=remedy)
+    else:
+        told = repair(path, dry_run=True, progress=options.progress)
+        if told.problems:
+            remedy = "`hermes sessions repair` keeps the original bytes and everything that can be read"
+            for problem in told.problems[:_SHOWN]:
+                yield Check(name="conversations", state=PROBLEM, found=problem, remedy=remedy)
+            return
+        yield _sound(path, fix=options.fix)
     yield from _log(home, path, fix=options.fix)
     yield from _unfinished_imports(path)
+
+
+def _sound(path: str, *, fix: bool) -> Check:
+    from hermes.storage.sessions import SessionDB
+
+    with SessionDB.open(path) as db:
+        counts = db.counts()
+        waiting = db.index() if fix else 0
+    found = f"{counts['messages']:,} messages in {counts['sessions']:,} sessions: structure, checksums and index agree"
+    indexed = f"; {waiting:,} waiting messages indexed" if waiting else ""
+    return Check(name="conversations", state=OK, found=found + indexed, fixed=bool(waiting))
 
 
 def _unfinished_imports(path: str) -> Iterator[Check]:

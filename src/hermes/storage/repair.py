@@ -142,9 +142,25 @@ def _lock(file: int) -> int | None:
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED_LOCK)
     except OSError:
-        question = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _SHARED_LOCK, _SHARED_SIZE, 0)
-        return int(struct.unpack("hhqqi4x", fcntl.fcntl(file, fcntl.F_GETLK, question))[4])
+        return _in_the_way(file)[1]
     return None
+
+
+def open_elsewhere(path: str) -> int | None:
+    """Another process that has the database open, if there is one; asked without making anybody wait."""
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        kind, holder = _in_the_way(file)
+    finally:
+        os.close(file)
+    return None if kind == fcntl.F_UNLCK else holder
+
+
+def _in_the_way(file: int) -> tuple[int, int]:
+    """The kind of lock that keeps us from being alone, F_UNLCK for none, and the process that has it."""
+    question = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _SHARED_LOCK, _SHARED_SIZE, 0)
+    kind, *_, holder = struct.unpack("hhqqi4x", fcntl.fcntl(file, fcntl.F_GETLK, question))
+    return kind, holder
 
 
 def _copy_original(path: str, file: int, copy: str) -> None:
