@@ -334,6 +334,27 @@ def test_watching_brings_in_what_is_new_until_it_is_stopped(home: Path, tmp_path
     assert spoken(home, f"claude-code_{made.SESSION}")[-1][1] == "are you still there?"
 
 
+@pytest.mark.proves("migration.watch")
+def test_watching_goes_on_when_the_folder_goes_and_does_not_begin_where_there_is_none(
+    hermes: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talks = tmp_path / "talks"
+    made.claude_code(talks)
+
+    def pause(_: float) -> None:
+        if not talks.exists():
+            raise KeyboardInterrupt
+        talks.rename(tmp_path / "elsewhere")
+
+    monkeypatch.setattr(time, "sleep", pause)
+    watched = hermes("sessions", "import", str(talks), "--watch")
+    assert (watched.code, "7 new messages" in watched.out, "there is no file" in watched.err) == (0, True, True)
+
+    mistyped = hermes("sessions", "import", str(tmp_path / "taks"), "--watch")
+    assert (mistyped.code, mistyped.out) == (1, "")
+    assert "there is no file" in mistyped.err
+
+
 @pytest.mark.proves("migration.claude-code")
 def test_everything_can_be_filed_under_a_project(home: Path, hermes: Command, tmp_path: Path) -> None:
     made.claude_code(tmp_path)

@@ -13,7 +13,7 @@ from hermes.cli.progress import Progress
 from hermes.cli.render import add_json_option, counted, print_json, print_problem, print_text
 from hermes.cli.sessions_unfinished import command_of, name_of_import
 from hermes.migration.transcripts.bring_in import BringIn
-from hermes.migration.transcripts.recognise import FORMATS, HERMES_AGENT, JSONL, recognised, sources
+from hermes.migration.transcripts.recognise import FORMATS, HERMES_AGENT, JSONL, check_name, recognised, sources
 from hermes.recall.importing import Importer
 from hermes.settings.home import DATABASE
 from hermes.settings.projects import named_project
@@ -137,7 +137,11 @@ def _settle_index(db: RecordedDB, *, many: bool) -> None:
 
 
 def _watch(given: argparse.Namespace, context: Context) -> int:
-    """Looks again and again, and says what came; ends when the person stops it."""
+    """Looks again and again, and says what came; ends when the person stops it.
+
+    What is there at the start may go and come back later; what is not there has been mistyped.
+    """
+    check_name(given.file)
     print_text(f"watching {given.file}; Ctrl-C ends it")
     told: set[str] = set()
     try:

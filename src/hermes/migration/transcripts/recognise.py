@@ -73,7 +73,17 @@ def sources(given: str, form: str | None = None) -> list[Source]:
         raise NotFound(
             f"there are no transcripts of {given} in {' and '.join(places)}; give their folder if they are elsewhere"
         )
-    raise NotFound(f"there is no file {given}; name a file, a folder, or one of {', '.join(_BY_LINE)}")
+    raise _absent(given)
+
+
+def check_name(given: str) -> None:
+    """Refuses what is neither there nor a program, whose transcripts may be yet to come."""
+    if not os.path.exists(given) and given not in _BY_LINE:
+        raise _absent(given)
+
+
+def _absent(given: str) -> NotFound:
+    return NotFound(f"there is no file {given}; name a file, a folder, or one of {', '.join(_BY_LINE)}")
 
 
 def read(source: Source, told: Told, on_bytes: Callable[[int], None] | None = None) -> Iterator[Conversation]:
