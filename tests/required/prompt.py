@@ -54,6 +54,10 @@ REQUIREMENTS = {
         "Of long notes with a passage that looks like one, only that is left out, and it says so in its place",
         "product",
     ),
+    "prompt.context.told": (
+        "The person is told once in a session which file, or a part of which, was left out, why, and how to see more",
+        "product",
+    ),
     "prompt.context.unusable": (
         "Unreadable, binary, huge, UTF-16, looping, piped or escaping files leave a note, never a crash",
         "product",

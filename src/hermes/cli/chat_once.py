@@ -45,8 +45,8 @@ class _Apart(TurnView):
     def show(self, event: TurnEvent) -> None:
         if isinstance(event, Notice):
             self.notices.append(event)
-            if event.kind == "settings" and not self.screen.is_terminal and not self._as_json:
-                print_problem(event.text)  # a script, too, should learn that what it was set up with is not there
+            if event.kind in ("settings", "context") and not self.screen.is_terminal and not self._as_json:
+                print_problem(event.text)  # a script, too, should learn that what it was set up with is not all there
         if isinstance(event, TextDelta):
             self.screen.erase()
             self._answer.answer("" if self._as_json else event.text)

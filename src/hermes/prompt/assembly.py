@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import date
     from typing import Any
 
+    from hermes.prompt.context_files import ContextFile
     from hermes.vocabulary.verdicts import Scan
 
 IDENTITY_FILE = "SOUL.md"
@@ -84,6 +85,7 @@ class Section:
 @value
 class Prompt:
     sections: tuple[Section, ...]
+    notices: tuple[str, ...] = ()  # what the person should know of the files in it
 
     @property
     def text(self) -> str:
@@ -94,10 +96,11 @@ class Prompt:
         return [{"name": each.name, "characters": each.characters, "tokens": each.tokens} for each in self.sections]
 
     def followed_by(self, name: str, text: str) -> Prompt:
-        return Prompt(sections=(*self.sections, Section(name=name, text=text)))
+        return Prompt(sections=(*self.sections, Section(name=name, text=text)), notices=self.notices)
 
 
 def assemble(inputs: PromptInputs) -> Prompt:
+    files = _context_files(inputs)
     layers = (
         ("identity", _identity(inputs)),
         *_guidance(inputs),
@@ -108,11 +111,12 @@ def assemble(inputs: PromptInputs) -> Prompt:
         ("project", "" if inputs.skip_memory else inputs.project_block),
         ("shared", _shared(inputs)),
         ("skills_index", _skills_index(inputs)),
-        ("context_files", _context_files(inputs)),
+        ("context_files", _shown(files)),
         ("date", _date(inputs)),
         ("platform", _platform_hint(inputs)),
     )
-    return Prompt(sections=tuple(Section(name=name, text=text.strip()) for name, text in layers if text.strip()))
+    sections = tuple(Section(name=name, text=text.strip()) for name, text in layers if text.strip())
+    return Prompt(sections=sections, notices=tuple(file.notice for file in files if file.notice))
 
 
 def needs_tool_use_guidance(model: str) -> bool:
@@ -162,10 +166,13 @@ def _skills_index(inputs: PromptInputs) -> str:
     return f"{_prose('skills_index.md')}\n\n{inputs.skills_index.strip()}"
 
 
-def _context_files(inputs: PromptInputs) -> str:
+def _context_files(inputs: PromptInputs) -> tuple[ContextFile, ...]:
     if inputs.cwd is None or inputs.skip_context_files:
-        return ""
-    files = load_context_files(inputs.cwd, inputs.scan, limit=inputs.context_limit)
+        return ()
+    return load_context_files(inputs.cwd, inputs.scan, limit=inputs.context_limit)
+
+
+def _shown(files: tuple[ContextFile, ...]) -> str:
     if not files:
         return ""
     return "\n\n".join([_prose("context_files.md"), *(f"## {file.name}\n\n{file.text}" for file in files)])

@@ -24,10 +24,11 @@ _MOST = 2_000  # paragraphs: each is judged by itself, and so many may take most
 
 @value
 class Passages:
-    """What may be shown, with a note in place of what may not, and the verdict on what is shown."""
+    """What may be shown, with a note in place of what may not, the verdict on it, and why the rest is left out."""
 
     text: str
     verdict: Verdict
+    left_out: tuple[str, ...]
 
 
 def without_attacks(text: str, name: str, scan: Scan) -> Passages | None:
@@ -45,12 +46,12 @@ def without_attacks(text: str, name: str, scan: Scan) -> Passages | None:
     verdict = scan(rest)
     if verdict.level == REFUSE or (len(text) - len(rest)) * _SMALL_PART > len(text):
         return None
-    classes = ", ".join(sorted({threat for each in refused for threat in each.classes}))
+    classes = tuple(sorted({threat for each in refused for threat in each.classes}))
     note = (
         f"[BLOCKED: a part of {name} was left out here, because it looks like an attempt to take control of the agent"
-        f" ({classes}). Tell the person if it matters for the task.]"
+        f" ({', '.join(classes)}). Tell the person if it matters for the task.]"
     )
-    return Passages(text="\n\n".join(_noted(paragraphs, levels, note)), verdict=verdict)
+    return Passages(text="\n\n".join(_noted(paragraphs, levels, note)), verdict=verdict, left_out=classes)
 
 
 def _with_neighbours(levels: list[str]) -> list[str]:

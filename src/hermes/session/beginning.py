@@ -85,6 +85,8 @@ def _furniture(parts: Parts, about: About, wishes: PromptWishes) -> dict[str, An
     """The prompt and the tools of a session, which stay as they are, and what it takes to build the prompt again."""
     inputs = {**vars(wishes), "platform": about.source}
     prompt = parts.build_prompt(model=about.model, cwd=about.cwd, **inputs)
+    for notice in prompt.notices:
+        parts.notices.add("context", notice)
     return {
         "system_prompt": prompt.text,
         "prompt_sections": prompt.sizes(),

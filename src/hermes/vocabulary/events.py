@@ -90,7 +90,7 @@ class TurnFinished:
 class Notice:
     """One line for the person, never for the model: a provider degraded, a review saved something."""
 
-    kind: str  # settings, compaction, provider, review, curation, session
+    kind: str  # settings, context, compaction, provider, review, curation, session
     text: str
 
 
