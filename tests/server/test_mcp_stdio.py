@@ -54,6 +54,22 @@ def workspace(home: Path) -> Iterator[Workspace]:
     opened.close()
 
 
+@pytest.mark.proves("mcp.tools")
+def test_what_a_host_is_told_about_skills_names_the_tool_it_has(workspace: Workspace) -> None:
+    def skills(**arguments: str) -> Any:
+        told = call(workspace, "skills", arguments, "a host")
+        assert not any(name in told for name in ("skill_view", "skill_manage", "_change"))
+        return json.loads(told)
+
+    made = skills(action="create", name="deploy", content=SKILL)
+    assert made["hint"] == "add longer material with skills(action='write_file', file_path='references/…')"
+    skills(action="write_file", name="deploy", file_path="references/hosts.md", file_content="alpha, beta")
+    assert skills(action="list")["hint"] == "open one with skills(action='view', name)"
+    opened = skills(action="view", name="deploy")
+    assert opened["usage_hint"] == "open a linked file with skills(action='view', name, file_path)"
+    assert not skills(action="view", name="absent")["success"]
+
+
 @pytest.mark.proves("mcp.tools", "mcp.resources", "mcp.greeting", "mcp.record")
 def test_a_host_remembers_finds_and_records_through_the_real_process(home: Path) -> None:
     MemoryStore.open(home).add("user", "Prefers metric units.")
@@ -90,6 +106,7 @@ def test_a_host_remembers_finds_and_records_through_the_real_process(home: Path)
         assert "Uses Debian." in text_of((await client.read_resource("hermes://memory/MEMORY.md"))[0])
         assert {prompt.name for prompt in await client.list_prompts()} == {"memory", "past_conversations", "skills"}
         assert "# Memory" in text_of((await client.get_prompt("memory")).messages[0].content)
+        assert "Write one with `skills`" in text_of((await client.get_prompt("skills")).messages[0].content)
 
     talk(home, script, "--source", "my-host")
     log = MemoryStore.open(home).history("memory")[0]

@@ -107,7 +107,7 @@ class _Answers:
         if params.name not in _GUIDANCE:
             raise MCPError(types.INVALID_PARAMS, "there is no such prompt")
         file, about = _GUIDANCE[params.name]
-        content = types.TextContent(type="text", text=_prose(_PROMPTS, file))
+        content = types.TextContent(type="text", text=mcp_tools.in_words_of_a_host(_prose(_PROMPTS, file)))
         return types.GetPromptResult(description=about, messages=[types.PromptMessage(role="user", content=content)])
 
     async def greet(self, ctx: Context, call_next: CallNext) -> HandlerResult:

@@ -135,10 +135,21 @@ def _skills(workspace: Workspace, arguments: Mapping[str, Any]) -> str:
     action = arguments.get("action")
     rest = {name: value for name, value in arguments.items() if name != "action"}
     if action == "list":
-        return workspace.call_tool("skills_list", {k: v for k, v in rest.items() if k == "category"})
-    if action == "view":
-        return workspace.call_tool("skill_view", {k: v for k, v in rest.items() if k in ("name", "file_path")})
-    return workspace.call_tool("skill_manage", arguments)
+        text = workspace.call_tool("skills_list", {k: v for k, v in rest.items() if k == "category"})
+    elif action == "view":
+        text = workspace.call_tool("skill_view", {k: v for k, v in rest.items() if k in ("name", "file_path")})
+    else:
+        text = workspace.call_tool("skill_manage", arguments)
+    result = {
+        name: value for name, value in json.loads(text).items() if name != "_change"
+    }  # for programs, not for a model
+    said = {name: in_words_of_a_host(result[name]) for name in ("hint", "usage_hint") if result.get(name)}
+    return to_json(result | said)
+
+
+def in_words_of_a_host(text: str) -> str:
+    """What our own agent is told about its tools for skills, for one that has them as the one tool `skills`."""
+    return text.replace("skill_view(", "skills(action='view', ").replace("skill_manage", "skills")
 
 
 def _record(workspace: Workspace, arguments: Mapping[str, Any], host_and_run: str) -> str:
