@@ -48,8 +48,9 @@ def test_a_repository_is_one_project_from_wherever_inside_it_one_asks(repository
 
 @pytest.mark.proves("people.projects")
 def test_notes_of_a_project_are_shown_in_it_after_the_personal_ones_and_nowhere_else(
-    home: Path, hermes: Command, repository: Path, tmp_path: Path
+    hermes: Command, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     hermes("memory", "add", "Prefers pytest.")
     hermes("memory", "add", "Deploys on Fridays.", "--project", str(repository))
     hermes("memory", "add", "Speaks Danish.", "--target", "user", "--project", str(repository))
@@ -63,6 +64,22 @@ def test_notes_of_a_project_are_shown_in_it_after_the_personal_ones_and_nowhere_
     assert listed["project"]["entries"] == ["Deploys on Fridays."]
     assert "project" not in hermes("memory", "list", "--json").json
     assert hermes("memory", "add", "x", "--target", "project").code == 1
+
+
+@pytest.mark.proves("people.projects")
+def test_inside_a_repository_the_target_alone_means_its_notes_as_in_a_chat_there(
+    hermes: Command, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repository / "src")
+    assert hermes("memory", "add", "--target", "project", "Deploys", "on", "Fridays.").code == 0
+    listed = hermes("memory", "list", "--target", "project", "--json").json
+    assert listed["project"]["entries"] == ["Deploys on Fridays."]
+    with MemorySession.open(cwd=str(repository)) as session:
+        assert "Deploys on Fridays." in session.system_prompt
+
+    hermes("config", "set", "memory.projects", "named")
+    refused = hermes("memory", "add", "--target", "project", "Deploys on Mondays.")
+    assert (refused.code, "name one (--project)" in refused.err) == (1, True)
 
 
 @pytest.mark.proves("people.projects")

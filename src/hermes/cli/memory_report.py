@@ -21,6 +21,7 @@ BY_HAND = Cause(origin="user", note="from the command line")
 def open_store(context: Context, given: argparse.Namespace | None = None) -> MemoryStore:
     """The store, with the notes of the project that was named; they are the target then, unless another was named.
 
+    Where only the target is named, they are those of the repository around the current folder, as in a chat there.
     What is changed in it is kept for the memory providers of the settings.
     """
     words = getattr(given, "project", None)
@@ -31,6 +32,12 @@ def open_store(context: Context, given: argparse.Namespace | None = None) -> Mem
         from hermes.settings.projects import named_project
 
         project = named_project(words)
+    elif getattr(given, "target", None) == "project" and context.settings.text("memory.projects") == "auto":
+        import os
+
+        from hermes.settings.projects import project_of
+
+        project = project_of(os.getcwd())
     store = MemoryStore.open(context.home, settings=context.settings, project=project)
     if context.settings.text("memory.provider") or context.settings.texts("memory.providers"):
         from hermes.session.external import chosen_providers
