@@ -50,6 +50,16 @@ def test_one_row_per_conversation_the_last_used_first(db: SessionDB, hermes: Com
     assert hermes("sessions", "list", "--source", "nowhere").out == "no conversation matches\n"
 
 
+@pytest.mark.proves("search.cli-search")
+def test_a_search_for_nothing_asks_for_a_question(db: SessionDB, hermes: Command) -> None:
+    talk(db, "an old plan")
+    for nothing in ([""], [" "], ["", ""]):
+        ran = hermes("sessions", "search", *nothing)
+        assert (ran.code, ran.out) == (2, "")
+        assert "a question is needed" in ran.err
+        assert "install" not in ran.err
+
+
 @pytest.mark.proves("search.cli-show")
 def test_a_part_of_a_title_or_id_is_enough_when_nothing_else_has_it(db: SessionDB, hermes: Command) -> None:
     short = [talk(db, f"text {number}", title="Keep answers short") for number in range(3)]

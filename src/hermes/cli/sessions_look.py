@@ -91,6 +91,9 @@ def _listed(db: SessionDB, given: argparse.Namespace) -> list[Session]:
 
 def _search(given: argparse.Namespace, context: Context) -> int:
     query = " ".join(given.question)
+    if not query.strip():
+        print_problem("a question is needed: `hermes sessions search WORDS`; `hermes sessions list` shows the newest")
+        return USAGE
     wanted = Criteria(
         limit=given.limit,
         sort=given.sort,
