@@ -30,7 +30,7 @@ from hermes.storage.snippets import snippet
 from hermes.storage.spelling import Spelling
 from hermes.storage.sqlite_pages import varint
 from hermes.storage.text import Words
-from hermes.storage.transcripts import called, checksum, readable, unpacked
+from hermes.storage.transcripts import called, checksum, only_looks_back, readable, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,6 +97,8 @@ class SearchEngine:
             reader.candidate(row, sessions[self._places.session(message_id)], self._places.place(message_id))
             for message_id, row in rows.items()
         ]
+        # An index made by an older Hermes still holds what was searched for, and so brings messages without evidence.
+        candidates = [each for each in candidates if each.counts or not only_looks_back(rows[each.id])]
         without_speakers(candidates, len(query.units))
         if chosen.sort != "relevance":
             # What passed a test holds what was asked for, even where its words are not counted: "happy*" in "happily".

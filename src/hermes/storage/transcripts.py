@@ -25,6 +25,7 @@ _OWN_COLUMNS = frozenset(("role", "content", "name", "tool_calls", "tool_call_id
 _ROLES = ("user", "assistant", "tool", "system")
 _NOT_GIVEN = object()
 _USUAL = frozenset(("role", "content", "timestamp"))
+_LOOKING_BACK = frozenset(("session_search", "context_expand", "lcm_grep", "lcm_expand"))  # tools, at what is stored
 
 Row = tuple[int, str, int, float, str | None, str | None, str | None, str | None, int | None, str | None, int]
 
@@ -138,10 +139,19 @@ def said(row_content: str | None, name: str | None) -> str:
 
 
 def called(tool_calls: str | None) -> str:
-    """Tool names and arguments as words; arguments are JSON inside JSON, so they are opened twice."""
+    """Tool names and arguments as words; arguments are JSON inside JSON, so they are opened twice.
+
+    What a tool that looks into the past was asked is left out: a question that was searched for is no answer to it.
+    """
     if not tool_calls:
         return ""
     return " ".join(_call_words(_opened(tool_calls)))
+
+
+def only_looks_back(row: Row) -> bool:
+    """Whether a message says nothing and calls nothing but tools that look into the past."""
+    content, calls = row[4], row[6]
+    return bool(calls) and not content and all(_looks_back(word) for word in called(calls).split())
 
 
 def _call_words(calls: Any) -> Iterator[str]:
@@ -150,9 +160,14 @@ def _call_words(calls: Any) -> Iterator[str]:
         if not isinstance(function, dict):
             yield str(function)
             continue
-        yield str(function.get("name", ""))
-        arguments = function.get("arguments", function.get("input", ""))
-        yield from _argument_words(arguments)
+        name = str(function.get("name", ""))
+        yield name
+        if not _looks_back(name):
+            yield from _argument_words(function.get("arguments", function.get("input", "")))
+
+
+def _looks_back(tool: str) -> bool:
+    return tool.rpartition("__")[2] in _LOOKING_BACK  # hosts call a tool of ours mcp__SERVER__NAME
 
 
 def _argument_words(arguments: Any) -> Iterator[str]:
