@@ -68,6 +68,16 @@ def test_what_others_may_read_is_named_and_made_private_on_request(hermes: Calla
 
 
 @pytest.mark.proves("doctor.privacy")
+def test_a_home_that_others_may_read_is_named_by_its_path(hermes: Callable[..., Ran], home: Path) -> None:
+    hermes("memory", "add", "Uses zsh.")
+    home.chmod(0o755)
+
+    (told,) = found(hermes("doctor", "--offline", "--json"), "privacy")
+
+    assert told["found"] == f"others may read 1 file or folder ({home})"
+
+
+@pytest.mark.proves("doctor.privacy")
 def test_a_file_that_goes_while_the_home_is_looked_at_is_no_problem(
     hermes: Callable[..., Ran], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,7 +80,8 @@ def _privacy(home: Home, *, fix: bool) -> Iterator[Check]:
     if not open_ones:
         yield Check(name="privacy", state=OK, found="others on this machine can read nothing of it")
         return
-    named = ", ".join(os.path.relpath(path, home.path) for path in open_ones[:_SHOWN])
+    shown = open_ones[:_SHOWN]
+    named = ", ".join(path if path == home.path else os.path.relpath(path, home.path) for path in shown)
     many = "file or folder" if len(open_ones) == 1 else "files or folders"
     found = f"others may read {len(open_ones):,} {many} ({named})"
     if fix:
