@@ -253,6 +253,11 @@ def test_the_server_says_where_clients_go_and_that_a_model_is_missing(home: Path
     assert re.match(r"OpenAI clients: http://127\.0\.0\.1:[1-9]\d+/v1 ", first)
     assert "served-by-nobody" in second
     assert second.endswith("until then only memory, search and MCP are served\n")
+    assert "--model" not in second
+    assert "`hermes config set model.default scripted:FILE`" in second
+    (home / "script.json").write_text('["Good day."]')
+    hermes("config", "set", "model.default", "scripted:script.json")
+    assert hermes("-q", "hello").out == "Good day.\n"
 
 
 @pytest.mark.proves("http.start")

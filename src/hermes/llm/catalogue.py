@@ -295,11 +295,11 @@ def _nobody_serves(model: str, settings: str) -> str:
     places = ", ".join(f"{name} ({urlsplit(address).port})" for name, address in LOCAL.items())
     what = f"nobody known serves {model!r}{_nearest(model)}" if model else "no model is chosen"
     main = settings == "model"
-    named_by = "name (--model, or model.default)" if main else f"set {settings}.model to"
-    none = "; without any, --model scripted:FILE follows a script that you write (docs/quickstart.md)" if main else ""
+    key = f"{settings}.default" if main else f"{settings}.model"
+    script = f"; without any, `hermes config set {key} scripted:FILE` follows a script of yours (docs/quickstart.md)"
     return (
-        f"{what}, and no local server answers ({places}): start one, set {settings}.base_url, or {named_by} a model of"
-        f" a provider and put its key into .env{none}"
+        f"{what}, and no local server answers ({places}): start one, `hermes config set {settings}.base_url ADDRESS`,"
+        f" or `hermes config set {key} NAME` with a model of a provider and its key in .env{script if main else ''}"
     )
 
 
