@@ -38,10 +38,15 @@ def open_existing(context: Context) -> SessionDB:
 
 def named(db: SessionDB, name: str) -> Session:
     """The conversation a person means: its id or title, or a part of one that no other has."""
-    session = db.resolve(name)
-    if session is None and name.strip() and len(alike := db.resembling(name, limit=2)) == 1:
-        return alike[0]
-    return session or _nobody(db, name)
+    if session := db.resolve(name):
+        return session
+    alike = db.resembling(name, _CANDIDATES + 1) if name.strip() else []
+    if len(alike) > 1:
+        count = len(alike) if len(alike) <= _CANDIDATES else f"more than {_CANDIDATES}"
+        raise NotFound(
+            f"{count} conversations match {name!r}; say more of the title, or the id: {_listed(alike[:_CANDIDATES])}"
+        )
+    return alike[0] if alike else _nobody(db, name)
 
 
 def named_exactly(db: SessionDB, name: str) -> Session:
@@ -56,8 +61,11 @@ def _nobody(db: SessionDB, name: str) -> NoReturn:
         alike = [recent[title] for title in get_close_matches(name, recent, n=_CANDIDATES)]
     if not alike:
         raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows ids and titles")
-    near = ", ".join(f"{name_of(session)[:_SHOWN]!r} ({session.id})" for session in alike)
-    raise NotFound(f"there is no session {name!r}; the nearest: {near}")
+    raise NotFound(f"there is no session {name!r}; the nearest: {_listed(alike)}")
+
+
+def _listed(sessions: list[Session]) -> str:
+    return ", ".join(f"{name_of(session)[:_SHOWN]!r} ({session.id})" for session in sessions)
 
 
 def conversation(db: SessionDB, session: Session) -> list[Session]:
