@@ -132,6 +132,19 @@ def test_a_model_that_the_flag_names_and_nobody_has_is_the_flags_mistake(
 
 
 @pytest.mark.proves("terminal.no-model")
+def test_a_script_that_is_not_named_is_told_as_that(hermes: Callable[..., Ran], home: Path) -> None:
+    script(home, HELLO)
+    hermes("config", "set", "model.provider", "scripted")
+    assert hermes("config", "unset", "model.default").out.startswith("model.default is not set any more (taken out of ")
+    assert hermes("config", "unset", "model.default").out.endswith("it is not set\n")
+    ran = hermes("-q", "hello")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("hermes: model.provider is scripted, but model.default names no script: ")
+    assert hermes("config", "set", "model.default", "script.json").code == 0
+    assert hermes("-q", "hello").out == "Hello, whoever you are.\n"
+
+
+@pytest.mark.proves("terminal.no-model")
 def test_a_model_without_its_key_names_the_key(home: Path) -> None:
     home.mkdir()
     (home / "config.yaml").write_text("model:\n  default: claude-opus-5\n")

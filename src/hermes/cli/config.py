@@ -77,9 +77,11 @@ def _unset(given: argparse.Namespace, context: Context) -> int:
     if given.json:
         print_json({"key": given.name, "value": now, "file": path, "was_set": was_set})
     elif was_set:
-        print_text(f"{given.name} is {_in_words(now)} by default again (taken out of {path})")
+        state = "not set any more" if now in ("", None) else f"{_in_words(now)} by default again"
+        print_text(f"{given.name} is {state} (taken out of {path})")
     else:
-        print_text(f"{given.name} does not stand in {path}; it is {_in_words(now)} by default")
+        state = "not set" if now in ("", None) else f"{_in_words(now)} by default"
+        print_text(f"{given.name} does not stand in {path}; it is {state}")
     return OK
 
 

@@ -10,7 +10,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.vocabulary.errors import Interrupted, ModelUnreachable, NotFound, WrongKey
+from hermes.vocabulary.errors import Interrupted, ModelUnreachable, NotFound, SettingsError, WrongKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +122,13 @@ def _script(settings: Settings, name: str) -> str:
     kind, colon, path = name.partition(":")
     if colon and kind == SCRIPTED:
         return _beside(settings, path)
-    return _beside(settings, name) if settings.text("model.provider") == SCRIPTED else ""
+    if settings.text("model.provider") != SCRIPTED:
+        return ""
+    if not name:
+        raise SettingsError(
+            "model.provider is scripted, but model.default names no script: `hermes config set model.default FILE`"
+        )
+    return _beside(settings, name)
 
 
 def script_from_here(name: str) -> str:
