@@ -100,8 +100,8 @@ class Writer:
         return (operations, tuple(live)) if tuple(live) != before else ([self._one("add", live)], tuple(live))
 
     def _one(self, kind: str, live: list[str]) -> dict[str, Any]:
-        # Digits: among so many random letters the scanner finds a word now and then, and asks.
-        new = f"{self._chance.choice(_WORDS)} {self._name} {self._chance.getrandbits(48)} {self._number}"
+        # Digits, and too few for a card: among random letters the scanner finds a word now and then, and asks.
+        new = f"{self._chance.choice(_WORDS)} {self._name} {self._chance.getrandbits(30)} {self._number}"
         if kind == "add":
             live.append(new)
             return {"action": "add", "content": new}
