@@ -171,9 +171,14 @@ def test_a_number_in_the_arguments_of_a_call_is_not_worth_keeping() -> None:
 
 
 @pytest.mark.proves("compression.window")
-def test_a_sample_that_deceives_costs_more_of_each_message_never_a_prompt_too_large() -> None:
-    messages = [user("plain words of a talk " * 12 if at % 20 == 0 else "🙂🤖" * 130) for at in range(480)]
-    pieces = cut_in_pieces(messages, Record(messages, range(480)), 9_000)
+@pytest.mark.parametrize(
+    ("seldom", "every", "number"), [("plain words of a talk ", 20, 480), ("यह एक लंबी बातचीत है ", 10, 160)]
+)
+def test_a_sample_that_deceives_costs_more_of_each_message_never_a_prompt_too_large(
+    seldom: str, every: int, number: int
+) -> None:
+    messages = [user(seldom * 12 if at % every == 0 else "🙂🤖" * 130) for at in range(number)]
+    pieces = cut_in_pieces(messages, Record(messages, range(number)), 9_000)
     assert 1 < len(pieces) <= MOST_PIECES
     assert all(estimate(piece) <= 9_000 for piece in pieces)
 

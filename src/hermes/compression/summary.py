@@ -199,10 +199,15 @@ def _size(message: Message) -> int:
 def _packed(entries: list[str], room: int) -> list[str]:
     """Entries joined to texts of at most `room` tokens; one that is larger than that is cut.
 
-    Plain text is weighed by its length; when a sample of the result says that this was too little, each is looked at.
+    They are weighed by their length; when a sample of the result says that this was too little, each is looked at.
     """
-    per_token = _characters_per_token(entries)
-    pieces = _filled(entries, room, lambda text: int(len(text) / per_token) + 2 if text.isascii() else _exact(text))
+    plain = _bytes_per_token([entry for entry in entries if entry.isascii()])
+    foreign = _bytes_per_token([entry for entry in entries if not entry.isascii()])
+
+    def weigh(text: str) -> int:
+        return int(len(text) / plain if text.isascii() else _bytes(text) / foreign) + 2
+
+    pieces = _filled(entries, room, weigh)
     if any(estimate_sampled(piece) * 1.05 > room for piece in pieces):
         return _filled(entries, room, _exact)
     return pieces
@@ -235,7 +240,11 @@ def _exact(text: str) -> int:
     return estimate(text) + 2
 
 
-def _characters_per_token(entries: list[str]) -> float:
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _bytes_per_token(entries: list[str]) -> float:
     """Of a sample, rounded against us."""
     sample = "\n".join(entry[:_SAMPLED] for entry in entries[:: max(len(entries) // 16, 1)])
-    return max(min(len(sample) / max(estimate(sample), 1), 4.5) * 0.9, _FEWEST_CHARACTERS)
+    return max(min(_bytes(sample) / max(estimate(sample), 1), 4.5) * 0.9, _FEWEST_CHARACTERS)
