@@ -13,7 +13,7 @@ from disguise_forms import FORMS
 from hermes.bench.hostile_texts import HOSTILE
 from hermes.safety import confusables, disguises, languages, runs, scripts
 from hermes.safety.confusables import FoldTable
-from hermes.safety.decoding import decode_once
+from hermes.safety.decoding import decode
 from hermes.safety.known_words import vocabulary
 from hermes.safety.lexicon import Lexicon, Reading, bit
 from hermes.safety.places import Index
@@ -34,11 +34,11 @@ def _thrice(text: str) -> str:
 
 
 @pytest.mark.proves("threats.linear")
-@pytest.mark.parametrize("hidden", [ATTACK, "the kettle stands beside the window"])
-def test_a_long_text_that_is_encoded_three_times_over_is_refused_whatever_it_says(hidden: str) -> None:
-    verdict = scan((_thrice(hidden) + " ") * 400)
+def test_a_long_text_that_is_encoded_three_times_over_is_read() -> None:
+    verdict = scan((_thrice(ATTACK) + " ") * 400)
     assert verdict.level == "refuse"
-    assert [(found.threat, found.how) for found in verdict.findings] == [("hidden_text", "base64")]
+    assert ("override", "base64") in [(found.threat, found.how) for found in verdict.findings]
+    assert scan((_thrice("the kettle stands beside the window") + " ") * 400).level == "clean"
 
 
 @pytest.mark.proves("threats.harmless")
@@ -56,7 +56,7 @@ def test_pages_logs_and_rulers_that_were_escaped_several_times_are_read(piece: s
 
 @pytest.mark.proves("threats.disguises")
 def test_what_was_escaped_several_times_is_undone_at_once() -> None:
-    decoded = decode_once("&amp;amp;#105;gnore &amp;lt; &amp; %2525252569 %25 ig--\n\nnore a-\nb - \n--\n")
+    decoded = decode("&amp;amp;#105;gnore &amp;lt; &amp; %2525252569 %25 ig--\n\nnore a-\nb - \n--\n", layers=1)
     assert decoded.text == "ignore < & i % ignore ab - \n-"
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from itertools import accumulate, islice
+from itertools import islice
 
 from hermes.safety import encoded
+from hermes.safety.decoded import LETTER_SPACING, Decoded
 from hermes.safety.runs import Runs
-from hermes.safety.surroundings import LONG_TEXT, surroundings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,72 +15,56 @@ if TYPE_CHECKING:
 
 _LETTER_SIGNS = " .-*_|/,~+"
 _FEWEST_LETTER_SIGNS = 8
-_FEWEST_APART = 100  # characters from one place to the next; where they are nearer, all of the text is around them
+_DEEPEST_NESTING = 3
 _MANY_PLACES = 500
 _FEWEST_DIGITS = 12  # fewer spell nothing
 # What an expression can only match beside, and is found sooner.
 _NEXT_LINE = re.compile("\n[A-Za-z0-9+/]{4}")
 _HYPHENS = re.compile("([-\n]{2,})")
-LETTER_SPACING = "letter spacing"
+_SEAM = "\0\1\0"  # what no encoding is made of
 _compiled: dict[str, re.Pattern[str]] = {}
 
 
-class Decoded:
-    """A text with one layer of every encoding undone, the names of those met, and the places of what they hid."""
-
-    __slots__ = ("_whole", "places", "text", "used")
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.used: list[str] = []
-        self.places: list[tuple[int, int]] = []
-        self._whole = False
-
-    def replace(self, name: str, before: list[str], after: list[str]) -> None:
-        """`before` are all parts of the text in order, and `after` is what each has become."""
-        if name not in self.used:
-            self.used.append(name)
-        self.text = "".join(after)
-        if self._whole or len(self.text) < LONG_TEXT:
-            return  # it is read whole
-        changed = [at for at, part in enumerate(before) if part != after[at]]
-        if (len(changed) + len(self.places)) * _FEWEST_APART > len(self.text):
-            self._whole = True
-            return
-        starts = [0, *accumulate(map(len, after))]
-        places = [(starts[at], starts[at + 1]) for at in changed]
-        if self.places:
-            old = [0, *accumulate(map(len, before))]
-
-            def moved(place: int) -> int:
-                part = min(bisect_right(old, place), len(after)) - 1
-                return starts[part] + min(place - old[part], len(after[part]))
-
-            places = sorted([*places, *((moved(start), moved(end)) for start, end in self.places)])
-        self.places = places
-
-    def changed_part(self) -> str:
-        """What decoding changed in a long text, with as many words around it as any rule spans; the rest was read."""
-        if self._whole or len(self.text) < LONG_TEXT or LETTER_SPACING in self.used:
-            return self.text
-        if sum(end - start for start, end in self.places) * 2 > len(self.text):
-            return self.text  # most of it is new
-        return surroundings(self.text, self.places)
-
-
-def decode_once(text: str, worked_out: dict[str, dict[str, str]] | None = None) -> Decoded:
-    """`text` with one layer of every encoding undone; `worked_out` keeps what each piece says for the next layer."""
+def decode(text: str, layers: int = _DEEPEST_NESTING) -> Decoded:
+    """`text` with its encodings undone, so many layers of them."""
     decoded = Decoded(text)
-    worked_out = {} if worked_out is None else worked_out
-    if "-\n" in text:
-        before = _HYPHENS.split(text)
+    worked_out: dict[str, dict[str, str]] = {}  # what each piece says, for the next layer
+    undone = 0
+    for layer in range(layers):
+        before = decoded.steps()
+        near = decoded.near_changes(undone) if layer else None
+        if near is None or not _undo_near_changes(decoded, near, worked_out):
+            _undo_a_layer(decoded, worked_out)
+        undone = before
+        if decoded.steps() == before:
+            break
+    return decoded
+
+
+def _undo_near_changes(decoded: Decoded, parts: list[str], worked_out: dict[str, dict[str, str]]) -> bool:
+    """Undoes another layer where there was one; False when it cannot be done apart from the rest."""
+    inner = Decoded(_SEAM.join(parts[1::2]))
+    _undo_a_layer(inner, worked_out)
+    undone = inner.text.split(_SEAM)
+    if len(undone) != len(parts) // 2:
+        return False
+    after = parts[:]
+    after[1::2] = undone
+    if after != parts:
+        decoded.replace_near_changes(parts, inner, after)
+    return True
+
+
+def _undo_a_layer(decoded: Decoded, worked_out: dict[str, dict[str, str]]) -> None:
+    if "-\n" in decoded.text:
+        before = _HYPHENS.split(decoded.text)
         after = before[:]
         after[1::2] = map(_without_hyphens, before[1::2])
-        decoded.replace("hyphenation", before, after)
+        if after != before:
+            decoded.replace("hyphenation", before, after)
     joined = _join_letters(decoded.text)
     if joined != decoded.text:
-        decoded.text = joined
-        decoded.used.append(LETTER_SPACING)
+        decoded.replace(LETTER_SPACING, [decoded.text], [joined])
     runs = Runs(decoded.text)
     for name, applies, source, replace in _STEPS:
         if not applies(decoded.text, runs):
@@ -99,7 +82,6 @@ def decode_once(text: str, worked_out: dict[str, dict[str, str]] | None = None) 
         if after != before:
             decoded.replace(name, before, after)
             runs = Runs(decoded.text)
-    return decoded
 
 
 def _parted(text: str, pattern: re.Pattern[str], places: Iterable[tuple[int, int]]) -> list[str]:

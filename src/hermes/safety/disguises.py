@@ -31,7 +31,7 @@ _PLAIN_WORD = re.compile("[a-z]+")
 _CIPHER_WORD = re.compile("[a-z']+")
 _STRETCHED = re.compile(r"([a-z])\1{2,}")
 _TELLING_LENGTH = 7
-_LONGEST_WORD = 15
+LONGEST_WORD = 15
 _LONGEST_TYPO = 20
 _LONGEST_SCRAP = 4
 _FEWEST_SCRAPS = 3
@@ -205,7 +205,7 @@ def _squashed(tokens: list[str], known: set[str], words: Vocabulary) -> Iterator
         return
     plain = {word for word in known if word.isalpha() and word.isascii()}
     # Words that are glued together begin and end where they stand; only scraps belong to their neighbours.
-    pieces = {word: f" {word} " if len(word) > _LONGEST_WORD else word for word in plain}
+    pieces = {word: f" {word} " if len(word) > LONGEST_WORD else word for word in plain}
     text = "".join([pieces[word] for word in tokens if word in plain])
     cut: list[str] = []
     letters = 0
@@ -225,7 +225,7 @@ def _around_strong_words(text: str, words: Vocabulary) -> Iterator[tuple[int, in
     """Where strong words stand in `text`, with as much around them as a rule spans; neighbours as one."""
     telling = words.telling
     first = last = found = -_SURE
-    for place in _telling_places(text, words):
+    for place in telling_places(text, words):
         if place - found < _SURE:
             continue
         for at in (place - 1, place):
@@ -242,7 +242,7 @@ def _around_strong_words(text: str, words: Vocabulary) -> Iterator[tuple[int, in
         yield first, last
 
 
-def _telling_places(text: str, words: Vocabulary) -> list[int]:
+def telling_places(text: str, words: Vocabulary) -> list[int]:
     """Where four letters of a strong word stand, looked for at every second place: a strong word has five at least.
 
     Each four letters are compared as one number, because that takes half the time.
@@ -298,7 +298,7 @@ def _in_pieces(tokens: list[str], known: set[str], words: Vocabulary) -> list[st
 
     All words when that holds for the whole text; else, in a long one, those around any place where it does.
     """
-    if max(map(len, known), default=0) > _LONGEST_WORD:
+    if max(map(len, known), default=0) > LONGEST_WORD:
         return tokens
     scraps = {word for word in known if len(word) <= _LONGEST_SCRAP and word.isalpha() and word not in words.short}
     if len(scraps) < _FEWEST_SCRAPS:

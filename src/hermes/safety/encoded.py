@@ -138,7 +138,13 @@ def from_named(piece: str) -> str:
     if not _named:
         from html.entities import html5
 
-        _named.update(html5)
+        from hermes.safety.languages import english
+
+        # A name that is a word is read as that, too: "do &not; tell" is an order.
+        words = english().lexicon.masks
+        _named.update(
+            (name, f" {sign} {name[:-1]} " if name[:-1].lower() in words else sign) for name, sign in html5.items()
+        )
     return _named.get(piece[1:], piece)
 
 

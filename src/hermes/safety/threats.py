@@ -22,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hermes.safety.decoded import Decoded
     from hermes.safety.hidden import Hidden
     from hermes.safety.lexicon import Reading
     from hermes.safety.rules import Match
@@ -37,9 +38,7 @@ _FIRST_SIGN = 0xC0  # of those that stand for atoms in a single byte
 _KEPT = {sign: sign for sign in "abcdefghijklmnopqrstuvwxyz0123456789"} | {"\x01": ".", "\x02": "'"}
 _WORDS_AND_ENDS = bytes(code if code >= _FIRST_SIGN else ord(_KEPT.get(chr(code), " ")) for code in range(256))
 _LETTERS = re.compile("[A-Za-z]{5,20}")
-_DEEPEST_NESTING = 3
 _READ_IN_FULL = 8_192  # characters; of a longer text that is refused, one reason is enough
-_MOST_READ_AGAIN = 4  # below the first layer of encodings, so many times less than the text itself
 _MARGIN = 24
 _FEWEST_LETTERS = 12
 # A developer's project files talk about these all day; outside the prompt's own memory only the clear cases count.
@@ -47,15 +46,24 @@ _QUIET_OUTSIDE_MEMORY = frozenset({"persistence", "standing_order", "hostile_act
 
 
 class View:
-    """A text as it stands or as it decodes, how it was come by, whether its words are in single letters.
+    """A text to be read: as it decodes, or a part of it as it stands; how it was come by."""
 
-    Or what is not read: of a long text that is encoded several times over, much of it, nobody sees what it says.
-    """
+    __slots__ = ("decoded", "how", "letter_by_letter", "text")
 
-    __slots__ = ("how", "letter_by_letter", "text", "unread")
+    def __init__(self, text: str, how: str, decoded: Decoded | None = None, *, letter_by_letter: bool = False) -> None:
+        self.text, self.how, self.decoded, self.letter_by_letter = text, how, decoded, letter_by_letter
 
-    def __init__(self, text: str, how: str, *, letter_by_letter: bool = False, unread: bool = False) -> None:
-        self.text, self.how, self.letter_by_letter, self.unread = text, how, letter_by_letter, unread
+    def undone(self) -> str:
+        """How what it says was hidden."""
+        return _ways(self.how, self.decoded.used) if self.decoded is not None else self.how
+
+    def origin(self, start: int, end: int) -> tuple[int, int, str]:
+        """Where a part of it stands in the text that somebody wrote, and how that was hidden; -1 when nobody knows."""
+        if self.decoded is None or start < 0:
+            return -1, -1, self.undone()
+        start, end, was_encoded = self.decoded.origin(start, end)
+        how = self.undone() if was_encoded else self.how
+        return (start, end, how) if how == "plain" else (-1, -1, how)
 
 
 def scan(text: str, scope: str = "memory") -> Verdict:
@@ -103,11 +111,8 @@ def _every_finding(text: str, course: Course) -> Iterator[Finding]:
             if hidden.payload:
                 views.append((hidden.how, _worth_reading(hidden)))
     for how, view in views:
-        for layer in _layers(how, view):
-            if layer.unread:
-                yield Finding(threat="hidden_text", level=REFUSE, excerpt=shorten(layer.text), how=layer.how)
-            else:
-                yield from _read(layer, course)
+        for each in _views(how, view):
+            yield from _read(each, course)
 
 
 def _worth_reading(hidden: Hidden) -> str:
@@ -121,24 +126,21 @@ def _worth_reading(hidden: Hidden) -> str:
     return surroundings(hidden.payload, places)
 
 
-def _layers(how: str, text: str) -> Iterator[View]:
-    """A text, and what it decodes to layer by layer."""
-    from hermes.safety.decoding import LETTER_SPACING, decode_once
+def _views(how: str, text: str) -> Iterator[View]:
+    """A text as it decodes, and what of it may be meant as it stands."""
+    from hermes.safety.decoding import decode
 
-    layers = [] if how == "plain" else [how]
-    worked_out: dict[str, dict[str, str]] = {}
-    left = max(2 * _READ_IN_FULL, len(text) // _MOST_READ_AGAIN)
-    for depth in range(_DEEPEST_NESTING):
-        decoded = decode_once(text, worked_out)
-        yield View(text, ", ".join(layers) or how, letter_by_letter=LETTER_SPACING in decoded.used)
-        if not decoded.used:
-            return
-        layers += [name for name in decoded.used if name not in layers]
-        text = decoded.changed_part()
-        left -= len(text) if depth else 0
-        if left < 0:
-            break
-    yield View(text, ", ".join(layers), unread=left < 0)
+    decoded = decode(text)
+    yield View(decoded.text, how, decoded)
+    for part, undone in decoded.as_it_stood:
+        yield View(part, _ways(how, undone))
+    for part, undone in decoded.letter_by_letter:
+        yield View(part, _ways(how, undone), letter_by_letter=True)
+
+
+def _ways(how: str, undone: Sequence[str]) -> str:
+    """How a text was hidden, with the encodings that were undone."""
+    return ", ".join(dict.fromkeys([*([] if how == "plain" else how.split(", ")), *undone])) or "plain"
 
 
 def _read(view: View, course: Course) -> Iterator[Finding]:
@@ -165,6 +167,7 @@ def _undisguised(view: View, folded: str, tokens: list[str], course: Course) -> 
 
     english = languages.english()
     written = Written(folded, tokens, letter_by_letter=view.letter_by_letter)
+    undone = view.undone()
     for name, words in disguises(written, _cut, english.lexicon, course.only_refusals):
         reading = languages.read_english(words)
         if reading is None:
@@ -180,7 +183,7 @@ def _undisguised(view: View, folded: str, tokens: list[str], course: Course) -> 
                 threat=match.rule.threat,
                 level=ASK if guess or by_chance else match.level,
                 excerpt=shorten(" ".join(matched)),
-                how=name if view.how == "plain" else f"{view.how}, {name}",
+                how=name if undone == "plain" else f"{undone}, {name}",
             )
             if guess and course.only_refusals():
                 break
@@ -218,12 +221,11 @@ class Page:
         self._spans: list[tuple[int, int]] = []
 
     def finding(self, threat: str, level: str, span: tuple[int, int], *, as_folded: bool = True) -> Finding:
-        text, how = self._view.text, self._view.how
+        text = self._view.text
         first, last = self._origin.span(*span) if span[0] >= 0 else (-1, -1)
         shown, (start, end) = (self._folded, span) if as_folded else (text, (first, last))
         excerpt = shorten(shown[max(0, start - _MARGIN) : end + _MARGIN] if start >= 0 else text)
-        if how != "plain":
-            return Finding(threat=threat, level=level, excerpt=excerpt, how=how)
+        first, last, how = self._view.origin(first, last)
         return Finding(threat=threat, level=level, excerpt=excerpt, how=how, start=first, end=last)
 
     def span(self, reading: Reading, match: Match) -> tuple[int, int]:
