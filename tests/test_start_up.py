@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import io
 import json
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -61,6 +62,23 @@ def test_version_is_answered_without_importing_anything_else() -> None:
     code = "sys.argv = ['hermes', '--version']; from hermes.__main__ import main; main()"
     loaded = {name for name in modules_after(code) if name.startswith("hermes")}
     assert loaded == {"hermes", "hermes.__main__", "hermes.vocabulary", "hermes.vocabulary.version"}
+
+
+@pytest.mark.proves("ground.usage")
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["config", "path"]])
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_an_answer_that_cannot_be_written_is_told_in_a_line(words: list[str], buffered: str, home: Path) -> None:
+    command = [sys.executable, "-P", "-c", "from hermes.__main__ import start; start()", *words]
+    environment = {**os.environ, "HERMES_HOME": str(home), "PYTHONUNBUFFERED": buffered}
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == "hermes: the answer cannot be written to standard output: No space left on device\n"
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @pytest.mark.proves("ground.version")
@@ -186,9 +204,24 @@ COMMANDS = [
 ] + [f"hermes.cli.{module}:{name}" for name, (module, _) in SINGLES.items()]
 WORDS = st.sampled_from(
     [
-        *("x", "m1", "-", "", "3", "-3", "--json", "--json=1", "--target", "--target=user", "user", "--limit"),
+        *(
+            "x",
+            "m1",
+            "-",
+            "",
+            "3",
+            "-3",
+            "--json",
+            "--json=1",
+            "--target",
+            "--target=user",
+            "user",
+            "--limit",
+            "-n",
+            "-n3",
+        ),
         *("--limit=x", "--all", "--yes", "--since", "--", "--sort", "newest", "--format", "jsonl", "--targ", "-h"),
-        *("--list", "--jsonl"),
+        *("--list", "--jsonl", "-n", "-n3"),
     ]
 )
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
+
+_NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 
 
 def main() -> int:
@@ -23,12 +26,25 @@ def start() -> None:
     """Runs the command and ends the process, without the tidying that the system does anyway and faster."""
     if None in (sys.stdin, sys.stdout, sys.stderr):
         _open_the_closed()
-    code = main()
-    sys.stdout.flush()
+    try:
+        code = main()
+        sys.stdout.flush()
+    except OSError as error:
+        code = _without_output(error)
     sys.stderr.flush()
     if "threading" in sys.modules:  # somebody may have work to finish
         sys.exit(code)
     os._exit(code)
+
+
+def _without_output(error: OSError) -> int:
+    """What a command ends with whose answer cannot be written; whatever else is wrong with a disk has its own error."""
+    if error.filename is not None or error.errno not in _NOT_WRITTEN:
+        raise error
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of it goes nowhere
+    if error.errno != errno.EPIPE:  # the reader, such as `head`, has seen enough
+        print(f"hermes: the answer cannot be written to standard output: {error.strerror}", file=sys.stderr)
+    return int(error.errno != errno.EPIPE)
 
 
 def _open_the_closed() -> None:

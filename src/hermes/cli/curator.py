@@ -153,7 +153,7 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_log(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--limit", type=int, default=0, metavar="N", help="only the newest N (default: all)")
+    parser.add_argument("-n", "--limit", type=int, default=0, metavar="N", help="only the newest N (default: all)")
     add_json_option(parser)
 
 

@@ -131,7 +131,7 @@ def _as_json(change: Change) -> dict[str, Any]:
 
 
 def _configure_log(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--limit", type=int, default=0, metavar="N", help="only the newest N (default: all)")
+    parser.add_argument("-n", "--limit", type=int, default=0, metavar="N", help="only the newest N (default: all)")
     parser.add_argument("--grep", default="", metavar="TEXT", help="only changes whose entries contain this")
     parser.add_argument(
         "--session", metavar="ID|TITLE", help="only what this conversation was told or wrote, and when and how"

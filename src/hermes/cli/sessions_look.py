@@ -276,7 +276,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--limit", type=whole_number(1), default=20, metavar="N", help="how many (default: 20)")
+    parser.add_argument("-n", "--limit", type=whole_number(1), default=20, metavar="N", help="how many (default: 20)")
     parser.add_argument("--all", action="store_true", help="all of them, archived and empty ones too")
     _add_filters(parser)
 
@@ -285,7 +285,7 @@ def _configure_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "question", nargs="+", metavar="QUESTION", help='plain words, or "a phrase", AND, OR, NOT, begin*'
     )
-    parser.add_argument("--limit", type=whole_number(1), default=5, metavar="N", help="how many (default: 5)")
+    parser.add_argument("-n", "--limit", type=whole_number(1), default=5, metavar="N", help="how many (default: 5)")
     parser.add_argument(
         "--sort", choices=["relevance", "newest", "oldest"], default="relevance", help="what comes first"
     )
