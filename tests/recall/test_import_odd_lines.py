@@ -87,3 +87,21 @@ def test_only_so_many_problems_are_told(bring: Callable[..., Ran]) -> None:
     told = bring(said(1), raw=b"{\n" * 150)
     assert (told.json["bad_lines"], len(told.json["problems"]), told.json["messages"]) == (150, 100, 1)
     assert "and 50 more lines could not be read" in told.err
+
+
+@pytest.mark.proves("search.cli-import")
+@pytest.mark.parametrize("name", ["started_at", "created_at", "create_time", "created", "date"])
+@pytest.mark.parametrize("when", ["2024-05-03T12:10:00Z", 1_714_738_200, 1_714_738_200_000])
+def test_a_conversation_is_as_old_as_it_says_whatever_it_calls_that(
+    hermes: Command, tmp_path: Path, name: str, when: object
+) -> None:
+    said = [{"role": "user", "content": "how warm is the kettle?"}, {"role": "assistant", "content": "not very"}]
+    later = {"role": "user", "content": "and now?", "created_at": 1_714_741_800}
+    file = tmp_path / "talk.jsonl"
+    file.write_text(json.dumps({"id": "kettle", name: when, "messages": [*said, later]}), encoding="utf-8")
+    assert hermes("sessions", "import", str(file)).code == 0
+    shown = hermes("sessions", "show", "kettle", "--json").json
+    assert shown["started_at"] == 1_714_738_200
+    assert [each["timestamp"] for each in shown["messages"]] == [1_714_738_200, 1_714_738_200, 1_714_741_800]
+    assert "already" in hermes("sessions", "import", str(file)).out
+    assert [row["session_id"] for row in hermes("sessions", "list", "--json").json] == ["kettle"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes.recall.exporting import IMPORTED_AT
-from hermes.recall.incoming import BadLine, clean_message, session_fields
+from hermes.recall.incoming import BadLine, begun_at, clean_message, session_fields
 from hermes.storage.pages import Pages
 
 if TYPE_CHECKING:
@@ -122,8 +122,10 @@ class Importer:
         if not isinstance(record.get("id"), str):
             name = record["session_id"] if isinstance(record.get("session_id"), str) else _name_for(messages)
             record = {**record, "id": name}
-        if record.get("started_at") is None:
-            record = {**record, "started_at": _beginning(messages)}
+        begun = begun_at(record)
+        begun = _beginning(messages) if begun is None else begun
+        if begun is not None:
+            record, messages = {**record, "started_at": begun}, _at_latest_known(begun, messages)
         session = self._session({key: value for key, value in record.items() if key != "messages"})
         self._close()
         self._seen.pop(session, None)
@@ -273,6 +275,15 @@ def _lines(file: BinaryIO, on_bytes: Callable[[int], None] | None) -> Iterator[t
 
 def _beginning(messages: list[dict[str, Any]]) -> float | None:
     return next((m["timestamp"] for m in messages if isinstance(m.get("timestamp"), float)), None)
+
+
+def _at_latest_known(moment: float, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages that do not say when they were said, with the moment of the one before, or when it all began."""
+    dated = []
+    for message in messages:
+        moment = message["timestamp"] if isinstance(message.get("timestamp"), float) else moment
+        dated.append({**message, "timestamp": moment})
+    return dated
 
 
 def _name_for(messages: list[dict[str, Any]]) -> str:

@@ -16,6 +16,8 @@ _MILLISECONDS = 1e11
 _LATEST = 1e12
 # Columns of a hermes-agent export that say where a row stood, not what was said.
 _BOOKKEEPING = frozenset(("id", "session_id", "active", "compacted", "observed"))
+_SAID_AT = ("timestamp", "created_at", "create_time", "created", "date", "time")
+_BEGUN_AT = ("started_at", *_SAID_AT)
 _TEXTS = ("model", "project", "cwd", "end_reason")
 
 
@@ -34,10 +36,9 @@ def clean_message(message: Any) -> dict[str, Any]:
         clean["tool_calls"] = _opened(clean.get("tool_calls"))
         if clean["tool_calls"] is None:
             del clean["tool_calls"]
-    if "timestamp" in clean:
-        at = moment_of(clean["timestamp"])
-        if at is not None:
-            clean["timestamp"] = at
+    at = said_at(clean, _SAID_AT)
+    if at is not None:
+        clean["timestamp"] = at
     if not isinstance(clean.get("tool_calls"), list | None):
         raise BadLine(f"its tool_calls are a {type(clean['tool_calls']).__name__}, not a list")
     try:
@@ -45,6 +46,15 @@ def clean_message(message: Any) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError) as error:
         raise BadLine(str(error)) from error
     return clean
+
+
+def begun_at(record: dict[str, Any]) -> float | None:
+    """When a conversation began, as far as it says; programs have different names for it."""
+    return said_at(record, _BEGUN_AT)
+
+
+def said_at(record: dict[str, Any], names: tuple[str, ...]) -> float | None:
+    return next((at for name in names if (at := moment_of(record.get(name))) is not None), None)
 
 
 def session_fields(record: dict[str, Any], source: str) -> dict[str, Any]:
@@ -60,7 +70,7 @@ def session_fields(record: dict[str, Any], source: str) -> dict[str, Any]:
         "session_id": scrub(name),
         "source": scrub(record["source"]) if isinstance(record.get("source"), str) and record["source"] else source,
         "title": scrub(record["title"]) if isinstance(record.get("title"), str) else None,
-        "started_at": moment_of(record.get("started_at")),
+        "started_at": begun_at(record),
         "parent_session_id": scrub(parent) if isinstance(parent, str) and parent else None,
         "kind": kind if kind in KINDS and parent else None,
         "ended_at": moment_of(record.get("ended_at")),
