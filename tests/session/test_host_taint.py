@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.agent import Agent
+from hermes.curated.approval import Approvals
 from hermes.curated.store import MemoryStore
 from hermes.llm.scripted import Reply, Scripted
 from hermes.session.session import MemorySession
+from hermes.settings.home import find_home
 from hermes.vocabulary.events import TurnFinished
 
 if TYPE_CHECKING:
@@ -69,3 +71,21 @@ def test_notes_of_a_folder_that_is_written_to_taint_the_turn(home: Path, tmp_pat
             continue
         assert "Evil" in json.dumps(agent.session.request().messages), "the notes were read"
     assert MemoryStore.open(home).entries("user") == ()
+
+
+@pytest.mark.proves("provenance.poisoned-page")
+def test_a_person_is_shown_what_a_tool_said_without_its_json(home: Path) -> None:
+    found = {
+        "status": "ok",
+        "hits": [{"id": 7, "when": "2024-05-03", "text": _PAGE}, {"text": "See also page two of it."}],
+    }
+    with MemorySession.open(home) as session:
+        for result in (json.dumps(found), json.dumps(found)[:-1]):
+            session.prepare_turn("read that page")
+            session.record({"role": "assistant", "content": None, "tool_calls": [_call("browse", {}, "c1")]})
+            session.record_result("c1", result)
+            session.call_tool("memory", {**_ADD, "content": f"Banks with Evil & Sons {len(result)}."})
+            session.finish_turn("done")
+    whole, broken = (each.reason for each in Approvals(find_home(str(home))).pending()[0])
+    assert f"{_PAGE} … See also page two of it." in whole
+    assert '{"status": "ok"' in broken

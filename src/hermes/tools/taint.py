@@ -5,16 +5,25 @@ from __future__ import annotations
 from hermes.curated.provenance import least_trusted
 from hermes.vocabulary.values import value
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _LONGEST_EXCERPT = 200
+_SHORTEST_SENTENCE = 20  # letters; what is shorter is a name, a date or a state
 
 
 @value
 class Source:
-    """One text from outside: its kind (web, file, tool, recall, provider), who brought it, and how it begins."""
+    """One text from outside: its kind (web, file, tool, recall, provider), who brought it, and what it says."""
 
     origin: str
     name: str
-    excerpt: str
+    text: str
+
+    def excerpt(self) -> str:
+        """How it begins, for a person: of a tool's JSON what it says, without its braces and names."""
+        return " ".join((_said(self.text) or self.text).split())[:_LONGEST_EXCERPT]
 
 
 class Taint:
@@ -27,7 +36,7 @@ class Taint:
         self._sources.clear()
 
     def note(self, origin: str, name: str, text: str) -> None:
-        self._sources.append(Source(origin=origin, name=name, excerpt=" ".join(text.split())[:_LONGEST_EXCERPT]))
+        self._sources.append(Source(origin=origin, name=name, text=text))
 
     @property
     def origin(self) -> str:
@@ -36,4 +45,28 @@ class Taint:
 
     def in_words(self) -> str:
         worst = next(source for source in reversed(self._sources) if source.origin == self.origin)
-        return f"text from outside entered this turn ({worst.origin}, {worst.name}: {worst.excerpt!r})"
+        return f"text from outside entered this turn ({worst.origin}, {worst.name}: {worst.excerpt()!r})"
+
+
+def _said(text: str) -> str:
+    """The sentences in a JSON document, or nothing."""
+    import json
+
+    if not text.lstrip().startswith(("{", "[")):
+        return ""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    return " … ".join(each for each in _texts(document) if len(each) >= _SHORTEST_SENTENCE)
+
+
+def _texts(document: object) -> Iterator[str]:
+    if isinstance(document, str):
+        yield document
+    elif isinstance(document, list):
+        for each in document:
+            yield from _texts(each)
+    elif isinstance(document, dict):
+        for each in document.values():
+            yield from _texts(each)
