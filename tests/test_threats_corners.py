@@ -102,7 +102,14 @@ def test_no_more_matches_are_looked_for_than_asked() -> None:
     lexicon = Lexicon("letters", [{"a": "a", "b": "b"}])
     code = {letter: lexicon.code(bit(letter)) for letter in "ab"}
     reading = Reading(lexicon, (code["a"] + code["b"]) * 2_000, Index(lambda: list(range(4_000))), bit("a") | bit("b"))
-    assert spans(reading, orders_of("a 2 b"), 8) == [(start, start + 2) for start in range(0, 16, 2)]
+    first = [(start, start + 2) for start in range(0, 16, 2)]
+    assert list(spans(reading, orders_of("a 2 b"), 8)) == first
+    assert list(spans(reading, orders_of("a 2 b"), 8, 2_000)) == [
+        *first,
+        *((start + 2_000, end + 2_000) for start, end in first),
+    ]
+    either_way = [(start, start + 2) for start in range(8)]
+    assert list(spans(reading, orders_of("any 0: a b"), 8)) == either_way
 
 
 @pytest.mark.internal("weights are made by bin/weigh-wordings, never by a scan")

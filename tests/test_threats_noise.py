@@ -19,7 +19,7 @@ from hermes.safety.places import Index
 from hermes.safety.runs import Runs
 from hermes.safety.surroundings import LONG_TEXT, WIDEST_RULE, surroundings
 from hermes.safety.threats import scan
-from hermes.safety.typing_errors import Errors, one_error
+from hermes.safety.typing_errors import Errors
 from hermes.safety.unicode import fold
 
 _PARSER: Any = importlib.import_module("re._parser")
@@ -131,6 +131,19 @@ def test_a_place_is_shown_with_as_many_words_around_it_as_a_rule_spans() -> None
         assert near <= shown <= wider
 
 
+def _one_error(right: str, wrong: str) -> bool:
+    if abs(len(right) - len(wrong)) > 1:
+        return False
+    first = next((at for at, (one, other) in enumerate(zip(right, wrong, strict=False)) if one != other), None)
+    if first is None:
+        return len(right) != len(wrong)
+    longer = len(right) - len(wrong)
+    if longer:
+        return right[first + (longer > 0) :] == wrong[first + (longer < 0) :]
+    swapped = right[:first] + right[first : first + 2][::-1] + right[first + 2 :]
+    return right[first + 1 :] == wrong[first + 1 :] or swapped == wrong
+
+
 @pytest.mark.proves("threats.disguises")
 def test_a_typing_error_is_found_by_its_ends_as_by_trying_every_word() -> None:
     chance = random.Random(7)
@@ -140,10 +153,10 @@ def test_a_typing_error_is_found_by_its_ends_as_by_trying_every_word() -> None:
         word = chance.choice(listed)
         at = chance.randrange(len(word) - 1)
         swapped = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
-        wrong = chance.choice(
-            (word[:at] + word[at + 1 :], f"{word[:at]}x{word[at:]}", f"{word[:at]}x{word[at + 1 :]}", swapped)
-        )
-        expected = wrong in listed or any(one_error(right, wrong) for right in listed)
+        moved = f"{word[:at]}x{word[at]}{word[at + 2 :]}"  # a letter stands where its neighbour was, which is lost
+        changed = f"{word[:at]}x{word[at:]}", f"{word[:at]}x{word[at + 1 :]}"
+        wrong = chance.choice((word[:at] + word[at + 1 :], *changed, swapped, moved))
+        expected = wrong in listed or any(_one_error(right, wrong) for right in listed)
         assert bool(errors.alike([wrong]) and errors.correct(wrong)) == expected, wrong
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from disguise_forms import FORMS
 from hermes.bench.hostile_texts import HOSTILE
-from hermes.safety import confusables, disguises, languages, runs, scripts
+from hermes.safety import confusables, languages, runs, scripts, separators
 from hermes.safety.confusables import FoldTable
 from hermes.safety.decoding import decode
 from hermes.safety.known_words import vocabulary
@@ -101,7 +101,7 @@ def test_letters_are_cut_into_the_same_words_as_by_looking_at_every_place() -> N
             for _ in range(chance.choice((1, 2, 40)))
         )
         text = "".join(pieces)
-        assert disguises._segmented(text, words) == _cut_at_every_place(text, words), text
+        assert separators.segmented(text, words) == _cut_at_every_place(text, words), text
 
 
 def _cut_at_every_place(text: str, words: Vocabulary) -> list[str]:

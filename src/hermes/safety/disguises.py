@@ -7,9 +7,9 @@ operations and nothing else.
 from __future__ import annotations
 
 import re
-from itertools import accumulate
 
 from hermes.safety.known_words import CIPHERS, LETTERS, STRONG_LENGTH, vocabulary
+from hermes.safety.separators import squashed
 from hermes.safety.surroundings import WIDEST_RULE, places_of, surroundings
 
 TYPE_CHECKING = False
@@ -31,18 +31,9 @@ _PLAIN_WORD = re.compile("[a-z]+")
 _CIPHER_WORD = re.compile("[a-z']+")
 _STRETCHED = re.compile(r"([a-z])\1{2,}")
 _TELLING_LENGTH = 7
-LONGEST_WORD = 15
 _LONGEST_TYPO = 20
-_LONGEST_SCRAP = 4
-_FEWEST_SCRAPS = 3
-_RULE_LETTERS = 300  # letters that a rule spans at most, about sixty words
-_MANY_LETTERS = 12_000  # letters, and words, that are read at once
-_MANY_WORDS = 4_000
-_LONG_TEXT = 1_000  # words
+_MANY_WORDS = 4_000  # that are read at once
 _FEW_WORDS = 25
-_SURE = 100  # letters behind a strong word that are taken without looking for another
-_SCRAP_SHARE = 4  # one token in four
-_STRETCH = 16  # words, as many as a sentence cut in pieces has
 
 
 class Written:
@@ -75,10 +66,10 @@ def disguises(
     if stretched:
         yield "stretched letters", cut(_unstretched(surroundings(folded, stretched), singles))
     if not written.letter_by_letter:
-        parts = (("separators", squashed) for squashed in _squashed(tokens, known, words))
+        parts = (("separators", cut_again) for cut_again in squashed(tokens, known, words))
         yield from _until(only_refusals, parts) if is_guess("separators", tokens) else parts
     if leet is not None:
-        yield from (("leetspeak, separators", squashed) for squashed in _squashed(leet, set(leet), words))
+        yield from (("leetspeak, separators", cut_again) for cut_again in squashed(leet, set(leet), words))
     yield from _until(only_refusals, _corrected(tokens, known, words))
 
 
@@ -196,126 +187,6 @@ def _ciphers(
             yield name, cut(form(text))
             if name == "reversed":
                 yield name, cut(" ".join(chunk[::-1] for chunk in text.split()))
-
-
-def _squashed(tokens: list[str], known: set[str], words: Vocabulary) -> Iterator[list[str]]:
-    """The letters of all words cut into known words again, around the strong words that they hold; a part at a time."""
-    tokens = _in_pieces(tokens, known, words)
-    if not tokens:
-        return
-    plain = {word for word in known if word.isalpha() and word.isascii()}
-    # Words that are glued together begin and end where they stand; only scraps belong to their neighbours.
-    pieces = {word: f" {word} " if len(word) > LONGEST_WORD else word for word in plain}
-    text = "".join([pieces[word] for word in tokens if word in plain])
-    cut: list[str] = []
-    letters = 0
-    for start, end in _around_strong_words(text, words):
-        if letters > _MANY_LETTERS:
-            yield cut
-            cut, letters = [], 0
-        if cut:
-            cut.append(".")
-        cut += _segmented(text[start:end], words)
-        letters += end - start
-    if cut:
-        yield cut
-
-
-def _around_strong_words(text: str, words: Vocabulary) -> Iterator[tuple[int, int]]:
-    """Where strong words stand in `text`, with as much around them as a rule spans; neighbours as one."""
-    telling = words.telling
-    first = last = found = -_SURE
-    for place in telling_places(text, words):
-        if place - found < _SURE:
-            continue
-        for at in (place - 1, place):
-            if any(text.startswith(word, at) for word in telling.get(text[at : at + STRONG_LENGTH], ())):
-                break
-        else:
-            continue
-        if last < 0 or place - _RULE_LETTERS > last or place - first > _MANY_LETTERS:
-            if last >= 0:
-                yield first, last
-            first = max(0, place - _RULE_LETTERS)
-        found, last = place, place + _RULE_LETTERS + _SURE
-    if last >= 0:
-        yield first, last
-
-
-def telling_places(text: str, words: Vocabulary) -> list[int]:
-    """Where four letters of a strong word stand, looked for at every second place: a strong word has five at least.
-
-    Each four letters are compared as one number, because that takes half the time.
-    """
-    words.segments()
-    raw, inside = text.encode(), words.inside
-    places = []
-    for start in (0, 2):
-        numbers = memoryview(raw[start : start + (len(raw) - start) // 4 * 4]).cast("I").tolist()
-        places += [start + 4 * at for at, number in enumerate(numbers) if number in inside]
-    return sorted(places)
-
-
-def _segmented(text: str, words: Vocabulary) -> list[str]:
-    known_words, lengths, openings = words.words, words.segments(), words.openings
-    cut: list[str] = []
-    done = 0
-    for position in _beginnings_in(text, words):
-        if position < done:
-            continue
-        for length in lengths.get(text[position : position + 4], ()):
-            word = text[position : position + length]
-            if word in known_words:
-                break
-        else:
-            short = openings.get(text[position : position + 3])
-            if not short:
-                continue
-            word = text[position : position + short]
-        if position > done and (between := text[done:position].strip()):
-            cut.append(between)
-        cut.append(word)
-        done = position + len(word)
-    return cut
-
-
-def _beginnings_in(text: str, words: Vocabulary) -> list[int]:
-    """Where a known word may begin, by its first two or four letters, which are compared as one number."""
-    raw = text.encode() + b"   "
-    places: list[int] = []
-    for start in range(4):
-        numbers = memoryview(raw[start : start + (len(raw) - start) // 4 * 4]).cast("I").tolist()
-        places += [start + 4 * at for at, number in enumerate(numbers) if number in words.fours]
-    for start in range(2):
-        numbers = memoryview(raw[start : start + (len(raw) - start) // 2 * 2]).cast("H").tolist()
-        places += [start + 2 * at for at, number in enumerate(numbers) if number in words.pairs]
-    places.sort()
-    return places
-
-
-def _in_pieces(tokens: list[str], known: set[str], words: Vocabulary) -> list[str]:
-    """The words that seem to be glued together or cut apart: very long ones, or many short ones nobody knows.
-
-    All words when that holds for the whole text; else, in a long one, those around any place where it does.
-    """
-    if max(map(len, known), default=0) > LONGEST_WORD:
-        return tokens
-    scraps = {word for word in known if len(word) <= _LONGEST_SCRAP and word.isalpha() and word not in words.short}
-    if len(scraps) < _FEWEST_SCRAPS:
-        return []
-    before = [0, *accumulate(map(scraps.__contains__, tokens))]
-    if before[-1] * _SCRAP_SHARE >= len(tokens):
-        return tokens
-    found: list[str] = []
-    if len(tokens) < _LONG_TEXT:
-        return found
-    done = 0
-    for start in range(0, len(tokens) - _STRETCH + 1, _STRETCH // 2):
-        if (before[start + _STRETCH] - before[start]) * _SCRAP_SHARE >= _STRETCH:
-            end = start + _STRETCH + WIDEST_RULE
-            found += tokens[max(done, start - WIDEST_RULE) : end]
-            done = end
-    return found
 
 
 def _corrected(tokens: list[str], known: set[str], words: Vocabulary) -> Iterator[tuple[str, list[str]]]:

@@ -32,8 +32,6 @@ class Vocabulary:
         self.openings: dict[str, int] = {}
         self.telling: dict[str, list[str]] = {}
         self.inside: frozenset[int] = frozenset()
-        self.fours: frozenset[int] = frozenset()
-        self.pairs: frozenset[int] = frozenset()
         self.words: frozenset[str] = frozenset()
         self._errors: list[Errors] = []
         tables = compiled("disguises")
@@ -69,8 +67,7 @@ class Vocabulary:
         """The lengths that words of four letters and more have, by the first four.
 
         Beside it: `openings`, three letters that any word can begin with, each with the length of the short word in it,
-        and `telling`, strong words by their first letters, of which `inside` has four, as numbers. So `fours` has what
-        a word of at least three letters can begin with, and `pairs` those of two.
+        and `telling`, strong words by their first letters, of which `inside` has four, as numbers.
         """
         if not self._segments:
             words = {*self.lexicon.masks, *self.fillers, *self.lexicon.phrases}
@@ -90,9 +87,6 @@ class Vocabulary:
             for word in self.strong:
                 self.telling.setdefault(word[:STRONG_LENGTH], []).append(word)
             self.inside = _as_numbers(start[at : at + 4] for start in self.telling for at in (0, 1))
-            threes = [word for word in self.words if len(word) == _SHORT_WORD + 1]
-            self.fours = _as_numbers({*self._segments, *(word + letter for word in threes for letter in LETTERS + " ")})
-            self.pairs = _as_numbers(pairs)
         return self._segments
 
     def _short_length(self, start: str) -> int:
@@ -102,9 +96,14 @@ class Vocabulary:
     def covers(self, found: list[str]) -> bool:
         """True when `found` is a row of known words, most of its letters in words of some length."""
         self.segments()
-        letters = sum(map(len, found))
-        short = sum(len(word) for word in found if len(word) <= _SHORT_WORD)
-        unknown = sum(len(word) for word in found if word not in self.words)
+        letters = short = unknown = 0
+        for word in found:  # one plain loop: asked for every match among letters without spaces
+            size = len(word)
+            letters += size
+            if size <= _SHORT_WORD:
+                short += size
+            if word not in self.words:
+                unknown += size
         return unknown * 10 <= letters and short * 3 <= letters
 
     def strong_errors(self) -> Errors:

@@ -93,10 +93,7 @@ def _read_scripts(text: str, marked: str) -> Iterator[tuple[Reading, list[Rule]]
 
 def read_english(tokens: list[str]) -> Reading | None:
     """What English alone makes of words, for disguises: all of them are about English."""
-    lexicon = english().lexicon
-    words = Words(tokens)
-    words.locate(lexicon.masks, lexicon.phrases)
-    return lexicon.read(words)
+    return english().lexicon.read_alone(tokens)
 
 
 class LatinFamily:

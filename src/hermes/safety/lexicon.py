@@ -6,18 +6,20 @@ and a rule is a short pattern over concepts with bounded gaps. So vocabulary, la
 
 from __future__ import annotations
 
+from itertools import compress, repeat
+
+from hermes.safety.phrases import phrases_in
 from hermes.safety.places import Index
-from hermes.safety.words import BETWEEN, BOUNDARY, UNKNOWN
+from hermes.safety.words import BETWEEN, BOUNDARY, ENDS, UNKNOWN, Words, most_apart
 from hermes.vocabulary.errors import ScannerUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
     from typing import Any
 
     from hermes.safety.places import Places
-    from hermes.safety.words import Words
 
     Step = tuple[int, int, int]  # the concepts, the most words before them, the concepts that none of those may have
 
@@ -50,6 +52,7 @@ class Lexicon:
         self.phrases: dict[str, dict[str, list[tuple[list[str], int]]]] = {}
         self._codes: dict[int, str] = {}
         self._meanings: dict[str, int] = {UNKNOWN: 0, BOUNDARY: 0}
+        self._code_of: dict[str, str] = {}
         for table in tables:
             for concept, words in table.items():
                 self._add(bit(concept), words)
@@ -140,17 +143,36 @@ class Lexicon:
             code = self.code(mask)
             for place in words.where(word):
                 codes[place] = code
-        read = "".join(codes)
+        return self._with_phrases("".join(codes), present, words.tokens, words.places_of(starts))
+
+    def read_alone(self, tokens: list[str]) -> Reading | None:
+        """The same for words that no other language reads: each is looked up where it stands."""
+        if not self._code_of:
+            ends = dict.fromkeys(ENDS, BOUNDARY)
+            self._code_of = ends | {word: self.code(mask) for word, mask in self.masks.items()}
+        read = "".join(map(self._code_of.get, tokens, repeat(UNKNOWN)))
+        if len(read) - read.count(UNKNOWN) - read.count(BOUNDARY) <= most_apart(len(tokens)):
+            words = Words(tokens)
+            words.locate(self.masks, self.phrases)
+            return self.read(words)
+        present = 0
+        for code in set(read):
+            present |= self._meanings[code]
+        starts = compress(range(len(tokens)), map(self.phrases.__contains__, tokens))
+        return self._with_phrases(read, present, tokens, starts)
+
+    def _with_phrases(self, read: str, present: int, tokens: list[str], starts: Iterable[int]) -> Reading | None:
+        """What the words of a text mean one by one, and as phrases, which begin at `starts`."""
         pieces: list[str] = []
         done = 0
         joined: list[tuple[int, int]] = []
-        for position, end, mask in self._phrases_in(words, starts):
+        for position, end, mask in phrases_in(tokens, starts, self.phrases):
             pieces += read[done:position], self.code(mask)
             done = end
             joined.append((position, end))
             present |= mask
-        read = "".join([*pieces, read[done:]])
-        return Reading(self, read, Index(lambda: _unjoined(len(codes), joined)), present) if present else None
+        codes = "".join([*pieces, read[done:]])
+        return Reading(self, codes, Index(lambda: _unjoined(len(tokens), joined)), present) if present else None
 
     def _read_few(self, words: Words, meanings: Mapping[str, int], starts: AbstractSet[str]) -> Reading | None:
         """A reading of a long text in which few words mean something: of what is between, as much as a rule spans."""
@@ -158,7 +180,7 @@ class Lexicon:
         for word, mask in meanings.items():
             for place in words.where(word):
                 meant[place] = place + 1, mask
-        for position, end, mask in self._phrases_in(words, starts):
+        for position, end, mask in phrases_in(words.tokens, words.places_of(starts), self.phrases):
             meant[position] = end, mask
         unread = words.unread_text()
         codes: list[str] = []
@@ -184,22 +206,6 @@ class Lexicon:
         spans.append((done, done + BETWEEN))
         index = Index(lambda: [place for start, end in spans for place in range(start, min(end, len(words.tokens)))])
         return Reading(self, "".join(codes), index, present) if present else None
-
-    def _phrases_in(self, words: Words, starts: AbstractSet[str]) -> Iterator[tuple[int, int, int]]:
-        """(start, end, meaning) of phrases, in order, none inside another."""
-        tokens, phrases = words.tokens, self.phrases
-        done = 0
-        for position in sorted([place for word in starts for place in words.where(word)]):
-            if position < done:
-                continue
-            seconds = phrases[tokens[position]]
-            second = tokens[position + 1] if position + 1 < len(tokens) else ""
-            if second not in seconds and "*" not in seconds:
-                continue  # as most are
-            length, mask = _phrase_at(tokens, position, seconds, second)
-            if length:
-                done = position + length
-                yield position, done, mask
 
 
 class Reading:
@@ -351,27 +357,5 @@ def concept_mask(alternatives: str) -> int:
     return mask
 
 
-def _phrase_at(
-    tokens: list[str], position: int, seconds: Mapping[str, list[tuple[list[str], int]]], second: str
-) -> tuple[int, int]:
-    """How many words the phrase that begins here has, and what it means; none is (0, 0)."""
-    for rest, mask in seconds.get(second, ()):
-        if not rest or _continues(tokens[position + 2 : position + 2 + len(rest)], rest):
-            return 2 + len(rest), mask
-    for rest, mask in seconds.get("*", ()):
-        if _continues(tokens[position + 1 : position + 1 + len(rest)], rest):
-            return 1 + len(rest), mask
-    return 0, 0
-
-
 def _longest_first(ending: tuple[list[str], int]) -> int:
     return -len(ending[0])
-
-
-def _continues(tokens: Sequence[str], rest: Sequence[str]) -> bool:
-    if tokens == rest:
-        return True
-    stem = rest[-1]
-    return (
-        stem[-1] == "*" and len(tokens) == len(rest) and tokens[:-1] == rest[:-1] and tokens[-1].startswith(stem[:-1])
-    )

@@ -36,14 +36,26 @@ def orders_of(source: str) -> list[list[Step]]:
     return [steps]
 
 
-def spans(reading: Reading, orders: Sequence[Sequence[Step]], most: int) -> list[tuple[int, int]]:
-    """Where the first `most` matches begin and end, by their beginnings."""
+def spans(
+    reading: Reading, orders: Sequence[Sequence[Step]], most: int, stretch: int | None = None
+) -> Iterator[tuple[int, int]]:
+    """Where the first `most` matches begin and end, by their beginnings; with `stretch`, in each so many words.
+
+    Each is looked for when somebody asks for it.
+    """
+    stretch = stretch or len(reading.codes)
     if len(orders) == 1:
-        return list(_spans_in_order(reading, orders[0], most))
-    return sorted(span for steps in orders for span in _spans_in_order(reading, steps, most))[:most]
+        yield from _spans_in_order(reading, orders[0], most, stretch)
+        return
+    tried: dict[int, int] = {}
+    for start, end in sorted(span for steps in orders for span in _spans_in_order(reading, steps, most, stretch)):
+        part = start // stretch
+        tried[part] = tried.get(part, 0) + 1
+        if tried[part] <= most:
+            yield start, end
 
 
-def _spans_in_order(reading: Reading, steps: Sequence[Step], most: int) -> Iterator[tuple[int, int]]:
+def _spans_in_order(reading: Reading, steps: Sequence[Step], most: int, stretch: int) -> Iterator[tuple[int, int]]:
     chain = reading.places_of(steps[-1][0])
     chains = [chain]
     for number in range(len(steps) - 2, -1, -1):
@@ -54,10 +66,15 @@ def _spans_in_order(reading: Reading, steps: Sequence[Step], most: int) -> Itera
         chain = reading.places_of(steps[number][0]) & before
         chains.append(chain)
     chains.reverse()
-    for _ in range(most):
-        if not chain:
-            return
+    tried = behind = 0
+    while chain:
         start = end = _first(chain)
+        if start >= behind:  # of the stretch of words that the matches so far begin in
+            tried, behind = 0, (start // stretch + 1) * stretch
+        if tried == most:
+            chain = chain >> behind << behind
+            continue
+        tried += 1
         for places in chains[1:]:
             end += 1 + _first(places >> (end + 1))
         yield start, end + 1

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hermes.safety.weights import Scale
 
 _MATCHES_TRIED = 8  # a negated match is no match; how many to look at before giving up on a rule
+_STRETCH = 4_000  # words; where many matches are denied, as many are looked at in each
 _NEGATION_REACH = 3
 _MENTION_REACH = 14
 _ORDER_BEGINS_WITHIN = 3
@@ -56,11 +57,11 @@ class Rule:
     def state(self) -> tuple[object, ...]:
         return self.threat, self.level, self.source, self.need, self.negatable
 
-    def spans(self, reading: Reading) -> list[tuple[int, int]]:
+    def spans(self, reading: Reading, stretch: int | None) -> Iterator[tuple[int, int]]:
         """Where its first matches stand. Its steps are read when it is first tried: most rules never are."""
         if not self._orders:
             self._orders = orders_of(self.source)
-        return spans(reading, self._orders, _MATCHES_TRIED)
+        return spans(reading, self._orders, _MATCHES_TRIED, stretch)
 
     def can_apply(self, present: int) -> bool:
         for mask in self.need:  # noqa: SIM110 - four times as fast as all() over a generator, and asked 400 times a scan
@@ -146,7 +147,7 @@ def _nearest(rules: list[Rule], present: int) -> Rule:
 
 def _first_match(scale: Scale, rule: Rule, course: Course, counts: Callable[[int, int], bool] | None) -> Match | None:
     reading = scale.reading
-    for start, end in rule.spans(reading):
+    for start, end in rule.spans(reading, _STRETCH if counts else None):
         if not (rule.negatable and _negated(reading, start)) and (counts is None or counts(start, end)):
             level = _level_here(scale, rule, (start, end), course)
             if level is not None:

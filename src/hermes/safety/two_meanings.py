@@ -11,8 +11,8 @@ from bisect import bisect_right
 from itertools import accumulate
 
 from hermes.safety import atoms, languages
-from hermes.safety.disguises import LONGEST_WORD, telling_places
 from hermes.safety.known_words import STRONG_LENGTH, vocabulary
+from hermes.safety.separators import LONGEST_WORD, telling_places
 from hermes.safety.surroundings import places_of
 
 TYPE_CHECKING = False

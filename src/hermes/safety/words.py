@@ -10,7 +10,12 @@ UNKNOWN = "."
 BOUNDARY = "|"
 BETWEEN = 31  # words each way; twice that is more than any rule spans
 _MANY_WORDS = 1_000
-_ENDS = frozenset(".!?\n")  # the tokens that end a sentence
+ENDS = frozenset(".!?\n")  # the tokens that end a sentence
+
+
+def most_apart(words: int) -> int:
+    """How many words of so many can mean something, and yet most of a long text lies between them."""
+    return words // (4 * BETWEEN) if words > _MANY_WORDS else 0
 
 
 class Words:
@@ -39,9 +44,13 @@ class Words:
     def where(self, word: str) -> list[int]:
         return self._where[word]
 
+    def places_of(self, words: Iterable[str]) -> list[int]:
+        """Where any of these stands, in order."""
+        return sorted([place for word in words for place in self._where[word]])
+
     def are_few(self, meant: Iterable[str]) -> bool:
         """Whether words stand so far from each other in a long text that most of it lies between them."""
-        most = len(self.tokens) // (4 * BETWEEN) if len(self.tokens) > _MANY_WORDS else 0
+        most = most_apart(len(self.tokens))
         for word in meant:
             most -= len(self._where[word])
             if most < 0:
@@ -56,8 +65,8 @@ class Words:
     def unread(self) -> list[str]:
         """One code per word, as if none meant anything; a list of its own for each caller."""
         if not self._blank:
-            if self.known.isdisjoint(_ENDS):
+            if self.known.isdisjoint(ENDS):
                 self._blank = [UNKNOWN] * len(self.tokens)
             else:
-                self._blank = [BOUNDARY if token in _ENDS else UNKNOWN for token in self.tokens]
+                self._blank = [BOUNDARY if token in ENDS else UNKNOWN for token in self.tokens]
         return self._blank[:]
