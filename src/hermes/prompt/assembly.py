@@ -100,42 +100,46 @@ class Prompt:
 
 
 def assemble(inputs: PromptInputs) -> Prompt:
-    files = _context_files(inputs)
+    files, soul, shared = _context_files(inputs), _soul(inputs), _shared(inputs)
     layers = (
-        ("identity", _identity(inputs)),
+        ("identity", _identity(inputs, soul)),
         *_guidance(inputs),
         ("provider", "" if inputs.skip_memory else inputs.provider_block),
         ("system_message", inputs.system_message),
         ("memory", "" if inputs.skip_memory else inputs.memory_block),
         ("user", "" if inputs.skip_memory else inputs.user_block),
         ("project", "" if inputs.skip_memory else inputs.project_block),
-        ("shared", _shared(inputs)),
+        ("shared", f"{_prose('shared.md')}\n\n{shared.text}" if shared else ""),
         ("skills_index", _skills_index(inputs)),
         ("context_files", _shown(files)),
         ("date", _date(inputs)),
         ("platform", _platform_hint(inputs)),
     )
     sections = tuple(Section(name=name, text=text.strip()) for name, text in layers if text.strip())
-    return Prompt(sections=sections, notices=tuple(file.notice for file in files if file.notice))
+    notices = [file.notice(file.name) for file in files] + [file.notice(file.path) for file in (soul, shared) if file]
+    return Prompt(sections=sections, notices=tuple(filter(None, notices)))
 
 
 def needs_tool_use_guidance(model: str) -> bool:
     return _is_of(model, NEEDS_TOOL_USE)
 
 
-def _identity(inputs: PromptInputs) -> str:
+def _identity(inputs: PromptInputs, soul: ContextFile | None) -> str:
     if inputs.identity.strip():
         return inputs.identity
     default = _prose("identity.md")
-    if inputs.home is None or inputs.skip_context_files:
-        return default
-    path = os.path.join(inputs.home, IDENTITY_FILE)
-    # People keep it in a repository of their own and link to it; a link to anything but Markdown is a trap.
-    inside = None if os.path.realpath(path).endswith(".md") else inputs.home
-    soul = load_file(path, inputs.scan, shown_from=inputs.home, inside=inside, limit=inputs.context_limit)
     if soul is None:
         return default
     return soul.text if soul.state in ("whole", "cut") else f"{default}\n\n{soul.text}"
+
+
+def _soul(inputs: PromptInputs) -> ContextFile | None:
+    if inputs.identity.strip() or inputs.home is None or inputs.skip_context_files:
+        return None
+    path = os.path.join(inputs.home, IDENTITY_FILE)
+    # People keep it in a repository of their own and link to it; a link to anything but Markdown is a trap.
+    inside = None if os.path.realpath(path).endswith(".md") else inputs.home
+    return load_file(path, inputs.scan, shown_from=inputs.home, inside=inside, limit=inputs.context_limit)
 
 
 def _guidance(inputs: PromptInputs) -> Iterator[tuple[str, str]]:
@@ -152,12 +156,11 @@ def _is_of(model: str, family: tuple[str, ...]) -> bool:
     return any(word.startswith(family) for word in re.split(r"[^a-z0-9]+", model.lower()))
 
 
-def _shared(inputs: PromptInputs) -> str:
+def _shared(inputs: PromptInputs) -> ContextFile | None:
     if not inputs.shared_file or inputs.skip_memory:
-        return ""
+        return None
     folder = os.path.dirname(inputs.shared_file)
-    file = load_file(inputs.shared_file, inputs.scan, shown_from=folder, inside=folder, limit=inputs.context_limit)
-    return f"{_prose('shared.md')}\n\n{file.text}" if file else ""
+    return load_file(inputs.shared_file, inputs.scan, shown_from=folder, inside=folder, limit=inputs.context_limit)
 
 
 def _skills_index(inputs: PromptInputs) -> str:

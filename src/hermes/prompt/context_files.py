@@ -44,16 +44,18 @@ class ContextFile:
     text: str
     left_out: tuple[str, ...] = ()
 
-    @property
-    def notice(self) -> str:
-        """What the person should know, in a line: the model's own note need not reach them; "" when all is shown."""
+    def notice(self, written: str) -> str:
+        """What the person should know, in a line: the model's own note need not reach them; "" when all is shown.
+
+        `written` is what they would write in a command that is about this file.
+        """
         if not self.left_out:
             return ""
         what = self.name if self.state == "blocked" else f"a part of {self.name}"
         # A name that a shell would read in its own way is not put into a command to copy.
-        file = self.name if re.fullmatch(r"[\w./-]+", self.name) else "FILE"
+        file = written if re.fullmatch(r"[\w./-]+", written) else "FILE"
         return (
-            f"{what} was left out of the prompt, because it looks like an attempt to take control of the agent"
+            f"{what} was not shown to the model, because it looks like an attempt to take control of the agent"
             f" ({', '.join(self.left_out)}); `hermes scan --scope context {file}` shows more"
         )
 

@@ -14,7 +14,7 @@ from hermes.storage.foreign_text import is_inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hermes.prompt.context_files import ContextFile
     from hermes.vocabulary.verdicts import Scan
@@ -30,8 +30,10 @@ COMMAND_ARGUMENTS = ("command", "cmd")
 class SubdirectoryHints:
     """Remembers which directories were shown already; one per session."""
 
-    def __init__(self, cwd: str, scan: Scan, *, limit: int = LIMIT) -> None:
+    def __init__(self, cwd: str, scan: Scan, *, limit: int = LIMIT, tell: Callable[[str], None] | None = None) -> None:
+        """`tell` is called with what the person should know of notes that are not shown."""
         self._cwd = os.path.realpath(cwd)
+        self._tell = tell
         self._scan = scan
         self._limit = limit
         self._shown = {self._cwd}
@@ -48,6 +50,8 @@ class SubdirectoryHints:
             self._shown.add(directory)
             if notes := self._notes_in(directory):
                 found.append(notes)
+                if self._tell is not None and (notice := notes.notice(notes.name)):
+                    self._tell(notice)
         return "".join(f"\n\n[Notes for agents, from {notes.name}]\n{notes.text}" for notes in found)
 
     def _new_directories(self, paths: Iterable[str]) -> Iterator[str]:

@@ -230,7 +230,11 @@ class Parts:
         from hermes.prompt.hints import SubdirectoryHints
 
         limit = self.settings.get("context_file_max_chars") or LIMIT
-        return SubdirectoryHints(cwd, self.judged.scan, limit=limit) if cwd else None
+        if not cwd:
+            return None
+        return SubdirectoryHints(
+            cwd, self.judged.scan, limit=limit, tell=lambda text: self.notices.add("context", text)
+        )
 
     def _session_search(self) -> Tool:
         from hermes.session.past import session_search_tool
