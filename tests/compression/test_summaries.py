@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.compression.audit import fault, keep_exactly, missing
+from hermes.compression.audit import Held, fault, keep_exactly, missing
 from hermes.compression.block import is_block, parse_block, render_block
 from hermes.compression.compressor import ContextCompressor
 from hermes.compression.extract import extract
@@ -82,14 +82,14 @@ def test_what_the_summary_leaves_out_is_kept_word_for_word() -> None:
 @pytest.mark.proves("compression.kept", "compression.twice")
 def test_what_was_kept_once_is_kept_again() -> None:
     facts = find_facts([{"role": "user", "content": "Never deploy on Friday. The build is b-1001 in app/x.py."}], 100)
-    once = keep_exactly("", missing(facts, "nothing"), 500)
-    twice = keep_exactly(once, missing(facts, "nothing"), 500)
+    once = keep_exactly("", missing(facts, Held("nothing")), 500)
+    twice = keep_exactly(once, missing(facts, Held("nothing")), 500)
     assert once == twice
     assert "- constraint: Never deploy on Friday." in once
     assert "- identifiers: b-1001" in once
     assert "- paths: app/x.py" in once
     more = find_facts([{"role": "user", "content": "The host is web-77 and never web-78."}], 100)
-    full = keep_exactly(once, missing(more, "nothing"), 40)
+    full = keep_exactly(once, missing(more, Held("nothing")), 40)
     assert "web-77" in full
     assert set(once.splitlines()[:1]) <= set(full.splitlines())
 
@@ -120,7 +120,7 @@ def test_a_fact_is_held_where_it_stands_whole_and_not_by_a_longer_number() -> No
     held = ["42", "8443", "src/shop.py", "We must keep the old API.", "v1.2"]
     lost = ["778", "443", "src/shop.pyc", "We must drop the old API.", "v1.3"]
     facts = [Fact("identifier", text, at, "user") for at, text in enumerate([*held, *lost])]
-    assert {fact.text for fact in missing(facts, told)} == set(lost)
+    assert {fact.text for fact in missing(facts, Held(told))} == set(lost)
 
 
 @pytest.mark.proves("compression.kept")

@@ -22,6 +22,7 @@ from hermes.vocabulary.tokens import estimate_message
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hermes.compression.audit import Held
     from hermes.compression.block import Block
     from hermes.compression.boundaries import Cut
     from hermes.compression.facts import Fact
@@ -80,15 +81,17 @@ class Past:
     """What stands for the middle: its summary, what an earlier block said, the facts neither may lose."""
 
     attempt: Attempt
+    held: Held  # by the summary
     previous: Block
     facts: Sequence[Fact]
     budget: int
 
     def render(self, chapters: Sequence[Chapter]) -> tuple[str, str]:
         """What is kept exactly, and the text of the whole block."""
-        summary = self.attempt.text
-        kept = keep_exactly(self.previous.kept, missing(self.facts, summary), round(self.budget * KEPT_SHARE))
-        return kept, render_block(summary, kept, render_chapters(chapters, round(self.budget * POINTERS_SHARE)))
+        kept = keep_exactly(self.previous.kept, missing(self.facts, self.held), round(self.budget * KEPT_SHARE))
+        return kept, render_block(
+            self.attempt.text, kept, render_chapters(chapters, round(self.budget * POINTERS_SHARE))
+        )
 
 
 def unchanged(messages: Messages, ids: Ids, tokens: int, reason: str, failures: tuple[str, ...] = ()) -> Compaction:

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hermes.compression.cues import TRIMMED
-from hermes.compression.facts import ORDER, SENTENCES, by_importance, words_of
-from hermes.compression.reading import at_most
+from hermes.compression.facts import by_importance, words_of
+from hermes.compression.wanted import ORDER, SENTENCES, cost_of
 from hermes.vocabulary.tokens import estimate
 
 if TYPE_CHECKING:
@@ -55,13 +55,17 @@ def fault(summary: str, max_tokens: int, source: str) -> str:
     return _invented(text, source)
 
 
-def missing(facts: Iterable[Fact], summary: str) -> Iterator[Fact]:
+def missing(facts: Iterable[Fact], held: Held) -> Iterator[Fact]:
     """Facts that the summary does not hold as they were written, most important first."""
-    held = _Held(summary)
     return (fact for fact in by_importance(facts) if not held.has(fact.text))
 
 
-class _Held:
+def texts_in(section: str) -> set[str]:
+    """What a "kept exactly" section keeps."""
+    return {text for _, text in _parse(section)}
+
+
+class Held:
     """The words of a summary, sorted so that hundreds of facts can be looked up in it."""
 
     def __init__(self, summary: str) -> None:
@@ -109,7 +113,7 @@ def _choose(candidates: Iterable[tuple[str, str]], room: int, chosen: dict[tuple
     """Takes candidates until the room is used up; returns what is left of it."""
     for kind, text in candidates:
         if (kind, text) not in chosen:
-            cost = at_most(text) + (2 if kind in SENTENCES else 0)
+            cost = cost_of(kind, text)
             if cost > room:
                 break
             room -= cost

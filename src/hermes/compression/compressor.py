@@ -14,15 +14,18 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.compression.assembly import Past, assemble, unchanged
+from hermes.compression.assembly import KEPT_SHARE, Past, assemble, unchanged
+from hermes.compression.audit import Held, texts_in
 from hermes.compression.block import blocks_in, is_block, join_blocks, parse_block
 from hermes.compression.boundaries import find_cut
 from hermes.compression.breaker import Breaker
 from hermes.compression.engine import ContextEngine
+from hermes.compression.extract import wanted_for
 from hermes.compression.facts import facts_in, find_facts
 from hermes.compression.ladder import EXTRACT, Ladder, Rung
 from hermes.compression.reading import Counts
 from hermes.compression.summary import Task
+from hermes.compression.wanted import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -189,8 +192,7 @@ class ContextCompressor(ContextEngine):
         if refusal := self._refusal(said, content - budget, before, force=force):
             return self._not_worth_it(messages, numbers, max(before, current_tokens or 0), refusal)
         previous = join_blocks([parse_block(message) for message in blocks])
-        enough = max(_FEWEST_FACTS, budget // _TOKENS_PER_FACT)
-        facts = find_facts(said, enough)
+        facts = _Facts(said, budget)
         task = Task(
             messages=said,
             ids=said_ids,
@@ -199,11 +201,13 @@ class ContextCompressor(ContextEngine):
             focus=focus,
             memory_context=memory_context,
         )
-        attempt = self.summarised(task, facts, deadline=deadline, force=force)
+        attempt = self.summarised(task, facts.shown, deadline=deadline, force=force)
         self.breaker = attempt.breaker
         if attempt.how == EXTRACT and self.abort_on_summary_failure:
             return unchanged(messages, numbers, before, "no model could summarise", attempt.failures)
-        past = Past(attempt=attempt, previous=previous, facts=[*facts, *facts_in(previous.summary)], budget=budget)
+        held = Held(attempt.text)
+        found = [*facts.beside(held, previous.kept), *facts_in(previous.summary)]
+        past = Past(attempt=attempt, held=held, previous=previous, facts=found, budget=budget)
         ceiling = before if given_cut else self._tail_ceiling  # what somebody asked for touches nothing else
         done = assemble(messages, numbers, known, cut, past, tail_ceiling=ceiling, tokens_before=before)
         if not force and done.tokens_after > before * (1 - _PAYS):
@@ -214,8 +218,10 @@ class ContextCompressor(ContextEngine):
         self.breaker = self.breaker.compacted()
         return done
 
-    def summarised(self, task: Task, facts: Sequence[Fact], *, deadline: float | None, force: bool) -> Attempt:
-        """Phase 3: the text that stands for the middle, from whoever can make it."""
+    def summarised(
+        self, task: Task, facts: Callable[[], Sequence[Fact]], *, deadline: float | None, force: bool
+    ) -> Attempt:
+        """Phase 3: the text that stands for the middle, from whoever can make it; an extract asks for `facts`."""
         ladder = Ladder(self._rungs(), self.breaker, clock=self._clock, timer=self._timer)
         return ladder.climb_down(task, facts, deadline=deadline, force=force)
 
@@ -265,3 +271,27 @@ class ContextCompressor(ContextEngine):
     ) -> Compaction:
         self.breaker = self.breaker.could_not_compact(max(tokens, self.last_prompt_tokens))
         return unchanged(messages, ids, tokens, why)
+
+
+class _Facts:
+    """Facts of the messages that are summarised, found once it is known what there is room for."""
+
+    def __init__(self, said: Sequence[Message], budget: int) -> None:
+        self._said, self._budget = said, budget
+        self._room = budget * KEPT_SHARE
+        self._enough = max(_FEWEST_FACTS, budget // _TOKENS_PER_FACT)
+        self._shown: list[Fact] | None = None
+
+    def shown(self) -> list[Fact]:
+        """For an extract, and to be kept beside it."""
+        if self._shown is None:
+            self._shown = find_facts(self._said, wanted_for(self._budget, self._room, self._enough))
+        return self._shown
+
+    def beside(self, held: Held, kept: str) -> list[Fact]:
+        """To be kept beside a summary that holds some already, as an earlier block keeps some."""
+        if self._shown is not None:
+            return self._shown
+        already = texts_in(kept)
+        is_held = held.has if not already else lambda text: text in already or held.has(text)
+        return find_facts(self._said, Wanted(self._enough, self._room, is_held=is_held))

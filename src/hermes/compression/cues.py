@@ -11,7 +11,8 @@ import re
 # Full-width and other punctuation is spelled by name or code, so that nobody mistakes it for its ASCII twin.
 QUESTION_MARKS = ("?", "\N{FULLWIDTH QUESTION MARK}", "\N{ARABIC QUESTION MARK}")
 # One class of signs first, because the search for one skips fast; some end a sentence only before a blank.
-SENTENCE_MARKS = re.compile("[.!?\u061f\u3002\uff01\uff1f\\n](?:(?<![.!?\u061f])|(?=\\s|$))")
+FULL_STOPS = "\u3002\uff01\uff1f"  # end it in any case
+SENTENCE_MARKS = re.compile(f"[.!?\u061f{FULL_STOPS}\\n](?:(?<![.!?\u061f])|(?=\\s|$))")
 # Punctuation around a word: ASCII, typographic quotes and dots, East Asian.
 TRIMMED = (
     ".,;:!?()[]{}<>\"'`*|=\u201c\u201d\u2018\u2019\u00ab\u00bb\u2026"

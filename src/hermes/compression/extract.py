@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hermes.compression.facts import by_importance, ends_of, failure_in
 from hermes.compression.reading import at_most, calls_of, one_line, text_of, tool_counts
+from hermes.compression.wanted import Shelf, Wanted
 from hermes.vocabulary.tokens import estimate
 
 if TYPE_CHECKING:
@@ -39,6 +40,15 @@ _SHARES = (
     ("## Next Steps", 0.05),
     ("## Critical Context", 0.05),
 )
+# What the sections are made of that show facts; the files that calls name come before those of texts.
+_SHOWN = (
+    ("## Constraints & Preferences", ("constraint",), ""),
+    ("## Key Decisions", ("decision",), ""),
+    ("## Relevant Files", ("path",), "call"),
+    ("## Next Steps", ("open", "question"), ""),
+    ("## Critical Context", ("identifier", "url", "number"), ""),
+)
+_QUOTING = ("## Goal", "### In Progress")  # show messages word for word, and with them the facts that they hold
 _NOTE = "(Put together without a model, from the conversation's own words.)"
 
 
@@ -61,6 +71,13 @@ def extract(
         if chosen:
             shown.append("\n".join([heading, *reversed(chosen)]))
     return "\n\n".join([*shown, _NOTE])
+
+
+def wanted_for(room: int, kept: float, enough: int) -> Wanted:
+    """Facts that an extract of `room` tokens shows, and those that then find `kept` tokens beside it."""
+    shares = dict(_SHARES)
+    sections = [Shelf(room * shares[heading], kinds, first) for heading, kinds, first in _SHOWN]
+    return Wanted(enough, kept + room * sum(shares[heading] for heading in _QUOTING), sections)
 
 
 def _sections(

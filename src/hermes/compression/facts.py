@@ -1,7 +1,8 @@
 """Finds what a summary must not lose: identifiers, paths, addresses, numbers, errors, rules, decisions, open questions.
 
 The work is bounded: the beginning is read, then from the newest message backwards until there is more than the block
-could hold. What is not read here stays reachable through the pointers.
+could hold; rules and decisions, which come before all else there, are looked for further back. What is not read here
+stays reachable through the pointers.
 """
 
 from __future__ import annotations
@@ -11,34 +12,26 @@ from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from hermes.compression.block import is_block
-from hermes.compression.cues import ANY_WORD, PIECES, QUESTION_MARKS, SENTENCE_MARKS, TRIMMED, WORDS
+from hermes.compression.cues import ANY_WORD, FULL_STOPS, PIECES, QUESTION_MARKS, SENTENCE_MARKS, TRIMMED, WORDS
 from hermes.compression.reading import calls_of, one_line, text_of
+from hermes.compression.wanted import IMPORTANCE, Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hermes.compression.reading import Message
 
     Finding = tuple[str, str]  # kind and text
 
 SENTENCE = 280
-SENTENCES = ("constraint", "decision", "question", "open", "error")
-# The order in which facts are kept when not all fit.
-ORDER = ("constraint", "decision", "open", "question", "identifier", "url", "path", "error", "number")
-_SOURCES = ("user", "assistant", "call", "result")
-_SOURCE_OF = {"user": "user", "tool": "result"}
-# Each source's share of the facts that are looked for.
-_SHARES = {"user": 0.5, "assistant": 0.25, "call": 0.15, "result": 0.1}
-_IMPORTANCE = {
-    (kind, source): len(ORDER) * (rank // 4 + nearness) + rank
-    for rank, kind in enumerate(ORDER)
-    for nearness, source in enumerate(_SOURCES)
-}
+_SOURCE_OF: dict[object, str] = {"user": "user", "tool": "result"}
+_EVERYBODY = frozenset(("user", "assistant", "result"))
 _OLDEST = 40  # messages of the beginning that are read in any case: rules are stated early
 _MESSAGE = 6_000  # characters read of what a person or the assistant wrote
 _RESULT = 300  # characters read at each end of a tool result
 _WORDS_PER_MESSAGE = 40
 _READ = 2_000_000  # characters of one history
+_READ_FOR_RULES = 500_000  # characters, once there is no room for anything else
 _TOGETHER = 128  # messages
 _LONG_WORD = 80
 _SHORTEST_NAME = 3
@@ -53,6 +46,7 @@ _DIGIT = re.compile("[0-9]")
 _ERRORS = ("rror", "ERROR", "xception", "Traceback", "FAILED", "ailed", "错误", "失败", "エラー", "ошибка")
 _PLAIN_ERRORS = ("rror", "xception", "ailed")  # all that a text can hold which is ASCII and has nothing odd
 _FOREIGN_CUE = re.compile("|".join((*chain.from_iterable(PIECES.values()), *QUESTION_MARKS[1:])))
+_FULL_STOP = re.compile(f"[{FULL_STOPS}]")
 
 
 class Fact(NamedTuple):
@@ -64,25 +58,24 @@ class Fact(NamedTuple):
     source: str  # user, assistant, call or result
 
 
-def find_facts(messages: Sequence[Message], enough: int) -> list[Fact]:
-    """About `enough` facts of the messages in the order in which they stand, each text once."""
+def find_facts(messages: Sequence[Message], wanted: Wanted | int) -> list[Fact]:
+    """Facts of the messages in the order in which they stand, each text once: about so many, or what is wanted."""
     found: dict[str, Fact] = {}
-    left = {source: enough * share for source, share in _SHARES.items()}
-    wanted = set(left)
+    wanted = Wanted(wanted) if isinstance(wanted, int) else wanted
+    # What is older than all that comes makes no room scarce.
+    takes_room_from = _OLDEST if wanted.is_bounded else len(messages)
     for position, source, here in _findings(messages, wanted):
         for kind, text in here:
             if text not in found:
                 found[text] = Fact(kind, text, position, source)
-                left[source] -= 1
-                if left[source] <= 0:
-                    wanted.discard(source)
+                if position >= takes_room_from:
+                    wanted.put(kind, source, text)
+                if not wanted.count(source):
                     break
-        if not wanted:
-            break
     return sorted(found.values(), key=lambda fact: fact.position)
 
 
-def _findings(messages: Sequence[Message], wanted: Container[str]) -> Iterator[tuple[int, str, Iterable[Finding]]]:
+def _findings(messages: Sequence[Message], wanted: Wanted) -> Iterator[tuple[int, str, Iterable[Finding]]]:
     """Places of messages, sources of those still wanted, and (kind, text) of everything worth keeping there.
 
     Messages are read some at a time: what most of them do not hold is looked for in all of these at once.
@@ -90,30 +83,41 @@ def _findings(messages: Sequence[Message], wanted: Container[str]) -> Iterator[t
     oldest = min(_OLDEST, len(messages))
     places = [*range(oldest), *range(len(messages) - 1, oldest - 1, -1)]
     unread = _READ
-    no_cue, source_of = ANY_WORD.isdisjoint, _SOURCE_OF.get
     for start in range(0, len(places), _TOGETHER):
         some = places[start : start + _TOGETHER]
+        if not (speakers := wanted.speakers):
+            return
+        if len(speakers) < len(_EVERYBODY):
+            some = [at for at in some if _SOURCE_OF.get(messages[at].get("role"), "assistant") in speakers]
         read = [messages[at] for at in some]
         texts = _texts(read)
+        if not (wanted.names or wanted.questions):
+            unread = min(unread, _READ_FOR_RULES)
         unread -= sum(map(len, texts))
         if unread < 0:
             return
-        for at, message, text, odd in zip(some, read, texts, _oddities(texts), strict=True):
-            here: list[Finding] = []
-            source = source_of(message.get("role"), "assistant")
-            if source not in wanted:
-                pass
-            elif source == "result":
-                here = _of_result(text, odd)
-            # Most texts end here, so this is asked without a call.
-            elif (has_word := not no_cue(text.split())) or (
-                odd and len(odd) > (text[0] in _ODD_SIGNS) + (text[-1] in _ODD_SIGNS)
-            ):
-                here = _of_text(text, source, odd, has_word=has_word)
-            if here and not is_block(message):  # a block is read by itself, with `facts_in`
-                yield at, source, here
-            if "tool_calls" in message and "call" in wanted and not is_block(message):
-                yield at, "call", _of_calls(message)
+        yield from (_everything if wanted.names or wanted.questions else _rules)(some, read, texts, wanted)
+
+
+def _everything(
+    places: Sequence[int], messages: Sequence[Message], texts: Sequence[str], wanted: Wanted
+) -> Iterator[tuple[int, str, Iterable[Finding]]]:
+    no_cue, source_of = ANY_WORD.isdisjoint, _SOURCE_OF.get
+    for at, message, text, odd in zip(places, messages, texts, _oddities(texts), strict=True):
+        here: list[Finding] = []
+        source = source_of(message.get("role"), "assistant")
+        if source == "result":
+            here = _of_result(text, odd) if source in wanted.names else here
+        # Most texts end here, so this is asked without a call.
+        elif (source in wanted.rules or source in wanted.names) and (
+            (has_word := not no_cue(text.split()))
+            or (odd and len(odd) > (text[0] in _ODD_SIGNS) + (text[-1] in _ODD_SIGNS))
+        ):
+            here = _of_text(text, source, odd, wanted, has_word=has_word)
+        if here and not is_block(message):  # a block is read by itself, with `facts_in`
+            yield at, source, here
+        if "tool_calls" in message and "call" in wanted.names and not is_block(message):
+            yield at, "call", _of_calls(message)
 
 
 def _texts(messages: Sequence[Message]) -> list[str]:
@@ -149,7 +153,7 @@ def facts_in(text: str) -> list[Fact]:
 
 def by_importance(facts: Iterable[Fact]) -> list[Fact]:
     """What people said before what tools said, rules and decisions before numbers, newer before older."""
-    return sorted(facts, key=lambda fact: (_IMPORTANCE[fact.kind, fact.source], -fact.position))
+    return sorted(facts, key=lambda fact: (IMPORTANCE[fact.kind, fact.source], -fact.position))
 
 
 def words_of(text: str) -> Iterator[tuple[str, str]]:
@@ -206,18 +210,37 @@ def failure_in(text: str, words: Iterable[str] = _ERRORS) -> str:
     return ""
 
 
-def _of_text(text: str, source: str, odd: bytes, *, has_word: bool) -> list[Finding]:
+def _of_text(text: str, source: str, odd: bytes, wanted: Wanted, *, has_word: bool) -> list[Finding]:
+    # What the assistant asks itself is no open question once it went on; what it decided is a decision.
+    questions = source == "user" and wanted.questions
     here: list[Finding] = []
-    is_foreign = not text.isascii()
-    if has_word or ("?" in text and (source == "user" or is_foreign)) or (is_foreign and _FOREIGN_CUE.search(text)):
+    if has_word or (questions and "?" in text) or (not text.isascii() and _has_foreign_cue(text)):
         here = list(sentences_of(text, has_word=has_word))
-        if source != "user":
-            # What the assistant asks itself is no open question once it went on; what it decided is a decision.
+        if not questions:
             here = [each for each in here if each[0] != "question"]
     # A capital at the beginning and a full stop at the end are nothing odd.
-    if len(odd) - odd.count(b"?") > (text[0] in _ODD_SIGNS) + (text[-1] in _ODD_SIGNS):
+    if source in wanted.names and len(odd) - odd.count(b"?") > (text[0] in _ODD_SIGNS) + (text[-1] in _ODD_SIGNS):
         here += islice(words_of(text), _WORDS_PER_MESSAGE)
     return here
+
+
+def _rules(
+    places: Sequence[int], messages: Sequence[Message], texts: Sequence[str], _wanted: Wanted
+) -> Iterator[tuple[int, str, Iterable[Finding]]]:
+    """Where nothing but rules, decisions and open matters is wanted any more."""
+    no_cue = ANY_WORD.isdisjoint
+    for at, message, text in zip(places, messages, texts, strict=True):
+        has_word = not no_cue(text.split())
+        if (has_word or (not text.isascii() and _has_foreign_cue(text))) and not is_block(message):
+            here = [each for each in sentences_of(text, has_word=has_word) if each[0] != "question"]
+            yield at, _SOURCE_OF.get(message.get("role"), "assistant"), here
+
+
+def _has_foreign_cue(text: str) -> bool:
+    """Whether there is a cue of a script without blanks, or a word that is one behind such a script's full stop."""
+    if _FOREIGN_CUE.search(text):
+        return True
+    return _FULL_STOP.search(text) is not None and not ANY_WORD.isdisjoint(_FULL_STOP.sub(" ", text).split())
 
 
 def _of_result(text: str, odd: bytes) -> list[Finding]:

@@ -48,8 +48,13 @@ class Ladder:
         self._timer = timer
         self._failures: list[str] = []
 
-    def climb_down(self, task: Task, facts: Sequence[Fact], *, deadline: float | None, force: bool) -> Attempt:
-        """The first usable text. With `force` models that rest after a failure are asked too."""
+    def climb_down(
+        self, task: Task, facts: Callable[[], Sequence[Fact]], *, deadline: float | None, force: bool
+    ) -> Attempt:
+        """The first usable text. With `force` models that rest after a failure are asked too.
+
+        `facts` finds what an extract is made of; it is asked when it comes to that.
+        """
         for rung in self._rungs:
             if not force and not self._breaker.may_ask(rung.who, self._clock()):
                 self._failures.append(f"{rung.who}: rests after {self._breaker.error or 'a failure'}")
@@ -57,7 +62,7 @@ class Ladder:
             found = self._ask(task, rung, deadline)
             if found is not None:
                 return found
-        text = extract(task.messages, task.ids, facts, task.budget, task.previous)
+        text = extract(task.messages, task.ids, facts(), task.budget, task.previous)
         return Attempt(text=text, how=EXTRACT, breaker=self._breaker, failures=tuple(self._failures))
 
     def _ask(self, task: Task, rung: Rung, deadline: float | None) -> Attempt | None:

@@ -1,0 +1,69 @@
+"""Facts are collected only while there is room for them: what is kept is what all of them would have given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.compression.audit import Held, keep_exactly, missing
+from hermes.compression.extract import extract, wanted_for
+from hermes.compression.facts import find_facts
+from hermes.compression.wanted import Wanted
+
+if TYPE_CHECKING:
+    from histories import Message
+
+ALL = 1_000_000
+# Each with a number of its own: a text that stands in two messages is kept once, as what it was first found as.
+SAID = (
+    "Should the {0}th worker of the queue be restarted before the others are, or after all of them?",
+    "Never restart worker {0} by hand.",
+    "We decided to keep table {0} as it is.",
+    "It is in src/table_{0}.py and in lock_{0} on 10.0.{0}.1.",
+    "好的。Never touch row {0}。",
+    "必须保留第 {0} 行。",
+    "All quiet here.",
+)
+
+
+def history(said: list[tuple[str, int]]) -> list[Message]:
+    return [{"role": role, "content": SAID[which].format(number + 100)} for number, (role, which) in enumerate(said)]
+
+
+histories = st.lists(
+    st.tuples(st.sampled_from(["user", "assistant", "tool"]), st.integers(0, len(SAID) - 1)), min_size=60, max_size=160
+).map(history)
+
+
+@pytest.mark.proves("compression.kept")
+@given(histories, st.integers(0, 600), st.integers(0, 160))
+def test_what_is_kept_is_what_all_facts_would_have_given(messages: list[Message], room: int, told: int) -> None:
+    held = Held("\n".join(str(message["content"]) for message in messages[-told:]) if told else "nothing")
+    whole = keep_exactly("", missing(find_facts(messages, ALL), held), room)
+    wanted = Wanted(ALL, room, is_held=held.has)
+    assert keep_exactly("", missing(find_facts(messages, wanted), held), room) == whole
+
+
+@pytest.mark.proves("compression.extract")
+@given(histories, st.integers(100, 3_000))
+def test_an_extract_shows_what_it_would_of_all_facts(messages: list[Message], room: int) -> None:
+    ids = list(range(len(messages)))
+    whole = extract(messages, ids, find_facts(messages, ALL), room)
+    facts = find_facts(messages, wanted_for(room, room / 3, ALL))
+    assert extract(messages, ids, facts, room) == whole
+    held = Held(whole)
+    kept = keep_exactly("", missing(facts, held), room // 3)
+    assert kept == keep_exactly("", missing(find_facts(messages, ALL), held), room // 3)
+
+
+@pytest.mark.proves("compression.kept")
+def test_rules_are_found_behind_more_questions_than_there_is_room_for() -> None:
+    messages = history([("assistant", 3)] * 200 + [("user", 1)] + [("user", 0)] * 300)
+    found = find_facts(messages, Wanted(ALL, 500))
+    assert "Never restart worker 300 by hand." in {fact.text for fact in found}
+    newer = [fact.kind for fact in found if fact.position >= 40]
+    assert newer.count("question") < 30
+    assert "path" not in newer
