@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hermes.storage.conversations import COUNTERS, PLAIN, Conversations
 from hermes.storage.damage import seal
-from hermes.storage.database import REPAIR, Database, all_rows, one_row
+from hermes.storage.database import REPAIR, Database, one_row
+from hermes.storage.deleting import delete_session
 from hermes.storage.index import (
     BATCH,
     BULK_BATCH,
@@ -27,7 +28,7 @@ from hermes.storage.index import (
 )
 from hermes.storage.meaning import Meaning
 from hermes.storage.measures import calls, length, moment, preview_of
-from hermes.storage.migrations import BLOCK, BLOCK_BITS, migrate
+from hermes.storage.migrations import migrate
 from hermes.storage.numbering import next_ids, owner_key
 from hermes.storage.reading import Transcripts
 from hermes.storage.search import SearchEngine
@@ -364,26 +365,11 @@ class SessionDB(Closing):
         return ids
 
     def _delete(self, connection: apsw.Connection, key: int) -> None:
-        children = "SELECT key FROM sessions WHERE parent = ? AND kind = 'delegate'"
-        for (child,) in all_rows(connection, children, (key,)):
-            self._delete(connection, child)
-        heir = connection.execute(
-            "SELECT key FROM sessions WHERE root = ? AND root <> key AND kind = 'compression' ORDER BY key LIMIT 1",
-            (key,),
-        ).fetchone()
-        if heir:
-            connection.execute("UPDATE sessions SET root = ? WHERE root = ?", (heir[0], key))
-        for (block,) in all_rows(connection, "SELECT block FROM blocks WHERE session = ?", (key,)):
-            first = block << BLOCK_BITS
-            span = (first, first + BLOCK - 1)
-            ids = [i for (i,) in connection.execute("SELECT id FROM messages WHERE id BETWEEN ? AND ?", span)]
-            self._remove_words(connection, ids)
-            connection.execute("DELETE FROM messages WHERE id BETWEEN ? AND ?", span)
-        set_title(connection, key, self._owner_key, None)
-        connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
+        self._fresh.forget()  # else words of messages that are gone would still go into the index
+        delete_session(connection, self._owner_key, key)
 
     def _remove_words(self, connection: apsw.Connection, ids: list[int]) -> None:
-        self._fresh.forget()  # else words of a message that is gone would still go into the index
+        self._fresh.forget()
         remove_rows(connection, ids)
 
     def _set_state(self, session_id: str, message_ids: Iterable[int], state: int) -> None:
