@@ -204,18 +204,42 @@ def test_every_command_can_be_completed() -> None:
     assert {"bash", "zsh", "fish"} <= set(after["completion"])
 
 
-@pytest.mark.proves("ground.completion")
-@pytest.mark.parametrize(
+_BEGUN = pytest.mark.parametrize(
     ("typed", "completed"),
     [
         (["mem"], "memory"),
         (["memory", "und"], "undo"),
         (["memory", "add", "--targ"], "--target"),
+        (["memory", "add", "--target", "us"], "user"),
+        (["scan", "--scope", "con"], "context"),
+        (["config", "get", "memory.nudge_i"], "memory.nudge_interval"),
         (["doctor", "--off"], "--offline"),
         (["--contin"], "--continue"),
     ],
-    ids=["a group", "its command", "an option", "of a single", "of the chat"],
+    ids=[
+        "a group",
+        "its command",
+        "an option",
+        "its value",
+        "of a single",
+        "a setting",
+        "an option of it",
+        "of the chat",
+    ],
 )
+
+
+@pytest.mark.proves("ground.completion")
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+@_BEGUN
+def test_fish_completes_what_was_begun(typed: list[str], completed: str) -> None:
+    asking = f"{sys.executable} -m hermes completion fish | source; complete -C'hermes {' '.join(typed)}'"
+    done = subprocess.run(["fish", "-N", "-c", asking], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (f"{completed}\n", "")
+
+
+@pytest.mark.proves("ground.completion")
+@_BEGUN
 def test_bash_completes_what_was_begun(typed: list[str], completed: str) -> None:
     words = " ".join(["hermes", *typed])
     asking = f'eval "$({sys.executable} -m hermes completion bash)"; COMP_WORDS=({words}); COMP_CWORD={len(typed)}'

@@ -1,6 +1,6 @@
-"""`hermes completion bash|zsh|fish`: a script that completes commands and options, made from the commands themselves.
+"""`hermes completion bash|zsh|fish`: a script that completes commands, options and values.
 
-The script holds every word, so that pressing Tab starts no program.
+It is made from the commands themselves. The script holds every word, so that pressing Tab starts no program.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.cli.catalogue import GROUPS, SINGLES
 from hermes.cli.context import OK
+from hermes.settings.schema import all_keys
 
 if TYPE_CHECKING:
     import argparse
@@ -20,41 +21,52 @@ _OF_ALL = ("--help", "--home", "--profile", "--user")
 
 
 class _Words:
-    """Takes the `add_argument` calls of a command and keeps the options and the words a positional may be."""
+    """Takes the `add_argument` calls of a command and keeps its options, their values and what a positional may be."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
+        self.values: dict[str, list[str]] = {}  # of the options that take one of a few
 
     def add_argument(self, *names: str, **spec: Any) -> None:
+        choices = [*map(str, spec.get("choices", ()))]
         if names[0].startswith("-"):
             self.words += [name for name in names if name.startswith("--")]
+            self.values |= dict.fromkeys(names, choices) if choices else {}
         else:
-            self.words += map(str, spec.get("choices", ()))
+            self.words += all_keys() if spec.get("metavar") == "KEY" else choices
 
     def add_mutually_exclusive_group(self, **_: Any) -> _Words:
         return self
 
 
 def words_after() -> dict[str, list[str]]:
-    """For each command ("", "memory", "memory add", …) what may follow it."""
-    after = {"": [*GROUPS, *SINGLES, "help", "--version", *_options("chat", "chat"), *_OF_ALL]}
+    """For each command ("", "memory", "memory add", …) what may follow it, and for "memory add --target" its values."""
+    after = {"": [*GROUPS, *SINGLES, "help", "--version", *_taken_by("chat", "chat").words, *_OF_ALL]}
     for group, (_, commands) in GROUPS.items():
         after[group] = [*commands, "--help"]
-        after |= {f"{group} {name}": [*_options(module, name), *_OF_ALL] for name, (module, _) in commands.items()}
-    return after | {name: [*_options(module, name), *_OF_ALL] for name, (module, _) in SINGLES.items()}
+        for name, (module, _) in commands.items():
+            after |= _after_command(f"{group} {name}", _taken_by(module, name))
+    for name, (module, _) in SINGLES.items():
+        after |= _after_command(name, _taken_by(module, name))
+    return after
 
 
-def _options(module: str, name: str) -> list[str]:
+def _after_command(command: str, taken: _Words) -> dict[str, list[str]]:
+    values = {f"{command} {option}": choices for option, choices in taken.values.items()}
+    return {command: [*taken.words, *_OF_ALL], **values}
+
+
+def _taken_by(module: str, name: str) -> _Words:
     words = _Words()
     import_module(f"hermes.cli.{module}").COMMANDS[name][0](words)
-    return words.words
+    return words
 
 
 def bash() -> str:
     return (
         '# hermes: eval "$(hermes completion bash)" in ~/.bashrc\n'
         "_hermes() {\n"
-        f"{_cases('${COMP_WORDS[1]:-}', '${COMP_WORDS[2]:-}', '$COMP_CWORD')}"
+        f"{_cases('${COMP_WORDS[1]:-}', '${COMP_WORDS[2]:-}', '${COMP_WORDS[COMP_CWORD-1]}', '$COMP_CWORD')}"
         '    COMPREPLY=($(compgen -W "$choices" -- "${COMP_WORDS[COMP_CWORD]}"))\n'
         "}\n"
         "complete -o default -F _hermes hermes"
@@ -68,9 +80,9 @@ def zsh() -> str:
         "_hermes() {\n"
         "    local given\n"
         '    given=("${(@)words}")\n'
-        f"{_cases('${given[2]:-}', '${given[3]:-}', '$((CURRENT - 1))')}"
+        f"{_cases('${given[2]:-}', '${given[3]:-}', '${given[CURRENT-1]}', '$((CURRENT - 1))')}"
         "    compadd -- ${=choices}\n"
-        "    _files\n"
+        '    [ -n "$choices" ] && [ $CURRENT -le 2 ] || _files\n'
         "}\n"
         "compdef _hermes hermes"
     )
@@ -78,29 +90,34 @@ def zsh() -> str:
 
 def fish() -> str:
     lines = ["# hermes: hermes completion fish | source in ~/.config/fish/config.fish"]
+    begun = "test (count (commandline -opc)) -eq"
     for command, words in words_after().items():
-        first, _, second = command.partition(" ")
-        if not first:
-            when = "test (count (commandline -opc)) -eq 1"
-        elif second:
-            when = f"__fish_seen_subcommand_from {first}; and __fish_seen_subcommand_from {second}"
-        elif first in GROUPS:
-            when = f"__fish_seen_subcommand_from {first}; and test (count (commandline -opc)) -eq 2"
-        else:
-            when = f"__fish_seen_subcommand_from {first}"
-        lines.append(f"complete -c hermes -n '{when}' -a '{' '.join(words)}'")
+        *names, option = command.split(" ") if " -" in command else [*command.split(), ""]
+        seen = "; and ".join(f"__fish_seen_subcommand_from {name}" for name in names)
+        if option:
+            lines.append(f"complete -c hermes -n '{seen}' {_fish_option(option)} -xa '{' '.join(words)}'")
+            continue
+        # No files where a command is to be chosen.
+        choosing = f"{begun} 1" if not names else f"{seen}; and {begun} 2" if command in GROUPS else ""
+        lines.append(f"complete -c hermes -n '{choosing or seen}' {'-f ' if choosing else ''}-a '{' '.join(words)}'")
     return "\n".join(lines)
 
 
-def _cases(first: str, second: str, place: str) -> str:
+def _fish_option(option: str) -> str:
+    return f"-l {option[2:]}" if option.startswith("--") else f"-s {option[1:]}"
+
+
+def _cases(first: str, second: str, before: str, place: str) -> str:
     """Shell lines that set `choices` to what may follow; bash and zsh read them alike."""
     after = words_after()
     cases = [f'        "{command}") choices="{" ".join(words)}" ;;' for command, words in after.items() if command]
+    values = "|".join(f'"{command}"' for command in after if " -" in command)
     return "\n".join(
         [
             f'    local command="{first}"',
             f'    [ {place} -ge 3 ] && case "{first}" in {"|".join(GROUPS)}) command="{first} {second}" ;; esac',
             f'    [ {place} -le 1 ] && command=""',
+            f'    case "$command {before}" in {values}) command="$command {before}" ;; esac',
             '    local choices=""',
             '    case "$command" in',
             *cases,
