@@ -79,6 +79,12 @@ def test_expressions_of_the_frame_match_alike_in_long_texts() -> None:
     noise = [fold(make(random.Random(4))[:6_000]) for make in HOSTILE.values()]
     for _, _, _, source in markup._load():
         assert len(_PARSER.parse(source)) > 1  # a single branch: the line start would not stand before all of it
+        kind, first = _PARSER.parse(source)[0]
+        if signs := markup.first_signs(source):
+            ((_, _, (each,)),) = [first] if str(kind) == "MAX_REPEAT" else [(1, 1, [(kind, first)])]
+            members = each[1] if str(each[0]) == "IN" else [each]
+            assert all(str(name) == "LITERAL" for name, _ in members)
+            assert signs == sorted(chr(code) for _, code in members)
         start, anywhere = markup._quickly_searched(source)
         for text in (*frames, *noise, *(each[:3_000] + fold(chance.choice(frames)) + each[3_000:] for each in noise)):
             quick = (start.match(text) if start else None) or anywhere.search(text)

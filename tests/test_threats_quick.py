@@ -137,7 +137,8 @@ def test_words_of_other_scripts_are_found_as_by_looking_at_every_place(name: str
                 at += len(found[0])
             else:
                 at += 1
-        assert list(lexicon._words_in(scripts.Pairs(text, [lexicon]), word_start)) == expected
+        found_quickly = lexicon.words_in(scripts.Pairs(text, [lexicon]), word_start)
+        assert list(zip(*found_quickly, strict=True)) == expected
         assert (lexicon.search(scripts.Pairs(text, [lexicon]), word_start, spaced) is None) == (not expected)
 
 

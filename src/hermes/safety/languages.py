@@ -77,18 +77,27 @@ def readings(text: str, marked: str, tokens: list[str]) -> Iterator[tuple[Readin
 
 
 def _read_scripts(text: str, marked: str) -> Iterator[tuple[Reading, list[Rule]]]:
-    in_use = "".join(set(text))
     scripts = [
         (_script(name, files), word_start, spaced)
-        for name, files, characters, word_start, spaced in _SCRIPTS
-        if re.search(characters.removesuffix("{2}"), in_use) and re.search(characters, text)
+        for name, files, characters, word_start, spaced in _likely_scripts(text)
+        if re.search(characters, text)
     ]
     if scripts and marked:
-        pairs = Pairs(marked, [script.lexicon for script, word_start, _ in scripts if not word_start])
+        pairs = Pairs(marked, [script.lexicon for script, _, _ in scripts])
         for script, word_start, spaced in scripts:
             reading = script.lexicon.search(pairs, word_start, spaced)
             if reading is not None:
                 yield reading, script.rules
+
+
+def _likely_scripts(text: str) -> list[tuple[str, tuple[str, ...], str, bool, bool]]:
+    """The rows of the scripts of which a character may be there, told by its higher byte: all characters at once."""
+    table = bytearray(256)
+    for number, (_, _, characters, _, _) in enumerate(_SCRIPTS, 1):
+        first, last = ord(characters[1]) >> 8, ord(characters[3]) >> 8
+        table[first : last + 1] = bytes([number]) * (last + 1 - first)
+    shown = text.encode("utf-16-le", "surrogatepass")[1::2].translate(table)
+    return [row for number, row in enumerate(_SCRIPTS, 1) if number in shown]
 
 
 def read_english(tokens: list[str]) -> Reading | None:

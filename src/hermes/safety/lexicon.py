@@ -307,10 +307,11 @@ def _places_by_code(codes: str) -> dict[str, int]:
     if codes.count(UNKNOWN) * 4 > size * 3:  # then it is quicker to look for those that mean something
         by_code = {code: _places(code, codes) for code in set(codes) - {UNKNOWN, BOUNDARY}}
     else:
-        lists: dict[str, list[int]] = {code: [] for code in set(codes)}
-        for place, code in enumerate(codes):
-            lists[code].append(place)
-        by_code = {code: places for code, places in lists.items() if code not in (UNKNOWN, BOUNDARY)}
+        lists: dict[str, list[int]] = {code: [] for code in set(codes) - {UNKNOWN}}
+        for place in compress(range(size), map(UNKNOWN.__ne__, codes)):
+            lists[codes[place]].append(place)
+        lists.pop(BOUNDARY, None)
+        by_code = dict(lists)
     return {code: _as_number(places, size) for code, places in by_code.items()}
 
 

@@ -35,6 +35,7 @@ _beginnings: list[Beginnings] = []
 _forgeries: list[tuple[str, str, str, str]] = []
 _compiled: dict[str, re.Pattern[str]] = {}
 _quick: dict[str, tuple[re.Pattern[str] | None, re.Pattern[str]]] = {}
+_signs: dict[str, list[str]] = {}
 
 
 def forgeries(folded: str, raw: str, scope: str) -> Iterator[tuple[str, int, int]]:
@@ -82,6 +83,9 @@ def _first(source: str, folded: str) -> re.Match[str] | None:
         return _compiled[source].search(folded)
     if source not in _quick:
         _quick[source] = _quickly_searched(source)
+        _signs[source] = first_signs(source)
+    if _signs[source] and not any(sign in folded for sign in _signs[source]):
+        return None
     start, anywhere = _quick[source]
     return (start.match(folded) if start else None) or anywhere.search(folded)
 
@@ -98,6 +102,12 @@ def _quickly_searched(source: str) -> tuple[re.Pattern[str] | None, re.Pattern[s
         rest = source[sign.end() :]
         source = f"{each * int(least)}{each}{{0,{int(most) - int(least) if most else ''}}}{rest}"
     return None, re.compile(source)
+
+
+def first_signs(source: str) -> list[str]:
+    """The signs with one of which all begins that an expression matches; none when that is not to be seen at once."""
+    found = re.match(r"(?:\[(?:\\\W|[^\w\s\]\\^])+\]|\\?[^\w\s\\^.(|])(?![?*]|\{0)", source)
+    return [sign for sign in sorted(set(found[0])) if re.fullmatch(found[0], sign)] if found else []
 
 
 def expressions() -> list[tuple[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from operator import methodcaller
 
 from hermes.safety import atoms
 from hermes.safety.lexicon import Lexicon, Reading, bit
@@ -14,10 +13,9 @@ from hermes.safety.words import UNKNOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
 _WIDEST_GAP = 12
-_START = methodcaller("start")
 _CODING = "utf-32-le"
 
 
@@ -43,70 +41,69 @@ class ScriptLexicon(Lexicon):
                 mask |= words.get(word[:length], 0)
             self.words[word] = self.code(mask)
         self.lengths = {start: sorted(found, reverse=True) for start, found in lengths.items()}
-        self.pairs = {start: self.words[start] for start, found in lengths.items() if found == {2}}
-        self.starts = frozenset(int.from_bytes(start.encode(_CODING), sys.byteorder) for start in lengths)
+        self.pairs = {_as_number(start): self.words[start] for start, found in lengths.items() if found == {2}}
+        self.starts = frozenset(map(_as_number, lengths))
         self.singles = {word: code for word, code in self.words.items() if len(word) == 1}
-        firsts = re.escape("".join(sorted({start[0] for start in lengths})))
-        # The sign comes first in the expression, so that the search can look for it alone.
-        self._word_start = re.compile(rf"[{firsts}](?<![^\W_][{firsts}])")
         self._single = re.compile(f"[{re.escape(''.join(self.singles))}]")
 
     def search(self, text: Pairs, word_start: bool, spaced: bool) -> Reading | None:  # noqa: FBT001 - a row of a table
         """The words of this vocabulary in a text; `spaced` is whether spaces stand between words."""
-        codes: list[str] = []
-        starts: list[int] = []
-        ends: list[int] = []
+        starts, ends, codes = self.words_in(text, word_start)
+        if not codes:
+            return None
         gaps: dict[str, str] = {}
-        done = 0
-        for start, end, code in self._words_in(text, word_start):
+        for at, (start, done) in enumerate(zip(starts, (0, *ends), strict=False)):
             if start > done:
                 between = text.text[done:start]
                 gap = gaps.get(between)
                 if gap is None:
                     gap = gaps[between] = UNKNOWN * _gap(between, spaced=spaced)
-                if spaced and not done and len(gap) < _WIDEST_GAP and not between[0].isspace():
+                if spaced and not at and len(gap) < _WIDEST_GAP and not between[0].isspace():
                     gap += UNKNOWN  # what stands before the first word is whole words
-                codes.append(gap + code)
-            else:
-                codes.append(code)
-            starts.append(start)
-            ends.append(end)
-            done = end
-        if not codes:
-            return None
+                codes[at] = gap + codes[at]
         read = "".join(codes)
         present = 0
         for code in set(read):
             present |= self.mask_behind(code)
         return Reading(self, read, Index(lambda: list(range(len(read)))), present, Places(codes, starts, ends))
 
-    def _words_in(self, pairs: Pairs, word_start: bool) -> Iterator[tuple[int, int, str]]:  # noqa: FBT001 - as above
-        """(start, end, code) of the longest word at each place, none inside another."""
+    def words_in(self, pairs: Pairs, word_start: bool) -> tuple[list[int], list[int], list[str]]:  # noqa: FBT001 - as above
+        """Where the longest word at each place begins and ends, and its code; none inside another."""
         text, words, lengths, known, singles = pairs.text, self.words, self.lengths, self.pairs, self.singles
+        numbers = pairs.numbers
+        starts: list[int] = []
+        ends: list[int] = []
+        codes: list[str] = []
         done = 0
-        for at in map(_START, self._word_start.finditer(text)) if word_start else self._anywhere(pairs):
+        for at in self._likely(pairs, word_start):
             if at < done:
                 continue
-            pair = text[at : at + 2]
-            length, code = 2, known.get(pair)
+            size, code = 2, known.get(numbers[at])
             if code is None:
-                for length in lengths.get(pair, ()):
-                    code = words.get(text[at : at + length])
+                for size in lengths.get(text[at : at + 2], ()):
+                    code = words.get(text[at : at + size])
                     if code is not None:
                         break
                 else:
-                    length, code = 1, singles.get(text[at])
+                    size, code = 1, singles.get(text[at])
                     if code is None:
                         continue
-            done = at + length
-            yield at, done, code
+            done = at + size
+            starts.append(at)
+            ends.append(done)
+            codes.append(code)
+        return starts, ends, codes
 
-    def _anywhere(self, pairs: Pairs) -> Iterable[int]:
-        """Where a word may begin."""
+    def _likely(self, pairs: Pairs, word_start: bool) -> list[int]:  # noqa: FBT001 - as above
+        """Where a word may begin: anywhere, or only where no other word goes on."""
         numbers, starts = pairs.numbers, self.starts
         places = [at for at in pairs.likely if numbers[at] in starts]
-        alone = list(map(_START, self._single.finditer(pairs.text)))
-        return sorted([*places, *alone]) if alone else places
+        alone = [found.start() for found in self._single.finditer(pairs.text)]
+        places = sorted([*places, *alone]) if alone else places
+        if not word_start:
+            return places
+        before = " " + pairs.text
+        return [at for at in places if not before[at].isalnum()]
 
 
 class Pairs:
@@ -120,12 +117,16 @@ class Pairs:
     def __init__(self, text: str, vocabularies: Iterable[ScriptLexicon]) -> None:
         self.text = text
         starts = frozenset[int]().union(*(each.starts for each in vocabularies))
-        self.numbers = [0] * (len(text) - 1)
+        self.numbers = [0] * len(text)  # the last character has no neighbour
         raw = memoryview(text.encode(_CODING, "surrogatepass"))
         for first in (0, 1):
             size = (len(text) - first) // 2 * 8
-            self.numbers[first::2] = raw[4 * first : 4 * first + size].cast("Q").tolist()
+            self.numbers[first : len(text) - 1 : 2] = raw[4 * first : 4 * first + size].cast("Q").tolist()
         self.likely = [at for at, number in enumerate(self.numbers) if number in starts]
+
+
+def _as_number(pair: str) -> int:
+    return int.from_bytes(pair.encode(_CODING), sys.byteorder)
 
 
 def _gap(between: str, *, spaced: bool) -> int:

@@ -48,7 +48,7 @@ class Origin:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._ends: list[int] = []
+        self._ends = [0]
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Where the folded span [start, end) stands; (-1, -1) when folding did more than replace characters."""
@@ -62,14 +62,14 @@ class Origin:
 
     def _index_behind(self, folded_place: int) -> int:
         """Which character of the text became the one at `folded_place`."""
-        text, table = self._text, fold_table()
-        if not self._ends:  # of whole blocks, in C; then one of them sign by sign
-            sizes = (len(text[start : start + _BLOCK].translate(table)) for start in range(0, len(text), _BLOCK))
-            self._ends = list(accumulate(sizes, initial=0))
-        block = bisect_right(self._ends, folded_place) - 1
+        text, table, ends = self._text, fold_table(), self._ends
+        while ends[-1] <= folded_place and len(ends) * _BLOCK < len(text) + _BLOCK:  # whole blocks, in C
+            start = (len(ends) - 1) * _BLOCK
+            ends.append(ends[-1] + len(text[start : start + _BLOCK].translate(table)))
+        block = bisect_right(ends, folded_place) - 1  # then one of them sign by sign
         start = block * _BLOCK
-        ends = accumulate((len(table[ord(char)]) for char in text[start : start + _BLOCK]), initial=self._ends[block])
-        return start + sum(end <= folded_place for end in islice(ends, 1, None))
+        each = accumulate((len(table[ord(char)]) for char in text[start : start + _BLOCK]), initial=ends[block])
+        return start + sum(end <= folded_place for end in islice(each, 1, None))
 
 
 def _without_controls(text: str) -> str:

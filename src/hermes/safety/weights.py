@@ -59,29 +59,34 @@ def weight_of_concepts(mask: int) -> int:
 class Pieces:
     """The words of a text in the pieces that are weighed; worked out when asked for, once for all languages."""
 
-    __slots__ = ("_every", "_firsts", "_longest", "_starts", "_text", "tokens")
+    __slots__ = ("_firsts", "_located", "_longest", "_starts", "_text", "tokens")
 
     def __init__(self, tokens: Sequence[str], text: str = "") -> None:
         self.tokens, self._text = tokens, text
-        self._every: list[str] = []
         self._firsts: list[int] = []
         self._starts: list[int] = []
         self._longest = 0
-
-    def every(self) -> list[str]:
-        if not self._firsts:
-            # Most words are one piece, themselves; only the others are looked at one by one.
-            others = {word: pieces_of(word) for word in set(self.tokens) if word.isdigit() or not word.isascii()}
-            others |= dict.fromkeys(ENDS, ())
-            sizes = [len(others[word]) if word in others else 1 for word in self.tokens]
-            self._firsts = list(accumulate(sizes, initial=0))
-            self._every = [piece for word in self.tokens for piece in others.get(word, (word,))]
-        return self._every
+        self._located = 0  # characters of the text
 
     def firsts(self) -> list[int]:
         """The number of the first piece of each token, and behind them how many pieces there are."""
-        self.every()
+        if not self._firsts:
+            # Most words are one piece, themselves; only the others are looked at one by one.
+            others = {word: len(pieces_of(word)) for word in set(self.tokens) if not word.isascii()}
+            others |= dict.fromkeys(ENDS, 0)
+            self._firsts = list(accumulate([others.get(word, 1) for word in self.tokens], initial=0))
         return self._firsts
+
+    def some(self, begin: int, stop: int) -> list[str]:
+        """The pieces with these numbers."""
+        firsts = self.firsts()
+        found: list[str] = []
+        for at in range(bisect_right(firsts, begin) - 1, len(self.tokens)):
+            if firsts[at] >= stop:
+                break
+            if firsts[at] < firsts[at + 1]:  # else it ends a sentence
+                found += pieces_of(self.tokens[at])[max(0, begin - firsts[at]) : stop - firsts[at]]
+        return found
 
     def between(self, begin: int, end: int) -> tuple[int, Pieces]:
         """Some tokens by themselves, and how many stand before them; all of them, if a word has very many pieces."""
@@ -91,19 +96,32 @@ class Pieces:
             return 0, self
         return begin, Pieces(self.tokens[begin:end])
 
-    def starts(self) -> list[int]:
-        """Where each token begins in the text, and where that ends; an end of a sentence is behind the word before."""
-        if not self._starts:
-            at = 0
-            for token in self.tokens:
-                if token in ENDS:  # it need not be the sign that ends the sentence
-                    self._starts.append(at)
-                    continue
-                at = self._text.index(token, at)
-                self._starts.append(at)
-                at += len(token)
-            self._starts.append(len(self._text))
-        return self._starts
+    def start_of(self, token: int) -> int:
+        """Where a token begins in the text, or where that ends; an end of a sentence is behind the word before."""
+        self._locate(token, -1)
+        return self._starts[token]
+
+    def token_at(self, place: int) -> int:
+        """The last token that begins at a place of the text or before, else the first."""
+        self._locate(-1, place)
+        return max(0, bisect_right(self._starts, place, hi=min(len(self._starts), len(self.tokens))) - 1)
+
+    def _locate(self, token: int, place: int) -> None:
+        """Works out where tokens begin, no further than to a token and beyond a place: most matches stand early."""
+        starts, tokens, text, at = self._starts, self.tokens, self._text, self._located
+        for number in range(len(starts), len(tokens)):
+            if number > token and starts and starts[-1] > place:
+                break
+            if tokens[number] in ENDS:  # it need not be the sign that ends the sentence
+                starts.append(at)
+                continue
+            at = text.index(tokens[number], at)
+            starts.append(at)
+            at += len(tokens[number])
+        else:
+            if len(starts) == len(tokens):
+                starts.append(len(text))
+        self._located = at
 
 
 class Scale:
@@ -179,7 +197,7 @@ class Scale:
     def _weigh(self, before: int, part: Pieces, bounds: tuple[int, int], *, first_pair: bool = False) -> list[int]:
         """What each of some pieces weighs: itself, as a concept, and behind another, if need be even the first."""
         begin, stop = bounds
-        added = list(weights_of(part.every()[begin - first_pair : stop]))[first_pair:]
+        added = list(weights_of(part.some(begin - first_pair, stop)))[first_pair:]
         codes, meaning = self.reading.codes, self.reading.lexicon.mask_behind
         for position, piece in self._placed(before, part, bounds):
             if begin <= piece < stop:
@@ -200,9 +218,8 @@ class Scale:
                 if reading.lexicon.mask_behind(reading.codes[position]):
                     yield position, firsts[words[position] - before]
         else:
-            starts = self._pieces.starts()
-            start = starts[before + first] + bounds[0] - firsts[first]
-            end = starts[before + last] - (firsts[last] - bounds[1])
+            start = self._pieces.start_of(before + first) + bounds[0] - firsts[first]
+            end = self._pieces.start_of(before + last) - (firsts[last] - bounds[1])
             for position, at in reading.places.between(start, end):
                 token, letter = self._token_at(at)
                 yield position, firsts[token - before] + letter
@@ -215,10 +232,9 @@ class Scale:
 
     def _token_at(self, at: int) -> tuple[int, int]:
         """The token that stands at a place of the text, and which letter of it if they count one by one."""
-        starts = self._pieces.starts()
-        token = bisect_right(starts, at, hi=len(starts) - 1) - 1
+        token = self._pieces.token_at(at)
         apart = len(pieces_of(self._pieces.tokens[token])) > 1
-        return token, at - starts[token] if apart else 0
+        return token, max(0, at - self._pieces.start_of(token)) if apart else 0
 
 
 def _heaviest(added: Sequence[int], bounds: Sequence[int]) -> tuple[int, int, int]:
