@@ -340,3 +340,21 @@ def test_a_large_import_leaves_a_merged_index(hermes: Command, tmp_path: Path) -
     assert hermes("sessions", "import", str(tmp_path / "many.jsonl"), "--json").json["messages"] == 12_000
     assert hermes("sessions", "optimize", "--json").json["merge_steps"] == 0
     assert hermes("sessions", "search", "harbours", "--json").code == 0
+
+
+@pytest.mark.proves("search.secrets")
+@pytest.mark.parametrize("words", ["deploy", "q7Xw"])
+def test_no_snippet_shows_a_part_of_a_key_wherever_it_begins_and_whatever_was_asked(
+    db: SessionDB, hermes: Command, words: str
+) -> None:
+    key = "ghp_q7Xw" + "Rt5Yb2Lm9Kd3Fs6Hj1Vc8Zn4Gp0TaWu2"
+    for before in range(40, 70):
+        made = db.create_session()
+        db.append(made, {"role": "user", "content": f"{'x' * before} {key} is what we use to deploy"})
+        db.append(made, {"role": "assistant", "content": f"I keep {key} for that"})
+    db.sync()
+    shown = hermes("sessions", "search", words, "--limit", "40", "--json")
+    said = shown.out + hermes("sessions", "search", words, "--limit", "40").out
+    said += hermes("tool", "session_search", json.dumps({"query": words, "limit": 10})).out
+    assert "Vc8Zn4" not in said
+    assert "Rt5Yb2" not in said

@@ -24,6 +24,7 @@ from hermes.cli.sessions_unfinished import in_words
 from hermes.recall import moments
 from hermes.recall.exporting import tool_calls
 from hermes.recall.finding import Criteria, Finder, answer_to
+from hermes.safety.secrets import mask_secrets
 from hermes.session.past import open_past
 from hermes.storage.pages import Pages
 from hermes.storage.upkeep import Upkeep
@@ -106,7 +107,7 @@ def _search(given: argparse.Namespace, context: Context) -> int:
         explain=given.explain,
     )
     with open_existing(context) as db:
-        found = Finder(db).find(query, wanted)
+        found = Finder(db, mask=mask_secrets).find(query, wanted)
         answers = [answer_to(db, match) for match in found.matches]
     if given.json:
         print_json(_search_as_json(query, found, answers))
@@ -148,7 +149,7 @@ def _print_match(match: Match, answer: StoredMessage | None) -> None:
 
 
 def _beginning(message: StoredMessage) -> str:
-    return shorten(visible(message.text), _SHOWN_ANSWER, placeholder=" …")
+    return shorten(visible(mask_secrets(message.text)), _SHOWN_ANSWER, placeholder=" …")
 
 
 def _search_as_json(query: str, found: Found, answers: list[StoredMessage | None]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.cli.arguments import wrong_argument
 from hermes.cli.context import OK, REFUSED
 from hermes.cli.render import print_problem, visible
+from hermes.safety.secrets import mask_secrets
 from hermes.session.past import open_past
 from hermes.vocabulary.errors import NotFound
 
@@ -80,13 +81,13 @@ def highlighted(snippet: str) -> str:
 
 
 def name_of(session: Session) -> str:
-    return visible(" ".join((session.title or session.preview or "(empty)").split()))
+    return visible(" ".join(mask_secrets(session.title or session.preview or "(empty)").split()))
 
 
 def as_json(session: Session) -> dict[str, Any]:
     return {
         "session_id": session.id,
-        "title": session.title,
+        "title": mask_secrets(session.title) if session.title else session.title,
         "source": session.source,
         "model": session.model,
         "project": session.project,
@@ -97,7 +98,7 @@ def as_json(session: Session) -> dict[str, Any]:
         "archived": session.archived,
         "message_count": session.message_count,
         "tool_call_count": session.tool_call_count,
-        "preview": session.preview,
+        "preview": mask_secrets(session.preview) if session.preview else session.preview,
     }
 
 

@@ -17,6 +17,7 @@ from hermes.vocabulary.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from hermes.recall.excerpts import Mask
     from hermes.storage.conversations import Session
     from hermes.storage.hits import Hit, SearchResults
     from hermes.storage.sessions import SessionDB
@@ -89,8 +90,17 @@ class Found:
 
 
 class Finder:
-    def __init__(self, db: SessionDB, *, current: str | None = None, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        db: SessionDB,
+        *,
+        mask: Mask,
+        current: str | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`mask` takes the secrets out of what is shown of a message."""
         self._db = db
+        self._mask = mask
         self._now = now
         self._current = db.find_session(current) if current else None
 
@@ -138,7 +148,7 @@ class Finder:
             session=session,
             message_id=first[0].id if first else None,
             role="session_title",
-            snippet=session.title or session.id,
+            snippet=self._mask(session.title or session.id),
             score=1.0,
         )
 
@@ -174,7 +184,7 @@ class Finder:
         self, query: str, wanted: Criteria, roles: tuple[str, ...] | None, look: int
     ) -> tuple[list[Hit], str | None, bool]:
         """The best hits without those that may not be shown: enough in most cases, at a fifth of the time."""
-        filters = {**wanted.filters, "exclude_sources": (), "roles": roles, "now": self._now()}
+        filters = {**wanted.filters, "exclude_sources": (), **self._for_all(roles)}
         found = self._db.search(query, limit=look, **filters)
         hits = [
             hit
@@ -187,7 +197,7 @@ class Finder:
     def _hits(
         self, query: str, wanted: Criteria, roles: tuple[str, ...] | None, look: int
     ) -> tuple[list[Hit], str | None, bool]:
-        filters = {**wanted.filters, "roles": roles, "now": self._now()}
+        filters = {**wanted.filters, **self._for_all(roles)}
         if self._current is None:
             found = self._db.search(query, limit=look, **filters)
             return list(found), found.note, len(found) < look
@@ -196,6 +206,9 @@ class Finder:
         compacted = [hit for hit in own if self.is_out_of_context(hit.session, hit.message_id)]
         hits = _in_order([*away, *compacted], wanted.sort)
         return hits, _note(away, own), len(away) < look and len(own) < look
+
+    def _for_all(self, roles: tuple[str, ...] | None) -> dict[str, Any]:
+        return {"roles": roles, "now": self._now(), "mask": self._mask}
 
     def is_out_of_context(self, session: Session, message_id: int) -> bool:
         """True unless the message is a live one of the current session."""

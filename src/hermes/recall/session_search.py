@@ -49,7 +49,7 @@ class SessionSearch:
     ) -> None:
         self._db = db
         self._pages = Pages.of_db(db)
-        self._finder = Finder(db, current=current, now=now)
+        self._finder = Finder(db, mask=mask, current=current, now=now)
         self._mask = mask
         self._helpers = helpers or Helpers()
 
@@ -201,7 +201,7 @@ class SessionSearch:
             **session_meta(session, mask=self._mask),
             "matched_role": match.role,
             "match_message_id": match.message_id,
-            "snippet": self._mask(match.snippet),
+            "snippet": match.snippet,
             **self._surroundings(match, query),
         }
         parent = self._pages.parent_id(session)

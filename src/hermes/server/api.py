@@ -159,7 +159,7 @@ def _search(workspace: Workspace, given: Given) -> Any:
                 **_session(match.session),
                 "message_id": match.message_id,
                 "role": match.role,
-                "snippet": mask_secrets(match.snippet),
+                "snippet": match.snippet,
                 "score": match.score,
             }
             for match in found.matches

@@ -119,7 +119,7 @@ class Workspace:
         return block(target, shown, usage(entries, self.store.limit(target)))
 
     def search(self, query: str, wanted: Criteria) -> Found:
-        return Finder(self.database).find(query, wanted)
+        return Finder(self.database, mask=mask_secrets).find(query, wanted)
 
     def session(self, name: str) -> Session:
         found = self.database.resolve(name) if 0 < len(name) <= _LONGEST_KEY else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from hermes.storage.conversations import Session
     from hermes.storage.transcripts import Row
@@ -48,6 +48,7 @@ class Filters:
     sort: Literal["relevance", "newest", "oldest"] = "relevance"
     now: float | None = None
     explain: bool = False
+    mask: Callable[[str], str] | None = None  # what a message goes through before a snippet is cut out of it
 
     @property
     def about_sessions(self) -> bool:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _PREVIEW = 60
+_OF_ONE_WORD = 8
 _LATEST = 1e12  # seconds; what is larger is no time
 
 
@@ -32,6 +33,16 @@ def length(message: Mapping[str, Any]) -> int:
 def preview_of(messages: Sequence[Mapping[str, Any]]) -> str | None:
     for message in messages:
         if message.get("role") == "user":
-            text = " ".join(scrub(readable(message.get("content"))).split())
-            return text if len(text) <= _PREVIEW else text[:_PREVIEW] + "..."
+            return beginning(scrub(readable(message.get("content"))))
     return None
+
+
+def beginning(text: str) -> str:
+    """How a text begins; no word is cut through, because nobody could tell that half a key was one."""
+    shown = " ".join(text.split())
+    if len(shown) <= _PREVIEW:
+        return shown
+    whole, _, begun = shown[: _PREVIEW + 1].rpartition(" ")
+    if not begun.isascii():  # scripts without spaces, which no key is written in
+        whole = shown[:_PREVIEW]
+    return f"{whole or shown[:_OF_ONE_WORD]}..."

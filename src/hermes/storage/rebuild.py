@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.storage.damage import seal
 from hermes.storage.database import Database, all_rows
 from hermes.storage.index import BULK_BATCH, index_waiting, set_title
+from hermes.storage.measures import beginning
 from hermes.storage.migrations import BLOCK, BLOCK_BITS, migrate
 from hermes.storage.salvage import Source
 from hermes.storage.transcripts import REWOUND, STATE_BITS, readable, unpacked
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 NOBODY = "unattributed"
 _BATCH = 2000
-_PREVIEW = 60
 _NUMBERS = ("last_id", "activity", "listed", "archived")
 _INSERT = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
@@ -67,8 +67,7 @@ class _Tally:
         self.words += len(text) // 6
         self.first, self.last = min(self.first, timestamp), max(self.last, timestamp)
         if role == "user" and self.preview is None and text:
-            shown = " ".join(text.split())
-            self.preview = shown if len(shown) <= _PREVIEW else shown[:_PREVIEW] + "..."
+            self.preview = beginning(text)
 
 
 def rebuild(image: Image, readable_path: str, target: str, progress: Progress) -> Salvaged:

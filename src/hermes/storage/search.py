@@ -300,12 +300,14 @@ class SearchEngine:
         return results
 
     def _hit(self, candidate: Candidate, row: Row, session: Session, query: Query, chosen: Filters) -> Hit:
-        text = _text(row)
+        text = _text(row) or called(row[6])
+        if chosen.mask is not None:  # the whole, because a snippet may begin inside a key, or mark a part of it
+            text = chosen.mask(text)
         return Hit(
             session_id=session.id,
             message_id=candidate.id,
             role=row[1],
-            snippet=snippet(text or called(row[6]), query, self._words),
+            snippet=snippet(text, query, self._words),
             score=candidate.score,
             timestamp=row[3],
             title=session.title,
