@@ -226,23 +226,6 @@ def test_titles_are_unique_and_each_resolves_to_its_own(db: SessionDB) -> None:
 
 
 @pytest.mark.proves("sessions.listing")
-@pytest.mark.parametrize(
-    ("said", "preview"),
-    [
-        ("the kettle", "the kettle"),
-        (f"the {'kettle' * 20}", "the..."),
-        ("kettle" * 20, "kettleke..."),
-        ("水" * 80, "水" * 60 + "..."),
-    ],
-)
-def test_a_conversation_is_listed_by_how_it_begins_and_no_word_is_cut_through(
-    db: SessionDB, said: str, preview: str
-) -> None:
-    db.append(db.create_session(), {"role": "user", "content": said})
-    assert db.list_sessions()[0].preview == preview
-
-
-@pytest.mark.proves("sessions.listing")
 def test_the_list_shows_the_last_used_first_with_its_figures(db: SessionDB) -> None:
     early, late = db.create_session(project="a"), db.create_session(source="telegram")
     call = {"function": {"name": "f", "arguments": "{}"}}

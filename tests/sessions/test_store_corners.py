@@ -215,3 +215,20 @@ def test_what_another_process_indexes_first_is_not_waited_for(db: SessionDB, mon
         patched.setattr(index, "_index_batch", lambda *_: 0)
         assert db.index() == 0
     assert [hit.message_id for hit in db.search("walrus")] == [written]
+
+
+@pytest.mark.proves("sessions.listing")
+@pytest.mark.parametrize(
+    ("said", "preview"),
+    [
+        ("the kettle", "the kettle"),
+        (f"the {'kettle' * 20}", "the..."),
+        ("kettle" * 20, "kettleke..."),
+        ("水" * 80, "水" * 60 + "..."),
+    ],
+)
+def test_a_conversation_is_listed_by_how_it_begins_and_no_word_is_cut_through(
+    db: SessionDB, said: str, preview: str
+) -> None:
+    db.append(db.create_session(), {"role": "user", "content": said})
+    assert db.list_sessions()[0].preview == preview
