@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from hermes.compression.reading import calls_of, excerpt, text_of
@@ -43,8 +44,8 @@ class Record:
         texts = [_text(messages[at]) for at in places]
         calls = {at: lines for at in places if "tool_calls" in messages[at] and (lines := _lines(messages[at]))}
         if self._masked:
-            texts = mask_all(texts)
-            called = iter(mask_all([line for lines in calls.values() for line in lines]))
+            called = iter(mask_all([*texts, *(line for lines in calls.values() for line in lines)]))
+            texts = list(islice(called, len(texts)))
             calls = {at: [next(called) for _ in lines] for at, lines in calls.items()}
         self._texts.update(zip(places, texts, strict=True))
         self._calls.update(calls)

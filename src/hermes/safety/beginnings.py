@@ -37,7 +37,7 @@ class Beginnings:
         self._tables = tuple(map(bytes, tables))
 
     def places(self, text: bytes) -> Iterator[int]:
-        """Every place where one of the words may begin, and some where none does; `text` in lower case."""
+        """Every place where one of the words may begin, in any case, and some where none does."""
         padded = text + b" " * len(self._tables)
         common = -1
         for place, table in enumerate(self._tables):
@@ -87,4 +87,4 @@ def _marked(common: int, length: int) -> Iterator[int]:
 def _accepted(word: str, place: int) -> Iterable[int]:
     if place >= len(word):
         return _ANY_BYTE
-    return _NO_LETTERS if word[place] == "." else (ord(word[place]),)
+    return _NO_LETTERS if word[place] == "." else {ord(word[place]), ord(word[place].upper())}

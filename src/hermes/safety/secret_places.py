@@ -20,9 +20,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-_BATCH = 32_000  # characters looked at together; what is much more leaves the processor's cache
+_BATCH = 88_000  # characters looked at together; what is much more leaves the processor's cache
 # Stands between texts: nothing that could belong to a secret, and more than may stand between a word and its number.
 _BETWEEN = "\n\0\0\0\0\0\n "
+_ALL_ASCII = bytes(range(128))
+# Of UTF-8 the first byte of each character that is not ASCII becomes "?", and those that go on with it are dropped.
+_FIRST_BYTES = _ALL_ASCII + b"?" * 128
+_FURTHER_BYTES = bytes(range(0x80, 0xC0))
 
 
 def _parted(word: str) -> tuple[str, str]:
@@ -32,11 +36,25 @@ def _parted(word: str) -> tuple[str, str]:
 
 
 _FOREIGN = tuple(map(_parted, secret_words.FOREIGN_WORDS))
+_FIRST_FOREIGN = "".join(first[-1] + first[-1].upper() for first, _ in _FOREIGN)
+
+
+def _letters() -> Iterator[str]:
+    """Ranges of letters, as most texts of their scripts consist of, without those that a foreign word begins with."""
+    for first, last in (("\u0400", "\u04ff"), ("\u3041", "\u30ff"), ("\u4e00", "\u9fff"), ("\uac00", "\ud7a3")):
+        start = ord(first)
+        for wanted in sorted({ord(letter) for letter in _FIRST_FOREIGN if first <= letter <= last}):
+            yield f"{chr(start)}-{chr(wanted - 1)}"
+            start = wanted + 1
+        yield f"{chr(start)}-{last}"
+
+
 # Lower case is not as usual, a digit is not ASCII, what looks like one of our markers would be blanked before a search,
 # or there is a foreign word for passwords or keys. The class of characters at the beginning lets the search skip fast.
+_NO_LETTER = re.compile(f"[^\\0-\\x7f{''.join(_letters())}]")
 _UNUSUAL = re.compile(
-    "[^\\0-\\x7f](?:(?<=[\u0130\u0131\u017f\u212a\\d])|(?<=[a-z0-9 ] \u2026)"
-    f"|(?<=[{''.join(first[-1] + first[-1].upper() for first, _ in _FOREIGN)}])"
+    f"{_NO_LETTER.pattern}(?:(?<=[\u0130\u0131\u017f\u212a\\d])|(?<=[a-z0-9 ] \u2026)"
+    f"|(?<=[{_FIRST_FOREIGN}])"
     f"(?i:{'|'.join(f'(?<={first}){rest}' for first, rest in _FOREIGN)}))"
 )
 
@@ -132,7 +150,7 @@ _CARD, _FIRST_OF_CARD, _IBAN = b"0" * 13, b"0" * 4, b"AA00"
 
 def suspects(texts: Sequence[str]) -> Iterator[int]:
     """Positions of the texts that may hold a secret, some of them more than once."""
-    if any("\0" in text for text in texts):  # it stands between texts only; to the formats both are no character at all
+    if "\0" in "".join(texts):  # it stands between texts only; to the formats both are no character at all
         texts = [text.replace("\0", "\1") for text in texts]
     start = size = 0
     for at, text in enumerate(texts):
@@ -143,30 +161,53 @@ def suspects(texts: Sequence[str]) -> Iterator[int]:
 
 
 def _suspects(texts: Sequence[str]) -> Iterator[int]:
-    together = _Joined(texts)
+    together = _Joined(texts, None if all(map(str.isascii, texts)) else _encoded(texts))
     marks = _PROSE.marks(together.raw)
     others = together.numbers(marks, UNUSUAL)
     if not others:
         yield from together.told(_PROSE.places(marks))
         return
     if prose := sorted(set(range(len(texts))).difference(others)):
-        yield from (prose[number] for number in _suspects([texts[at] for at in prose]))
+        some = together.some(prose)
+        yield from (prose[number] for number in some.told(_PROSE.places(_PROSE.marks(some.raw))))
     plain = [at for at in others if texts[at].isascii()]
     foreign = [at for at in others if not texts[at].isascii()]
-    if unusual := {at for at in foreign if _UNUSUAL.search(texts[at])}:
+    if unusual := set(_unusual(texts, foreign)):
         yield from unusual
         foreign = [at for at in foreign if at not in unusual]
     for usual in filter(None, (plain, foreign)):  # what is all ASCII is much faster by itself
-        joined = _Joined([texts[at] for at in usual])
-        told = joined.told(_ANYWHERE.places(joined.raw.lower()))
+        joined = together.some(usual)
+        told = joined.told(_ANYWHERE.places(joined.raw))
         yield from (usual[number] for number in chain(told, joined.tokens(), joined.accounts()))
+
+
+def _unusual(texts: Sequence[str], foreign: Sequence[int]) -> Iterator[int]:
+    together = "".join([texts[at] for at in foreign]).encode("utf-8", "surrogatepass")
+    if _NO_LETTER.search(together.translate(None, _ALL_ASCII).decode("utf-8", "surrogatepass")):
+        yield from (at for at in foreign if _UNUSUAL.search(texts[at]))
+
+
+def _encoded(texts: Sequence[str]) -> list[bytes]:
+    """Each with one byte for one character, "?" for what is not ASCII."""
+    return [
+        text.encode()
+        if text.isascii()
+        else text.encode("utf-8", "surrogatepass").translate(_FIRST_BYTES, _FURTHER_BYTES)
+        for text in texts
+    ]
 
 
 class _Joined:
     """Texts put together, and the way back from a place in them to the number of the text."""
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = texts
+    def __init__(self, texts: Sequence[str], encoded: Sequence[bytes] | None) -> None:
+        """Texts that are all ASCII come without their encoded forms: put together they are encoded at once."""
+        self._texts, self._encoded = texts, encoded
+        self.raw = self._text.encode() if encoded is None else _BETWEEN.encode().join((b"", *encoded))
+
+    def some(self, numbers: Sequence[int]) -> _Joined:
+        encoded = self._encoded
+        return _Joined([self._texts[at] for at in numbers], encoded and [encoded[at] for at in numbers])
 
     @cached_property
     def _text(self) -> str:
@@ -174,18 +215,14 @@ class _Joined:
 
     @cached_property
     def _lowered(self) -> str:
-        return self._text.lower()
+        """With what is ASCII in lower case: all that the words below consist of."""
+        if self._text.isascii():
+            return self._text.lower()
+        return self._text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
     @cached_property
     def _ends(self) -> list[int]:
         return list(accumulate([len(text) + len(_BETWEEN) for text in self._texts]))
-
-    @cached_property
-    def raw(self) -> bytes:
-        if self._text.isascii():
-            return self._text.encode()
-        # One by one: only a few hold what has to be replaced, and the others are copied as they are.
-        return _BETWEEN.encode().join([b"", *[text.encode("ascii", "replace") for text in self._texts]])
 
     def numbers(self, marks: bytes, mark: bytes) -> list[int]:
         """Texts that have this mark somewhere."""
@@ -211,7 +248,8 @@ class _Joined:
         start = shape.find(_RUN)
         while start >= 0:
             end = shape.find(b" ", start)
-            if _TOKEN.search(text, start - 1, end) or _is_random(text[start:end]):
+            # A run of nothing but other scripts is a sentence without blanks.
+            if self.raw[start:end].strip(b"?") and (_TOKEN.search(text, start - 1, end) or _is_random(text[start:end])):
                 yield bisect_right(self._ends, start)
             start = shape.find(_RUN, end)
 
@@ -219,8 +257,7 @@ class _Joined:
         """Texts with digits enough for a card or an account, in a row or after two capitals."""
         if not _has_account(self.raw):
             return
-        for number, text in enumerate(self._texts):
-            raw = text.encode("ascii", "replace")
+        for number, (text, raw) in enumerate(zip(self._texts, self._encoded or _encoded(self._texts), strict=True)):
             has_digits = not text.isascii() or len(raw.translate(None, _NO_DIGITS)) >= _FEWEST_DIGITS
             if has_digits and _has_account(raw):
                 yield number
