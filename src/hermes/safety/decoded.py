@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
 
-from hermes.safety.surroundings import LONG_TEXT, surroundings
-from hermes.safety.two_meanings import with_words
+from hermes.safety.surroundings import LONG_TEXT, in_parts, spans_around
+from hermes.safety.two_meanings import is_known, with_names, with_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
 LETTER_SPACING = "letter spacing"
+SEAM = "\0\1\0!\n\n"  # between parts that are read as one text: what no encoding is made of, and the end of a sentence
 _OF_WORDS = frozenset({"hyphenation", "ascii85"})  # what is undone are words, or may be any
 _OF_LETTERS = frozenset({"base64", "base32", "punycode"})  # it may be
+_OF_SIGNS = frozenset({"hex", "character codes", "unicode escapes"})  # hardly, but an address or a short word may be
+_OF_HEX_DIGITS = frozenset({"hex", "url escapes", "quoted printable"})  # which words begin or end with, too
 _FEWEST_APART = 100  # characters from one place to the next; where they are nearer, all of the text is around them
-_NEAR = 200  # characters, and on to the next space
+_NEAR = 400  # characters, about as many as sixty words, and on to the next space
+# Words, or the end of a sentence; some controls are spaces for Python, but nobody sees them.
+_SEVERAL = re.compile(r"\w[^\w\s]*[^\S\x0b\x0c\x1c-\x1f]\W*\w|\n\n|[.!?]\s")
+_PARTING = re.compile(r"[\s.!?]")
+_ADDRESS_BEFORE = re.compile(r"(?:@|\w\.|//)\Z")
+_ADDRESS_BEHIND = re.compile(r"@|\.\w")
+_CHANGED = re.compile("x+")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_LONGEST_WORD = 20
 
 
 class Decoded:
     """A text with its encodings undone layer by layer: their names, and where each part of it stood in the text itself.
 
-    `as_it_stood` is what was undone but says something as it stands, too, with the words around it, each with the
-    encodings that had been undone before; `letter_by_letter` is a text that was written so.
+    `other_readings` are what else it may mean: what was undone but says something as it stands, too, and the words
+    around something encoded as if that were not there. `letter_by_letter` is a text that was written so.
     """
 
-    __slots__ = ("_steps", "as_it_stood", "letter_by_letter", "text", "used")
+    __slots__ = ("_changes", "_steps", "letter_by_letter", "other_readings", "text", "used")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.used: list[str] = []
-        self.as_it_stood: list[tuple[str, list[str]]] = []
-        self.letter_by_letter: list[tuple[str, list[str]]] = []
+        self.other_readings: list[Decoded] = []
+        self.letter_by_letter: list[Decoded] = []
         self._steps: list[_Step] = []
+        self._changes: tuple[int, int, list[tuple[int, int]]] = (0, 0, [])  # from and up to which step, and where
 
     def replace(self, name: str, before: list[str], after: list[str]) -> None:
         """`before` are all parts of the text in order, and `after` is what each has become."""
@@ -43,9 +56,22 @@ class Decoded:
 
     def replace_near_changes(self, before: list[str], inner: Decoded, after: list[str]) -> None:
         """A deeper layer was undone, in every second part of the text by itself."""
-        self.as_it_stood += [(part, [*self.used, *used]) for part, used in inner.as_it_stood]
-        self.letter_by_letter += [(part, [*self.used, *used]) for part, used in inner.letter_by_letter]
+        self.other_readings += inner.other_readings
+        self.letter_by_letter += inner.letter_by_letter
         self._take(_Step(before, after), inner.used)
+
+    def every_second(self, parts: list[str]) -> Decoded:
+        """A text of every second one of these parts of it."""
+        after = [SEAM] * len(parts)
+        after[1::2] = parts[1::2]
+        after[0] = after[-1] = ""
+        return self._read_as(parts, after)
+
+    def _read_as(self, before: list[str], after: list[str], *, sets_aside: bool = False) -> Decoded:
+        other = Decoded(self.text)
+        other.used, other._steps = self.used[:], self._steps[:]
+        other._take(_Step(before, after, sets_aside=sets_aside), [])
+        return other
 
     def _take(self, step: _Step, names: list[str]) -> None:
         self.used += [name for name in names if name not in self.used]
@@ -54,20 +80,72 @@ class Decoded:
 
     def _keep_what_has_two_meanings(self, name: str, step: _Step) -> None:
         if name == LETTER_SPACING:
-            self.letter_by_letter.append((self.text, self.used[:]))
+            self.letter_by_letter.append(self._read_as([self.text], [self.text]))
             return
-        meant: Collection[str] = ()
+        meant: set[str] = set()
         if name in _OF_WORDS:
-            meant = step.changed()
+            meant |= step.changed().keys()
         elif name in _OF_LETTERS:
-            meant = with_words(step.changed())
+            meant |= with_words(step.changed())
+        elif name in _OF_SIGNS:
+            meant |= with_names(step.changed())
+        if name in _OF_HEX_DIGITS:
+            meant |= {piece for piece, word in step.words_cut() if is_known(word)}
         if meant:
-            self.as_it_stood.append((surroundings(self.text, step.places_before(meant)), self.used[:]))
+            self.other_readings.append(self.around(step.places_before(meant)))
+
+    def around(self, places: list[tuple[int, int]]) -> Decoded:
+        """The text as it is now around some places."""
+        return self.every_second(in_parts(self.text, spans_around(self.text, places)))
+
+    def keep_what_reads_on(self, layer: int) -> None:
+        """Keeps what the text says if nothing stood where more than a word was decoded from this step on.
+
+        Else a sentence could be hidden by something encoded in its midst, and an address by what is a part of it.
+        """
+        if not any(step.may_part_others() for step in self._steps[layer:]):
+            return
+        text = self.text
+        self._changes = layer, self.steps(), self.changed_since(layer)
+        parting: dict[str, bool] = {}  # worked out once: a text may be full of the same
+        places = []
+        for start, end in self._changes[2]:
+            piece = text[start:end]
+            if piece not in parting:
+                parting[piece] = _SEVERAL.search(piece) is not None
+            ends = piece[-1] in ".!?" and not text[end : end + 1].strip()
+            if parting[piece] or ends or _splits_an_address(text, start, end):
+                places.append((start, end))
+        if places:
+            parts = in_parts(text, places)
+            after = parts[:]
+            after[1::2] = [_instead(text, *place) for place in places]
+            bare = self._read_as(parts, after, sets_aside=True)
+            if any(map(str.isalnum, bare.text)):
+                self.other_readings.append(bare.around(bare.changed_since(self.steps())))
+
+    def changed_since(self, layer: int) -> list[tuple[int, int]]:
+        """Where that stands which was undone from this step on."""
+        first, last, known = self._changes
+        if (first, last) == (layer, self.steps()):
+            return known
+        changes = ""
+        for step in self._steps[layer:]:
+            changes = step.carry(changes)
+        return [found.span() for found in _CHANGED.finditer(changes)]
 
     def origin(self, start: int, end: int) -> tuple[int, int, bool]:
         """Where a part of the decoded text stands in the text itself, and whether any word of it was encoded."""
+        return self._traced(start, end, self.steps())
+
+    def _traced(self, start: int, end: int, after: int) -> tuple[int, int, bool]:
+        """The same for the text as it was after so many steps."""
         was_encoded = False
-        for step in reversed(self._steps):
+        for at in reversed(range(after)):
+            step = self._steps[at]
+            if step.sets_aside and (kept := list(step.kept(start, end))):
+                traced = [self._traced(*part, at) for part in kept]
+                return traced[0][0], traced[-1][1], was_encoded or any(encoded for *_, encoded in traced)
             was_encoded = was_encoded or step.changes_words(start, end)
             start, end = step.origin(start, end)
         return start, end, was_encoded
@@ -77,14 +155,12 @@ class Decoded:
         text = self.text
         if len(text) < LONG_TEXT:
             return None
-        places: list[tuple[int, int]] = []
-        for step in self._steps[layer:]:
-            places = [*(step.destination(*place) for place in places), *step.places_after()]
-            if len(places) * _FEWEST_APART > len(text):
-                return None
+        places = self.changed_since(layer)
+        if len(places) * _FEWEST_APART > len(text):
+            return None
         parts: list[str] = []
         done = 0
-        for start, end in sorted(places):
+        for start, end in places:
             if end + _NEAR <= done:
                 continue
             first = text.rfind(" ", done, max(done, start - _NEAR)) + 1 or done
@@ -101,13 +177,19 @@ class Decoded:
         return len(self._steps)
 
 
+def _splits_an_address(text: str, start: int, end: int) -> bool:
+    if text[end : end + 1] not in "@." and text[start - 1 : start] not in "@./":
+        return False
+    return bool(_ADDRESS_BEHIND.match(text, end) or _ADDRESS_BEFORE.search(text, max(0, start - 2), start))
+
+
 class _Step:
-    """The parts of a text before and after one encoding was undone."""
+    """The parts of a text before and after one encoding was undone, or what it said was set aside."""
 
-    __slots__ = ("_before", "_ends_after", "_ends_before", "after")
+    __slots__ = ("_before", "_ends_after", "_ends_before", "after", "sets_aside")
 
-    def __init__(self, before: list[str], after: list[str]) -> None:
-        self._before, self.after = before, after
+    def __init__(self, before: list[str], after: list[str], *, sets_aside: bool = False) -> None:
+        self._before, self.after, self.sets_aside = before, after, sets_aside
         self._ends_before: list[int] = []
         self._ends_after: list[int] = []
 
@@ -120,36 +202,64 @@ class _Step:
         ends = accumulate(map(len, self._before))
         return [(end - len(part), end) for end, part in zip(ends, self._before, strict=True) if part in meant]
 
-    def places_after(self) -> list[tuple[int, int]]:
-        """Where that stands which the parts that have changed became."""
-        ends = accumulate(map(len, self.after))
-        parts = zip(ends, self._before, self.after, strict=True)
-        return [(end - len(became), end) for end, part, became in parts if part != became]
+    def words_cut(self) -> Iterator[tuple[str, str]]:
+        """The parts that have changed of which two letters belonged to a word beside them, with that word."""
+        pieces, became, beside = self._before[1::2], self.after[1::2], self._before[::2]
+        for piece, new, left, right in zip(pieces, became, beside, beside[1:], strict=False):
+            if right[:1].isalpha() and piece[-2:].isalpha() and not piece[-3].isalnum() and piece != new:
+                yield piece, piece[-2:] + "".join(_LETTERS.findall(right[:_LONGEST_WORD])[:1])
+            if left[-1:].isalpha() and piece[:2].isalpha() and not piece[2].isalnum() and piece != new:
+                yield piece, "".join(_LETTERS.findall(left[-_LONGEST_WORD:])[-1:]) + piece[:2]
+
+    def may_part_others(self) -> bool:
+        """Whether anything that was decoded has a space in it, or around it, or ends a sentence."""
+        became = set(self.after).difference(self._before)
+        return _PARTING.search("".join(became)) is not None
+
+    def carry(self, changes: str) -> str:
+        """An "x" for each sign after the step that was changed by it or is one in `changes`, a "." for each other."""
+        pairs = zip(self._before, self.after, strict=True)
+        if not changes:
+            return "".join(["." * len(part) if part == became else "x" * len(became) for part, became in pairs])
+        ends = accumulate(map(len, self._before))
+        return "".join(
+            [
+                changes[end - len(part) : end] if part == became else "x" * len(became)
+                for (part, became), end in zip(pairs, ends, strict=True)
+            ]
+        )
 
     def changes_words(self, start: int, end: int) -> bool:
-        before, after = self._before, self.after
-        first, last = _parts_at(start, end, self._ends()[1])
-        changed = [after[at] for at in range(first, last + 1) if before[at] != after[at]]
-        return any(sign.isalnum() for part in changed for sign in part)
+        """Whether there is a letter or digit in this part of the text after the step that was not there before."""
+        ends = self._ends()[1]
+        first, last = _parts_at(start, end, ends)
+        for at in range(first, last + 1):
+            became = self.after[at]
+            if became != self._before[at]:
+                begin = ends[at] - len(became)
+                if any(map(str.isalnum, became[max(0, start - begin) : max(0, end - begin)])):
+                    return True
+        return False
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
         """Where a part of the text after the step stood before it."""
         before, after = self._ends()
-        return self._moved(start, end, after, before)
-
-    def destination(self, start: int, end: int) -> tuple[int, int]:
-        """Where a part of the text before the step stands after it."""
-        before, after = self._ends()
-        return self._moved(start, end, before, after)
-
-    def _moved(self, start: int, end: int, ends: list[int], moved: list[int]) -> tuple[int, int]:
-        first, last = _parts_at(start, end, ends)
-        begins, stops = moved[first - 1] if first else 0, moved[last]
+        first, last = _parts_at(start, end, after)
+        begins, stops = before[first - 1] if first else 0, before[last]
         if self._before[first] == self.after[first]:
-            begins += start - (ends[first - 1] if first else 0)
+            begins += start - (after[first - 1] if first else 0)
         if self._before[last] == self.after[last]:
-            stops -= ends[last] - end
+            stops -= after[last] - end
         return begins, stops
+
+    def kept(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Where those parts of a part of the text after the step stood before it that it left as they were."""
+        before, after = self._ends()
+        first, last = _parts_at(start, end, after)
+        for at in range(first, last + 1):
+            if self._before[at] == self.after[at] != "":
+                moved = before[at] - after[at]
+                yield max(start, after[at] - len(self.after[at])) + moved, min(end, after[at]) + moved
 
     def _ends(self) -> tuple[list[int], list[int]]:
         if not self._ends_after:  # hardly ever asked for, and then often
@@ -162,3 +272,8 @@ def _parts_at(start: int, end: int, ends: list[int]) -> tuple[int, int]:
     """The first and the last part that a stretch of text touches, by where each part ends."""
     first = min(bisect_right(ends, start), len(ends) - 1)
     return first, max(first, min(bisect_left(ends, end), len(ends) - 1))
+
+
+def _instead(text: str, start: int, end: int) -> str:
+    """What stands for something set aside: no word, but it may be part of an address."""
+    return (" " if text[start - 1 : start].isalnum() else "") + "-" + (" " if text[end : end + 1].isalnum() else "")

@@ -6,7 +6,7 @@ import re
 from itertools import islice
 
 from hermes.safety import encoded
-from hermes.safety.decoded import LETTER_SPACING, Decoded
+from hermes.safety.decoded import LETTER_SPACING, SEAM, Decoded
 from hermes.safety.runs import Runs
 
 TYPE_CHECKING = False
@@ -21,7 +21,6 @@ _FEWEST_DIGITS = 12  # fewer spell nothing
 # What an expression can only match beside, and is found sooner.
 _NEXT_LINE = re.compile("\n[A-Za-z0-9+/]{4}")
 _HYPHENS = re.compile("([-\n]{2,})")
-_SEAM = "\0\1\0"  # what no encoding is made of
 _compiled: dict[str, re.Pattern[str]] = {}
 
 
@@ -43,9 +42,9 @@ def decode(text: str, layers: int = _DEEPEST_NESTING) -> Decoded:
 
 def _undo_near_changes(decoded: Decoded, parts: list[str], worked_out: dict[str, dict[str, str]]) -> bool:
     """Undoes another layer where there was one; False when it cannot be done apart from the rest."""
-    inner = Decoded(_SEAM.join(parts[1::2]))
+    inner = decoded.every_second(parts)
     _undo_a_layer(inner, worked_out)
-    undone = inner.text.split(_SEAM)
+    undone = inner.text.split(SEAM)
     if len(undone) != len(parts) // 2:
         return False
     after = parts[:]
@@ -56,6 +55,7 @@ def _undo_near_changes(decoded: Decoded, parts: list[str], worked_out: dict[str,
 
 
 def _undo_a_layer(decoded: Decoded, worked_out: dict[str, dict[str, str]]) -> None:
+    first = decoded.steps()
     if "-\n" in decoded.text:
         before = _HYPHENS.split(decoded.text)
         after = before[:]
@@ -82,6 +82,7 @@ def _undo_a_layer(decoded: Decoded, worked_out: dict[str, dict[str, str]]) -> No
         if after != before:
             decoded.replace(name, before, after)
             runs = Runs(decoded.text)
+    decoded.keep_what_reads_on(first)
 
 
 def _parted(text: str, pattern: re.Pattern[str], places: Iterable[tuple[int, int]]) -> list[str]:

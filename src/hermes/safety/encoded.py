@@ -19,6 +19,7 @@ _MORSE_SIGNS = str.maketrans(DOTS + DASHES, "..." + "-----")
 _BETWEEN_BYTES = dict.fromkeys(map(ord, ",:;-"))
 _NO_TEXT = bytes({*range(32), 127, 0xC0, 0xC1, *range(0xF5, 0x100)} - {9, 10, 13})
 _FEWEST_LETTERS = 3
+_LETTERS_APART = re.compile(r"\b\w \w \w\b")
 # a to z are 0 to 25, 0 to 9 are 26 to 35
 _PUNYCODE_DIGITS = bytes(code - 97 if code >= 97 else max(0, code - 22) for code in range(128)).ljust(256)  # noqa: PLR2004
 _named: dict[str, str] = {}
@@ -69,7 +70,8 @@ def from_spaced_letters(piece: str) -> str:
     if sum(map(str.isalpha, letters)) * 5 < len(letters) * 4:
         return piece  # a number, or a date
     gaps = ["" if sign == usual else " " for sign in signs]
-    return "".join([each for pair in zip(letters, [*gaps, ""], strict=True) for each in pair])
+    text = "".join([each for pair in zip(letters, [*gaps, ""], strict=True) for each in pair])
+    return letters if _LETTERS_APART.search(text) else text  # where the words end is not to be seen then
 
 
 def joined(piece: str) -> str:
@@ -138,10 +140,10 @@ def from_named(piece: str) -> str:
     if not _named:
         from html.entities import html5
 
-        from hermes.safety.languages import english
+        from hermes.safety.languages import english, latin_languages
 
         # A name that is a word is read as that, too: "do &not; tell" is an order.
-        words = english().lexicon.masks
+        words = english().lexicon.masks.keys() | latin_languages().exact.keys()
         _named.update(
             (name, f" {sign} {name[:-1]} " if name[:-1].lower() in words else sign) for name, sign in html5.items()
         )
@@ -203,7 +205,9 @@ def from_punycode(piece: str) -> str:
         place += 1
         size += 1
         before, weight, k = place, 1, 36
-    return piece if k > 36 else "".join(chars)  # noqa: PLR2004 - the last number has no end
+    label = "".join(chars)
+    # The last number may have no end, and no name has spaces in it.
+    return piece if k > 36 or len(label.split()) != 1 else label  # noqa: PLR2004
 
 
 def _has_letters(text: str) -> bool:

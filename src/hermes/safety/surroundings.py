@@ -33,6 +33,21 @@ def surroundings(text: str, places: Sequence[tuple[int, int]]) -> str:
     return "".join(pieces)
 
 
+def spans_around(text: str, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Where that stands which `surroundings` shows."""
+    return [(0, len(text))] if len(text) < LONG_TEXT else list(_widened(text, places))
+
+
+def in_parts(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
+    """All of `text`: every second part is one of `spans`, which are in order."""
+    parts: list[str] = []
+    done = 0
+    for first, last in spans:
+        parts += text[done:first], text[first:last]
+        done = last
+    return [*parts, text[done:]]
+
+
 def places_of(text: str, words: Collection[str], word: re.Pattern[str]) -> list[tuple[int, int]]:
     """Where any of `words` stands in `text`, in order; each is what the expression `word` matches."""
     if len(words) > _MANY:

@@ -46,23 +46,25 @@ _QUIET_OUTSIDE_MEMORY = frozenset({"persistence", "standing_order", "hostile_act
 
 
 class View:
-    """A text to be read: as it decodes, or a part of it as it stands; how it was come by."""
+    """A text to be read, as it decodes or in another way, and how it was come by."""
 
-    __slots__ = ("decoded", "how", "letter_by_letter", "text")
+    __slots__ = ("_decoded", "_how", "letter_by_letter", "text")
 
-    def __init__(self, text: str, how: str, decoded: Decoded | None = None, *, letter_by_letter: bool = False) -> None:
-        self.text, self.how, self.decoded, self.letter_by_letter = text, how, decoded, letter_by_letter
+    def __init__(self, decoded: Decoded, how: str, *, letter_by_letter: bool = False) -> None:
+        self.text = decoded.text
+        self._decoded, self._how, self.letter_by_letter = decoded, how, letter_by_letter
 
     def undone(self) -> str:
-        """How what it says was hidden."""
-        return _ways(self.how, self.decoded.used) if self.decoded is not None else self.how
+        """How what it says was hidden, with the encodings that were undone."""
+        hidden = [] if self._how == "plain" else self._how.split(", ")
+        return ", ".join(dict.fromkeys([*hidden, *self._decoded.used])) or "plain"
 
     def origin(self, start: int, end: int) -> tuple[int, int, str]:
         """Where a part of it stands in the text that somebody wrote, and how that was hidden; -1 when nobody knows."""
-        if self.decoded is None or start < 0:
+        if start < 0:
             return -1, -1, self.undone()
-        start, end, was_encoded = self.decoded.origin(start, end)
-        how = self.undone() if was_encoded else self.how
+        start, end, was_encoded = self._decoded.origin(start, end)
+        how = self.undone() if was_encoded else self._how
         return (start, end, how) if how == "plain" else (-1, -1, how)
 
 
@@ -127,20 +129,13 @@ def _worth_reading(hidden: Hidden) -> str:
 
 
 def _views(how: str, text: str) -> Iterator[View]:
-    """A text as it decodes, and what of it may be meant as it stands."""
+    """A text as it decodes, and in every other way that it may be meant."""
     from hermes.safety.decoding import decode
 
     decoded = decode(text)
-    yield View(decoded.text, how, decoded)
-    for part, undone in decoded.as_it_stood:
-        yield View(part, _ways(how, undone))
-    for part, undone in decoded.letter_by_letter:
-        yield View(part, _ways(how, undone), letter_by_letter=True)
-
-
-def _ways(how: str, undone: Sequence[str]) -> str:
-    """How a text was hidden, with the encodings that were undone."""
-    return ", ".join(dict.fromkeys([*([] if how == "plain" else how.split(", ")), *undone])) or "plain"
+    yield View(decoded, how)
+    yield from (View(other, how) for other in decoded.other_readings)
+    yield from (View(written, how, letter_by_letter=True) for written in decoded.letter_by_letter)
 
 
 def _read(view: View, course: Course) -> Iterator[Finding]:

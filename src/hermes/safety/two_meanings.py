@@ -17,44 +17,88 @@ from hermes.safety.surroundings import places_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _LETTERS = re.compile(f"[a-z]{{{STRONG_LENGTH},}}")  # so many are hardly ever a word by chance
+_ODD = re.compile(r"[^a-z\s]")
+_FEW = 7  # one in so many
 _IN_A_ROW = re.compile(f"[a-z]{{{LONGEST_WORD + 1},}}")
-_ALMOST_ALL = (17, 20)
-_SET_APART = re.compile("(?<![a-z0-9])([a-z]{2,4})[^a-z0-9]+(?=([a-z]{2,4})(?![a-z0-9]))")
+_SET_APART = re.compile("(?<![a-z0-9])(?:([a-z]{3,4})(?![a-z0-9])|([a-z]{2})[^a-z0-9]+(?=([a-z]{2,4})(?![a-z0-9])))")
+_ENCODED = re.compile(r"[A-Za-z0-9+/=_\s-]+")
+_NOT_BY_CHANCE = 16
+_ATOM = re.compile("[\ue800-\ue8ff]")
+_LEET = (("0134578", str.maketrans("0134578", "oieastb")), ("1", str.maketrans("0134578", "oleastb")))
 _known: list[_Known] = []
 
 
 def with_words(pieces: Mapping[str, str]) -> set[str]:
-    """Those of `pieces` that hold a word as they stand: a long one, two short ones set apart, or several in a row.
+    """Those of `pieces` that hold a word as they stand: a long one, a short one set apart, or several in a row.
 
-    Each comes with what it decodes to; words in a row may decode to signs, but not to words.
+    Each comes with what it decodes to. Who chooses capitals so that it can be decoded at all gets signs, hardly ever
+    words; what decodes to words was meant to, so it is no word in disguise.
     """
-    lines = list(pieces)
-    every = "\n1\n".join(lines).lower()  # looked through at once: a text may be full of them
-    starts = list(accumulate([len(line) + 3 for line in lines], initial=0))
-    found = {lines[bisect_right(starts, place) - 1] for place in _telling(every)}
-    glued = {lines[bisect_right(starts, run.start()) - 1] for run in _IN_A_ROW.finditer(every)}
-    found |= {line for line in glued if line.startswith("xn--") or not _is_prose(pieces[line])}
-    if atoms.mark(every) != every:
-        found |= {line for line in lines if atoms.mark(line.lower()) != line.lower()}
+    lines = _Lines(pieces)
+    found = lines.at(_telling(lines.text)) | with_names(pieces)
+    odd = [line for line, text in pieces.items() if line not in found and not _is_prose(text)]
+    lines = _Lines([*odd, *(line for line in pieces if line.startswith("xn--"))])  # of which most stays as it is
+    found |= lines.at(map(re.Match.start, _IN_A_ROW.finditer(lines.text)))
+    for digits, letters in _LEET:
+        lines = _Lines([line for line in odd if not set(digits).isdisjoint(line)])
+        found |= lines.at(_telling(lines.text.translate(letters)))
     return found
 
 
+def with_names(pieces: Iterable[str]) -> set[str]:
+    """Those of `pieces` in which a short word is set apart from the rest, or an address stands, or a secret's name."""
+    lines = _Lines(pieces)
+    return lines.at(_set_apart(lines.text)) | lines.at(map(re.Match.start, _ATOM.finditer(atoms.mark(lines.text))))
+
+
+def is_known(word: str) -> bool:
+    return word.lower() in _known_words().words
+
+
+class _Lines:
+    """Many pieces as one text, in small letters, so that they are looked through at once."""
+
+    __slots__ = ("_lines", "_starts", "text")
+
+    def __init__(self, pieces: Iterable[str]) -> None:
+        self._lines = list(pieces)
+        self._starts = list(accumulate([len(line) + 3 for line in self._lines], initial=0))
+        self.text = "\n1\n".join(self._lines).lower()
+
+    def at(self, places: Iterable[int]) -> set[str]:
+        """The pieces that stand there."""
+        return {self._lines[bisect_right(self._starts, place) - 1] for place in places}
+
+
 def _is_prose(text: str) -> bool:
-    return (sum(map(str.isalpha, text)) + text.count(" ")) * _ALMOST_ALL[1] > len(text) * _ALMOST_ALL[0]
+    """Whether a text is small letters and spaces, but for some signs and the very first letter, or encoded again."""
+    shown = text.strip()
+    if len(shown) > _NOT_BY_CHANCE and _ENCODED.fullmatch(shown):
+        return True
+    odd = _ODD.findall(shown[1:])
+    if not shown.isascii():
+        odd = [sign for sign in odd if sign.isupper() or not sign.isalpha()]
+    return len(odd) * _FEW < len(shown)
+
+
+def _set_apart(text: str) -> Iterator[int]:
+    """Where a known word of three or four letters, or one of two before another, stands by itself."""
+    words = _known_words().words
+    for found in _SET_APART.finditer(text):
+        alone, first, second = found.groups()
+        if alone in words or (first in words and second in words):
+            yield found.start()
 
 
 def _telling(text: str) -> Iterator[int]:
     """Where words stand that somebody knows."""
-    if not _known:
-        _known.append(_Known())
     letters = set(_LETTERS.findall(text))
-    stems = _known[0].stems
-    long = (letters & _known[0].words) | {word for word in letters if word[:STRONG_LENGTH] in stems}
+    stems = _known_words().stems
+    long = (letters & _known_words().words) | {word for word in letters if word[:STRONG_LENGTH] in stems}
     yield from (start for start, _ in places_of(text, long, _LETTERS))
-    yield from (pair.start() for pair in _SET_APART.finditer(text) if _known[0].words.issuperset(pair.groups()))
     words = vocabulary(languages.english().lexicon)
     for place in telling_places(text, words):
         for at in (place - 1, place):
@@ -62,12 +106,18 @@ def _telling(text: str) -> Iterator[int]:
                 yield at
 
 
+def _known_words() -> _Known:
+    if not _known:
+        _known.append(_Known())
+    return _known[0]
+
+
 class _Known:
-    """The words of all languages in Latin letters, and the first letters of their longer stems."""
+    """The words of all languages in Latin letters, ciphered ones too, and the first letters of their longer stems."""
 
     __slots__ = ("stems", "words")
 
     def __init__(self) -> None:
         english, others = languages.english().lexicon, languages.latin_languages()
-        self.words = frozenset({*english.masks, *english.phrases, *others.exact})
+        self.words = frozenset({*english.masks, *english.phrases, *others.exact, *vocabulary(english).ciphered})
         self.stems = frozenset(stem[:STRONG_LENGTH] for stem in others.stems if len(stem) >= STRONG_LENGTH)
