@@ -9,6 +9,7 @@ import re
 import pytest
 
 from disguise_forms import FORMS
+from hermes.safety import decoding
 from hermes.safety.decoded import SEAM
 from hermes.safety.decoding import decode
 from hermes.safety.threats import scan
@@ -157,6 +158,15 @@ def test_every_other_reading_is_traced_back_to_where_it_stands() -> None:
                 assert was_encoded or text[start:end].replace("-\n", "") == word[0]
                 seen += not was_encoded
     assert seen > 5_000
+
+
+@pytest.mark.proves("threats.linear")
+def test_a_text_in_which_only_hyphens_were_undone_is_not_looked_through_again() -> None:
+    decoded = decode(f"{PAD * 80}ket-\ntle {PAD * 80}")
+    parts = decoded.near_changes(0)
+    assert parts == [decoded.text]
+    assert decoding._undo_near_changes(decoded, parts, {})
+    assert scan(PAD * 80 + ATTACK.replace("nore", "-\nno-\nre") + PAD * 80).level == "refuse"
 
 
 @pytest.mark.proves("threats.total")

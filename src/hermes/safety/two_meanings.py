@@ -76,6 +76,9 @@ class _Lines:
 def _is_prose(text: str) -> bool:
     """Whether a text is small letters and spaces, but for some signs and the very first letter, or encoded again."""
     shown = text.strip()
+    letters = shown.replace(" ", "")[1:]
+    if letters.isalpha() and letters == letters.lower():
+        return True
     if len(shown) > _NOT_BY_CHANCE and _ENCODED.fullmatch(shown):
         return True
     odd = _ODD.findall(shown[1:])
