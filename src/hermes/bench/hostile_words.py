@@ -20,6 +20,8 @@ _LEET = str.maketrans("oeastibg", "03457189")
 _ROT13 = str.maketrans(LETTERS, LETTERS[13:] + LETTERS[:13])
 _ALIKE = str.maketrans("aceopxyisjhknrtuv", "асеорхуіѕјһкпгтսν")
 _NOTHING = " qq ww zz" * 14 + " "  # more words than a rule spans
+_LIGHT = "emojis engine wrapped saturday lazy nginx tuesdays club museum isolated coffee mixer monorepo faq weekday"
+_BETWEEN = 3  # words from one rule to the next
 _SCRIPTS = ("han", "japanese", "korean", "cyrillic", "arabic", "hindi", "thai")
 
 
@@ -81,6 +83,35 @@ def _never_meeting(chance: random.Random) -> str:
     size = LONG // len(groups)
     parts = (" ".join(chance.choices(words, k=size // 4))[: size - len(_NOTHING)] for words in groups)
     return "".join(part + _NOTHING for part in parts)
+
+
+@cache
+def _lightest(concepts: int) -> str:
+    """The word with one of some concepts that hardly ever stands in attacks."""
+    from hermes.safety.languages import english as language
+    from hermes.safety.weights import weight_of_concepts
+    from hermes.safety.wording import weight_of_word
+
+    masks = language().lexicon.masks
+    able = [word for word in english() if masks[word] & concepts]
+    return min(able, key=lambda word: weight_of_concepts(masks[word]) + weight_of_word(word), default="or")
+
+
+def _hollow(chance: random.Random) -> str:
+    """What rules match, but among words that speak against an attack: each match is weighed for nothing."""
+    from hermes.safety.languages import english as language
+    from hermes.safety.matching import orders_of
+
+    light = _LIGHT.split()
+    rules = [rule for rule in language().rules if rule.level == "refuse"]
+
+    def matched(chance: random.Random) -> str:
+        words: list[str] = []
+        for concepts, gap, _ in chance.choice(orders_of(chance.choice(rules).source)):
+            words += [*chance.choices(light, k=gap), _lightest(concepts)]
+        return " ".join([*words, *chance.choices(light, k=_BETWEEN), ""])
+
+    return filled(matched)(chance)
 
 
 def _long_english() -> Sequence[str]:
@@ -147,6 +178,8 @@ def _alone(_: random.Random, word: str) -> str:
     return word
 
 
+# Apart from the others, which are put together in turn.
+MATCHED = {"rules among light words": _hollow}
 WORDS: dict[str, Callable[[random.Random], str]] = {
     "every English word": _words(english, _with_space),
     "every Latin word": _words(latin, _with_space),

@@ -7,6 +7,7 @@ operations and nothing else.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from hermes.safety.known_words import CIPHERS, LETTERS, STRONG_LENGTH, vocabulary
 from hermes.safety.separators import squashed
@@ -32,7 +33,9 @@ _CIPHER_WORD = re.compile("[a-z']+")
 _STRETCHED = re.compile(r"([a-z])\1{2,}")
 _TELLING_LENGTH = 7
 _LONGEST_TYPO = 20
-_MANY_WORDS = 4_000  # that are read at once
+_FIRST_WORDS = 1_500
+_MANY_WORDS = 4_000
+_FAR = WIDEST_RULE + 40  # words: around a match as many are weighed
 _FEW_WORDS = 25
 
 
@@ -192,7 +195,8 @@ def _ciphers(
 def _corrected(tokens: list[str], known: set[str], words: Vocabulary) -> Iterator[tuple[str, list[str]]]:
     """Typing errors put right; lesser words only beside a strong one that was misspelled too.
 
-    A long text comes a part at a time, each with some words of its neighbours.
+    A long text comes a part at a time, each with some words of its neighbours; the first part is small, because a text
+    full of errors soon shows what it is.
     """
     masks = words.lexicon.masks
     unknown = {
@@ -205,23 +209,27 @@ def _corrected(tokens: list[str], known: set[str], words: Vocabulary) -> Iterato
         return
     strong: dict[str, str] = {}
     every: dict[str, str] = {}
-    for start in range(0, len(tokens), _MANY_WORDS):
-        part = tokens[max(0, start - WIDEST_RULE) : start + _MANY_WORDS + WIDEST_RULE]
+    bounds = [0, *range(_FIRST_WORDS, len(tokens), _MANY_WORDS), len(tokens)]
+    for start, end in pairwise(bounds):
+        part = tokens[max(0, start - WIDEST_RULE) : end + WIDEST_RULE]
         corrections = _corrections(likely.intersection(part), words.strong_errors(), strong)
         if corrections:
-            lesser = (_beside(part, corrections) & unknown) - corrections.keys()
+            lesser = unknown.intersection(_beside(part, corrections, WIDEST_RULE)) - corrections.keys()
             corrections |= _corrections(words.all_errors().alike(lesser), words.all_errors(), every)
             name = "typing errors" if len(corrections) > 1 else "typing error"
-            yield name, [corrections.get(token, token) for token in part]
+            shown = part if len(part) < _FIRST_WORDS else _beside(part, corrections, _FAR)
+            yield name, [corrections.get(token, token) for token in shown]
 
 
-def _beside(tokens: list[str], wanted: Collection[str]) -> set[str]:
-    """The words around `wanted`, as far as a rule reaches."""
-    found: set[str] = set()
+def _beside(tokens: list[str], wanted: Collection[str], reach: int) -> list[str]:
+    """The words around `wanted`, as far as `reach`; the end of a sentence where others are left out."""
+    found: list[str] = []
     done = 0
     for place in [at for at, token in enumerate(tokens) if token in wanted]:
-        found.update(tokens[max(done, place - WIDEST_RULE) : place + WIDEST_RULE])
-        done = place + WIDEST_RULE
+        if place - reach > done:
+            found.append(".")
+        found += tokens[max(done, place - reach) : place + reach]
+        done = place + reach
     return found
 
 

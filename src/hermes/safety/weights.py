@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from hermes.safety.lexicon import bits_of, known_bits
 from hermes.safety.tables import compiled, load_table
-from hermes.safety.wording import ENDS, STRETCH, pieces_of, weights_of
+from hermes.safety.wording import ENDS, STRETCH, pieces_of, weight_of_word, weights_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ LEAST_TO_REFUSE = -200  # below, every rule is
 _FEW = 8  # words of a sentence, with fewer than which it is judged by rules alone
 _MANY_WORDS = 500  # of fewer all pieces are worked out at once
 _LONG_WORD = 400  # letters; where there is a longer one, too
+_LOOKED_AT = 200  # words in the time in which one part is weighed
 START = "every stretch"  # the key of what each begins with
 _loaded: list[tuple[int, dict[int, int]]] = []
 _by_mask: dict[int, int] = {}
@@ -59,7 +60,7 @@ def weight_of_concepts(mask: int) -> int:
 class Pieces:
     """The words of a text in the pieces that are weighed; worked out when asked for, once for all languages."""
 
-    __slots__ = ("_firsts", "_located", "_longest", "_starts", "_text", "tokens")
+    __slots__ = ("_asked", "_firsts", "_located", "_longest", "_starts", "_text", "_weights", "tokens")
 
     def __init__(self, tokens: Sequence[str], text: str = "") -> None:
         self.tokens, self._text = tokens, text
@@ -67,6 +68,19 @@ class Pieces:
         self._starts: list[int] = []
         self._longest = 0
         self._located = 0  # characters of the text
+        self._asked = 0
+        self._weights: list[int] = []
+
+    def weighed_often(self) -> bool:
+        """Whether so many parts have been weighed that it is quicker to weigh every piece once."""
+        self._asked += 1
+        return self._asked * _LOOKED_AT > len(self.tokens)
+
+    def weights(self) -> list[int]:
+        """What each piece weighs, by itself and behind the one before."""
+        if not self._weights:
+            self._weights = weights_of(self.some(0, self.firsts()[-1]))
+        return self._weights
 
     def firsts(self) -> list[int]:
         """The number of the first piece of each token, and behind them how many pieces there are."""
@@ -127,10 +141,11 @@ class Pieces:
 class Scale:
     """One reading of a text with the words it was read from, to weigh any part of it."""
 
-    __slots__ = ("_pieces", "reading")
+    __slots__ = ("_pieces", "_totals", "reading")
 
     def __init__(self, reading: Reading, pieces: Pieces) -> None:
         self.reading, self._pieces = reading, pieces
+        self._totals: list[int] = []
 
     def around(self, start: int, end: int) -> int:
         """How heavy a match is, with as much of what stands around it as makes it heaviest: padding is no excuse.
@@ -141,15 +156,14 @@ class Scale:
         if self._is_brief(first[0], last[0]):
             return LIGHT
         begin, stop = max(0, first[0] - REACH), min(len(self._pieces.tokens), last[0] + REACH + 1)
-        added, left, right = self._weighed(first, last, begin, stop)
-        sums = list(accumulate(added, initial=0))
+        sums, left, right = self._sums(first, last, begin, stop)
         return weights()[0] + max(sums[right:]) - min(sums[: left + 1])
 
     def of_sentence(self, start: int, end: int) -> int:
         """How heavy the sentence around a match is, all of it: in a long text there are heavy words about anything."""
         first, last = self._place_of(start), self._place_of(end - 1)
-        added, _, _ = self._weighed(first, last, *self._sentence(first[0], last[0], REACH))
-        return weights()[0] + sum(added)
+        sums, _, _ = self._sums(first, last, *self._sentence(first[0], last[0], REACH))
+        return weights()[0] + sums[-1]
 
     def in_brief(self, start: int, end: int) -> bool:
         """Whether the sentence around a match has hardly more words than a rule needs."""
@@ -157,7 +171,8 @@ class Scale:
 
     def _is_brief(self, first: int, last: int) -> bool:
         begin, stop = self._sentence(first, last, _FEW)
-        return sum(len(pieces_of(token)) for token in self._pieces.tokens[begin:stop]) < _FEW
+        few = stop - begin < _FEW
+        return few and sum(len(pieces_of(token)) for token in self._pieces.tokens[begin:stop]) < _FEW
 
     def _sentence(self, first: int, last: int, reach: int) -> tuple[int, int]:
         """Where the sentence around these tokens begins and ends, or where it goes beyond as many others."""
@@ -166,17 +181,31 @@ class Scale:
         end = next((at for at in range(last, min(len(tokens), last + reach)) if tokens[at] in ENDS), last + reach)
         return max(0, begin), min(len(tokens), end)
 
-    def _weighed(
-        self, first: tuple[int, int], last: tuple[int, int], begin: int, stop: int
-    ) -> tuple[list[int], int, int]:
-        """What each piece of some tokens weighs, and which of them a match within them begins and ends with."""
-        before, part = self._pieces.between(begin, stop)
+    def _sums(self, first: tuple[int, int], last: tuple[int, int], begin: int, stop: int) -> tuple[list[int], int, int]:
+        """What the pieces of some tokens weigh one after the other, and where among them a match begins and ends."""
+        often = self._pieces.weighed_often()
+        before, part = (0, self._pieces) if often else self._pieces.between(begin, stop)
         firsts = part.firsts()
         left, right = firsts[first[0] - before] + first[1], firsts[last[0] - before] + last[1] + 1
         # A word may have any number of pieces, but no more than so many of them are looked at.
         bounds = max(firsts[begin - before], left - REACH), min(firsts[stop - before], right + REACH)
-        added = self._weigh(before, part, bounds, first_pair=bounds[0] > firsts[begin - before])
-        return added, left - bounds[0], right - bounds[0]
+        first_pair = bounds[0] > firsts[begin - before]
+        if often:
+            sums = self._cut_out(*bounds, first_pair=first_pair)
+        else:
+            sums = list(accumulate(self._weigh(before, part, bounds, first_pair=first_pair), initial=0))
+        return sums, left - bounds[0], right - bounds[0]
+
+    def _cut_out(self, begin: int, stop: int, *, first_pair: bool) -> list[int]:
+        """The same sums, from those of the whole text."""
+        if not self._totals:
+            self._totals = list(accumulate(self._weigh(0, self._pieces, (0, self._pieces.firsts()[-1])), initial=0))
+        sums = self._totals[begin : stop + 1]
+        # Without what the first one weighs for following another.
+        taken = sums[0] + (
+            0 if first_pair else self._pieces.weights()[begin] - weight_of_word(*self._pieces.some(begin, begin + 1))
+        )
+        return [0, *[total - taken for total in sums[1:]]]
 
     def heavy_stretch(self) -> tuple[int, int, int] | None:
         """The heaviest stretch if it is too heavy: where it begins and ends in the reading, and its concepts."""
@@ -197,7 +226,10 @@ class Scale:
     def _weigh(self, before: int, part: Pieces, bounds: tuple[int, int], *, first_pair: bool = False) -> list[int]:
         """What each of some pieces weighs: itself, as a concept, and behind another, if need be even the first."""
         begin, stop = bounds
-        added = list(weights_of(part.some(begin - first_pair, stop)))[first_pair:]
+        if (begin, stop) == (0, part.firsts()[-1]):
+            added = part.weights()[:]
+        else:
+            added = weights_of(part.some(begin - first_pair, stop))[first_pair:]
         codes, meaning = self.reading.codes, self.reading.lexicon.mask_behind
         for position, piece in self._placed(before, part, bounds):
             if begin <= piece < stop:

@@ -9,13 +9,14 @@ is read in a moment and no word needs to be listed. Everything adds up, so a str
 from __future__ import annotations
 
 import zlib
+from itertools import islice
 
 from hermes.safety.tables import load_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
 STRETCH = 60  # words that are weighed together: an entry, or a few sentences of a longer text
 PLACES = 1 << 17
@@ -47,12 +48,12 @@ def _unspaced() -> re.Pattern[str]:
     return _compiled[0]
 
 
-def weights_of(pieces: Sequence[str]) -> Iterator[int]:
+def weights_of(pieces: Sequence[str]) -> list[int]:
     """What each piece adds, with what it adds for following the one before."""
-    before = ""
-    for piece in pieces:
-        yield weight_of_word(piece) + (weight_of_pair(before, piece) if before else 0)
-        before = piece
+    added = list(map(weight_of_word, pieces))
+    for at, weight in enumerate(map(weight_of_pair, pieces, islice(pieces, 1, None)), 1):
+        added[at] += weight
+    return added
 
 
 def weight_of_word(word: str) -> int:
