@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -67,3 +67,21 @@ def test_rules_are_found_behind_more_questions_than_there_is_room_for() -> None:
     newer = [fact.kind for fact in found if fact.position >= 40]
     assert newer.count("question") < 30
     assert "path" not in newer
+
+
+@pytest.mark.proves("compression.kept")
+def test_no_message_is_read_once_there_is_enough_of_every_source() -> None:
+    messages = history([("user", 3), ("assistant", 3), ("tool", 3)] * 100)
+    for number, message in enumerate(messages[1::3]):
+        function = {"name": "read_file", "arguments": f'{{"path": "src/app_{number}.py"}}'}
+        message["tool_calls"] = [{"id": "c", "function": function}]
+    read: list[Message] = []
+
+    class Watched(list[dict[str, Any]]):
+        def __getitem__(self, at: Any) -> Any:
+            read.append(list.__getitem__(self, at))
+            return read[-1]
+
+    found = find_facts(Watched(messages), 8)
+    assert {fact.source for fact in found} == {"user", "assistant", "result", "call"}
+    assert len(read) < 200
