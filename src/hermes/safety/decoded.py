@@ -20,10 +20,9 @@ _OF_LETTERS = frozenset({"base64", "base32", "punycode"})  # it may be
 _OF_SIGNS = frozenset({"hex", "character codes", "unicode escapes"})  # hardly, but an address or a short word may be
 _OF_HEX_DIGITS = frozenset({"hex", "url escapes", "quoted printable"})  # which words begin or end with, too
 _FEWEST_APART = 100  # characters from one place to the next; where they are nearer, all of the text is around them
-_NEAR = 400  # characters, about as many as sixty words, and on to the next space
-# Words, or the end of a sentence; some controls are spaces for Python, but nobody sees them.
-_SEVERAL = re.compile(r"\w[^\w\s]*[^\S\x0b\x0c\x1c-\x1f]\W*\w|\n\n|[.!?]\s")
-_PARTING = re.compile(r"[\s.!?]")
+_NEAR = 100  # characters, and on to the next space
+_PARTING = 4  # words; fewer part a sentence no more than as many plain ones would
+_SPACE_OR_SIGN = re.compile(r"[\s.]")
 _ADDRESS_BEFORE = re.compile(r"(?:@|\w\.|//)\Z")
 _ADDRESS_BEHIND = re.compile(r"@|\.\w")
 _CHANGED = re.compile("x+")
@@ -99,7 +98,7 @@ class Decoded:
         return self.every_second(in_parts(self.text, spans_around(self.text, places)))
 
     def keep_what_reads_on(self, layer: int) -> None:
-        """Keeps what the text says if nothing stood where more than a word was decoded from this step on.
+        """Keeps what the text says if nothing stood where several words were decoded from this step on.
 
         Else a sentence could be hidden by something encoded in its midst, and an address by what is a part of it.
         """
@@ -107,15 +106,11 @@ class Decoded:
             return
         text = self.text
         self._changes = layer, self.steps(), self.changed_since(layer)
-        parting: dict[str, bool] = {}  # worked out once: a text may be full of the same
-        places = []
-        for start, end in self._changes[2]:
-            piece = text[start:end]
-            if piece not in parting:
-                parting[piece] = _SEVERAL.search(piece) is not None
-            ends = piece[-1] in ".!?" and not text[end : end + 1].strip()
-            if parting[piece] or ends or _splits_an_address(text, start, end):
-                places.append((start, end))
+        places = [
+            (start, end)
+            for start, end in self._changes[2]
+            if len(text[start:end].split(None, _PARTING)) >= _PARTING or _splits_an_address(text, start, end)
+        ]
         if places:
             parts = in_parts(text, places)
             after = parts[:]
@@ -212,9 +207,9 @@ class _Step:
                 yield piece, "".join(_LETTERS.findall(left[-_LONGEST_WORD:])[-1:]) + piece[:2]
 
     def may_part_others(self) -> bool:
-        """Whether anything that was decoded has a space in it, or around it, or ends a sentence."""
+        """Whether anything that was decoded can be several words, or stand in an address."""
         became = set(self.after).difference(self._before)
-        return _PARTING.search("".join(became)) is not None
+        return _SPACE_OR_SIGN.search("".join(became)) is not None
 
     def carry(self, changes: str) -> str:
         """An "x" for each sign after the step that was changed by it or is one in `changes`, a "." for each other."""

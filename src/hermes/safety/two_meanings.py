@@ -37,13 +37,12 @@ def with_words(pieces: Mapping[str, str]) -> set[str]:
     Each comes with what it decodes to. Who chooses capitals so that it can be decoded at all gets signs, hardly ever
     words; what decodes to words was meant to, so it is no word in disguise.
     """
-    lines = _Lines(pieces)
-    found = lines.at(_telling(lines.text)) | with_names(pieces)
-    odd = [line for line, text in pieces.items() if line not in found and not _is_prose(text)]
-    lines = _Lines([*odd, *(line for line in pieces if line.startswith("xn--"))])  # of which most stays as it is
+    odd = [piece for piece, text in pieces.items() if piece.startswith("xn--") or not _is_prose(text)]
+    lines = _Lines(odd)
+    found = lines.at(_telling(lines.text)) | with_names(odd)
     found |= lines.at(map(re.Match.start, _IN_A_ROW.finditer(lines.text)))
     for digits, letters in _LEET:
-        lines = _Lines([line for line in odd if not set(digits).isdisjoint(line)])
+        lines = _Lines([piece for piece in odd if not piece.startswith("xn--") and not set(digits).isdisjoint(piece)])
         found |= lines.at(_telling(lines.text.translate(letters)))
     return found
 
