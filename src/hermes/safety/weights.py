@@ -29,8 +29,8 @@ LEAST_TO_REFUSE = -200  # below, every rule is
 _FEW = 8  # words of a sentence, with fewer than which it is judged by rules alone
 _MANY_WORDS = 500  # of fewer all pieces are worked out at once
 _LONG_WORD = 400  # letters; where there is a longer one, too
-_SPACED = 20  # letters of a word at most, where words are set apart
-_LOOKED_AT = 200  # words in the time in which one part is weighed
+_AT_LEAST = 10  # parts are weighed by themselves
+_LOOKED_AT = 200  # pieces in the time in which one part is weighed
 START = "every stretch"  # the key of what each begins with
 _loaded: list[tuple[int, dict[int, int]]] = []
 _by_mask: dict[int, int] = {}
@@ -61,7 +61,7 @@ def weight_of_concepts(mask: int) -> int:
 class Pieces:
     """The words of a text in the pieces that are weighed; worked out when asked for, once for all languages."""
 
-    __slots__ = ("_asked", "_firsts", "_located", "_longest", "_size", "_starts", "_text", "_weights", "tokens")
+    __slots__ = ("_asked", "_firsts", "_located", "_longest", "_starts", "_text", "_weights", "tokens")
 
     def __init__(self, tokens: Sequence[str], text: str = "") -> None:
         self.tokens, self._text = tokens, text
@@ -69,15 +69,13 @@ class Pieces:
         self._starts: list[int] = []
         self._longest = 0
         self._located = 0  # characters of the text
-        self._asked = self._size = 0
+        self._asked = 0
         self._weights: list[int] = []
 
     def weighed_often(self) -> bool:
         """Whether so many parts have been weighed that it is quicker to weigh every piece once."""
         self._asked += 1
-        if self._asked == 1:  # a word of a script without spaces has about as many pieces as letters
-            self._size = sum([len(token) if len(token) > _SPACED else 1 for token in self.tokens])
-        return self._asked * _LOOKED_AT > self._size
+        return self._asked > _AT_LEAST and self._asked * _LOOKED_AT > self.firsts()[-1]
 
     def weights(self) -> list[int]:
         """What each piece weighs, by itself and behind the one before."""
