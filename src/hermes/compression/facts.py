@@ -12,6 +12,7 @@ from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from hermes.compression.block import is_block
+from hermes.compression.cue_places import texts_with_cues
 from hermes.compression.cues import ANY_WORD, FULL_STOPS, PIECES, QUESTION_MARKS, SENTENCE_MARKS, TRIMMED, WORDS
 from hermes.compression.reading import calls_of, one_line, text_of
 from hermes.compression.wanted import IMPORTANCE, Wanted
@@ -102,16 +103,19 @@ def _findings(messages: Sequence[Message], wanted: Wanted) -> Iterator[tuple[int
 def _everything(
     places: Sequence[int], messages: Sequence[Message], texts: Sequence[str], wanted: Wanted
 ) -> Iterator[tuple[int, str, Iterable[Finding]]]:
-    no_cue, source_of = ANY_WORD.isdisjoint, _SOURCE_OF.get
-    for at, message, text, odd in zip(places, messages, texts, _oddities(texts), strict=True):
+    sources = [_SOURCE_OF.get(message.get("role"), "assistant") for message in messages]
+    encoded = _encoded(texts)
+    spoken = [number for number, source in enumerate(sources) if source != "result"]
+    cued = texts_with_cues([texts[number] for number in spoken], [encoded[number] for number in spoken])
+    with_cues = {spoken[number] for number in cued}
+    for number, (at, source, text, odd) in enumerate(zip(places, sources, texts, _oddities(encoded), strict=True)):
+        message = messages[number]
         here: list[Finding] = []
-        source = source_of(message.get("role"), "assistant")
         if source == "result":
             here = _of_result(text, odd) if source in wanted.names else here
         # Most texts end here, so this is asked without a call.
         elif (source in wanted.rules or source in wanted.names) and (
-            (has_word := not no_cue(text.split()))
-            or (odd and len(odd) > (text[0] in _ODD_SIGNS) + (text[-1] in _ODD_SIGNS))
+            (has_word := number in with_cues) or (odd and len(odd) > (text[0] in _ODD_SIGNS) + (text[-1] in _ODD_SIGNS))
         ):
             here = _of_text(text, source, odd, wanted, has_word=has_word)
         if here and not is_block(message):  # a block is read by itself, with `facts_in`
@@ -136,13 +140,18 @@ def _read(message: Message) -> str:
     return text if len(text) <= _MESSAGE else text[: _MESSAGE * 2 // 3] + "\n" + text[-_MESSAGE // 3 :]
 
 
-def _oddities(texts: Sequence[str]) -> list[bytes]:
+def _encoded(texts: Sequence[str]) -> list[bytes]:
+    """Each in ASCII, "?" for what is not."""
+    return [text.encode("ascii", "replace") for text in texts]
+
+
+def _oddities(texts: Sequence[bytes]) -> list[bytes]:
     """What is odd in each text: digits, capitals, signs of names, question marks (and "?" for what is not ASCII)."""
-    odd = b"\0".join([text.encode("ascii", "replace") for text in texts]).translate(None, _NOT_ODD).split(b"\0")
+    odd = b"\0".join(texts).translate(None, _NOT_ODD).split(b"\0")
     if len(odd) == len(texts):
         return odd
     # One of them has the sign that stands between them, so each is looked at by itself.
-    return [text.encode("ascii", "replace").translate(None, _NOT_ODD + b"\0") for text in texts]
+    return [text.translate(None, _NOT_ODD + b"\0") for text in texts]
 
 
 def facts_in(text: str) -> list[Fact]:
@@ -228,9 +237,9 @@ def _rules(
     places: Sequence[int], messages: Sequence[Message], texts: Sequence[str], _wanted: Wanted
 ) -> Iterator[tuple[int, str, Iterable[Finding]]]:
     """Where nothing but rules, decisions and open matters is wanted any more."""
-    no_cue = ANY_WORD.isdisjoint
-    for at, message, text in zip(places, messages, texts, strict=True):
-        has_word = not no_cue(text.split())
+    with_cues = texts_with_cues(texts, _encoded(texts))
+    for number, (at, message, text) in enumerate(zip(places, messages, texts, strict=True)):
+        has_word = number in with_cues
         if (has_word or (not text.isascii() and _has_foreign_cue(text))) and not is_block(message):
             here = [each for each in sentences_of(text, has_word=has_word) if each[0] != "question"]
             yield at, _SOURCE_OF.get(message.get("role"), "assistant"), here
