@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LETTER_SIGNS = " .-*_|/,~+"
 _FEWEST_LETTER_SIGNS = 8
 _DEEPEST_NESTING = 3
-_MANY_PLACES = 500
+_MANY_PLACES = 1_000
 _FEWEST_DIGITS = 12  # fewer spell nothing
 # What an expression can only match beside, and is found sooner.
 _NEXT_LINE = re.compile("\n[A-Za-z0-9+/]{4}")
