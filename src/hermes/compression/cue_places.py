@@ -8,9 +8,9 @@ and the words there are compared. `tests/compression/test_cue_places.py` compare
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from hermes.compression.cues import ANY_WORD
+from hermes.compression.cues import ANY_WORD, FOREIGN_CUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,9 +43,17 @@ _PLAIN = bytes(ord(" ") if byte in _BLANKS else byte for byte in range(256)).low
 _CUES = frozenset(word.encode() for word in ANY_WORD if word.isascii() and word.islower())
 _LONGEST = max(map(len, _CUES))
 _BEFORE, _BEHIND = _LONGEST + 2 - _PLACES, _LONGEST + 1  # how far a cue reaches around its six characters
+_ASCII = bytes(range(128))
 # The first bytes, in UTF-8, of letters of other scripts in cues; where there are none of these, there is no such cue.
 _FOREIGN = {letter.encode()[0] for word in ANY_WORD for letter in word if not letter.isascii()}
 _NOT_FOREIGN = bytes(set(range(256)) - _FOREIGN)
+
+
+class Cued(NamedTuple):
+    """The numbers of texts one of whose words is a cue, and whether one may hold a cue of a script without blanks."""
+
+    numbers: set[int]
+    has_pieces: bool
 
 
 def _tables() -> tuple[bytes, ...]:
@@ -68,9 +76,9 @@ def _accepted(sign: str) -> Sequence[int]:
 _TABLES = _tables()
 
 
-def texts_with_cues(texts: Sequence[str], encoded: Sequence[bytes]) -> set[int]:
-    """The numbers of the texts one of whose words is a cue; `encoded` they are in ASCII, "?" for anything else."""
-    suspected = {number for number, text in enumerate(texts) if not text.isascii()} if _has_foreign(texts) else set()
+def texts_with_cues(texts: Sequence[str], encoded: Sequence[bytes]) -> Cued:
+    """`encoded` are the texts in ASCII, "?" for anything else."""
+    suspected: set[int] = set()
     together = b"\0".join((b"", *encoded, b""))
     if together.count(b"\0") > len(texts) + 1:
         suspected.update(range(len(texts)))  # one of them holds what parts them
@@ -80,12 +88,16 @@ def texts_with_cues(texts: Sequence[str], encoded: Sequence[bytes]) -> set[int]:
             number += together.count(b"\0", at, place + 1)
             at = place + 1
             suspected.add(number)
-    return {number for number in suspected if not ANY_WORD.isdisjoint(texts[number].split())}
-
-
-def _has_foreign(texts: Sequence[str]) -> bool:
-    foreign = "".join([text for text in texts if not text.isascii()])
-    return bool(foreign) and bool(foreign.encode("utf-8", "surrogatepass").translate(None, _NOT_FOREIGN))
+    foreign = [number for number, text in enumerate(texts) if not text.isascii()]
+    letters = (
+        "".join([texts[number] for number in foreign]).encode("utf-8", "surrogatepass").translate(None, _ASCII)
+    )
+    if letters.translate(None, _NOT_FOREIGN):
+        suspected.update(foreign)
+    return Cued(
+        {number for number in suspected if not ANY_WORD.isdisjoint(texts[number].split())},
+        FOREIGN_CUE.search(letters.decode("utf-8", "surrogatepass")) is not None,
+    )
 
 
 def _where_cues_are(text: bytes) -> list[int]:

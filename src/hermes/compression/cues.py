@@ -7,6 +7,7 @@ language that is not listed is still kept by what it holds (identifiers, numbers
 from __future__ import annotations
 
 import re
+from itertools import chain
 
 # Full-width and other punctuation is spelled by name or code, so that nobody mistakes it for its ASCII twin.
 QUESTION_MARKS = ("?", "\N{FULLWIDTH QUESTION MARK}", "\N{ARABIC QUESTION MARK}")
@@ -66,3 +67,5 @@ def _forms(words: str) -> frozenset[str]:
 WORDS = {kind: _forms(words) for kind, words in _WORDS.items()}
 ANY_WORD = frozenset().union(*WORDS.values())
 PIECES = {kind: tuple(dict.fromkeys(pieces.split())) for kind, pieces in _PIECES.items()}
+# Where none of this is, a text in another script is read like any: no piece, no question, no end without a blank.
+FOREIGN_CUE = re.compile("|".join((*chain.from_iterable(PIECES.values()), *QUESTION_MARKS[1:], *FULL_STOPS)))

@@ -107,7 +107,7 @@ def _everything(
     encoded = _encoded(texts)
     spoken = [number for number, source in enumerate(sources) if source != "result"]
     cued = texts_with_cues([texts[number] for number in spoken], [encoded[number] for number in spoken])
-    with_cues = {spoken[number] for number in cued}
+    with_cues = {spoken[number] for number in cued.numbers}
     for number, (at, source, text, odd) in enumerate(zip(places, sources, texts, _oddities(encoded), strict=True)):
         message = messages[number]
         here: list[Finding] = []
@@ -117,7 +117,7 @@ def _everything(
         elif (source in wanted.rules or source in wanted.names) and (
             (has_word := number in with_cues) or (odd and len(odd) > (text[0] in _ODD_SIGNS) + (text[-1] in _ODD_SIGNS))
         ):
-            here = _of_text(text, source, odd, wanted, has_word=has_word)
+            here = _of_text(text, source, odd, wanted, has_word=has_word, has_pieces=cued.has_pieces)
         if here and not is_block(message):  # a block is read by itself, with `facts_in`
             yield at, source, here
         if "tool_calls" in message and "call" in wanted.names and not is_block(message):
@@ -186,12 +186,13 @@ def words_of(text: str) -> Iterator[tuple[str, str]]:
                     yield kind, piece
 
 
-def sentences_of(text: str, *, has_word: bool = True) -> Iterator[tuple[str, str]]:
+def sentences_of(text: str, *, has_word: bool = True, has_pieces: bool = True) -> Iterator[tuple[str, str]]:
     """(kind, sentence) of every rule, decision, open matter and question in a text.
 
-    `has_word` is False when none of its words, as blanks part them, is a cue.
+    `has_word` is False when none of its words, as blanks part them, is a cue; `has_pieces` when it holds no cue of a
+    script without blanks, and no full stop of one.
     """
-    is_foreign = not text.isascii()
+    is_foreign = has_pieces and not text.isascii()
     has_word |= is_foreign  # there a sentence may end, and the next begin, without a blank
     has_piece = is_foreign and _FOREIGN_CUE.search(text) is not None
     for sentence in _sentences(text):
@@ -219,12 +220,12 @@ def failure_in(text: str, words: Iterable[str] = _ERRORS) -> str:
     return ""
 
 
-def _of_text(text: str, source: str, odd: bytes, wanted: Wanted, *, has_word: bool) -> list[Finding]:
+def _of_text(text: str, source: str, odd: bytes, wanted: Wanted, *, has_word: bool, has_pieces: bool) -> list[Finding]:
     # What the assistant asks itself is no open question once it went on; what it decided is a decision.
     questions = source == "user" and wanted.questions
     here: list[Finding] = []
-    if has_word or (questions and "?" in text) or (not text.isascii() and _has_foreign_cue(text)):
-        here = list(sentences_of(text, has_word=has_word))
+    if has_word or (questions and "?" in text) or (has_pieces and _has_foreign_cue(text)):
+        here = list(sentences_of(text, has_word=has_word, has_pieces=has_pieces))
         if not questions:
             here = [each for each in here if each[0] != "question"]
     # A capital at the beginning and a full stop at the end are nothing odd.
@@ -237,16 +238,21 @@ def _rules(
     places: Sequence[int], messages: Sequence[Message], texts: Sequence[str], _wanted: Wanted
 ) -> Iterator[tuple[int, str, Iterable[Finding]]]:
     """Where nothing but rules, decisions and open matters is wanted any more."""
-    with_cues = texts_with_cues(texts, _encoded(texts))
+    with_cues, has_pieces = texts_with_cues(texts, _encoded(texts))
+    if not (with_cues or has_pieces):
+        return
     for number, (at, message, text) in enumerate(zip(places, messages, texts, strict=True)):
         has_word = number in with_cues
-        if (has_word or (not text.isascii() and _has_foreign_cue(text))) and not is_block(message):
-            here = [each for each in sentences_of(text, has_word=has_word) if each[0] != "question"]
+        if (has_word or (has_pieces and _has_foreign_cue(text))) and not is_block(message):
+            found = sentences_of(text, has_word=has_word, has_pieces=has_pieces)
+            here = [each for each in found if each[0] != "question"]
             yield at, _SOURCE_OF.get(message.get("role"), "assistant"), here
 
 
 def _has_foreign_cue(text: str) -> bool:
     """Whether there is a cue of a script without blanks, or a word that is one behind such a script's full stop."""
+    if text.isascii():
+        return False
     if _FOREIGN_CUE.search(text):
         return True
     return _FULL_STOP.search(text) is not None and not ANY_WORD.isdisjoint(_FULL_STOP.sub(" ", text).split())
