@@ -89,9 +89,7 @@ def texts_with_cues(texts: Sequence[str], encoded: Sequence[bytes]) -> Cued:
             at = place + 1
             suspected.add(number)
     foreign = [number for number, text in enumerate(texts) if not text.isascii()]
-    letters = (
-        "".join([texts[number] for number in foreign]).encode("utf-8", "surrogatepass").translate(None, _ASCII)
-    )
+    letters = "".join([texts[number] for number in foreign]).encode("utf-8", "surrogatepass").translate(None, _ASCII)
     if letters.translate(None, _NOT_FOREIGN):
         suspected.update(foreign)
     return Cued(
