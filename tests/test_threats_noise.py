@@ -64,6 +64,33 @@ def test_no_encoding_is_passed_over_because_its_runs_were_not_seen(name: str) ->
             assert step != "hex" or not pattern.search(text) or Runs(text).has_hex()
 
 
+@pytest.mark.proves("threats.disguises")
+def test_base64_in_lines_and_in_groups_is_looked_for_where_it_can_stand() -> None:
+    chance = random.Random(5)
+    pieces = [
+        " ",
+        " ",
+        " ",
+        "\n",
+        "\r\n",
+        "abcd",
+        "Wxy9",
+        "ab",
+        "Zz0",
+        "=",
+        ".",
+        "-",
+        "é",
+        "1234",
+        "aaaaAAAA00001111BBBB",
+    ]
+    for _ in range(3_000):
+        text = "x " + "".join(chance.choices(pieces, k=chance.randrange(5, 60)))
+        for source in (decoding._BASE64_IN_LINES, decoding._BASE64_IN_FOURS):
+            pattern = re.compile(f"({source})")
+            assert decoding._parted(text, pattern, decoding._PLACES[source](Runs(text))) == pattern.split(text)
+
+
 @pytest.mark.proves("threats.linear")
 def test_expressions_of_the_frame_match_alike_in_long_texts() -> None:
     chance = random.Random(4)

@@ -160,6 +160,8 @@ def _hex(text: str, runs: Runs) -> bool:
     return runs.has_hex() and _many_digits(text)
 
 
+_BASE64_IN_LINES = r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{20,}(?:\r?\n[A-Za-z0-9+/]{4,}){1,2000}={0,2}"
+_BASE64_IN_FOURS = r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{4} ){4,}[A-Za-z0-9+/]{2,4}={0,2}"
 # Where some encodings can stand at all.
 _PLACES: dict[str, Callable[[Runs], Iterable[tuple[int, int]]]] = {
     "spaced letters": Runs.letters_apart,
@@ -169,6 +171,8 @@ _PLACES: dict[str, Callable[[Runs], Iterable[tuple[int, int]]]] = {
     "morse": Runs.morse,
     "base32": Runs.base32,
     encoded.BASE64: Runs.base64,
+    _BASE64_IN_LINES: Runs.base64_in_lines,
+    _BASE64_IN_FOURS: Runs.base64_in_fours,
 }
 _LETTER_SIGN = f"[{re.escape(_LETTER_SIGNS)}]"
 _SIGN = f"[{encoded.DOTS}{encoded.DASHES}]"
@@ -209,13 +213,8 @@ _STEPS: tuple[tuple[str, Callable[[str, Runs], bool], str, Callable[[str], str]]
         encoded.from_decimal,
     ),
     ("morse", _always, rf"(?:{_SIGN}{{1,6}}[ /|\n]{{1,3}}){{5,}}{_SIGN}{{1,6}}", encoded.from_morse),
-    (
-        "base64",
-        _mixed_lines,
-        r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{20,}(?:\r?\n[A-Za-z0-9+/]{4,}){1,2000}={0,2}",
-        encoded.joined,
-    ),
-    ("base64", _mixed_fours, r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{4} ){4,}[A-Za-z0-9+/]{2,4}={0,2}", encoded.joined),
+    ("base64", _mixed_lines, _BASE64_IN_LINES, encoded.joined),
+    ("base64", _mixed_fours, _BASE64_IN_FOURS, encoded.joined),
     ("base32", _mixed_case, r"(?<![A-Za-z0-9])(?:[A-Z2-7]{16,}|[a-z2-7]{32,})={0,6}", encoded.from_base32),
     ("base64", _mixed_case, encoded.BASE64, encoded.from_base64),
     ("punycode", _holds("xn--"), r"xn--[a-z0-9-]{2,60}", encoded.from_punycode),

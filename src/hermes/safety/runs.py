@@ -44,6 +44,9 @@ _LETTER_OR_SIGN = bytes.maketrans(
     (_LOWER + _LOWER.upper() + _DIGITS + " .-*_|/,~+").encode(), b"x" * 62 + b"s" * 10
 )  # any other byte stays what it is, and is neither
 _BASE64_AND_SPACE = _with_space(_BASE64)
+_BASE64_AND_LINES = _table(_LOWER + _LOWER.upper() + _DIGITS + "+/\r\n")
+_FOURS = b" xxxx xxxx xxxx xx"
+_MORE_FOURS = re.compile(rb"(?: xxxx)*(?: x{0,4})?")
 _LETTERS_AND_DIGITS = _table(_LOWER + _DIGITS)
 _NUMBERS_AND_DOTS = _table(_DIGITS + ".")
 
@@ -88,7 +91,19 @@ class Runs:
 
     def groups_of_four(self) -> bool:
         """Five groups of four letters, the last of which may be shorter."""
-        return b" xxxx xxxx xxxx xx" in self._bytes.translate(_BASE64_AND_SPACE)
+        return _FOURS in self._bytes.translate(_BASE64_AND_SPACE)
+
+    def base64_in_lines(self) -> Iterator[tuple[int, int]]:
+        """Where base64 may go over several lines, with its padding."""
+        return ((start, end + 2) for start, end in self._places(_BASE64_AND_LINES, 25))
+
+    def base64_in_fours(self) -> Iterator[tuple[int, int]]:
+        """Where such groups stand, with their padding."""
+        shape = self._bytes.translate(_BASE64_AND_SPACE)
+        place = shape.find(_FOURS)
+        while place >= 0 and (found := _MORE_FOURS.match(shape, place)):
+            yield max(0, place - 5), found.end() + 2  # the first may begin a line
+            place = shape.find(_FOURS, found.end())
 
     def account_in_groups(self) -> bool:
         return b"xxxx xxxx" in self._bytes.translate(_NUMBERS_AND_SPACE)

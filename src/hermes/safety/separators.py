@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hermes.safety.known_words import Vocabulary
 
 LONGEST_WORD = 15
+_DIGITS = "0123456789"
 _LONGEST_SCRAP = 4
 _FEWEST_SCRAPS = 3
 _RULE_LETTERS = 300  # letters that a rule spans at most, about sixty words
@@ -33,10 +34,10 @@ def squashed(tokens: list[str], known: set[str], words: Vocabulary) -> Iterator[
     tokens = _in_pieces(tokens, known, words)
     if not tokens:
         return
-    plain = {word for word in known if word.isalpha() and word.isascii()}
     # Words that are glued together begin and end where they stand; only scraps belong to their neighbours.
-    pieces = {word: f" {word} " if len(word) > LONGEST_WORD else word for word in plain}
-    text = "".join([pieces[word] for word in tokens if word in plain])
+    pieces = {word: word for word in known if len(word) <= LONGEST_WORD and word.isalpha() and word.isascii()}
+    pieces |= {word: f" {word.strip(_DIGITS)} " for word in _glued(known)}
+    text = "".join([pieces[word] for word in tokens if word in pieces])
     cut: list[str] = []
     letters, enough = 0, _MANY_LETTERS
     for start, end in _around_strong_words(text, words):
@@ -113,26 +114,33 @@ def segmented(text: str, words: Vocabulary) -> list[str]:
     return cut
 
 
+def _glued(known: set[str]) -> set[str]:
+    """Those that are too long for one word; a number behind it makes no difference."""
+    long = [word for word in known if len(word) > LONGEST_WORD and word.isascii()]
+    return {word for word in long if word.strip(_DIGITS).isalpha()}
+
+
 def _in_pieces(tokens: list[str], known: set[str], words: Vocabulary) -> list[str]:
     """The words that seem to be glued together or cut apart: very long ones, or many short ones nobody knows.
 
-    All words when that holds for the whole text; else, in a long one, those around any place where it does.
+    All words when a quarter of them do, or when any does in a short text; else those around any place that does.
     """
-    if max(map(len, known), default=0) > LONGEST_WORD:
-        return tokens
+    long = _glued(known)
     scraps = {word for word in known if len(word) <= _LONGEST_SCRAP and word.isalpha() and word not in words.short}
-    if len(scraps) < _FEWEST_SCRAPS:
-        return []
-    before = [0, *accumulate(map(scraps.__contains__, tokens))]
+    before = [0, *accumulate(map(scraps.__contains__, tokens if len(scraps) >= _FEWEST_SCRAPS else ()))]
     if before[-1] * _SCRAP_SHARE >= len(tokens):
         return tokens
-    found: list[str] = []
     if len(tokens) < _LONG_TEXT:
-        return found
+        return tokens if long else []
+    places = [(at, at + 1) for at, word in enumerate(tokens) if word in long] if long else []
+    places += [
+        (start, start + _STRETCH)
+        for start in range(0, len(before) - _STRETCH, _STRETCH // 2)
+        if (before[start + _STRETCH] - before[start]) * _SCRAP_SHARE >= _STRETCH
+    ]
+    found: list[str] = []
     done = 0
-    for start in range(0, len(tokens) - _STRETCH + 1, _STRETCH // 2):
-        if (before[start + _STRETCH] - before[start]) * _SCRAP_SHARE >= _STRETCH:
-            end = start + _STRETCH + WIDEST_RULE
-            found += tokens[max(done, start - WIDEST_RULE) : end]
-            done = end
+    for start, end in sorted(places):
+        found += tokens[max(done, start - WIDEST_RULE) : end + WIDEST_RULE]
+        done = max(done, end + WIDEST_RULE)
     return found
