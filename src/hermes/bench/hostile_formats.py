@@ -1,10 +1,12 @@
-"""Texts of 65,536 characters in the forms that files have (dumps, logs, pages, mails), none of which a person wrote."""
+"""Texts of 65,536 characters in the forms that files have: dumps, logs, pages, mails, and documentation."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from hermes.bench.hostile_words import LETTERS, TRIGGERS, filled
@@ -16,6 +18,17 @@ if TYPE_CHECKING:
 _ALNUM = LETTERS + LETTERS.upper() + "0123456789"
 _MORSE = (".-", "-...", "-.-.", "..", "--", "-", ".", "...", "-.-", "---", ".--.", "--.-", "/")
 _JS = ("function", "var", "return", "if", "else", "for", "new", "this", "typeof", "null", "e", "t", "n", "r", "a.b")
+_DOCUMENTED = (
+    "argparse",
+    "datetime",
+    "decimal",
+    "http.client",
+    "imaplib",
+    "logging",
+    "optparse",
+    "shutil",
+    "subprocess",
+)
 _FRAMES = (
     "<system",
     "[end of",
@@ -29,6 +42,18 @@ _FRAMES = (
     "[inst",
     "role",
 )
+
+
+@cache
+def _docstrings() -> list[str]:
+    """What Python says about some of its own modules: the one text here that people wrote."""
+    texts: list[str] = []
+    for name in _DOCUMENTED:
+        module = import_module(name)
+        of_module = [each for each in vars(module).values() if getattr(each, "__module__", "") == name]
+        methods = [method for each in of_module if isinstance(each, type) for method in vars(each).values()]
+        texts += [each.__doc__ for each in (module, *of_module, *methods) if isinstance(each.__doc__, str)]
+    return texts
 
 
 def _word(chance: random.Random, least: int = 2, most: int = 9) -> str:
@@ -144,6 +169,7 @@ def _variable(chance: random.Random) -> str:
 
 
 FORMATS: dict[str, Callable[[random.Random], str]] = {
+    "documentation": filled(lambda chance: chance.choice(_docstrings()) + "\n\n"),
     "JSON": filled(_json),
     "HTML": filled(_html),
     "minified JavaScript": filled(_minified),
