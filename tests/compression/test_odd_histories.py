@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.compression.audit import count_kept, keep_exactly
+from hermes.compression.audit import Held, count_kept, keep_exactly
 from hermes.compression.block import BRIDGE, PREFIX, SYSTEM_NOTE, is_block, parse_block
 from hermes.compression.boundaries import find_cut, last_request, newest
 from hermes.compression.compressor import ContextCompressor
@@ -132,7 +132,7 @@ def test_a_block_of_another_program_without_our_heading_is_all_summary() -> None
     theirs: Message = {"role": "user", "content": "What happened before.", "_compressed_summary": True}
     assert is_block(theirs)
     assert parse_block(theirs).summary == "What happened before."
-    kept = keep_exactly("no heading\n- weather: rain\n- identifiers: ABC-1 ABC-2", [], 100)
+    kept = keep_exactly("no heading\n- weather: rain\n- identifiers: ABC-1 ABC-2", [], Held(""), 100)
     assert (kept, count_kept(kept)) == ("- identifiers: ABC-1 ABC-2", 2)
 
 

@@ -82,14 +82,14 @@ def test_what_the_summary_leaves_out_is_kept_word_for_word() -> None:
 @pytest.mark.proves("compression.kept", "compression.twice")
 def test_what_was_kept_once_is_kept_again() -> None:
     facts = find_facts([{"role": "user", "content": "Never deploy on Friday. The build is b-1001 in app/x.py."}], 100)
-    once = keep_exactly("", missing(facts, Held("nothing")), 500)
-    twice = keep_exactly(once, missing(facts, Held("nothing")), 500)
+    once = keep_exactly("", facts, Held("nothing"), 500)
+    twice = keep_exactly(once, facts, Held("nothing"), 500)
     assert once == twice
     assert "- constraint: Never deploy on Friday." in once
     assert "- identifiers: b-1001" in once
     assert "- paths: app/x.py" in once
     more = find_facts([{"role": "user", "content": "The host is web-77 and never web-78."}], 100)
-    full = keep_exactly(once, missing(more, Held("nothing")), 40)
+    full = keep_exactly(once, more, Held("nothing"), 40)
     assert "web-77" in full
     assert set(once.splitlines()[:1]) <= set(full.splitlines())
 

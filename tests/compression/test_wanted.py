@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.compression.audit import Held, keep_exactly, missing
+from hermes.compression.audit import Held, keep_exactly
 from hermes.compression.extract import extract, wanted_for
 from hermes.compression.facts import find_facts
-from hermes.compression.wanted import Wanted
+from hermes.compression.wanted import Wanted, cost_of
 
 if TYPE_CHECKING:
     from histories import Message
@@ -42,9 +42,9 @@ histories = st.lists(
 @given(histories, st.integers(0, 600), st.integers(0, 160))
 def test_what_is_kept_is_what_all_facts_would_have_given(messages: list[Message], room: int, told: int) -> None:
     held = Held("\n".join(str(message["content"]) for message in messages[-told:]) if told else "nothing")
-    whole = keep_exactly("", missing(find_facts(messages, ALL), held), room)
+    whole = keep_exactly("", find_facts(messages, ALL), held, room)
     wanted = Wanted(ALL, room, is_held=held.has)
-    assert keep_exactly("", missing(find_facts(messages, wanted), held), room) == whole
+    assert keep_exactly("", find_facts(messages, wanted), held, room) == whole
 
 
 @pytest.mark.proves("compression.extract")
@@ -52,11 +52,27 @@ def test_what_is_kept_is_what_all_facts_would_have_given(messages: list[Message]
 def test_an_extract_shows_what_it_would_of_all_facts(messages: list[Message], room: int) -> None:
     ids = list(range(len(messages)))
     whole = extract(messages, ids, find_facts(messages, ALL), room)
-    facts = find_facts(messages, wanted_for(room, room / 3, ALL))
+    facts = find_facts(messages, wanted_for(messages, room, room / 3, ALL))
     assert extract(messages, ids, facts, room) == whole
     held = Held(whole)
-    kept = keep_exactly("", missing(facts, held), room // 3)
-    assert kept == keep_exactly("", missing(find_facts(messages, ALL), held), room // 3)
+    kept = keep_exactly("", facts, held, room // 3, for_names=0)
+    assert kept == keep_exactly("", find_facts(messages, ALL), held, room // 3, for_names=0)
+
+
+@pytest.mark.proves("compression.kept")
+def test_questions_leave_a_third_of_the_room_to_the_newest_names() -> None:
+    messages = history([("user", 1)] + [("assistant", 3), ("user", 0)] * 150)
+    kept = keep_exactly("", find_facts(messages, Wanted(ALL, 900)), Held("nothing"), 900).splitlines()
+    assert kept[0] == "- constraint: Never restart worker 100 by hand."
+    asked = [line for line in kept if line.startswith("- question: ")]
+    names = [word for line in kept if line.startswith(("- identifiers: ", "- paths: ")) for word in line.split()]
+    assert 0.6 < sum(cost_of("question", line.removeprefix("- question: ")) for line in asked) / 900 < 0.7
+    assert sum(cost_of("path", word) for word in names) / 900 > 0.15
+    assert {"src/table_399.py", "lock_399"} < set(names)
+    # What is no question gets what they do not need, the most important first.
+    few = keep_exactly("", find_facts(messages[-20:], ALL), Held("nothing"), 900)
+    assert few.count("- question: ") == 10
+    assert "lock_399" in few
 
 
 @pytest.mark.proves("compression.kept")

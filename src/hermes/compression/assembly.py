@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from hermes.compression.audit import count_kept, keep_exactly, missing
+from hermes.compression.audit import count_kept, keep_exactly
 from hermes.compression.block import SYSTEM_NOTE, render_block
 from hermes.compression.boundaries import (
     block_messages,
@@ -15,8 +15,10 @@ from hermes.compression.boundaries import (
     shorten_results,
     shortened_ids,
 )
+from hermes.compression.ladder import EXTRACT
 from hermes.compression.pointers import chapters_of, render_chapters
 from hermes.compression.reading import Counts, estimate_sampled, text_of
+from hermes.compression.wanted import NAMES_SHARE
 from hermes.vocabulary.tokens import estimate_message
 
 if TYPE_CHECKING:
@@ -88,7 +90,9 @@ class Past:
 
     def render(self, chapters: Sequence[Chapter]) -> tuple[str, str]:
         """What is kept exactly, and the text of the whole block."""
-        kept = keep_exactly(self.previous.kept, missing(self.facts, self.held), round(self.budget * KEPT_SHARE))
+        room = round(self.budget * KEPT_SHARE)
+        for_names = 0 if self.attempt.how == EXTRACT else NAMES_SHARE  # an extract has sections for them
+        kept = keep_exactly(self.previous.kept, self.facts, self.held, room, for_names)
         return kept, render_block(
             self.attempt.text, kept, render_chapters(chapters, round(self.budget * POINTERS_SHARE))
         )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from hermes.compression.cues import TRIMMED
 from hermes.compression.facts import by_importance, words_of
-from hermes.compression.wanted import ORDER, SENTENCES, cost_of
+from hermes.compression.wanted import NAMES_SHARE, ORDER, SENTENCES, cost_of
 from hermes.vocabulary.tokens import estimate
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ def fault(summary: str, max_tokens: int, source: str) -> str:
 
 
 def missing(facts: Iterable[Fact], held: Held) -> Iterator[Fact]:
-    """Facts that the summary does not hold as they were written, most important first."""
-    return (fact for fact in by_importance(facts) if not held.has(fact.text))
+    """Facts that the summary does not hold as they were written."""
+    return (fact for fact in facts if not held.has(fact.text))
 
 
 def texts_in(section: str) -> set[str]:
@@ -98,27 +99,47 @@ class Held:
         return {word for _, word in words_of(foreign)}
 
 
-def keep_exactly(earlier: str, facts: Iterable[Fact], room: int) -> str:
+def keep_exactly(earlier: str, facts: Sequence[Fact], held: Held, room: int, for_names: float = NAMES_SHARE) -> str:
     """The "kept exactly" section: what an earlier block kept in about `room` tokens, then the missing facts.
 
-    New facts get what is left, and half of the room in any case: old ones must not keep them out.
+    New facts get what is left, and half of the room in any case: old ones must not keep them out. In the same way
+    questions that would fill it leave a share `for_names`, the newest ones.
     """
     chosen: dict[tuple[str, str], None] = {}
-    left = _choose(_parse(earlier), room, chosen)
-    _choose(((fact.kind, fact.text) for fact in facts), max(left, room // 2), chosen)
+    left = max(_choose(_parse(earlier), room, chosen)[0], room / 2)
+    ranked = by_importance(facts)
+    first = next((at for at, fact in enumerate(ranked) if fact.kind == "question"), len(ranked))
+    left, all_fit = _choose(_missing(ranked[:first], held), left, chosen)
+    if all_fit:
+        questions = list(takewhile(lambda fact: fact.kind == "question", ranked[first:]))
+        share = room * for_names
+        left, all_fit = _choose(_missing(questions, held), left - share, chosen)
+        left += share
+        if all_fit:
+            _choose(_missing(ranked[first + len(questions) :], held), left, chosen)
+        elif share:
+            names = sorted([fact for fact in facts if fact.kind in _PLURAL], key=lambda fact: -fact.position)
+            left, _ = _choose(_missing(names, held), left, chosen)
+            _choose(_missing(questions, held), left, chosen)
     return _render(chosen)
 
 
-def _choose(candidates: Iterable[tuple[str, str]], room: int, chosen: dict[tuple[str, str], None]) -> int:
-    """Takes candidates until the room is used up; returns what is left of it."""
+def _missing(facts: Iterable[Fact], held: Held) -> Iterator[tuple[str, str]]:
+    return ((fact.kind, fact.text) for fact in missing(facts, held))
+
+
+def _choose(
+    candidates: Iterable[tuple[str, str]], room: float, chosen: dict[tuple[str, str], None]
+) -> tuple[float, bool]:
+    """Takes candidates until one finds no room any more; returns what is left of it, and whether all found some."""
     for kind, text in candidates:
         if (kind, text) not in chosen:
             cost = cost_of(kind, text)
             if cost > room:
-                break
+                return room, False
             room -= cost
             chosen[kind, text] = None
-    return room
+    return room, True
 
 
 def count_kept(section: str) -> int:

@@ -284,7 +284,7 @@ class _Facts:
 
     def shown(self) -> list[Fact]:
         """For an extract, and to be kept beside it."""
-        self._shown = find_facts(self._said, wanted_for(self._budget, self._room, self._enough))
+        self._shown = find_facts(self._said, wanted_for(self._said, self._budget, self._room, self._enough))
         return self._shown
 
     def beside(self, held: Held, kept: str) -> list[Fact]:

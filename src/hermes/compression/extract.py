@@ -10,6 +10,7 @@ import re
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from hermes.compression.audit import Held
 from hermes.compression.facts import by_importance, ends_of, failure_in
 from hermes.compression.reading import at_most, calls_of, one_line, text_of, tool_counts
 from hermes.compression.wanted import Shelf, Wanted
@@ -48,7 +49,6 @@ _SHOWN = (
     ("## Next Steps", ("open", "question"), ""),
     ("## Critical Context", ("identifier", "url", "number"), ""),
 )
-_QUOTING = ("## Goal", "### In Progress")  # show messages word for word, and with them the facts that they hold
 _NOTE = "(Put together without a model, from the conversation's own words.)"
 
 
@@ -73,11 +73,14 @@ def extract(
     return "\n\n".join([*shown, _NOTE])
 
 
-def wanted_for(room: int, kept: float, enough: int) -> Wanted:
+def wanted_for(messages: Sequence[Message], room: int, kept: float, enough: int) -> Wanted:
     """Facts that an extract of `room` tokens shows, and those that then find `kept` tokens beside it."""
     shares = dict(_SHARES)
     sections = [Shelf(room * shares[heading], kinds, first) for heading, kinds, first in _SHOWN]
-    return Wanted(enough, kept + room * sum(shares[heading] for heading in _QUOTING), sections)
+    nowhere = [None] * len(messages)
+    quoting = (("## Goal", _asks(messages, nowhere)), ("### In Progress", _said(messages, nowhere)))
+    quoted = [line for heading, lines in quoting for line in _first_that_fit(lines, round(room * shares[heading]))]
+    return Wanted(enough, kept, sections, is_held=Held("\n".join(quoted)).has, for_names=0)
 
 
 def _sections(

@@ -21,11 +21,17 @@ IMPORTANCE = {
     for nearness, source in enumerate(_SOURCES)
 }
 _LEAST = 1 + max(IMPORTANCE.values())
+_QUESTION = IMPORTANCE["question", "user"]
+NAMES_SHARE = 1 / 3  # of the room, which questions leave to the newest names
+_LONGEST = 400  # tokens of a question
 _RULES = ("constraint", "decision", "open")
 _NAMES = dict.fromkeys(("user", "assistant"), ("identifier", "url", "path", "number")) | {
     "call": ("identifier", "url", "path"),
     "result": ("error", "identifier", "url", "path"),
 }
+_NAME_RANKS = frozenset(
+    IMPORTANCE[kind, source] for source, kinds in _NAMES.items() for kind in kinds if kind != "error"
+)
 
 
 def cost_of(kind: str, text: str) -> int:
@@ -45,6 +51,10 @@ class Shelf:
         self._filled = [0] * _LEAST
         self._above = 0  # tokens of all facts above that rank
 
+    def takes(self, rank: int) -> bool:
+        """Whether there may be room for a fact of this rank that is older than the others."""
+        return rank < self.closed
+
     def put(self, rank: int, cost: int) -> bool:
         """Puts a fact there that is older than the others; returns whether a rank has no room any more."""
         self._filled[rank] += cost
@@ -58,12 +68,40 @@ class Shelf:
         return True
 
 
+class _Kept(Shelf):
+    """The "kept exactly" section. Where questions would fill it, the newest names have a share of it."""
+
+    def __init__(self, room: float, for_names: float) -> None:
+        super().__init__(room)
+        self._share = room * for_names
+        self._takes_names = self._share > 0
+        self._names = self._asked = self._longest = 0
+
+    def takes(self, rank: int) -> bool:
+        return rank < self.closed or (self._takes_names and rank in _NAME_RANKS)
+
+    def put(self, rank: int, cost: int) -> bool:
+        is_closed = rank < self.closed and super().put(rank, cost)
+        if not self._takes_names:
+            return is_closed
+        if rank in _NAME_RANKS:
+            self._names += cost
+        elif rank <= _QUESTION:
+            self._asked += cost
+            self._longest = max(self._longest, cost)
+        # The question that finds no room leaves less than it takes; as long as all find some, it may be any.
+        unused = self._longest if self._asked > self._room - self._share else _LONGEST
+        self._takes_names = self._names <= self._share + unused
+        return is_closed or not self._takes_names
+
+
 class Wanted:
     """How much is looked for: about `enough` facts, and of these only what finds room.
 
     `room` is that of the "kept exactly" section, `sections` are those of a text that shows facts, too: what lies there
     needs no other place. Facts are found the newest first and kept by importance. So once those of some importance and
-    above take all the room, neither an older one of the same nor any of less importance can be kept.
+    above take all the room, neither an older one of the same nor any of less importance can be kept; but for questions,
+    which leave a part of it.
     """
 
     def __init__(
@@ -72,10 +110,11 @@ class Wanted:
         room: float = float("inf"),
         sections: Iterable[Shelf] = (),
         is_held: Callable[[str], bool] | None = None,
+        for_names: float = NAMES_SHARE,
     ) -> None:
-        """`is_held` says of a text that it needs no room, because the summary has it."""
+        """`is_held` says of a text that it needs no room in the section, because the summary has it."""
         self._left = {source: enough * share for source, share in _SHARES.items()}
-        self._kept = Shelf(room)
+        self._kept = _Kept(room, for_names)
         section_of = {kind: section for section in sections for kind in section.kinds}
         none = Shelf(0)
         self._places = {
@@ -104,12 +143,12 @@ class Wanted:
 
     def put(self, kind: str, source: str, text: str) -> None:
         """Gives room to a fact that is older than those before."""
-        if self._is_held is not None and self._is_held(text):
-            return
         shelf, rank = self._places[kind, source]
-        if rank >= shelf.closed:
+        if not shelf.takes(rank):
             shelf, rank = self._kept, IMPORTANCE[kind, source]
-        if rank < shelf.closed and shelf.put(rank, cost_of(kind, text)):
+            if not shelf.takes(rank) or (self._is_held is not None and self._is_held(text)):
+                return
+        if shelf.put(rank, cost_of(kind, text)):
             self.rules = {each for each in self.rules if self._any(_RULES, each)}
             self.names = {each for each in self.names if self._any(_NAMES[each], each)}
             self.questions = self._any(("question",), "user")
@@ -118,6 +157,6 @@ class Wanted:
         """Whether an older fact of one of these kinds could find room."""
         for kind in kinds:
             section, rank = self._places[kind, source]
-            if IMPORTANCE[kind, source] < self._kept.closed or rank < section.closed:
+            if self._kept.takes(IMPORTANCE[kind, source]) or section.takes(rank):
                 return True
         return False
