@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from hermes.cli import chat_tools
+from hermes.cli.questions import read_line
 from hermes.cli.render import counted, visible
 from hermes.vocabulary.events import (
     Compacted,
@@ -104,7 +105,7 @@ class TurnView:
             self.screen.line(visible(question), "bold")  # also what would hide a part of the command
             try:
                 with _plain_ctrl_c():
-                    said = input(_ASK).strip().lower()
+                    said = read_line(_ASK).strip().lower()
             except (KeyboardInterrupt, EOFError):
                 self.screen.line()
                 if self._agent is not None:

@@ -11,6 +11,25 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+_LOOK_EVERY = 0.1  # seconds
+
+
+def read_line(prompt: str) -> str:
+    """A line that a person types; Ctrl-C ends it whenever it is pressed.
+
+    `input` misses one that comes when the prompt stands there and it does not yet wait for a key.
+    """
+    import select
+
+    print(prompt, end="", flush=True)
+    while not select.select([sys.stdin], [], [], _LOOK_EVERY)[0]:
+        continue  # what was pressed meanwhile is noticed here
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")
+
+
 def confirmed(question: str) -> bool:
     """Whether a person says yes; where nobody sits at a terminal, nobody does."""
     return sys.stdin.isatty() and said_yes(question)
