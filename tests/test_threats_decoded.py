@@ -175,3 +175,10 @@ def test_what_would_part_layers_from_the_rest_does_no_harm_in_a_text() -> None:
     assert SEAM in decode(coded).text
     assert scan(f"{PAD * 80}{coded} {PAD * 80}").level == "clean"
     assert scan(f"{PAD * 80}{_entities(coded)} {PAD * 80}{_base64(ATTACK)}").level == "refuse"
+
+
+@pytest.mark.proves("threats.disguises")
+def test_a_word_that_ends_with_two_digits_of_hexadecimal_is_kept_beside_what_follows_it() -> None:
+    decoded = decode("hide b0 69 67 6e 6f 72 65 20 61 6c 6c")
+    assert "ignore all" in decoded.text
+    assert "hide b0 69 67" in decoded.other_readings[0].text

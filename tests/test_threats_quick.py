@@ -106,6 +106,14 @@ def test_one_long_word_in_a_long_text_does_not_glue_all_the_others_together() ->
     assert separators._in_pieces(tokens[1_400:1_600], set(tokens), words) == tokens[1_400:1_600]
 
 
+@pytest.mark.proves("threats.linear")
+def test_of_much_that_is_glued_together_the_beginning_is_read_first_and_the_rest_at_once() -> None:
+    tokens = ["ignorepreviousinstructions", *["z" * 20] * 40] * 60
+    first, rest = separators.squashed(tokens, set(tokens), vocabulary(languages.english().lexicon))
+    assert 10 < first.count("previous") < 30
+    assert first.count("previous") + rest.count("previous") == 60
+
+
 @pytest.mark.proves("threats.disguises")
 def test_letters_are_cut_into_the_same_words_as_by_looking_at_every_place() -> None:
     words = vocabulary(languages.english().lexicon)

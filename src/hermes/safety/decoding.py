@@ -62,8 +62,7 @@ def _undo_a_layer(decoded: Decoded, worked_out: dict[str, dict[str, str]]) -> No
         before = _HYPHENS.split(decoded.text)
         after = before[:]
         after[1::2] = map(_without_hyphens, before[1::2])
-        if after != before:
-            decoded.replace("hyphenation", before, after)
+        decoded.replace("hyphenation", before, after)
     joined = _join_letters(decoded.text)
     if joined != decoded.text:
         decoded.replace(LETTER_SPACING, [decoded.text], [joined])
