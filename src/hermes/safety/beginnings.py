@@ -14,13 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _ANY_BYTE = range(256)
-_DIGITS, _CAPITALS = b"0123456789", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_CLASSES: dict[str, Iterable[int]] = {
-    ".": [byte for byte in _ANY_BYTE if not bytes((byte,)).isalpha()],
-    "D": _DIGITS,
-    "C": _DIGITS + _CAPITALS,
-    "S": _DIGITS + _CAPITALS + b" -",
-}
+_NO_LETTERS = [byte for byte in _ANY_BYTE if not bytes((byte,)).isalpha()]
 _USUAL = 100_000  # characters
 _FIRST_BITS = b"\x11"  # of each group of four
 UNUSUAL = _FIRST_BITS  # the mark of a character that is in no word: as if each might begin there
@@ -31,9 +25,8 @@ class Beginnings:
     def __init__(self, *groups: str) -> None:
         """At most eight groups of words in lower case, of three to five characters each: `"cvc|cvv|key."`.
 
-        A full stop at the end of a word says that no letter follows. D stands for a digit, C for a digit or a capital,
-        S for one of these, a blank or a hyphen. Words that differ in one place only, or that are rare in every place,
-        go well together.
+        A full stop at the end of a word says that no letter follows. Words that differ in one place only, or that are
+        rare in every place, go well together.
         """
         tables = [bytearray(256) for _ in range(max(len(word) for group in groups for word in group.split("|")))]
         for bit, group in enumerate(groups):
@@ -94,4 +87,4 @@ def _marked(common: int, length: int) -> Iterator[int]:
 def _accepted(word: str, place: int) -> Iterable[int]:
     if place >= len(word):
         return _ANY_BYTE
-    return _CLASSES.get(word[place]) or {ord(word[place]), ord(word[place].upper())}
+    return _NO_LETTERS if word[place] == "." else {ord(word[place]), ord(word[place].upper())}

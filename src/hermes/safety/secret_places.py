@@ -96,7 +96,7 @@ _OF_PROSE = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ \t\r\n.,;()"
 # Of words that begin like many others something rarer from their middle is looked for.
 _PROSE = FewBeginnings("secr|seed|mnem|cove|kup ", "ogin|wall|irta|pass|utho", usual=_OF_PROSE + b"\0")
 _ANYWHERE = Beginnings(
-    "--use|256~|azdo|code.|hook|seed|token|CCDDS",  # the last begins the number of a card or of an account
+    "--use|256~|azdo|code.|hook|seed|token",
     "dingt|ident|ifttt|ls0tl|mnemo|mysql|parol",
     "-begi|combi|mot d|pat.|sig=|ure=|uthor",
     "atlas|basic|k_liv|ogin.|pass.|passc|passp|passw|sess.|sessi|walle",
@@ -142,7 +142,6 @@ _TOKEN = re.compile(  # begins with a class of characters, because such a search
 
 # --- numbers -------------------------------------------------------------------------------------------------------
 
-_NUMBER = re.compile(rb"(?:[A-Z]{2}|[0-9]{2})[0-9]{2}")  # the beginning of a card's or an account's
 _FEWEST_DIGITS = 12
 _NO_DIGITS = bytes(set(range(1, 256)) - set(b"0123456789"))  # nor what stands between texts
 _ZEROS = bytes.maketrans(b"123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", b"0" * 9 + b"A" * 26)
@@ -179,7 +178,7 @@ def _suspects(texts: Sequence[str]) -> Iterator[int]:
     for usual in filter(None, (plain, foreign)):  # what is all ASCII is much faster by itself
         joined = together.some(usual)
         told = joined.told(_ANYWHERE.places(joined.raw))
-        yield from (usual[number] for number in chain(told, joined.tokens()))
+        yield from (usual[number] for number in chain(told, joined.tokens(), joined.accounts()))
 
 
 def _unusual(texts: Sequence[str], foreign: Sequence[int]) -> Iterator[int]:
@@ -236,15 +235,8 @@ class _Joined:
         return found
 
     def told(self, places: Iterable[int]) -> Iterator[int]:
-        """Texts in which one of the words at these places tells of a secret, or a number is one."""
-        raw = self.raw
-        looked_at: set[int] = set()
+        """Texts in which one of the words at these places tells of a secret."""
         for at in places:
-            if raw[at + 2 : at + 4].isdigit() and _NUMBER.match(raw, at):
-                number = bisect_right(self._ends, at)
-                if number not in looked_at and self._has_account(number):
-                    yield number
-                looked_at.add(number)
             match = _TELLING.match(self._lowered, at)
             if match is not None and (match.lastgroup is None or _is_told(self._text, self._lowered, match)):
                 yield bisect_right(self._ends, at)
@@ -261,12 +253,14 @@ class _Joined:
                 yield bisect_right(self._ends, start)
             start = shape.find(_RUN, end)
 
-    def _has_account(self, number: int) -> bool:
-        """Whether a text has digits enough for a card or an account, in a row or after two capitals."""
-        text = self._texts[number]
-        raw = self._encoded[number] if self._encoded is not None else text.encode()
-        has_digits = not text.isascii() or len(raw.translate(None, _NO_DIGITS)) >= _FEWEST_DIGITS
-        return has_digits and _has_account(raw)
+    def accounts(self) -> Iterator[int]:
+        """Texts with digits enough for a card or an account, in a row or after two capitals."""
+        if not _has_account(self.raw):
+            return
+        for number, (text, raw) in enumerate(zip(self._texts, self._encoded or _encoded(self._texts), strict=True)):
+            has_digits = not text.isascii() or len(raw.translate(None, _NO_DIGITS)) >= _FEWEST_DIGITS
+            if has_digits and _has_account(raw):
+                yield number
 
 
 def _is_told(text: str, lowered: str, match: re.Match[str]) -> bool:
