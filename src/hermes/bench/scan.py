@@ -24,7 +24,7 @@ def run(seed: int = 0) -> dict[str, object]:
     entries = [_prose(chance, ENTRY) for _ in range(200)]
     first = sorted(_cpu_ms(entry) for entry in entries)  # a rule is compiled when it first applies
     times = sorted(_cpu_ms(entry) for entry in entries)
-    hostile = {name: round(min(_cpu_ms(make(chance)) for _ in range(3)), 2) for name, make in HOSTILE.items()}
+    hostile = {name: round(_slowest_ms([make(chance) for _ in range(3)]), 2) for name, make in HOSTILE.items()}
     prose = _prose(chance, LONG)
     return {
         "characters": ENTRY,
@@ -37,6 +37,11 @@ def run(seed: int = 0) -> dict[str, object]:
         "worst_growth": max(_growth(make(chance)) for make in HOSTILE.values()),
         "mb_per_s": round(LONG / 1e6 / (_cpu_ms(prose) / 1e3), 2),
     }
+
+
+def _slowest_ms(texts: list[str]) -> float:
+    """Of the slowest text, because another of its kind may be refused at its beginning; the better of two runs."""
+    return max(min(_cpu_ms(text), _cpu_ms(text)) for text in texts)
 
 
 def _growth(text: str) -> float:
