@@ -295,3 +295,23 @@ def test_results_and_new_words_may_come_together_and_the_limit_of_calls_is_told(
         (session,) = http.get("/api/v1/sessions").json()["sessions"]
         said = http.get(f"/api/v1/sessions/{session['session_id']}/messages").json()["messages"]
     assert [each["role"] for each in said[:5]] == ["user", "assistant", "tool", "user", "user"]
+
+
+@pytest.mark.proves("http.errors")
+def test_a_wrong_address_says_where_the_right_ones_are(up: Running) -> None:
+    with up.client() as http:
+        answer = http.get("/api/v1/memories")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+        assert answer.json()["error"]["message"].startswith("there is nothing at this address; /openapi.json lists")
+        target = http.get("/api/v1/memory/people").json()["error"]["message"]
+        assert target == "there is no memory 'people'; there are memory, user"
+
+
+@pytest.mark.proves("http.errors")
+def test_a_method_an_address_does_not_have_is_told_which_it_has(up: Running) -> None:
+    with up.client() as http:
+        answer = http.delete("/api/v1/memory/user")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
+    said = answer.json()["error"]
+    assert said["message"] == "DELETE is not possible at this address; GET, HEAD, POST are"
+    assert said["code"] == "method_not_allowed"

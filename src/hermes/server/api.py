@@ -30,6 +30,10 @@ PREFIX = "/api/v1"
 _OVER_HTTP = "over HTTP"
 
 
+class NoSuchTarget(NotFound):
+    """A memory file that nobody has: its message tells nothing about anybody, so it is shown."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """`act` gets path, query and body fields in one dict, checked against the schemas here."""
@@ -175,7 +179,7 @@ def _status(workspace: Workspace, _given: Given) -> Any:
 def _target(workspace: Workspace, given: Given) -> str:
     target = str(given["target"])
     if target not in workspace.targets:
-        raise NotFound("there is no such memory; the targets are memory and user")
+        raise NoSuchTarget(f"there is no memory {target[:60]!r}; there are {', '.join(workspace.targets) or 'none'}")
     return target
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from hermes.agent import Agent
 from hermes.server import openai_wire as wire
@@ -44,6 +44,7 @@ _API_WORKERS = 16
 _API_PLACES = 4  # of them that one person may use at a time
 _LOOK_AGAIN = 5.0  # seconds between two looks at who is no longer known
 _SAFE_TOOLSETS = ("memory", "session_search", "skills", "context", "todo")  # nothing that reaches out or in
+_DESCRIPTION = "/openapi.json"
 _WEB = os.path.join(os.path.dirname(__file__), "web")
 _PAGE_POLICY = "default-src 'self'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
@@ -112,7 +113,7 @@ def _routes(chat: Chat, rooms: Rooms, pool: ThreadPoolExecutor, lines: Lines) ->
         _named("/v1/chat/completions", chat.completions, "POST"),
         _named("/v1/models", chat.models),
         *(api_route(endpoint, PREFIX, rooms, pool, lines) for endpoint in ENDPOINTS),
-        _named("/openapi.json", _openapi),
+        _named(_DESCRIPTION, _openapi),
         _named("/docs", _docs()),
     ]
 
@@ -229,9 +230,18 @@ def _docs() -> Handler:
     return answer
 
 
-async def _absent(_request: Request, _error: Any) -> Response:
-    status = getattr(_error, "status_code", 404)
-    return JSONResponse(wire.error("there is nothing of that name", code="not_found"), status)
+async def _absent(request: Request, _error: Any) -> Response:
+    """An address nobody has, or one that is not yours: the same answer."""
+    listed = any(route.path == _DESCRIPTION for route in request.app.routes)
+    hint = f"{_DESCRIPTION} lists what there is, /docs shows it" if listed else "MCP is at /mcp"
+    return JSONResponse(wire.error(f"there is nothing at this address; {hint}", code="not_found"), 404)
+
+
+async def _wrong_method(request: Request, _error: Any) -> Response:
+    known = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    allowed = ", ".join(sorted({method for route in known for method in route.methods or ()}))
+    said = f"{request.method} is not possible at this address; {allowed} are"
+    return JSONResponse(wire.error(said, code="method_not_allowed"), 405, {"allow": allowed})
 
 
 async def _stopped(_request: Request, error: Any) -> Response:
@@ -242,4 +252,4 @@ async def _broken(_request: Request, _error: Any) -> Response:
     return JSONResponse(wire.error("an error of this server; the operator's log says what", "server_error"), 500)
 
 
-_HANDLERS: dict[Any, Any] = {404: _absent, 405: _absent, 500: _broken, Stop: _stopped}
+_HANDLERS: dict[Any, Any] = {404: _absent, 405: _wrong_method, 500: _broken, Stop: _stopped}

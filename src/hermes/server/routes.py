@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from hermes.server import openai_wire as wire
+from hermes.server.api import NoSuchTarget
 from hermes.server.door import PERSON, ROUTE
 from hermes.storage.text import scrub
 from hermes.tools.arguments import problems
@@ -126,7 +127,8 @@ def _nulls(value: Any, field: str) -> Iterator[str]:
 
 def _failed(error: HermesError) -> Response:
     if isinstance(error, NotFound):  # absent and not yours are the same answer
-        return JSONResponse(wire.error("there is nothing of that name", code="not_found"), 404)
+        said = str(error) if isinstance(error, NoSuchTarget) else "there is nothing of that name"
+        return JSONResponse(wire.error(said, code="not_found"), 404)
     if isinstance(error, WriteRefused):
         return JSONResponse(wire.error(str(error), code=error.kind), 409 if error.kind == "full" else 422)
     if isinstance(error, LockTimeout):
