@@ -162,6 +162,17 @@ def test_a_rejected_write_is_gone(hermes: Command, remember: Remember) -> None:
 
 
 @pytest.mark.proves("curated.approval")
+def test_what_waits_already_waits_once(hermes: Command, remember: Remember) -> None:
+    hermes("config", "set", "memory.write_approval", "on")
+    first = remember(action="add", content="Uses zsh")
+    assert remember(action="add", content="Uses zsh")["pending_id"] == first["pending_id"]
+    assert remember(action="add", content="Uses fish")["pending_id"] != first["pending_id"]
+    assert len(hermes("memory", "approve", "--all", "--json").json) == 2
+    assert hermes("memory", "approve", "--all").out == "nothing is pending\n"
+    assert hermes("memory", "approve", "--all", "--json").json == []
+
+
+@pytest.mark.proves("curated.approval")
 def test_the_staged_record_has_the_fields_that_hermes_agent_writes(
     home: Path, hermes: Command, remember: Remember
 ) -> None:

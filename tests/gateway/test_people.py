@@ -134,6 +134,29 @@ def test_stop_ends_the_running_answer_and_what_waits_is_answered_in_order(home: 
     assert any(text.startswith("I stop. 1 of your messages") for text in answers)
 
 
+@pytest.mark.proves("gateway.commands")
+def test_somebody_decides_in_the_chat_about_notes_that_wait(home: Path, api: BotApi) -> None:
+    def note(content: str) -> dict[str, Any]:
+        arguments = {"action": "add", "target": "user", "content": content}
+        return {"when": content, "calls": [{"name": "memory", "arguments": arguments}]}
+
+    steps = [note("I sail."), note("I ski."), {"when": "", "text": "Asked."}]
+    prepare(home, api, steps, settings="memory:\n  write_approval: true\n")
+    with running(home) as gateway:
+        for said in ("I sail.", "I ski."):
+            ask(api, gateway, ANN, said)
+        listed = ask(api, gateway, ANN, "/memory")
+        sail, ski = [line.partition(":")[0] for line in listed.splitlines() if ": add" in line]
+        assert "because memory.write_approval is on" in listed
+        assert "This waits" not in ask(api, gateway, BOB, "/memory")
+        assert "say which one" in ask(api, gateway, BOB, f"/memory approve {sail}")
+        assert ask(api, gateway, ANN, f"/memory approve {sail}") == "Noted: add 'I sail.'"
+        assert ask(api, gateway, ANN, f"/memory reject {ski}") == "Thrown away: add 'I ski.'"
+        assert "say which one" in ask(api, gateway, ANN, f"/memory reject {ski}")
+        assert "1. I sail." in (now := ask(api, gateway, ANN, "/memory"))
+        assert "This waits" not in now
+
+
 @pytest.mark.proves("gateway.forget_me")
 def test_forget_me_asks_first_and_then_removes_everything(home: Path, api: BotApi) -> None:
     prepare(home, api)
@@ -141,7 +164,7 @@ def test_forget_me_asks_first_and_then_removes_everything(home: Path, api: BotAp
         ask(api, gateway, BOB, "the secret of bob is a rare blue orchid")
         ask(api, gateway, ANN, "the secret of ann is a rare red orchid")
         asked = ask(api, gateway, ANN, "/forget me")
-        assert "1 conversations with 2 messages" in asked
+        assert "1 conversation with 2 messages" in asked
         assert "nothing was removed" in ask(api, gateway, BOB, f"/forget me {asked.split()[-1]}")
         assert "not good" in ask(api, gateway, ANN, "/forget me abcdef")
         assert (home / "users" / "ann").exists()

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hermes.curated.places import pending_path
 from hermes.server.openapi import description
+from hermes.settings.home import find_home
+from hermes.settings.people import People
+from hermes.storage.waiting import Waiting
 from http_service import running
 
 if TYPE_CHECKING:
@@ -27,6 +31,16 @@ CONVERSATION = {
 }
 SETUP = re.compile(r'^(HERMES=http://127\.0\.0\.1:8484|AUTH="Authorization: Bearer hk-…")\n', re.MULTILINE)
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="the requests on the pages are for curl")
+
+
+def stage(home: Path) -> None:
+    """A write that waits for ann under the id that stands on the pages."""
+    record = {
+        "origin": "web",
+        "created_at": 1.0,
+        "payload": {"action": "add", "target": "user", "content": "Has a boat."},
+    }
+    Waiting(pending_path(People(find_home(home)).home_of("ann"))).put("3ec0c026", record)
 
 
 @pytest.fixture
@@ -50,21 +64,23 @@ def typed(up: Running, script: str) -> subprocess.CompletedProcess[str]:
 
 @needs_curl
 @pytest.mark.proves("docs.examples")
-def test_the_requests_of_the_guide_work_one_after_the_other(up: Running) -> None:
+def test_the_requests_of_the_guide_work_one_after_the_other(up: Running, home: Path) -> None:
+    stage(home)
     (script,) = requests_of("guides/http-server.md")
     done = typed(up, script)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Understood." in done.stdout
     with up.client() as http:
         known = http.get("/api/v1/memory").json()
-        assert known["user"]["entries"] == ["Prefers short answers with sources."]
+        assert known["user"]["entries"] == ["Prefers short answers with sources.", "Has a boat."]
         assert known["memory"]["entries"] == []
         assert http.get("/api/v1/sessions/Sign-in").json()["message_count"] > 2
 
 
 @needs_curl
 @pytest.mark.proves("docs.examples")
-def test_the_request_of_every_route_in_the_reference_works(up: Running) -> None:
+def test_the_request_of_every_route_in_the_reference_works(up: Running, home: Path) -> None:
+    stage(home)
     scripts = requests_of("reference/http.md")
     assert len(scripts) == sum(len(methods) for methods in description()["paths"].values())
     with up.client() as http:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hermes import MemorySession
+from hermes.settings.home import find_home
+from hermes.settings.people import People
 from http_service import running
 
 if TYPE_CHECKING:
@@ -13,6 +17,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import httpx
+
+
+def staged(home: Path, *contents: str) -> list[str]:
+    """Writes of ann's model that wait for her, as recalled text in the same turn makes them wait."""
+    with MemorySession.open(People(find_home(home)).home_of("ann")) as session:
+        session.prepare_turn("What do you know?", recalled="Somebody wrote this elsewhere.")
+        writes = [{"action": "add", "target": "user", "content": content} for content in contents]
+        return [json.loads(session.call_tool("memory", write))["pending_id"] for write in writes]
 
 
 @pytest.fixture
@@ -61,3 +73,24 @@ def test_undoing_without_a_body_takes_back_one_change_after_the_other(http: http
     assert nothing.status_code == 422
     assert nothing.json()["error"]["message"] == "there is nothing left to undo"
     assert http.post("/api/v1/memory-undo", json={"change": ""}).status_code == 404
+
+
+@pytest.mark.proves("http.api")
+def test_somebody_without_a_shell_decides_about_writes_that_wait(http: httpx.Client, home: Path) -> None:
+    boat, cat = staged(home, "Has a boat.", "Has a cat.")
+    waiting = http.get("/api/v1/memory-pending").json()["pending"]
+    assert [each["id"] for each in waiting] == [boat, cat]
+    assert "Somebody wrote this elsewhere" in waiting[0]["reason"]
+    assert http.post(f"/api/v1/memory-pending/{boat}", json={"decision": "approve"}).json()["message"] == "Entry added."
+    thrown = http.post(f"/api/v1/memory-pending/{cat}", json={"decision": "reject"}).json()
+    assert thrown == {"message": "Rejected: add 'Has a cat.'", "change": None, "target": "user"}
+    assert http.get("/api/v1/memory/user").json()["entries"] == ["Has a boat."]
+    assert http.post(f"/api/v1/memory-pending/{cat}", json={"decision": "approve"}).status_code == 404
+
+
+@pytest.mark.proves("http.api")
+def test_one_person_cannot_decide_for_another(home: Path) -> None:
+    with running(home) as up, up.client("bob") as bob:
+        (boat,) = staged(home, "Has a boat.")
+        assert bob.get("/api/v1/memory-pending").json() == {"pending": []}
+        assert bob.post(f"/api/v1/memory-pending/{boat}", json={"decision": "approve"}).status_code == 404

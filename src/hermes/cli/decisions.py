@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hermes.cli.render import print_text
 from hermes.vocabulary.errors import SettingsError
 
 TYPE_CHECKING = False
@@ -17,7 +18,10 @@ def add_ids(parser: argparse.ArgumentParser, listing: str) -> None:
 
 def chosen_ids(given: argparse.Namespace, listing: str, every: Callable[[], Iterable[str]]) -> list[str]:
     if given.all:
-        return list(every())
+        found = list(every())
+        if not found and not given.json:
+            print_text("nothing is pending")
+        return found
     if not given.ids:
         raise SettingsError(f"name the ids, or use --all (`{listing}` lists them)")
     return list(given.ids)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hermes.cli.context import Context
-    from hermes.curated.approval import Pending
     from hermes.curated.store import MemoryStore
 
 _LISTING = "hermes memory pending"
@@ -92,7 +91,7 @@ def _file_status(store: MemoryStore, target: str) -> dict[str, Any]:
 def _pending(given: argparse.Namespace, context: Context) -> int:
     waiting, unreadable = Approvals(context.home).pending()
     if given.json:
-        print_json([_as_json(each) for each in waiting])
+        print_json([each.as_dict() for each in waiting])
         return OK
     for each in waiting:
         print_text(f"{each.id}  {when(each.created_at)}  {each.target}  by {each.cause.origin}  {each.summary}")
@@ -113,7 +112,7 @@ def _approve(given: argparse.Namespace, context: Context) -> int:
 def _reject(given: argparse.Namespace, context: Context) -> int:
     approvals = Approvals(context.home)
     rejected = [approvals.reject(pending_id) for pending_id in _chosen(given, approvals)]
-    print_all(given, rejected, _as_json, lambda each: f"{each.id} rejected: {each.summary}")
+    print_all(given, rejected, lambda each: each.as_dict(), lambda each: f"{each.id} rejected: {each.summary}")
     return OK
 
 
@@ -133,18 +132,6 @@ def _reset(given: argparse.Namespace, context: Context) -> int:
     if not given.yes and not confirmed(f"forget everything in {' and '.join(targets)}?"):
         raise NotConfirmed("nothing was changed (use --yes to skip the question)")
     return report_all(given, [store.reset(target, cause=BY_HAND) for target in targets])
-
-
-def _as_json(pending: Pending) -> dict[str, Any]:
-    return {
-        "id": pending.id,
-        "target": pending.target,
-        "operations": [dict(operation) for operation in pending.operations],
-        "origin": pending.cause.origin,
-        "session": pending.cause.session,
-        "created_at": pending.created_at,
-        "reason": pending.reason,
-    }
 
 
 def _configure_status(parser: argparse.ArgumentParser) -> None:

@@ -36,6 +36,18 @@ class Pending:
     def summary(self) -> str:
         return "; ".join(_in_words(operation) for operation in self.operations)
 
+    def as_dict(self) -> dict[str, Any]:
+        """For programs: the command line's `--json` and the HTTP API."""
+        return {
+            "id": self.id,
+            "target": self.target,
+            "operations": [dict(operation) for operation in self.operations],
+            "origin": self.cause.origin,
+            "session": self.cause.session,
+            "created_at": self.created_at,
+            "reason": self.reason,
+        }
+
 
 class Approvals:
     def __init__(self, home: Home) -> None:
@@ -44,7 +56,14 @@ class Approvals:
     def stage(
         self, target: str, operations: Sequence[Operation], cause: Cause, reason: str = "", project: str = ""
     ) -> Pending:
-        """Keeps a write for later; durable when it returns. The caller has checked and screened it."""
+        """Keeps a write for later; durable when it returns. The caller has checked and screened it.
+
+        What waits already waits once, however often a model asks for it: a person decides about it one time.
+        """
+        wanted = (target, tuple(dict(operation) for operation in operations), project)
+        for waiting in self.pending()[0]:
+            if (waiting.target, tuple(dict(each) for each in waiting.operations), waiting.project) == wanted:
+                return waiting
         pending = Pending(
             id=new_id(),
             target=target,

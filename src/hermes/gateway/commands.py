@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hermes.curated.approval import Approvals
 from hermes.curated.history import Cause
 from hermes.curated.operations import usage
 from hermes.curated.store import MemoryStore
@@ -21,6 +22,7 @@ from hermes.vocabulary.errors import NotFound, SettingsError, WriteRefused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hermes.curated.store import Written
     from hermes.gateway.conversations import Conversations
     from hermes.gateway.directory import Directory
     from hermes.gateway.ledger import Entry, Ledger
@@ -94,10 +96,41 @@ class Commands:
         word, _, number = rest.partition(" ")
         if word == "forget":
             return self._forget_one(entry, store, numbered, number.strip())
+        if word in ("approve", "reject"):
+            return self._decide(entry, store, word, number.strip())
+        waiting = self._waiting(entry)
         if not numbered:
-            return "I have not noted anything about you yet."
+            return "I have not noted anything about you yet." + waiting
         lines = [f"{at}. {text}" for at, (_, text) in enumerate(numbered, start=1)]
-        return "What I have noted:\n" + "\n".join(lines) + "\n\n/memory forget NUMBER removes one."
+        return "What I have noted:\n" + "\n".join(lines) + "\n\n/memory forget NUMBER removes one." + waiting
+
+    def _waiting(self, entry: Entry) -> str:
+        """Notes that are kept only when the person says so; empty when there are none."""
+        staged = Approvals(self._directory.people.home_of(entry.person)).pending()[0]
+        lines = [f"{each.id}: {each.summary}, because {each.reason}" for each in staged]
+        told = "/memory approve ID keeps one, /memory reject ID throws it away."
+        return "\n\nThis waits for your word:\n" + "\n".join(lines) + f"\n{told}" if lines else ""
+
+    def _decide(self, entry: Entry, store: MemoryStore, word: str, wanted: str) -> str:
+        approvals = Approvals(self._directory.people.home_of(entry.person))
+        staged = next((each for each in approvals.pending()[0] if each.id == wanted), None)
+        if staged is None:
+            if entry.attempts:  # a process that died before it could say so may have done it
+                return "That is decided."
+            raise NotFound(f"say which one: /memory {word} ID, with an id from /memory")
+        if word == "reject":
+            approvals.reject(wanted)
+            return f"Thrown away: {staged.summary}"
+        store.watcher = self._mirror(entry)
+        approvals.approve(wanted, store)
+        return f"Noted: {staged.summary}"
+
+    def _mirror(self, entry: Entry) -> Callable[[Written], None]:
+        """Leaves a change of memory for the person's external memory, which hears of it with the next conversation."""
+        home = self._directory.people.home_of(entry.person)
+        return partial(
+            leave_for_providers, home, chosen_providers(load_settings(home)), platform=entry.message.platform
+        )
 
     def _forget_one(self, entry: Entry, store: MemoryStore, numbered: list[tuple[str, str]], number: str) -> str:
         note = f"gateway message {entry.message.platform} {entry.message.update}"
@@ -109,9 +142,7 @@ class Commands:
         if not number.isdecimal() or not 0 < int(number) <= len(numbered):
             raise NotFound("say which one: /memory forget NUMBER, with a number from /memory")
         target, text = numbered[int(number) - 1]
-        home = self._directory.people.home_of(entry.person)
-        names = chosen_providers(load_settings(home))
-        store.watcher = partial(leave_for_providers, home, names, platform=entry.message.platform)
+        store.watcher = self._mirror(entry)
         store.apply(target, [{"action": "remove", "old_text": text}], cause=Cause(origin="user", note=note))
         return f"Forgotten: {text}"
 
@@ -146,9 +177,10 @@ class Commands:
         if not code:
             plan = rehearse(people, person)
             made = self._directory.make_code(FORGET, person)
+            conversations = f"{_counted(plan.conversations, 'conversation')} with {_counted(plan.messages, 'message')}"
             return (
-                f"This removes {plan.entries:,} notes, {plan.conversations:,} conversations with {plan.messages:,} "
-                f"messages, and your access, for good. If you mean it, send within 10 minutes:\n/forget me {made}"
+                f"This removes {_counted(plan.entries, 'note')}, {conversations}, and your access, for good. "
+                f"If you mean it, send within 10 minutes:\n/forget me {made}"
             )
         if (self._directory.check(FORGET, code, at=entry.received) or ("", ""))[0] != person:
             raise NotFound("this code is not good (any more); nothing was removed. /forget me gives a new one")
@@ -186,7 +218,10 @@ class Commands:
 _COMMANDS: dict[str, tuple[str, Callable[[Commands, Entry, str], str]]] = {
     "/new": (": begin a new conversation", Commands.new),
     "/stop": (": stop the answer that is being written", Commands.stop),
-    "/memory": (": what I have noted about you; /memory forget NUMBER removes one", Commands.memory),
+    "/memory": (
+        ": what I have noted about you, and what waits for your word; /memory forget NUMBER removes one",
+        Commands.memory,
+    ),
     "/handover": (": go on with this conversation in another chat", Commands.hand_over),
     "/continue": (": go on with your last conversation here, or with the one of a code", Commands.go_on),
     "/status": (": who you are, the model, and how much there is", Commands.status),
@@ -196,6 +231,10 @@ _COMMANDS: dict[str, tuple[str, Callable[[Commands, Entry, str], str]]] = {
     "/pair": ("", Commands.paired),
     "/reset": ("", Commands.new),
 }
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def is_stop(text: str) -> bool:

@@ -14,6 +14,7 @@ from hermes.recall import moments
 from hermes.recall.finding import Criteria
 from hermes.safety.secrets import mask_secrets
 from hermes.server import api_schemas as schemas
+from hermes.server import pending
 from hermes.vocabulary.errors import NotFound, WriteRefused
 
 if TYPE_CHECKING:
@@ -237,6 +238,22 @@ ENDPOINTS = (
         act=_undo,
         body=schemas.UNDO,
         gives=schemas.CHANGED,
+    ),
+    Endpoint(
+        method="GET",
+        path="/memory-pending",
+        summary="Writes of a model that wait for the person, oldest first, each with the reason.",
+        act=pending.waiting,
+        gives=schemas.PENDING,
+    ),
+    Endpoint(
+        method="POST",
+        path="/memory-pending/{pending_id}",
+        summary="Carry out a write that waits, or throw it away.",
+        act=pending.decide,
+        body=schemas.DECISION,
+        example={"decision": "approve"},
+        gives=schemas.DECIDED,
     ),
     Endpoint(
         method="GET",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hermes.curated.operations import ACTIONS
+from hermes.server.pending import DECISIONS
 
 Schema = dict[str, Any]
 _TEXT: Schema = {"type": "string", "maxLength": 2000}
@@ -34,6 +35,12 @@ PLACES: dict[str, Schema] = {
         "minLength": 1,
         "description": "Which conversation: its id or its title.",
         "examples": ["Sign-in"],
+    },
+    "pending_id": {
+        "type": "string",
+        "minLength": 1,
+        "description": "Which write: its id, from the list.",
+        "examples": ["3ec0c026"],
     },
 }
 _LINE: Schema = {"type": "string", "maxLength": 200}
@@ -114,6 +121,26 @@ OPERATIONS: Schema = {
     "minProperties": 1,
 }
 UNDO = _object({"change": {**_LINE, "description": "Its id, from the log; the newest if none is named."}}, [])
+PENDING = _object(
+    {
+        "pending": {
+            "type": "array",
+            "items": _object(
+                {
+                    "id": {"type": "string"},
+                    "target": {"type": "string"},
+                    "operations": {"type": "array", "items": _object(_OPERATION, ["action"])},
+                    "origin": {"type": "string"},
+                    "session": {"type": "string"},
+                    "created_at": {"type": "number"},
+                    "reason": {"type": "string"},
+                }
+            ),
+        }
+    }
+)
+DECISION = _object({"decision": {"type": "string", "enum": list(DECISIONS), "description": "What to do with it."}})
+DECIDED = _object({"message": {"type": "string"}, "change": _MAYBE, "target": {"type": "string"}})
 SESSION = _object(
     {
         "session_id": {"type": "string"},

@@ -177,7 +177,7 @@ def _staged(pending: Pending) -> dict[str, Any]:
         "pending_id": pending.id,
         "target": pending.target,
         "message": (
-            f"Staged, not saved yet, because {pending.reason}. The user decides with "
-            f"`hermes memory approve {pending.id}` or `hermes memory reject {pending.id}`; tell them."
+            f"Staged, not saved yet, because {pending.reason}. The user decides with `/memory approve {pending.id}` "
+            f"or `/memory reject {pending.id}` in a chat with Hermes, in a shell `hermes memory …` likewise; tell them."
         ),
     }
