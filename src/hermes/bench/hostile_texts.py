@@ -315,6 +315,8 @@ HOSTILE: dict[str, Callable[[random.Random], str]] = {
     "any ASCII behind an embedding": _behind_an_embedding("".join(map(chr, range(0x20, 0x7F)))),
     "both directions": _both_directions,
     "hyphens in hyphens": _deep_hyphens,
+    "one ruler": _repeat("-"),
+    "long rulers": _repeat("".join(f"{sign * 2_000}\n begin " for sign in "-=~#*\u2550")),
     "one random word": _soup(LETTERS),
     "soup of separators": _soup("-_./|,;:+*~ \n"),
     "soup of leetspeak": _soup("4830157!@$|+abdefgilnorstu "),

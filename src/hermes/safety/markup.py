@@ -29,6 +29,7 @@ _TALK = (
 )
 _OURS = ("memory", "user profile", "[blocked", "\u2550", "origin")
 _TURNS = ("human:", "user:", "assistant:")
+_ROW = re.compile(r"(\[(?:\\.|[^\]\\])+\]|[=~#<\u2550-])\{([1-9]),([0-9]?)\}")
 _START = 4  # letters
 _MANY = 2_000  # places, from which on it is quicker to look for one literal after the other
 _beginnings: list[Beginnings] = []
@@ -79,7 +80,7 @@ def _first(source: str, folded: str) -> re.Match[str] | None:
     """Where an expression first matches; in a long text it is searched for by its first sign, soon found or missed."""
     if len(folded) < LONG_TEXT:
         if source not in _compiled:
-            _compiled[source] = re.compile(source)
+            _compiled[source] = re.compile(_from_its_first_sign(source))
         return _compiled[source].search(folded)
     if source not in _quick:
         _quick[source] = _quickly_searched(source)
@@ -95,13 +96,22 @@ def _quickly_searched(source: str) -> tuple[re.Pattern[str] | None, re.Pattern[s
     if source.startswith(_LINE_START):
         rest = f"(?:{source[len(_LINE_START) :]})"
         return re.compile(rest), re.compile("\n" + rest)
-    # A sign that is repeated at least so often is written out once, so that the search can look for it alone.
-    sign = re.match(r"(\[(?:\\.|[^\]\\])+\]|[=~#-])\{([1-9]),([0-9]?)\}", source)
-    if sign is not None:
-        each, least, most = sign.groups()
-        rest = source[sign.end() :]
-        source = f"{each * int(least)}{each}{{0,{int(most) - int(least) if most else ''}}}{rest}"
-    return None, re.compile(source)
+    return None, re.compile(_from_its_first_sign(source))
+
+
+def _from_its_first_sign(source: str) -> str:
+    """An expression with the sign written out once that it begins with several of: the search can look for it alone.
+
+    Of any number of them it matches only from the first on, and all at once: rows of thousands would take minutes else.
+    """
+    row = _ROW.match(source)
+    if row is None:
+        return source
+    sign, least, most = row[1], int(row[2]), row[3]
+    rest = source[row.end() :]
+    if most:
+        return f"{sign * least}{sign}{{0,{int(most) - least}}}{rest}"
+    return f"{sign}(?<!{sign}{sign}){sign}{{{least - 1},}}+{rest}"
 
 
 def first_signs(source: str) -> list[str]:
