@@ -298,6 +298,7 @@ def _run_task(parent: Opening, task: Task) -> Outcome:
     """Runs one delegated task to its end; what goes wrong in it is its outcome."""
     try:
         with Agent.opened_from(parent.child(task), **parent.child_options()) as agent:
+            agent.session.inherit(parent.session[0])
             outcome = _follow(agent, task, parent.stopped())
     except HermesError as error:
         return Outcome(status="failed", summary=str(error))

@@ -14,6 +14,14 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "results of a host's or client's own tools, and notes in folders, count as text from outside",
         "product",
     ),
+    "provenance.later": (
+        "text from outside taints as long as the model has it before it, in later turns, resumed, branched, delegated",
+        "product",
+    ),
+    "provenance.skills": (
+        "a skill that text from outside may stand behind waits for a person, as memory does",
+        "product",
+    ),
     "provenance.poisoned-page": (
         "a web page that asks to be remembered is staged with origin and excerpt, and enters no later prompt",
         "product",

@@ -89,6 +89,8 @@ def test_a_host_remembers_finds_and_records_through_the_real_process(home: Path)
             ["Uses Debian."],
             ["Prefers metric units."],
         )
+        made = await asked(client, "skills", action="create", name="deploy", content=SKILL)
+        assert made["success"] is True, made
         found = await asked(client, "session_search", query="port of the staging server")
         assert "8443" in json.dumps(found)
         said = [{"role": "user", "content": "Where is the zeppelin?"}, {"role": "assistant", "content": "In Hangar 9."}]
@@ -96,8 +98,6 @@ def test_a_host_remembers_finds_and_records_through_the_real_process(home: Path)
             done = await asked(client, "record_conversation", conversation="c1", title="Airship", messages=said)
             assert done["added"] == expected
         assert "Hangar 9" in json.dumps(await asked(client, "session_search", query="where is the zeppelin"))
-        made = await asked(client, "skills", action="create", name="deploy", content=SKILL)
-        assert made["success"] is True, made
         assert (await asked(client, "skills", action="list"))["skills"][0]["name"] == "deploy"
         assert "make deploy" in json.dumps(await asked(client, "skills", action="view", name="deploy"))
         assert (await asked(client, "status"))["memory"]["memory"].endswith("12/2,200 chars")

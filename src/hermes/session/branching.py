@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hermes.session.nudges import Nudges
 from hermes.storage.compaction import COPY, ORDER, WRITTEN, Contexts
 from hermes.vocabulary.errors import NotFound
 
@@ -43,6 +44,7 @@ def branch_off(database: SessionDB, session_id: str, title: str | None = None) -
         **details | {"model": parent.model, "cwd": parent.cwd, "project": parent.project},
     )
     database.append_many(branch, said)
+    Nudges(database, session_id).goes_on_in(branch)
     database.sync()
     return branch
 

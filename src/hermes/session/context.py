@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hermes.session.outside import origin_of, words_of_person
 from hermes.session.requests import wire_message
 from hermes.session.soundness import sound
+from hermes.storage.compaction import WRITTEN
 from hermes.vocabulary.tokens import estimate_message
 
 if TYPE_CHECKING:
@@ -19,6 +21,9 @@ class Context:
         self._sizes: list[int | None] = []
         # Where something was added at request time: what was really said. Only that is worth a place in a summary.
         self._said: dict[int, dict[str, Any]] = {}
+        self._outside: dict[int, str] = {}  # where the text of a message comes from that nobody here wrote
+        self._of_person: dict[int, str] = {}  # a person's own words
+        self.compacted = False  # some of it stands for messages that were put away
         for number, message in sound(stored):
             self.append(number, message)
 
@@ -29,12 +34,31 @@ class Context:
         self._sizes.append(None)
         if "api_content" in stored:
             self._said[number] = {**message, "content": stored.get("content")}
+        self.compacted = self.compacted or WRITTEN in stored
+        if origin := origin_of(stored):
+            self._outside[number] = origin
+        if words := words_of_person(stored):
+            self._of_person[number] = words
 
     def said(self) -> list[dict[str, Any]]:
         """The messages without what was only added to them on the way to the model."""
         if not self._said:
             return self.messages
         return [self._said.get(number, message) for number, message in zip(self.ids, self.messages, strict=True)]
+
+    def outside(self) -> list[tuple[int, str, dict[str, Any]]]:
+        """The place of each message that holds text from outside, the origin of that, and the message."""
+        if not self._outside:
+            return []
+        return [
+            (at, self._outside[number], self.messages[at])
+            for at, number in enumerate(self.ids)
+            if number in self._outside
+        ]
+
+    def of_person(self) -> list[str]:
+        """What the person said, as far as it is still here."""
+        return list(self._of_person.values())
 
     def sizes(self) -> list[int]:
         """Tokens of each message, by estimate; each is looked at once."""
@@ -49,21 +73,32 @@ class Context:
         new = Context()
         for number in ids:
             if number in written:
-                new.append(number, written[number])
+                new.append(number, {**written[number], WRITTEN: True})
                 continue
             position = at[number]
             new.messages.append(self.messages[position])
             new.ids.append(number)
             new._sizes.append(self._sizes[position])
-            if number in self._said:
-                new._said[number] = self._said[number]
+            new._know(number, self)
+        new.compacted = new.compacted or self.compacted
         return new
 
     def renumbered(self, ids: Sequence[int]) -> None:
         """The same messages under the ids of another session."""
         known = dict(zip(self.ids, ids, strict=True))
         self._said = {known[number]: message for number, message in self._said.items()}
+        self._outside = {known[number]: origin for number, origin in self._outside.items()}
+        self._of_person = {known[number]: words for number, words in self._of_person.items()}
         self.ids = list(ids)
+
+    def _know(self, number: int, other: Context) -> None:
+        """What another context knows about a message beside its text."""
+        if number in other._said:
+            self._said[number] = other._said[number]
+        if number in other._outside:
+            self._outside[number] = other._outside[number]
+        if number in other._of_person:
+            self._of_person[number] = other._of_person[number]
 
     def _size(self, at: int) -> int:
         size = self._sizes[at]

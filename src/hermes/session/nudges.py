@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from hermes.storage.sessions import SessionDB
 
 MEMORY, SKILLS = "memory", "skills"
-# Results of these are the conversation's own; anything else a tool returns is text from outside.
-OWN_TOOLS = frozenset({"memory", "skills_list", "skill_view", "skill_manage", "context_expand", "context_compact"})
 
 
 class Nudges:
@@ -26,6 +24,7 @@ class Nudges:
         self._database = database
         self._key = f"nudges:{database.get_session(session_id).root}"
         kept = _read(database.get_meta(self._key))
+        self.unknown = "" if kept else "recall"  # what to think of text that was put away when nothing is known of it
         self.turns = int(kept.get("turns", 0))
         self.calls = int(kept.get("calls", 0))
         self.taint = str(kept.get("taint", ""))
@@ -39,13 +38,13 @@ class Nudges:
             self.turns, self._saved_memory = 0, True
         elif name == "skill_manage":
             self.calls = 0
-        if name not in OWN_TOOLS:
-            self.tainted("tool")
 
     def tainted(self, origin: str) -> None:
         """Text from outside entered the conversation; whatever is learnt from it later may come from there."""
-        if origin:
-            self.taint = least_trusted([origin, self.taint]) if self.taint else origin
+        worse = least_trusted([origin, self.taint]) if origin and self.taint else origin or self.taint
+        if worse != self.taint:
+            self.taint = worse
+            self._save()  # at once: a turn that is broken off or interrupted has read it, too
 
     def turn_finished(self) -> None:
         """A person was answered; the counts are kept with the conversation."""
@@ -67,6 +66,11 @@ class Nudges:
         self.turns = 0 if MEMORY in kinds else self.turns
         self.calls = 0 if SKILLS in kinds else self.calls
         self._save()
+
+    def goes_on_in(self, session_id: str) -> None:
+        """A conversation that begins with this one has read what this one read."""
+        if self.taint:
+            Nudges(self._database, session_id).tainted(self.taint)
 
     def _save(self) -> None:
         kept = {"turns": self.turns, "calls": self.calls, "taint": self.taint}

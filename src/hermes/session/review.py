@@ -182,8 +182,7 @@ class Reviews:
     def _toolbox(self, kinds: frozenset[str]) -> Toolbox:
         session = self._session
         taint = Taint()
-        if session.nudges.taint:
-            taint.note(session.nudges.taint, "earlier in the conversation", "")
+        taint.inherit(session.sources())
         offered = frozenset(session.tool_names)
         makers: dict[str, Callable[[], Tool]] = {}
         if MEMORY in kinds or "memory" in offered:

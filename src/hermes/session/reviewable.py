@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hermes.session.outside import sources_in
 from hermes.session.requests import Request
 from hermes.vocabulary.errors import HermesError
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from hermes.settings.load import Settings
     from hermes.storage.sessions import SessionDB
     from hermes.tools.registry import Tool
-    from hermes.tools.taint import Taint
+    from hermes.tools.taint import Source, Taint
 
 
 class Reviewable:
@@ -59,6 +60,19 @@ class Reviewable:
             system=self.system_prompt, messages=[*self._prefill, *self.context.messages], tools=list(self._tools)
         )
 
+    def sources(self, *, since_person: bool = False) -> list[Source]:
+        """What the model has in front of it that came from outside; see `sources_in`."""
+        return sources_in(self.context, self.nudges, since_person=since_person)
+
+    def said(self) -> list[str]:
+        """What the person said, as far as the model has it in front of it."""
+        words: list[str] = self.context.of_person()
+        return words
+
+    def inherit(self, parent: Reviewable) -> None:
+        """A task that another session delegates may have been worded by whatever that session has read."""
+        self._parts.taint.inherit(parent._parts.taint.everything())
+
     def capture(self, said: str) -> None:
         """Keeps the plain statements of a person's message, when the settings want that."""
         how = self.settings.text("memory.capture")
@@ -93,16 +107,6 @@ class Reviewable:
 
     def review_skill_tool(self, name: str, taint: Taint) -> Tool:
         """A skill tool whose changes are stamped as a review's, and wait when text from outside may be behind them."""
-        from hermes.skills.pending import PendingSkills
-        from hermes.tools.skills import Gate, SkillTool
+        from hermes.curated.history import Cause
 
-        def why() -> str:
-            if self.settings.flag("skills.write_approval"):
-                return "skills.write_approval is on"
-            if taint.origin and self.settings.text("memory.untrusted_writes") != "allow":
-                return taint.in_words()
-            return ""
-
-        pending = PendingSkills(self.home.join("pending", "skills"))
-        gate = Gate(pending, why, lambda: (taint.origin or "background_review", self.id))
-        return SkillTool(name, self._parts.skills, gate)
+        return self._parts.skill_tool(name, taint, lambda: Cause(origin="background_review", session=self.id))

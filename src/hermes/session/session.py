@@ -23,6 +23,7 @@ from hermes.session.compacting import Compacting, last_count, seen_changes
 from hermes.session.context import Context
 from hermes.session.ending import CHAT, end
 from hermes.session.nudges import Nudges
+from hermes.session.outside import ENDED, OUTSIDE, origin_of
 from hermes.session.requests import Request, is_answer, noted, parsed, reply_message, sizes_of, unanswered_calls
 from hermes.session.reviewable import Reviewable
 from hermes.session.usage import what_broke_the_cache
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from hermes.tools.registry import Tool
 
 Kind = TypeVar("Kind", bound="MemorySession")
-_ENDED = "[This call did not finish: the turn ended before it returned.]"
 _BROKEN_OFF = "[This turn was broken off before there was an answer.]"
 
 
@@ -57,6 +57,7 @@ class MemorySession(Compacting, Reviewable, Closing):
         self.id = session_id
         self._parts = parts
         parts.compact_range = self.compact_range
+        parts.taint.earlier, parts.taint.said = self.sources, self.said
         self.notices = parts.notices
         self.external = parts.external
         self.boundary: Boundary = parts.external
@@ -168,7 +169,7 @@ class MemorySession(Compacting, Reviewable, Closing):
         if announced:
             message["announced"] = dict(self._announcements.seen)
         if recalled:
-            self._parts.taint.note("recall", "memory provider", recalled)
+            self._taint("recall", "memory provider", recalled)
         self._said = text
         self._save(message)
         self._unfinished = True
@@ -190,7 +191,9 @@ class MemorySession(Compacting, Reviewable, Closing):
         """Saves a message of the host's own loop: an assistant message with tool calls, or a tool's result."""
         self._refuse_closed()
         if message.get("role") == "tool":
-            self._parts.taint.note("tool", "a tool of the host", str(message.get("content") or ""))
+            self._taint("tool", "a tool of the host", str(message.get("content") or ""))
+            if not origin_of(message):  # a host's tool may have the name of one of ours
+                message = {**message, OUTSIDE: "tool"}
         self._save(dict(message))
 
     def record_result(self, call_id: str, content: str, arguments: Mapping[str, Any] | None = None) -> str:
@@ -202,8 +205,8 @@ class MemorySession(Compacting, Reviewable, Closing):
         self._refuse_closed()
         hint = self._hints.for_call(arguments or {}) if self._hints else ""
         shown = f"{content}\n\n{hint}" if hint else content
-        self.nudges.called("")  # a tool of the host's: what it returns came from outside
-        self._parts.taint.note("tool", "a tool of the host", shown)
+        self.nudges.called("")
+        self._taint("tool", "a tool of the host", shown)
         self._save({"role": "tool", "tool_call_id": call_id, "content": shown, **noted(hint)})
         return shown
 
@@ -223,7 +226,10 @@ class MemorySession(Compacting, Reviewable, Closing):
         notes = self._notes_for(name, arguments)
         result += notes
         self.nudges.called(name)
-        self._save({"role": "tool", "tool_call_id": call_id, "name": name, "content": result, **noted(notes)})
+        self.nudges.tainted(self._parts.taint.origin)
+        brings = "file" if notes else self._parts.toolbox.brings(name)
+        told = {"role": "tool", "tool_call_id": call_id, "name": name, "content": result, OUTSIDE: brings}
+        self._save({**told, **noted(notes)})
         return result
 
     def finish_turn(
@@ -258,7 +264,6 @@ class MemorySession(Compacting, Reviewable, Closing):
         if counted is not None:
             self._parts.database.update_session(self.id, api_call_count=1, **counted.as_dict())
             self._answered, self.model = time.time(), model or self.model
-        self.nudges.tainted(self._parts.taint.origin)
         if not interrupted:
             self.nudges.turn_finished()
             self.capture(self._said)
@@ -317,6 +322,9 @@ class MemorySession(Compacting, Reviewable, Closing):
         session.start_engine()
         session._close_open_calls()
         session._unfinished = bool(stored) and session.context.messages[-1]["role"] in ("user", "tool")
+        if session._unfinished:  # whoever goes on with this turn has read what the process before it had read
+            for source in session.sources(since_person=True):
+                parts.taint.note(source.origin, source.name, source.text)
         return session
 
     def overhead(self) -> int:
@@ -354,7 +362,7 @@ class MemorySession(Compacting, Reviewable, Closing):
     def _close_open_calls(self) -> None:
         """A call without a result would make the history invalid for every model; it gets one that says why."""
         for call_id in unanswered_calls(self.context.messages):
-            self._save({"role": "tool", "tool_call_id": call_id, "content": _ENDED})
+            self._save({"role": "tool", "tool_call_id": call_id, "content": ENDED})
 
     def _close_broken_turn(self) -> None:
         """A turn that was not finished, here or in another process, is marked before the next one begins."""
@@ -364,6 +372,10 @@ class MemorySession(Compacting, Reviewable, Closing):
     def _refuse_closed(self) -> None:
         if not self._parts.has_database:
             raise OutOfOrder(f"this session is closed; MemorySession.open(resume={self.id!r}) goes on with it")
+
+    def _taint(self, origin: str, name: str, text: str) -> None:
+        self._parts.taint.note(origin, name, text)
+        self.nudges.tainted(self._parts.taint.origin)
 
     def _save(self, message: dict[str, Any]) -> None:
         self.last_id = self._parts.database.append(self.id, message)

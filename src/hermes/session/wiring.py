@@ -75,7 +75,7 @@ class Parts:
             untrusted=settings.text("memory.untrusted_writes"),
         )
         ours: dict[str, Callable[[], Tool]] = {"memory": lambda: self.memory}
-        ours |= {name: _given(self._skill_tool, name) for name in ("skills_list", "skill_view", "skill_manage")}
+        ours |= {name: _given(self.skill_tool, name) for name in ("skills_list", "skill_view", "skill_manage")}
         ours["session_search"] = self._session_search
         ours["context_expand"] = self._context_expand
         if settings.flag("compression.enabled"):
@@ -280,15 +280,17 @@ class Parts:
         for schema in usable_schemas(engine):
             self.toolbox.add(EngineTool(schema, engine))
 
-    def _skill_tool(self, name: str) -> Tool:
+    def skill_tool(self, name: str, taint: Taint | None = None, cause: Callable[[], Cause] | None = None) -> Tool:
+        """A tool for skills, of the conversation or of somebody who looks back on it with a taint of their own."""
         from hermes.skills.pending import PendingSkills
         from hermes.tools.skills import Gate, SkillTool
 
-        must_ask = self.settings.flag("skills.write_approval")
         gate = Gate(
             PendingSkills(self.home.join("pending", "skills")),
-            lambda: "skills.write_approval is on" if must_ask else "",
-            lambda: (self.taint.origin or self.memory.cause.origin, self.memory.cause.session),
+            taint or self.taint,
+            cause or (lambda: self.memory.cause),
+            must_ask=self.settings.flag("skills.write_approval"),
+            untrusted=self.settings.text("memory.untrusted_writes"),
         )
         return SkillTool(name, self.skills, gate)
 

@@ -118,7 +118,8 @@ KEYS = (
         "memory.untrusted_writes",
         "stage",
         ("stage", "refuse", "allow"),
-        "What happens to a memory write in a turn that text from outside (web, files, tools, recall) has entered.",
+        "What happens to a change of memory or skills that text from outside (web, files, tools, recall) may stand "
+        "behind: it entered this turn, or an earlier one and the words are not the person's.",
     ),
     _choice(
         "memory.capture",

@@ -86,6 +86,14 @@ class SkillTools:
         except OSError as error:
             return {"success": False, "error": f"the skills directory could not be used: {error.strerror or error}"}
 
+    def is_elsewhere(self, name: str) -> bool:
+        """Whether this skill lies in a folder that we only read from, and so others wrote it."""
+        try:
+            place = find(self._root, name, self._also)
+        except WriteRefused:
+            return False
+        return folder_of(place, self._root, self._also) != self._root
+
     def refusal(self, args: object) -> Result | None:
         """What would be wrong with a `skill_manage` call whatever the skills are like now; None when nothing is."""
         try:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 class ContextCompact:
+    brings = ""
     schema: dict[str, Any] = {  # noqa: RUF012 - shared on purpose: what the model sees never changes
         "name": "context_compact",
         "description": (

@@ -83,6 +83,7 @@ class ReadFile:
 
 class WriteFile:
     works_in_folders = True
+    brings = ""
     schema = _schema(
         "write_file",
         "Write a text file, with the folders above it when they are missing. An existing file is replaced as a whole;"
@@ -105,6 +106,7 @@ class WriteFile:
 
 class Patch:
     works_in_folders = True
+    brings = ""
     schema = _schema(
         "patch",
         "Change a passage of a text file: old_text is replaced by new_text. old_text must stand in the file exactly as"

@@ -68,10 +68,11 @@ class MemoryTool:
     """`store` is None when memory is switched off.
 
     A write is staged instead of made when a person must agree to all of them (`approve_all`), when the scanner cannot
-    tell a threat from a harmless note, or when text from outside entered the turn and `untrusted` says so.
+    tell a threat from a harmless note, or when text from outside may stand behind it and `untrusted` says so.
     """
 
     schema = SCHEMA
+    brings = ""
     null_means = {"target": "memory"}  # noqa: RUF012 - a constant of the class
 
     def __init__(
@@ -111,13 +112,14 @@ class MemoryTool:
 
     def _write(self, store: MemoryStore, target: str, operations: list[Operation]) -> dict[str, Any]:
         cause = self.cause
-        if self._taint.origin:
-            cause = Cause(origin=self._taint.origin, session=cause.session, note=cause.note)
-            if self._untrusted == "refuse":
-                raise WriteRefused(f"{self._taint.in_words()}, and memory.untrusted_writes is refuse", kind="untrusted")
         reasons = ["memory.write_approval is on"] if self._approve_all else []
-        if self._taint.origin and self._untrusted == "stage":
-            reasons.append(self._taint.in_words())
+        source = self._taint.behind([each.get("content", "") for each in operations if each["action"] != "remove"])
+        if source is not None:
+            cause = Cause(origin=source.origin, session=cause.session, note=cause.note)
+            why = self._taint.in_words(source)
+            if self._untrusted == "refuse":
+                raise WriteRefused(f"{why}, and memory.untrusted_writes is refuse", kind="untrusted")
+            reasons += [why] if self._untrusted == "stage" else []
         try:
             if not reasons:
                 return _success(store.apply(target, operations, cause=cause))

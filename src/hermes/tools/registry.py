@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     class Tool(Protocol):
         """One callable: `schema` is what the model sees, `call` gets arguments that fit it.
 
-        A tool whose results hold text from outside has an attribute `brings` with its origin: web, file, tool, recall
-        or provider. One that `works_in_folders` gets the notes for agents that lie in them added to its results. One
-        that `checks_itself` gets any object. A tool with a method `start_turn` is told when a new user turn begins.
+        What a tool returns is text from outside. Its attribute `brings` says from where: web, file, recall, provider,
+        or tool, which a missing one means; "" when nothing in the results was written by others. A tool that
+        `works_in_folders` gets the notes for agents that lie in them added to its results. One that `checks_itself`
+        gets any object. A tool with a method `start_turn` is told when a new user turn begins.
         """
 
         @property
@@ -55,10 +56,14 @@ class Toolbox:
     def call(self, name: str, arguments: str | bytes | Mapping[str, Any] | None) -> str:
         """Calls a tool as a model would and returns its result as JSON text."""
         result = to_json(self._result(name, arguments))
-        brings = getattr(self._made.get(name), "brings", None)
-        if brings and self._taint is not None:
+        if self._taint is not None and (brings := self.brings(name)):
             self._taint.note(brings, name, result)
         return result
+
+    def brings(self, name: str) -> str:
+        """Where the text comes from that the last call of this tool returned; "" for our own words."""
+        tool = self._made.get(name)
+        return "" if tool is None else getattr(tool, "brings", "tool")
 
     def start_turn(self) -> None:
         """A person spoke: what came from outside before no longer taints what is written now."""

@@ -2,33 +2,52 @@
 
 from __future__ import annotations
 
+from hermes.vocabulary.errors import WriteRefused
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from hermes.curated.history import Cause
     from hermes.skills.pending import PendingSkill, PendingSkills
     from hermes.skills.tool import SkillTools
+    from hermes.tools.taint import Taint
 
-MANAGE = "skill_manage"
+MANAGE, VIEW = "skill_manage", "skill_view"
+_TEXTS = ("content", "new_string", "file_content")
 
 
 class Gate:
-    """Decides which skill changes wait for a person: `why` says the reason, "" to let one through."""
+    """Decides which skill changes wait for a person. What a skill is about stands in every prompt, as memory does.
+
+    `must_ask` has all of them wait; `untrusted` (stage, refuse or allow) is about those that text from outside may
+    stand behind.
+    """
 
     def __init__(
-        self,
-        pending: PendingSkills,
-        why: Callable[[], str],
-        cause: Callable[[], tuple[str, str]] = lambda: ("agent", ""),
+        self, pending: PendingSkills, taint: Taint, cause: Callable[[], Cause], *, must_ask: bool, untrusted: str
     ) -> None:
-        self.why = why
         self._pending = pending
+        self._taint = taint
         self._cause = cause
+        self._must_ask = must_ask
+        self._untrusted = untrusted
 
-    def stage(self, arguments: dict[str, Any], reason: str) -> PendingSkill:
-        origin, session = self._cause()
-        return self._pending.stage(arguments, origin=origin, session=session, reason=reason)
+    def held_back(self, arguments: dict[str, Any]) -> Callable[[], PendingSkill] | None:
+        """How to stage a change that must wait; None when it may be made now."""
+        cause = self._cause()
+        reasons = ["skills.write_approval is on"] if self._must_ask else []
+        source = self._taint.behind([arguments[name] for name in _TEXTS if isinstance(arguments.get(name), str)])
+        if source is not None and self._untrusted != "allow":
+            reasons.append(self._taint.in_words(source))
+            if self._untrusted == "refuse":
+                raise WriteRefused(f"{reasons[-1]}, and memory.untrusted_writes is refuse", kind="untrusted")
+        if not reasons:
+            return None
+        origin = cause.origin if source is None else source.origin
+        reason = "; ".join(reasons)
+        return lambda: self._pending.stage(arguments, origin=origin, session=cause.session, reason=reason)
 
 
 class SkillTool:
@@ -36,15 +55,18 @@ class SkillTool:
         self._name = name
         self._tools = tools
         self._gate = gate if name == MANAGE else None
+        self.brings = ""
         described = next(each["function"] for each in tools.schemas() if each["function"]["name"] == name)
         self.schema: dict[str, Any] = described
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        reason = self._gate.why() if self._gate else ""
-        if not reason or self._gate is None:
-            return self._tools.handle(self._name, arguments)
-        refused = self._tools.refusal(arguments)
-        return refused or _staged(self._gate.stage(arguments, reason))
+        stage = self._gate.held_back(arguments) if self._gate else None
+        if stage is None:
+            result = self._tools.handle(self._name, arguments)
+            is_view = self._name == VIEW and isinstance(arguments.get("name"), str)
+            self.brings = "file" if is_view and self._tools.is_elsewhere(arguments["name"]) else ""
+            return result
+        return self._tools.refusal(arguments) or _staged(stage())
 
 
 def _staged(pending: PendingSkill) -> dict[str, Any]:

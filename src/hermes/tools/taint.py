@@ -7,7 +7,7 @@ from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 _LONGEST_EXCERPT = 200
 _SHORTEST_SENTENCE = 20  # letters; what is shorter is a name, a date or a state
@@ -27,25 +27,63 @@ class Source:
 
 
 class Taint:
-    """Collects the sources of one turn; the program notes them, the model cannot."""
+    """Collects the sources of one turn; the program notes them, the model cannot.
+
+    A page can ask to be obeyed later. So a session also says what the model still has in front of it from before
+    (`earlier`), and what the person said (`said`): only that is free of it.
+    """
 
     def __init__(self) -> None:
         self._sources: list[Source] = []
+        self._inherited: list[Source] = []
+        self.earlier: Callable[[], Sequence[Source]] = tuple
+        self.said: Callable[[], Sequence[str]] = tuple
 
     def start_turn(self) -> None:
-        self._sources.clear()
+        self._sources = list(self._inherited)
 
     def note(self, origin: str, name: str, text: str) -> None:
         self._sources.append(Source(origin=origin, name=name, text=text))
+
+    def inherit(self, sources: Sequence[Source]) -> None:
+        """These stand behind every turn: whoever wrote the task had them before their eyes."""
+        self._inherited += sources
+        self._sources += sources
 
     @property
     def origin(self) -> str:
         """The least trusted origin of this turn; empty when nothing came from outside."""
         return least_trusted([source.origin for source in self._sources]) if self._sources else ""
 
-    def in_words(self) -> str:
-        worst = next(source for source in reversed(self._sources) if source.origin == self.origin)
-        return f"text from outside entered this turn ({worst.origin}, {worst.name}: {worst.excerpt()!r})"
+    def behind(self, texts: Sequence[str]) -> Source | None:
+        """What may have put these texts into the model's mouth; None when nothing from outside can have."""
+        if self._sources:
+            return _worst(self._sources)
+        earlier = self.earlier()
+        if not earlier or all(map(self._is_said, texts)):
+            return None
+        return _worst(earlier)
+
+    def in_words(self, source: Source) -> str:
+        excerpt = source.excerpt()
+        what = f"{source.origin}, {source.name}" + (f": {excerpt!r}" if excerpt else "")
+        if source in self._sources:
+            return f"text from outside entered this turn ({what})"
+        return f"text from outside entered this conversation earlier ({what}) and these are not the user's words"
+
+    def everything(self) -> list[Source]:
+        """The sources of this turn and those of earlier ones that the model still has in front of it."""
+        return [*self.earlier(), *self._sources]
+
+    def _is_said(self, text: str) -> bool:
+        from hermes.tools.own_words import is_said
+
+        return is_said(text, self.said())
+
+
+def _worst(sources: Sequence[Source]) -> Source:
+    origin = least_trusted([source.origin for source in sources])
+    return next(source for source in reversed(sources) if source.origin == origin)
 
 
 def _said(text: str) -> str:

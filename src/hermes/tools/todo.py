@@ -17,6 +17,7 @@ _MARKS = {"pending": "[ ]", "in_progress": "[>]"}
 
 
 class Todo:
+    brings = ""
     schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
         "name": "todo",
         "description": (
