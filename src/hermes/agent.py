@@ -49,6 +49,8 @@ _TITLE_SECONDS = 2  # a program that ends waits so long for the name of its conv
 
 
 class Agent(Closing):
+    """A session, a model and tools: give it a line, and it answers with events."""
+
     def __init__(
         self,
         session: MemorySession,

@@ -280,3 +280,16 @@ def test_compaction_that_does_not_help_stops_also_after_a_restart(home: Path) ->
         assert again.take_events() == []
         assert again.compact() is not None  # a person may still ask
         assert [each for each in again.request().messages if is_block(each)]
+
+
+@pytest.mark.proves("compaction.threshold")
+def test_a_host_says_how_much_its_model_takes(home: Path) -> None:
+    with MemorySession.open(home, context_length=400_000) as session:  # more than an unknown model is believed to take
+        talk(session, 40)
+        session.counted({"prompt_tokens": 30_000})
+        session.fit(session.request())
+        assert session.compactions == 0
+    with MemorySession.open(home, resume=session.id, context_length=20_000) as session:
+        session.prepare_turn("And now?")
+        session.fit(session.request())
+        assert session.compactions == 1

@@ -155,6 +155,44 @@ def test_interrupted_turns_are_marked_and_usage_is_counted(home: Path) -> None:
     assert (row.input_tokens, row.cache_read_tokens, row.output_tokens, row.api_call_count) == (220, 108, 12, 2)
 
 
+class OfSdk:
+    def model_dump(self) -> dict[str, Any]:
+        return {"prompt_tokens": 120, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 108}}
+
+
+@pytest.mark.proves("session.usage")
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {
+            "prompt_tokens": 120,
+            "completion_tokens": 7,
+            "total_tokens": 127,
+            "prompt_tokens_details": {"cached_tokens": 108},
+        },
+        {"input_tokens": 120, "output_tokens": 7, "input_tokens_details": {"cached_tokens": 108}},
+        {"input_tokens": 12, "cache_read_input_tokens": 108, "cache_creation_input_tokens": None, "output_tokens": 7},
+        OfSdk(),
+    ],
+    ids=["chat completions", "responses", "messages", "an object of an SDK"],
+)
+def test_usage_is_taken_as_the_api_of_a_provider_returned_it(home: Path, usage: Any) -> None:
+    with MemorySession.open(home) as session:
+        session.prepare_turn("one")
+        session.counted(usage)
+        session.finish_turn("done", usage=usage)
+        row = session.about()
+    assert (row.input_tokens, row.cache_read_tokens, row.output_tokens) == (120, 108, 7)
+
+
+@pytest.mark.proves("session.usage", "session.misuse")
+def test_usage_that_nobody_understands_is_refused_with_the_names_that_are_known(home: Path) -> None:
+    with MemorySession.open(home) as session:
+        session.prepare_turn("one")
+        with pytest.raises(ValueError, match=r"usage has tokens; expected .* or input_tokens, output_tokens, "):
+            session.finish_turn("done", usage={"tokens": 4})
+
+
 @pytest.mark.proves("session.skip")
 def test_delegated_work_can_leave_out_memory_and_context_files(home: Path, tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("Use tabs.")

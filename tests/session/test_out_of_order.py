@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from hermes.providers.holographic import HolographicProvider
 from hermes.session.session import MemorySession
-from hermes.vocabulary.errors import OutOfOrder
+from hermes.vocabulary.errors import OutOfOrder, SettingsError
 from histories import openai_faults
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ def spoken(session: MemorySession) -> list[tuple[str, Any]]:
         lambda session: session.record_result("c1", "a walrus"),
         lambda session: session.finish_turn("The answer."),
         lambda session: session.undo(),
+        lambda session: session.about(),
+        lambda session: session.rename("Another title"),
+        lambda session: session.branch(),
+        lambda session: session.compact(),
     ],
 )
 def test_a_closed_session_says_how_to_go_on_and_changes_nothing(home: Path, use: Callable[..., Any]) -> None:
@@ -113,3 +118,36 @@ def test_a_session_opened_only_to_look_is_not_in_the_list(home: Path, hermes: Ca
     with MemorySession.open(home, resume=looked.id) as later:  # its id may have been given out
         later.prepare_turn("now")
     assert looked.id in hermes("sessions", "list").out
+
+
+class Look:
+    schema: ClassVar[dict[str, Any]] = {"name": "look", "description": "Looks.", "parameters": {"type": "object"}}
+
+
+@pytest.mark.proves("session.misuse")
+@pytest.mark.parametrize(
+    ("given", "kind", "said"),
+    [
+        ({"toolsets": ["memroy"]}, SettingsError, "no toolset 'memroy'; did you mean memory"),
+        ({"tools": [{"name": "look"}]}, TypeError, r"an object with `schema`.*found \{'name': 'look'\}"),
+        ({"tools": [Look()]}, TypeError, r"and `call\(arguments\)`"),
+        ({"providers": [HolographicProvider]}, TypeError, r"hand over HolographicProvider\(\)"),
+        ({"providers": ["mem0"]}, TypeError, "found 'mem0'; hand over one, or name it in memory.provider"),
+    ],
+)
+def test_what_no_session_can_be_opened_with_is_named(
+    home: Path, given: dict[str, Any], kind: type[Exception], said: str
+) -> None:
+    with pytest.raises(kind, match=said):
+        MemorySession.open(home, **given)
+
+
+@pytest.mark.proves("session.misuse")
+def test_a_result_that_is_no_text_is_refused_before_it_is_stored(home: Path) -> None:
+    with MemorySession.open(home) as session:
+        session.prepare_turn("hello")
+        session.record({"role": "assistant", "content": None, "tool_calls": [CALL]})
+        with pytest.raises(TypeError, match="the result of c1 is dict, not a text"):
+            session.record_result("c1", {"seen": "a walrus"})  # type: ignore[arg-type]
+        session.record_result("c1", "a walrus")
+        assert openai_faults(session.request().messages) == []

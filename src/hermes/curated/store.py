@@ -146,6 +146,7 @@ class MemoryStore:
         return self._snapshots.get(target, "")
 
     def entries(self, target: str) -> tuple[str, ...]:
+        """What the file holds now; `target` is memory, user or project."""
         return self.read(target).entries
 
     def read(self, target: str) -> Reading:
@@ -158,12 +159,15 @@ class MemoryStore:
         return self._file(target).path
 
     def add(self, target: str, content: str, *, cause: Cause | None = None) -> Written:
+        """Adds an entry; WriteRefused says what is wrong with it."""
         return self.apply(target, [{"action": "add", "content": content}], cause=cause)
 
     def replace(self, target: str, old_text: str, content: str, *, cause: Cause | None = None) -> Written:
+        """Puts `content` in the place of the one entry that contains `old_text`."""
         return self.apply(target, [{"action": "replace", "old_text": old_text, "content": content}], cause=cause)
 
     def remove(self, target: str, old_text: str, *, cause: Cause | None = None) -> Written:
+        """Removes the one entry that contains `old_text`."""
         return self.apply(target, [{"action": "remove", "old_text": old_text}], cause=cause)
 
     def apply(self, target: str, operations: Sequence[Operation], *, cause: Cause | None = None) -> Written:

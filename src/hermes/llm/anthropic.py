@@ -87,7 +87,7 @@ class Anthropic(HttpModel):
                 counted |= _numbers(chunk.get("usage"))
         if not answer.reason:
             raise ended_early(self.endpoint)
-        answer.usage = _usage(counted)
+        answer.usage = Usage.of_anthropic(counted)
         yield from answer.finish()
 
     def options(self, system: str, tools: Sequence[Message]) -> dict[str, Any]:
@@ -151,14 +151,3 @@ def _read_delta(answer: Answer, index: int, block: dict[str, Any], delta: Mappin
 def _numbers(usage: Mapping[str, Any] | None) -> dict[str, Any]:
     """Later counts replace earlier ones; a count that is missing later does not."""
     return {name: count for name, count in (usage or {}).items() if count is not None}
-
-
-def _usage(counted: Mapping[str, Any]) -> Usage:
-    read, written = counted.get("cache_read_input_tokens") or 0, counted.get("cache_creation_input_tokens") or 0
-    return Usage(
-        input_tokens=(counted.get("input_tokens") or 0) + read + written,  # Anthropic counts the cached ones apart
-        output_tokens=counted.get("output_tokens") or 0,
-        cache_read_tokens=read,
-        cache_write_tokens=written,
-        reasoning_tokens=(counted.get("output_tokens_details") or {}).get("thinking_tokens") or 0,
-    )

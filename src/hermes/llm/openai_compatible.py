@@ -57,7 +57,7 @@ class OpenAICompatible(HttpModel):
                 break
             answer.model = str(chunk.get("model") or answer.model)
             if chunk.get("usage"):
-                answer.usage = _usage(chunk["usage"])
+                answer.usage = Usage.of_openai(chunk["usage"])
             for choice in (chunk.get("choices") or ())[:1]:
                 yield from _read_delta(answer, choice.get("delta") or choice.get("message") or {})
                 answer.reason = choice.get("finish_reason") or answer.reason
@@ -104,15 +104,3 @@ def _read_delta(answer: Answer, delta: Mapping[str, Any]) -> Iterator[ModelEvent
         yield answer.write(content)
     for call in delta.get("tool_calls") or ():
         yield from answer.call(call)
-
-
-def _usage(given: Mapping[str, Any]) -> Usage:
-    sent = given.get("prompt_tokens_details") or {}
-    written = given.get("completion_tokens_details") or {}
-    return Usage(
-        input_tokens=given.get("prompt_tokens") or 0,
-        output_tokens=given.get("completion_tokens") or 0,
-        cache_read_tokens=sent.get("cached_tokens") or given.get("prompt_cache_hit_tokens") or 0,
-        cache_write_tokens=sent.get("cache_write_tokens") or 0,
-        reasoning_tokens=written.get("reasoning_tokens") or 0,
-    )

@@ -40,8 +40,8 @@ class Compacting(Host):
         """Says which model answers: its window counts, and it may be asked for a summary."""
         self.compactor.use_model(model)
 
-    def counted(self, usage: Usage | Mapping[str, int]) -> None:
-        """Tells what the provider counted for the last request; call it before the answer is recorded."""
+    def counted(self, usage: Usage | Mapping[str, Any]) -> None:
+        """Tells what the provider's API counted for the last request; call it before the answer is recorded."""
         self.compactor.counted(Usage.of(usage))
 
     def fit(self, request: Request, too_long: ContextTooLong | None = None) -> Request:
@@ -83,7 +83,7 @@ class Compacting(Host):
             from hermes.llm.catalogue import UNKNOWN_CONTEXT, known_context
             from hermes.session.compaction import Compactor
 
-            told = self._parts.settings.get("model.context_length")
+            told = self._parts.context_length or self._parts.settings.get("model.context_length")
             window = told or known_context(self.model) or UNKNOWN_CONTEXT
             self._compactor = Compactor(self, self._parts, window, self._real)
         return self._compactor

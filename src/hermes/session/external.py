@@ -238,6 +238,10 @@ def build_manager(
     opened, problems = opening.finish()
     for problem in problems:
         notices.add("provider", str(problem))
+    for each in handed:
+        if isinstance(each, type) or not hasattr(each, "name"):
+            hint = f"{each.__name__}()" if isinstance(each, type) else "one, or name it in memory.provider"
+            raise TypeError(f"providers are objects of a MemoryProvider, found {each!r}; hand over {hint}")
     for each in (*opened, *handed):
         manager.add_provider(each)
     return manager

@@ -42,6 +42,7 @@ class Reviewable:
 
     @property
     def store(self) -> MemoryStore | None:
+        """Curated memory; None when it is switched off."""
         return self._parts.store
 
     @property

@@ -50,6 +50,8 @@ _BROKEN_OFF = "[This turn was broken off before there was an answer.]"
 
 
 class MemorySession(Compacting, Reviewable, Closing):
+    """One conversation with its memory. Besides the calls it has `id`, `system_prompt` and `notices`."""
+
     # Told of every request; the test-suite checks here that no request moves the prefix of the one before it.
     observers: ClassVar[list[Callable[[str, Request], None]]] = []
 
@@ -87,6 +89,7 @@ class MemorySession(Compacting, Reviewable, Closing):
         resume: str | None = None,
         title: str | None = None,
         model: str = "",
+        context_length: int | None = None,
         cwd: str | None = None,
         project: str | None = None,
         system_message: str = "",
@@ -106,14 +109,16 @@ class MemorySession(Compacting, Reviewable, Closing):
     ) -> Self:
         """A new session, or with `resume` (an id or a title) one that goes on where it stopped.
 
-        `project` scopes memory and search: a name, a path inside a repository, "" for none; left out, the repository
-        around `cwd` counts. `prefill` are messages that every request begins with and that are never stored: hand the
-        same in on resume. `toolsets` replaces what the settings enable for this platform (`source`). `identity` is what
-        a gateway knows about the chat, for memory providers: user_id, user_name, chat_id, thread_id and the like;
-        `providers` are used besides those of the settings. A session that `follows` another in one program takes over
-        its providers, which hear of the change (`reason`: new, reset, resume or branch); the other is closed after it.
-        `tools` are the host's own, `makers` how to make more of them by name when they are needed. `parent` is the
-        session that delegates to this one.
+        `home` is a folder ($HERMES_HOME, else ~/.hermes), `source` a name for the program. `context_length` is how many
+        tokens the host's model takes, for a model that is not known by its name; hand it in on resume too. `project`
+        scopes memory and search: a name, a path inside a repository, "" for none; left out, the repository around `cwd`
+        counts. `prefill` are messages that every request begins with and that are never stored: hand the same in on
+        resume. `toolsets` replaces what the settings enable for this platform (`source`). `identity` is what a gateway
+        knows about the chat, for memory providers: user_id, user_name, chat_id, thread_id and the like; `providers` are
+        used besides those of the settings. A session that `follows` another in one program takes over its providers,
+        which hear of the change (`reason`: new, reset, resume or branch); the other is closed after it. `tools` are the
+        host's own, `makers` how to make more of them by name when they are needed. `parent` is the session that
+        delegates to this one.
         """
         parts = open_parts(
             home,
@@ -132,6 +137,7 @@ class MemorySession(Compacting, Reviewable, Closing):
             system_message=system_message, skip_memory=skip_memory, skip_context_files=skip_context_files, today=today
         )
         try:
+            parts.context_length = context_length
             session_id = cls._tip(parts, resume) if resume is not None else new_id(time.time())
             known = about.as_told_to_providers(identity)
             parts.goes_on = CHAT in known
@@ -203,6 +209,8 @@ class MemorySession(Compacting, Reviewable, Closing):
         seen, the notes follow the result: the prompt itself must not move any more.
         """
         self._refuse_closed()
+        if not isinstance(content, str):
+            raise TypeError(f"the result of {call_id} is {type(content).__name__}, not a text; json.dumps makes one")
         hint = self._hints.for_call(arguments or {}) if self._hints else ""
         shown = f"{content}\n\n{hint}" if hint else content
         self.nudges.called("")
@@ -237,15 +245,16 @@ class MemorySession(Compacting, Reviewable, Closing):
         reply: str,
         *,
         interrupted: bool = False,
-        usage: Usage | Mapping[str, int] | None = None,
+        usage: Usage | Mapping[str, Any] | None = None,
         model: str = "",
         message: Mapping[str, Any] | None = None,
     ) -> None:
         """Saves the answer; an interrupted one is marked and kept from external memory.
 
         `message` is the model's own message, when the host has it: its reasoning is kept and sent back.
-        With `usage` (and `model`, when it is not the session's) the share of the prompt that came from the provider's
-        cache is recorded, and why, when it was small. OutOfOrder when there is no turn to finish.
+        With `usage`, as the provider's API returned it (and `model`, when it is not the session's), the share of the
+        prompt that came from the provider's cache is recorded, and why, when it was small. OutOfOrder when there is no
+        turn to finish.
         """
         self._refuse_closed()
         if not self.context.messages or is_answer(self.context.messages[-1]):

@@ -9,12 +9,13 @@ from hermes.curated.history import Cause
 from hermes.curated.store import SWITCHES, MemoryStore
 from hermes.session.external import External, ProviderTool
 from hermes.session.notices import Notices
-from hermes.session.toolsets import MEMORY, is_enabled, toolsets_of
+from hermes.session.toolsets import MEMORY, check_names, is_enabled, toolsets_of
 from hermes.settings.home import DATABASE, SHARED, find_home
 from hermes.settings.load import load_settings
 from hermes.tools.memory import MemoryTool
-from hermes.tools.registry import Toolbox
+from hermes.tools.registry import Toolbox, check_tool
 from hermes.tools.taint import Taint
+from hermes.vocabulary.errors import OutOfOrder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Parts:
         self.provider_block = ""
         self.toolsets = toolsets
         self.goes_on = False  # the conversation outlives this program
+        self.context_length: int | None = None  # of the host's model, where the host knows it
         self.opened_as = ""  # the session as it was opened; a compaction may go on in a child
         self.taint = Taint()
         self.memory = MemoryTool(
@@ -82,6 +84,7 @@ class Parts:
             ours["context_compact"] = self._context_compact
         made = {name: make for name, make in ours.items() if is_enabled(name, toolsets)} | dict(makers or {})
         for tool in extra:
+            check_tool(tool)
             if is_enabled(tool.schema["name"], toolsets, getattr(tool, "toolset", None)):
                 made[tool.schema["name"]] = _given(_itself, tool)
         self.toolbox = Toolbox(made, self.taint)
@@ -130,7 +133,8 @@ class Parts:
 
     @property
     def database(self) -> SessionDB:
-        assert self._database is not None  # noqa: S101 - whoever asks for it named an owner, or looked first
+        if self._database is None:  # whoever names no owner does not ask for it, so it was there and is closed
+            raise OutOfOrder(f"this session is closed; MemorySession.open(resume={self.opened_as!r}) goes on with it")
         return self._database
 
     @property
@@ -323,7 +327,9 @@ def open_parts(
     place = find_home(home)
     chosen = settings or load_settings(place)
     remembers = with_memory and any(chosen.flag(switch) for switch in SWITCHES.values())
-    if toolsets is None and platform is not None:
+    if toolsets is not None:
+        toolsets = check_names(toolsets)
+    elif platform is not None:
         toolsets = toolsets_of(chosen, platform)
     database = _open_database(place, owner) if owner is not None else None
     try:

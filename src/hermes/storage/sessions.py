@@ -63,6 +63,8 @@ _TO_APPEND_TO = """
 
 
 class SessionDB(Closing):
+    """Every conversation of one owner in one SQLite file: written durably, searched in plain words."""
+
     def __init__(self, database: Database, owner: str, owner_key: int, semantic: Find | None = None) -> None:
         self.owner = owner
         self._database = database
@@ -130,6 +132,7 @@ class SessionDB(Closing):
         return created.id
 
     def append(self, session_id: str, message: Mapping[str, Any]) -> int:
+        """Stores a message in OpenAI's format and returns its id; it is durable when this returns."""
         return self.append_many(session_id, [message])[0]
 
     def append_many(self, session_id: str, messages: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -184,7 +187,11 @@ class SessionDB(Closing):
         self._database.sync()
 
     def search(self, query: str, limit: int = 10, **filters: Any) -> SearchResults:
-        """The messages that answer a question best; see `SearchEngine.search` for the filters."""
+        """The messages that answer a question best.
+
+        Filters are roles, sources, exclude_sources, sessions, exclude_sessions, since and until (seconds), project,
+        prefer_project, sort (relevance, newest, oldest) and explain.
+        """
         indexed = not self._database.only_read
         try:
             self.index()
@@ -202,6 +209,7 @@ class SessionDB(Closing):
         return results
 
     def get_session(self, session_id: str) -> Session:
+        """What is stored about a session; NotFound when there is none of that id."""
         return self._sessions.get(session_id)
 
     def find_session(self, session_id: str) -> Session | None:
@@ -227,6 +235,7 @@ class SessionDB(Closing):
         archived: bool = False,
         begun: bool = False,
     ) -> list[Session]:
+        """Conversations, the most recently used first; `begun` leaves out those in which nothing was said."""
         return self._sessions.listing(
             limit=limit, offset=offset, source=source, project=project, archived=archived, begun=begun
         )

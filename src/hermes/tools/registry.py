@@ -28,6 +28,16 @@ if TYPE_CHECKING:
         def call(self, arguments: dict[str, Any]) -> dict[str, Any]: ...
 
 
+def check_tool(tool: object) -> None:
+    """A tool that a program hands in is one, or an error says what is one."""
+    schema = getattr(tool, "schema", None)
+    if not isinstance(schema, dict) or not schema.get("name") or not callable(getattr(tool, "call", None)):
+        raise TypeError(
+            "a tool is an object with `schema`, a mapping with name, description and parameters, and `call(arguments)`;"
+            f" found {tool!r}"
+        )
+
+
 class Toolbox:
     """Tools by name. Each is made when it is first needed, so that one call does not load what the others use."""
 
