@@ -170,10 +170,12 @@ def _sentence(text: str) -> str:
 def pages() -> dict[str, str]:
     from checks import reference_code as code
     from checks.reference_http import http_page
+    from checks.reference_python import python_page
 
     made = {
         "commands.md": commands_page,
         "settings.md": settings_page,
+        "python.md": python_page,
         "tools.md": code.tools_page,
         "hooks.md": code.hooks_page,
         "http.md": http_page,
