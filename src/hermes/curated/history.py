@@ -33,6 +33,7 @@ ORIGINS = (
 )
 # What came from outside may only become memory when a person agrees.
 UNTRUSTED = frozenset({"recall", "provider", "file", "tool", "web"})
+EXTERNAL = "external"  # the origin of what somebody wrote into the file without us
 CURATE = "curate"  # the action of a change the curator made
 
 

@@ -6,7 +6,7 @@ import os
 import time
 
 from hermes.curated import entries as text
-from hermes.curated.history import CURATE, Cause, Change, Edit, from_record, in_effect, replay, to_record
+from hermes.curated.history import CURATE, EXTERNAL, Cause, Change, Edit, from_record, in_effect, replay, to_record
 from hermes.curated.labels import label_of, labelled_number, recovered
 from hermes.storage.journal import NOTHING_READ
 from hermes.storage.shared_file import ChangedMeanwhile, Fingerprint
@@ -79,6 +79,14 @@ class MemoryFile:
             return Reading(entries=(), fingerprint=Fingerprint.of(b"", 0))
         with place, place.shared.see() as seen:
             return self._interpret(seen, self._last_change(place))
+
+    def has_texts_of_others(self) -> bool:
+        """Whether somebody ever changed the file without us: what they wrote was judged by nobody."""
+        place = self._places.look()
+        if place is None:
+            return False
+        with place, place.shared.see() as seen:
+            return self._interpret(seen, self._last_change(place)).foreign or place.journal.mentions(EXTERNAL)
 
     def history(self) -> tuple[list[Change], int]:
         """The changes that took effect, oldest first, and how many records are unreadable."""
@@ -285,7 +293,7 @@ class MemoryFile:
             if decoded.damage or self._oversized(entries) or not ours:
                 self._back_up(place.folder, version.data)
             if added is not None and not decoded.damage and not self._oversized(entries):
-                self._change(place, _appending(entries), Cause(origin="external"))
+                self._change(place, _appending(entries), Cause(origin=EXTERNAL))
         except WriteRefused:
             self._back_up(place.folder, version.data)
 
@@ -327,7 +335,7 @@ class MemoryFile:
             target=self.target,
             at=time.time(),
             action="external",
-            cause=Cause(origin="external"),
+            cause=Cause(origin=EXTERNAL),
             before=last.after if last else Fingerprint.of(b"", 0),
             after=reading.fingerprint,
             was=replay(in_effect(changes, now=None)),

@@ -96,6 +96,8 @@ class MemoryStore:
         # What each file held when the store was opened; judged and rendered when somebody asks for the snapshot.
         self._frozen = {target: _reading_or_reason(file) for target, file in files.items()}
         self._snapshots: dict[str, str] = {}
+        # How a model may see the entries that were judged; what was written through this object was judged then.
+        self._seen_as: dict[str, dict[str, str]] = {target: {} for target in files}
 
     @classmethod
     def open(
@@ -149,6 +151,18 @@ class MemoryStore:
         """What the file holds now; `target` is memory, user or project."""
         return self.read(target).entries
 
+    def shown(self, target: str, entries: Sequence[str]) -> list[str]:
+        """Live entries for a result that a model reads: one that a prompt would not show is not shown there either."""
+        known = self._seen_as[target]
+        if any(entry not in known for entry in entries):
+            try:
+                others = self._file(target).has_texts_of_others()
+                seen = blocked_in_prompt(entries, FILES[target]) if others else entries
+            except (StorageError, WriteRefused) as error:
+                return [known.get(entry, f"[not shown: {error}]") for entry in entries]
+            known.update(zip(entries, seen, strict=True))
+        return [known[entry] for entry in entries]
+
     def read(self, target: str) -> Reading:
         return self._file(target).read()
 
@@ -175,6 +189,8 @@ class MemoryStore:
         file, cause = self._file(target), cause or Cause()
         ready = prepared(operations, self._screen, cause)
         plan, change = file.change(planner(ready, self._limits[target], self._room(target)), cause)
+        for each in ready:
+            self._seen_as[target].setdefault(each["content"], each["content"])
         return self._written(target, message(plan, ready), plan, change)
 
     def rehearse(self, target: str, operations: Sequence[Operation], *, cause: Cause) -> None:
@@ -352,12 +368,13 @@ class MemoryStore:
         try:
             entries = tuple(dict.fromkeys(frozen.entries))
             fitting_ones, left_out = self._within_budget(target, entries)
-            shown = (*blocked_in_prompt(fitting_ones, FILES[target]), *left_out)
+            shown = blocked_in_prompt(fitting_ones, FILES[target])
         except (StorageError, WriteRefused) as error:
             return _unreadable(target, str(error))
         if frozen.drift and not entries:
             return _unreadable(target, f"{self.path(target)} holds no text: {frozen.drift}; look at what is in it")
-        return block(target, shown, usage(entries, self._limits[target]))
+        self._seen_as[target].update(zip(fitting_ones, shown, strict=True))
+        return block(target, (*shown, *left_out), usage(entries, self._limits[target]))
 
 
 def _reading_or_reason(file: MemoryFile) -> Reading | str:

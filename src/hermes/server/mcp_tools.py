@@ -128,7 +128,7 @@ def _memory(workspace: Workspace, arguments: Mapping[str, Any], host: str) -> st
         return workspace.call_tool("memory", arguments, note=f"over MCP, by {host}")
     target = arguments.get("target")
     targets = [target] if target in workspace.targets else workspace.targets
-    return to_json({"success": True, **{each: workspace.entries(each) for each in targets}})
+    return to_json({"success": True, **{each: workspace.entries_for_model(each) for each in targets}})
 
 
 def _skills(workspace: Workspace, arguments: Mapping[str, Any]) -> str:

@@ -104,6 +104,11 @@ class Workspace:
             "problem": reading.drift or None,
         }
 
+    def entries_for_model(self, target: str) -> dict[str, Any]:
+        """The same, without the words of an entry that a prompt would not show."""
+        found = self.entries(target)
+        return {**found, "entries": self.store.shown(target, found["entries"])}
+
     def write(self, target: str, operations: Sequence[dict[str, str]], note: str) -> Written:
         """A change a person asks for themselves."""
         return self.store.apply(target, list(operations), cause=Cause(origin="user", note=note))

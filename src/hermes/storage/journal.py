@@ -124,6 +124,10 @@ class Journal:
                     return None
                 length *= 8
 
+    def mentions(self, word: str) -> bool:
+        """Whether some record may hold this text; quicker than reading them."""
+        return f'"{word}"'.encode() in (self._folder.read(self.name, at_most=_LARGEST) or b"")
+
     def read(self) -> tuple[list[Record], int]:
         """All readable records, oldest first, and how many lines are damaged."""
         seen = self.read_on(NOTHING_READ)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hermes.curated.entries import preview
 from hermes.curated.history import Cause
 from hermes.curated.operations import ACTIONS
 from hermes.curated.screening import ASK
@@ -106,9 +107,9 @@ class MemoryTool:
         try:
             result = self._write(self._store, target, arguments.get("operations") or [_single(arguments)])
         except WriteRefused as refusal:
-            return self._refused(refusal)
+            return _shown(self._refused(refusal), self._store, target)
         self._refusals = 0
-        return result
+        return _shown(result, self._store, target)
 
     def _write(self, store: MemoryStore, target: str, operations: list[Operation]) -> dict[str, Any]:
         cause = self.cause
@@ -137,6 +138,25 @@ class MemoryTool:
             return failure(str(refusal), refusal.details)
         stop = f"{refusal}. That was the refusal number {self._refusals} in this turn: leave memory as it is and go on."
         return failure(stop, {"done": True})
+
+
+def _shown(result: dict[str, Any], store: MemoryStore, target: str) -> dict[str, Any]:
+    """The result without the words of an entry that a prompt would not show."""
+    hidden: list[str] = []
+    for name in ("entries", "current_entries"):
+        live = result.get(name, ())
+        result |= {name: store.shown(target, live)} if live else {}
+        hidden += [was for was, now in zip(live, result.get(name, ()), strict=True) if was != now]
+    for each in result.get("archived", ()):
+        left = each["entry"]
+        each["entry"] = store.shown(target, [left])[0]
+        hidden += [left] if each["entry"] != left else []
+    previews = [preview(entry) for entry in hidden]
+    if "matches" in result:
+        result["matches"] = [each for each in result["matches"] if each not in previews]
+    for each in previews if "message" in result else ():
+        result["message"] = result["message"].replace(repr(each), "an entry that is not shown")
+    return result
 
 
 def _with_target(target: dict[str, Any]) -> dict[str, Any]:
