@@ -90,8 +90,6 @@ def _findings(text: str, scope: str, *, weigh: bool = True) -> list[Finding]:
     findings: list[Finding] = []
     course = Course(scope, weigh=weigh and len(text) <= _READ_IN_FULL)
     for found in _every_finding(text, course):
-        if scope != "memory" and found.level != REFUSE and found.threat in _QUIET_OUTSIDE_MEMORY:
-            continue
         findings.append(found)
         if len(text) > _READ_IN_FULL:
             if found.level == REFUSE:
@@ -115,6 +113,10 @@ def _every_finding(text: str, course: Course) -> Iterator[Finding]:
     for how, view in views:
         for each in _views(how, view):
             yield from _read(each, course)
+
+
+def _is_quiet(threat: str, level: str, course: Course) -> bool:
+    return level != REFUSE and threat in _QUIET_OUTSIDE_MEMORY and not course.in_memory
 
 
 def _worth_reading(hidden: Hidden) -> str:
@@ -150,9 +152,10 @@ def _read(view: View, course: Course) -> Iterator[Finding]:
     for reading, rules in languages.readings(text, marked, tokens):
         scale = Scale(reading, pieces)
         for match in matches(scale, rules, course):
-            # Other scripts are folded to look-alike skeletons, which only the matcher can read; show the text itself.
-            as_folded = reading.places is None
-            yield page.finding(match.rule.threat, match.level, page.span(reading, match), as_folded=as_folded)
+            if not _is_quiet(match.rule.threat, match.level, course):
+                span = page.span(reading, match, pieces)
+                # Other scripts are folded to look-alike skeletons that only the matcher can read; show the text itself.
+                yield page.finding(match.rule.threat, match.level, span, as_folded=reading.places is None)
     yield from _undisguised(view, folded, tokens, course)
 
 
@@ -174,12 +177,10 @@ def _undisguised(view: View, folded: str, tokens: list[str], course: Course) -> 
         for match in matches(scale, english.rules, course, counts):
             matched = _matched_words(reading, match.start, match.end, words)
             by_chance = name == "leetspeak, separators" and sum(map(len, matched)) < _FEWEST_LETTERS  # as in hashes
-            yield Finding(
-                threat=match.rule.threat,
-                level=ASK if guess or by_chance else match.level,
-                excerpt=shorten(" ".join(matched)),
-                how=name if undone == "plain" else f"{undone}, {name}",
-            )
+            level = ASK if guess or by_chance else match.level
+            if not _is_quiet(match.rule.threat, level, course):
+                how = name if undone == "plain" else f"{undone}, {name}"
+                yield Finding(threat=match.rule.threat, level=level, excerpt=shorten(" ".join(matched)), how=how)
             if guess and course.only_refusals():
                 break
 
@@ -208,12 +209,11 @@ def _cut(folded: str) -> list[str]:
 class Page:
     """A view with its folded and its marked form, to show where something was found."""
 
-    __slots__ = ("_folded", "_origin", "_spans", "_tokens", "_view")
+    __slots__ = ("_folded", "_marked", "_origin", "_view")
 
     def __init__(self, view: View, folded: str, marked: str) -> None:
-        self._view, self._folded, self._tokens = view, folded, _TOKEN.finditer(marked)
+        self._view, self._folded, self._marked = view, folded, marked
         self._origin = Origin(view.text)
-        self._spans: list[tuple[int, int]] = []
 
     def finding(self, threat: str, level: str, span: tuple[int, int], *, as_folded: bool = True) -> Finding:
         text = self._view.text
@@ -223,14 +223,14 @@ class Page:
         first, last, how = self._view.origin(first, last)
         return Finding(threat=threat, level=level, excerpt=excerpt, how=how, start=first, end=last)
 
-    def span(self, reading: Reading, match: Match) -> tuple[int, int]:
+    def span(self, reading: Reading, match: Match, pieces: Pieces) -> tuple[int, int]:
         if reading.places is not None:
             return reading.places.span(match.start)[0], reading.places.span(match.end - 1)[1]
         first = reading.index[match.start]
-        last = max(first, reading.index[match.end] - 1) if match.end < len(reading.index) else None
-        more = None if last is None else max(0, last + 1 - len(self._spans))  # no further than somebody asks for
-        self._spans += [token.span() for token in islice(self._tokens, more)]
-        return self._spans[first][0], self._spans[-1 if last is None else last][1]
+        last = max(first, reading.index[match.end] - 1) if match.end < len(reading.index) else len(pieces.tokens) - 1
+        matched = islice(_TOKEN.finditer(self._marked, pieces.start_of(first)), last + 1 - first)
+        spans = [token.span() for token in matched]
+        return spans[0][0], spans[-1][1]
 
 
 def _matched_words(reading: Reading, start: int, end: int, words: list[str]) -> list[str]:

@@ -65,7 +65,7 @@ class Origin:
         text, table, ends = self._text, fold_table(), self._ends
         while ends[-1] <= folded_place and len(ends) * _BLOCK < len(text) + _BLOCK:  # whole blocks, in C
             start = (len(ends) - 1) * _BLOCK
-            ends.append(ends[-1] + len(text[start : start + _BLOCK].translate(table)))
+            ends.append(ends[-1] + len(fold(text[start : start + _BLOCK])))
         block = bisect_right(ends, folded_place) - 1  # then one of them sign by sign
         start = block * _BLOCK
         each = accumulate((len(table[ord(char)]) for char in text[start : start + _BLOCK]), initial=ends[block])
