@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -167,6 +168,31 @@ def test_the_model_is_really_asked(
 
     assert check["state"] == state
     assert said in check["found"]
+
+
+@pytest.mark.proves("doctor.reach")
+@pytest.mark.parametrize(
+    ("setting", "told", "state"),
+    [
+        ("", 8_000, "warning"),
+        ("", 100_000, "warning"),
+        ("", 32_768, "ok"),
+        ("8000", 100_000, "ok"),
+        ("8000", 4_000, "warning"),
+    ],
+)
+def test_a_window_that_is_not_what_the_server_says_is_told_with_the_setting(
+    hermes: Callable[..., Ran], home: Path, setting: str, told: int, state: str
+) -> None:
+    home.mkdir(mode=0o700)
+    listed = json.dumps({"data": ["?", {"id": "large"}, {"id": "small", "max_model_len": told}]}).encode()
+    with ModelServer(Answer(pieces=[listed], content_type="application/json")) as server:
+        window = f"  context_length: {setting}\n" if setting else ""
+        (home / "config.yaml").write_text(f"model:\n  default: small\n  base_url: {server.url}\n{window}")
+        (check,) = found(hermes("doctor", "--json"), "model")
+
+    assert check["state"] == state
+    assert check["remedy"] == (f"`hermes config set model.context_length {told}`" if state == "warning" else "")
 
 
 @pytest.mark.proves("doctor.reach")

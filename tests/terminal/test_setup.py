@@ -121,3 +121,50 @@ def test_a_server_that_is_not_there_is_said_and_what_is_chosen_already_too(home:
         assert terminal.wait_for_end() == 1
     assert (home / "config.yaml").read_text() == settings
     assert not (home / ".env").exists()
+
+
+@pytest.mark.proves("terminal.setup")
+def test_an_address_is_completed_and_the_window_is_taken_from_the_server(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("model:\n  default: claude-sonnet-5\n  context_length: 500000\n")
+    listed = json.dumps({"data": [{"id": "tiny-1", "max_model_len": 16000}, {"id": "m-2"}]}).encode()
+    answers = [
+        Answer(content_type="application/json", pieces=[listed]),
+        Answer(pieces=[chat({"content": "Yes"})]),
+        Answer(content_type="application/json", pieces=[listed]),
+        Answer(pieces=[chat({"content": "Yes"})]),
+    ]
+    with ModelServer(*answers) as server:
+        for model, window in (("tiny-1", "context_length: 16000"), ("m-2", "m-2")):
+            with Terminal(home, "setup", lines=30) as terminal:
+                terminal.wait_for("Which one?")
+                terminal.send("4\r")
+                terminal.wait_for("Address [")
+                terminal.send(f"{server.url.removeprefix('http://')}/\r")
+                terminal.wait_for("Model [tiny-1]:")
+                terminal.send(f"{model}\r")
+                terminal.wait_for(f"{model} answers; saved.")
+                assert terminal.wait_for_end() == 0
+            settings = (home / "config.yaml").read_text()
+            assert f"base_url: {server.url}/v1" in settings
+            assert window in settings
+    assert "context_length" not in settings
+
+
+@pytest.mark.proves("terminal.setup")
+def test_a_server_that_names_no_models_is_asked_for_by_a_name(home: Path) -> None:
+    unknown = Answer(status=404, content_type="application/json", pieces=[b"{}"])
+    answers = [unknown] * 4 + [Answer(pieces=[chat({"content": "Yes"})])]
+    with ModelServer(*answers) as server, Terminal(home, "setup", lines=30) as terminal:
+        terminal.wait_for("Which one?")
+        terminal.send("4\r")
+        terminal.wait_for("Address [")
+        terminal.send(f"{server.url}/v1\r")
+        terminal.wait_for("If it wants a key, type it")
+        terminal.send("\r")
+        terminal.wait_for("Model:")
+        terminal.send("\r")
+        terminal.wait_for("type the name of one")
+        terminal.send("m-2\r")
+        terminal.wait_for("m-2 answers; saved.")
+        assert terminal.wait_for_end() == 0

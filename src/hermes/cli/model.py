@@ -23,6 +23,7 @@ def _list(given: argparse.Namespace, context: Context) -> int:
     server = find_local_server(list_models)
     found: dict[str, Any] = {
         "chosen": context.settings.text("model.default"),
+        "base_url": context.settings.text("model.base_url"),
         "providers": {name: bool(secret(context.home, each.key_name)) for name, each in PROVIDERS.items()},
         "local_server": {"name": server.name, "models": [entry["id"] for entry in server.models]} if server else None,
         "embedded": {name: installed(name, context.home.root) for name in MODELS},
@@ -30,7 +31,7 @@ def _list(given: argparse.Namespace, context: Context) -> int:
     if given.json:
         print_json(found)
         return OK
-    print_text(f"chosen              {found['chosen'] or 'none (`hermes setup` leads you through it)'}")
+    print_text(f"chosen              {_chosen(found['chosen'], found['base_url'])}")
     for name, there in found["providers"].items():
         print_text(f"{name:<19} {'has a key' if there else f'no key ({PROVIDERS[name].key_name} in .env)'}")
     print_text(f"local server        {', '.join(found['local_server']['models']) if server else 'none answers'}")
@@ -40,6 +41,13 @@ def _list(given: argparse.Namespace, context: Context) -> int:
         )
         print_text(f"{name:<19} {state}: {MODELS[name].limits}")
     return OK
+
+
+def _chosen(name: str, address: str) -> str:
+    if not name:
+        return "none (`hermes setup` leads you through it)"
+    where = f" at {address}" if address else ""
+    return f"{name}{where} (another: `hermes setup`, or `hermes config set model.default NAME`)"
 
 
 def _fetch(given: argparse.Namespace, context: Context) -> int:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from getpass import getpass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from hermes.cli.chat_screen import Screen
 from hermes.cli.context import OK
-from hermes.llm.catalogue import LOCAL, OWN_KEY, PROVIDERS, find_local_server
+from hermes.llm.catalogue import LOCAL, OWN_KEY, PROVIDERS, find_local_server, listed_context
 from hermes.llm.connect import answers, list_models
 from hermes.llm.local import DEFAULT, installed
 from hermes.session.models import answer, main_model
 from hermes.settings.load import FILE, load_settings
 from hermes.settings.secrets_file import FILE as SECRETS
 from hermes.settings.secrets_file import read_secrets, remove_secret, save_secret, secret
-from hermes.settings.yaml_file import set_value
+from hermes.settings.yaml_file import set_value, unset_value
 from hermes.vocabulary.errors import HermesError, Interrupted, SettingsError
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class _Choice:
     base_url: str = ""
     key_name: str = ""
     key: str = ""  # typed just now, to be kept with the model
+    context_length: int | None = None  # as its server tells it
 
 
 def set_up(home: Home, *, reason: str = "") -> Model:
@@ -51,6 +53,7 @@ def set_up(home: Home, *, reason: str = "") -> Model:
         model=before.text("model.default"),
         provider=before.text("model.provider"),
         base_url=before.text("model.base_url"),
+        context_length=before.get("model.context_length"),
     )
     now = f"Hermes talks to {chosen.model}." if chosen.model else "Hermes needs a model to talk to."
     screen.line(f"{now} Choosing takes a minute; Ctrl-C leaves{' it so' if chosen.model else ''}.", "bold")
@@ -62,7 +65,7 @@ def set_up(home: Home, *, reason: str = "") -> Model:
             key_before = read_secrets(home).get(tried.key_name)
             kept = False
             try:
-                model = _written(home, tried)
+                model = _written(home, _with_window(tried, chosen))
                 kept = _answers(screen, model)
             finally:  # what was tried and not kept must not be what the next start uses
                 if not kept:
@@ -113,24 +116,41 @@ def _own_server(home: Home, screen: Screen, suggested: str) -> _Choice:
     if models is None and answers(address):
         key = getpass("No list of models there. If it wants a key, type it (it is not shown), else Enter: ").strip()
         models = list_models(address, key)
-    names = [str(entry["id"]) for entry in models or ()]
-    if names:
-        screen.line(f"it has {', '.join(names[:20])}", "dim")
-    chosen = _ask("Model", names[0] if names else "")
-    return _Choice(model=chosen, provider="custom", base_url=address, key_name=OWN_KEY, key=key)
+    entries = {str(entry["id"]): entry for entry in models or ()}
+    if entries:
+        screen.line(f"it has {', '.join(list(entries)[:20])}", "dim")
+    while not (chosen := _ask("Model", next(iter(entries), ""))):
+        screen.line("it does not say which models it has: type the name of one (llama.cpp takes any)", "yellow")
+    window = listed_context(entries[chosen]) if chosen in entries else None
+    return _Choice(model=chosen, provider="custom", base_url=address, key_name=OWN_KEY, key=key, context_length=window)
 
 
 def _address(screen: Screen, suggested: str, key: str) -> tuple[str, list[Mapping[str, Any]] | None]:
     """Where the server is and what it has; an address is taken at the second time, its server may be started later."""
-    address = _ask("Address", suggested)
-    models = list_models(address, key)
+    address, models = _looked_up(_ask("Address", suggested), key)
     while models is None and not answers(address):
         screen.line(f"nothing answers at {address}: start the server, or type another address", "yellow")
-        before, address = address, _ask("Address (Enter goes on with this one)", address)
-        models = list_models(address, key)
+        before = address
+        address, models = _looked_up(_ask("Address (Enter goes on with this one)", address), key)
         if address == before:
             break
     return address, models
+
+
+def _looked_up(typed: str, key: str) -> tuple[str, list[Mapping[str, Any]] | None]:
+    """The address that was meant, and its models: people leave out `http://`, and `/v1` where most servers have it."""
+    address = (typed if "://" in typed else f"http://{typed}").rstrip("/")
+    ways = [address] if urlsplit(address).path else [f"{address}/v1", address]
+    for way in ways:
+        if (models := list_models(way, key)) is not None:
+            return way, models
+    return ways[0], None
+
+
+def _with_window(tried: _Choice, before: _Choice) -> _Choice:
+    """The window that somebody set for a model stays when the same one is chosen again, and goes with it else."""
+    same = (tried.model, tried.base_url) == (before.model, before.base_url)
+    return replace(tried, context_length=before.context_length) if same and tried.context_length is None else tried
 
 
 def _written(home: Home, choice: _Choice) -> Model:
@@ -147,6 +167,12 @@ def _write(home: Home, choice: _Choice) -> None:
     ):
         if text != load_settings(home).text(name):
             set_value(home, FILE, name, text)
+    window = "model.context_length"
+    if choice.context_length != load_settings(home).get(window):
+        if choice.context_length:
+            set_value(home, FILE, window, str(choice.context_length))
+        else:
+            unset_value(home, FILE, window)
     if choice.key:
         save_secret(home, choice.key_name, choice.key)
 

@@ -13,6 +13,8 @@ from hermes.vocabulary.errors import ModelError, NotFound, WrongKey
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import httpx
+
     from hermes.llm.client import HttpModel
     from hermes.settings.home import Home
     from hermes.settings.load import Settings
@@ -33,13 +35,16 @@ def check_model(settings: Settings, *, connect: bool) -> Iterator[Check]:
         yield Check(name="model", state=WARNING, found=str(error), remedy=remedy)
         return
     if connect and isinstance(model, HttpModel):
-        yield _reached(model)
+        yield _reached(model, is_set=settings.get("model.context_length") is not None)
     else:
         yield Check(name="model", state=OK, found=f"{model.name}, {model.context_length:,} tokens of context")
 
 
-def _reached(model: HttpModel) -> Check:
-    """Asks for the list of models, which costs nothing and is refused to a wrong key."""
+def _reached(model: HttpModel, *, is_set: bool) -> Check:
+    """Asks for the list of models, which costs nothing and is refused to a wrong key.
+
+    `is_set` says that the settings name the window: a smaller one than the model has is meant then.
+    """
     import httpx
 
     from hermes.llm.transport import shared_client
@@ -57,7 +62,24 @@ def _reached(model: HttpModel) -> Check:
     if answer.status_code >= _SERVER_ERROR:
         found = f"{endpoint.provider} answers with {answer.status_code}"
         return Check(name="model", state=WARNING, found=found, remedy="try again later; set fallback_models to go on")
-    return Check(name="model", state=OK, found=f"{model.name} at {endpoint.provider} answers")
+    counts = f"{model.name} at {endpoint.provider} answers; it counts as {model.context_length:,} tokens of context"
+    told = _window(answer, model.name)
+    if told is None or told == model.context_length or (is_set and told > model.context_length):
+        return Check(name="model", state=OK, found=counts)
+    remedy = f"`hermes config set model.context_length {told}`"
+    return Check(name="model", state=WARNING, found=f"{counts}, and says that it takes {told:,}", remedy=remedy)
+
+
+def _window(answer: httpx.Response, name: str) -> int | None:
+    """Tokens that the model takes, where its server's list says so."""
+    from hermes.llm.catalogue import listed_context
+
+    try:
+        listed = answer.json().get("data") or ()
+    except (ValueError, AttributeError):
+        return None
+    entries = (entry for entry in listed if isinstance(entry, dict) and entry.get("id") == name)
+    return next((listed_context(entry) for entry in entries), None)
 
 
 def check_providers(home: Home, settings: Settings, *, connect: bool) -> Iterator[Check]:
