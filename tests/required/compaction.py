@@ -12,6 +12,11 @@ REQUIREMENTS = {
     "compaction.reachable": ("Search, scroll, read and context_expand reach every compacted message", "product"),
     "compaction.expand.own": ("context_expand shows nothing of another conversation", "product"),
     "compaction.restore": ("`hermes sessions restore` rebuilds the uncompacted conversation", "product"),
+    "compaction.undo": (
+        "What is taken back after a compaction leaves context, search and restore; nothing else does",
+        "product",
+    ),
+    "compaction.branch": ("A branch of a compacted conversation can be restored and expanded like it", "product"),
     "compaction.range": ("The model may put away a range, with the same guarantees", "product"),
     "compaction.thrift": ("What would not become smaller is not compacted, whoever asks", "product"),
     "compaction.threshold": ("In the loop, what the provider counted decides", "001 Agent ContextCompressor"),

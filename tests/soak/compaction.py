@@ -13,7 +13,8 @@ import hermes.session.compaction  # noqa: F401 - loaded before the first fork
 from compacted import configure
 from hermes.compression.block import is_block, parse_block
 from hermes.session.session import MemorySession
-from hermes.storage.compaction import COPY, ORDER, WRITTEN, Contexts
+from hermes.storage.compaction import ORDER, Contexts
+from hermes.storage.originals import COPY, WRITTEN
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import HermesError
 from histories import openai_faults

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hermes.compression.boundaries import last_request
 from hermes.session.nudges import Nudges
-from hermes.storage.compaction import COPY, ORDER, WRITTEN, Contexts
+from hermes.storage.compaction import ORDER, Contexts
+from hermes.storage.originals import COPY, WRITTEN, first_id
 from hermes.vocabulary.errors import NotFound
 
 if TYPE_CHECKING:
@@ -20,9 +22,16 @@ def take_back(database: SessionDB, session_id: str) -> tuple[str, list[StoredMes
     """Marks the person's newest message and everything after it as taken back; returns its text and what is left."""
     context = Contexts(database).live(session_id)
     place = next((place for place in reversed(range(len(context))) if _by_a_person(context[place])), None)
+    spoken = list(Contexts(database).originals(session_id))
+    asked = last_request([each.message for each in spoken])
+    if asked is not None and first_id(spoken[asked]) not in map(first_id, context):
+        raise NotFound(
+            "the last exchange was compacted, and a summary cannot be undone: "
+            f"`hermes sessions restore {session_id}` makes a conversation in which it can"
+        )
     if place is None:
         raise NotFound("there is nothing to undo in this conversation")
-    database.set_rewound(session_id, [each.id for each in context[place:]])
+    Contexts(database).take_back(session_id, context[place:])
     database.sync()
     return context[place].text, context[:place]
 
@@ -50,9 +59,8 @@ def branch_off(database: SessionDB, session_id: str, title: str | None = None) -
 
 
 def _copied(original: StoredMessage) -> dict[str, Any]:
-    """The message for another session, in the order of the context; where it comes from is noted."""
-    kept = {key: part for key, part in original.message.items() if key != ORDER}
-    return kept if WRITTEN in kept else {**kept, COPY: original.id}
+    """The message for another session, in the order of the context, with the id of the first that said it."""
+    return {COPY: original.id, **{key: part for key, part in original.message.items() if key != ORDER}}
 
 
 def _by_a_person(message: StoredMessage) -> bool:

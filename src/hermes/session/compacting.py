@@ -132,7 +132,7 @@ class Compacting(Host):
 
 def last_count(stored: list[StoredMessage]) -> tuple[int, int] | None:
     """What a provider last counted, and for how many messages; None when the context was compacted since."""
-    from hermes.storage.compaction import WRITTEN
+    from hermes.storage.originals import WRITTEN
 
     for position in range(len(stored) - 1, -1, -1):
         message = stored[position].message

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.session.outside import origin_of, words_of_person
 from hermes.session.requests import wire_message
 from hermes.session.soundness import sound
-from hermes.storage.compaction import WRITTEN
+from hermes.storage.originals import WRITTEN
 from hermes.vocabulary.tokens import estimate_message
 
 if TYPE_CHECKING:

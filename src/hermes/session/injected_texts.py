@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes.storage.compaction import REPLACED_PROMPT, WRITTEN
+from hermes.storage.compaction import REPLACED_PROMPT
+from hermes.storage.originals import WRITTEN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

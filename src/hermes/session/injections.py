@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from hermes.curated.history import replay
 from hermes.session.injected_texts import addition_texts, prompts, section_texts, summary_texts
 from hermes.session.requests import wire_message
-from hermes.storage.compaction import COPY, ORDER, WRITTEN, Contexts
+from hermes.storage.compaction import ORDER
+from hermes.storage.originals import COPY, WRITTEN, Originals
 from hermes.vocabulary.tokens import estimate, estimate_message
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def turns(db: SessionDB, session_id: str) -> Iterator[dict[str, Any]]:
     What `parts_of` a turn returns carries its `text` as the model saw it, or None when that is not stored.
     """
     number, turn = 0, None
-    for later, session in enumerate(Contexts(db).chain(db.get_session(session_id))):
+    for later, session in enumerate(Originals(db).chain(db.get_session(session_id))):
         stored = [each for each in db.messages(session.id) if not each.damaged]
         seen = _Seen(db.session_details(session.id), stored)
         for at, each in enumerate(stored):
@@ -180,7 +181,7 @@ def how_told(db: SessionDB, session_id: str, changes: Sequence[Change]) -> dict[
     """
     known: dict[str, str] = {}
     up_to: dict[str, int] = {}
-    chain = Contexts(db).chain(db.get_session(session_id))
+    chain = Originals(db).chain(db.get_session(session_id))
     ours = {session.id for session in chain}
     for each in turns(db, session_id):
         prompt = f"in the prompt {'rebuilt before' if each['prompt']['rebuilt'] else 'from'} turn {each['turn']}"

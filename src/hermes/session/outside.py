@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes.storage.compaction import WRITTEN
+from hermes.storage.originals import WRITTEN
 from hermes.tools.taint import Source
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.storage.damage import details_seal
 from hermes.storage.database import one_row
 from hermes.storage.migrations import BLOCK, BLOCK_BITS
+from hermes.storage.originals import COPY, WRITTEN, Originals
 from hermes.storage.pages import Pages
 from hermes.storage.running import is_running
 from hermes.storage.transcripts import COMPACTED
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
     from hermes.storage.transcripts import StoredMessage
 
 ORDER = "context_order"  # on the newest row a compaction wrote: places, in the order in which the context is read
-WRITTEN = "compaction"  # on every row a compaction wrote
 REPLACED_PROMPT = "replaced_prompt"  # on the first row it wrote: the prompt up to then, when that changed in place
-COPY = "copy_of"  # on a row that a split took over: the id of the original
 LEASE_SECONDS = 300.0
 _ARCHIVE = "UPDATE messages SET state = state | ? WHERE id BETWEEN ? AND ? AND (state & 3) = 0"
 _LEASE = "compacting"
@@ -58,14 +57,17 @@ class Contexts:
         self._database = db._database  # noqa: SLF001 - one package, two files
         self._owner = db._owner_key  # noqa: SLF001
         self._pages = Pages.of_db(db)
+        self._originals = Originals(db)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def live(self, session_id: str) -> list[StoredMessage]:
         """The messages of the context, in the order in which the model reads them."""
-        stored = self._db.messages(session_id)
-        live = [each for each in stored if not (each.compacted or each.damaged)]
-        order = next((each.message[ORDER] for each in reversed(live) if ORDER in each.message), None)
+        stored = self._db.messages(session_id, rewound=True)
+        whole = [each for each in stored if not (each.compacted or each.damaged)]
+        live = [each for each in whole if not each.rewound]
+        # What is left keeps its order also when the row that tells it was taken back.
+        order = next((each.message[ORDER] for each in reversed(whole) if ORDER in each.message), None)
         if order is None:
             return live
         by_place = {each.place: each for each in live}
@@ -74,18 +76,13 @@ class Contexts:
         return arranged + list(by_place.values())
 
     def originals(self, session_id: str) -> Iterator[StoredMessage]:
-        """The whole conversation up to this session as it was said: nothing that a compaction wrote or copied.
-
-        The first session of a branch may begin with copies of its own; those are all it has of its past.
-        """
-        for later, session in enumerate(self.chain(self._db.get_session(session_id))):
-            for each in self._pages.messages(session):
-                if not each.damaged and WRITTEN not in each.message and (COPY not in each.message or not later):
-                    yield each
+        """The whole conversation up to this session as it was said."""
+        return self._originals.of(session_id)
 
     def was_compacted(self, session_id: str) -> bool:
-        chain = self.chain(self._db.get_session(session_id))
-        return len(chain) > 1 or any(each.compacted for each in self._pages.messages(chain[0]))
+        """Whether anything left the context, here or before the conversation branched off."""
+        first, *later = self._originals.chain(self._db.get_session(session_id))
+        return bool(later) or any(each.compacted or WRITTEN in each.message for each in self._pages.messages(first))
 
     def read(self, session_id: str, ids: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
         """Those of the ids that belong to the conversation, or to one it branched from; lazily, in order.
@@ -167,6 +164,14 @@ class Contexts:
         self._db.index()
         return made, len(messages)
 
+    def take_back(self, session_id: str, end: Sequence[StoredMessage]) -> None:
+        """Marks the end of a context as taken back, with what had left the context since its first message was said."""
+        taken = self._originals.rows_from(session_id, end[0])
+        with self._database.writing():
+            self._db.set_rewound(session_id, dict.fromkeys([*(each.id for each in end), *taken.pop(session_id)]))
+            for session, rows in taken.items():
+                self._db.set_rewound(session, rows)
+
     def furnish(self, session_id: str, *, system_prompt: str, **more: Any) -> None:
         """Gives a session a prompt and what belongs to it: another program began it, or its own is lost to damage."""
         session = self._db.get_session(session_id)
@@ -226,11 +231,6 @@ class Contexts:
     def _place_of(self, number: int) -> int:
         wanted = "SELECT first_place FROM blocks WHERE block = ? AND owner = ?"
         return int(self._database.row(wanted, (number >> BLOCK_BITS, self._owner))[0]) + number % BLOCK
-
-    def chain(self, session: Session) -> list[Session]:
-        """The sessions the conversation went through, oldest first."""
-        kinds = (None, "compression", "branch")
-        return [each for each in self._db.lineage(session.id) if each.kind in kinds and each.key <= session.key]
 
     def _family(self, session_id: str) -> list[Session]:
         found = self._db.find_session(session_id)

@@ -382,14 +382,18 @@ class SessionDB(Closing):
         remove_rows(connection, ids)
 
     def _set_state(self, session_id: str, message_ids: Iterable[int], state: int) -> None:
+        """What is compacted may still be taken back; what was taken back stays so."""
         session = self._sessions.get(session_id)
         mine = [i for i in message_ids if self._transcripts.session_key(i) == session.key]
         with self._database.writing() as connection:
+            before = connection.total_changes()
             connection.executemany(
-                "UPDATE messages SET state = state | ? WHERE id = ? AND (state & 3) = 0", [(state, i) for i in mine]
+                "UPDATE messages SET state = (state & ~3) | ?1 WHERE id = ?2 AND (state & 3) < ?1",
+                [(state, i) for i in mine],
             )
+            changed = connection.total_changes() - before
             if state == REWOUND:
                 self._remove_words(connection, mine)
                 connection.execute(
-                    "UPDATE sessions SET message_count = message_count - ? WHERE key = ?", (len(mine), session.key)
+                    "UPDATE sessions SET message_count = message_count - ? WHERE key = ?", (changed, session.key)
                 )

@@ -19,9 +19,16 @@ _ADD = """
     INSERT INTO summaries (session, depth, ids, messages, text, made_by, made_at) VALUES (?, ?, ?, ?, ?, ?, ?)
     RETURNING node
 """
+# A branch goes on with what its conversation had, so the summaries of that one are its own, too.
 _OF_CONVERSATION = """
     FROM summaries s JOIN sessions c ON c.key = s.session
-    WHERE c.owner = ? AND c.root = (SELECT root FROM sessions WHERE owner = ? AND id = ?)
+    WHERE c.owner = ? AND c.root IN (
+        WITH RECURSIVE family (root) AS (
+            SELECT root FROM sessions WHERE owner = ? AND id = ?
+            UNION SELECT above.root FROM family JOIN sessions first ON first.key = family.root
+                JOIN sessions above ON above.key = first.parent AND above.owner = first.owner
+        ) SELECT root FROM family
+    )
 """
 
 
@@ -38,7 +45,7 @@ class Node:
 
 
 class SummaryGraph:
-    """The summaries of one conversation, in whichever of its sessions they were made."""
+    """The summaries of one conversation and of those it branched off from, in whichever session they were made."""
 
     def __init__(self, db: SessionDB, session_id: str) -> None:
         self._database = db._database  # noqa: SLF001 - one package, two files
