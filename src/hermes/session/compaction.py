@@ -18,7 +18,6 @@ from hermes.compression.compressor import HYGIENE_MESSAGES, HYGIENE_THRESHOLD, C
 from hermes.session.compaction_rows import by_gap, by_id, with_gaps, written_messages
 from hermes.session.engine_seat import EngineSeat
 from hermes.session.engine_state import BREAKER
-from hermes.session.engines import built_in
 from hermes.session.foreign_engine import NotBelieved, compressed_by
 from hermes.session.requests import settled_until
 from hermes.storage.compaction import Contexts, NewContext, holder_name, refuse_held
@@ -51,7 +50,7 @@ class Compactor:
         self._holder = holder_name()
         self._seat = EngineSeat(host, parts, window, self._renew)
         self._real = real
-        self._problem = ""
+        self._problems: set[str] = set()
 
     # --- what the loop and the session ask ---------------------------------------------------------------------------
 
@@ -72,8 +71,7 @@ class Compactor:
         self._real = (usage.input_tokens, len(self._host.context.messages))
         prompt, completion = usage.input_tokens, usage.output_tokens
         counts = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
-        self._seat.told(self.engine.update_from_response, counts | usage.as_dict())
-        self._seat.store_breaker()
+        self._seat.counted(counts | usage.as_dict())
 
     @property
     def real_tokens(self) -> int:
@@ -157,8 +155,8 @@ class Compactor:
                 return done.followed_by(*running)
             except NotBelieved as error:
                 refused, ours = str(error), None
-        ours = ours or built_in(self._parts.settings, self._seat.window, **self._seat.summarisers())
-        done = ours.compact(
+        compact = self._seat.compact_instead if ours is None else ours.compact
+        done = compact(
             messages, ids=ids, counts=sizes, current_tokens=tokens, focus=focus, force=force,
             memory_context=memory_context, cut=cut,
         )  # fmt: skip
@@ -248,8 +246,8 @@ class Compactor:
 
     def _note_once(self, text: str) -> None:
         """What would come again at every model call is said once."""
-        if text != self._problem:
-            self._problem = text
+        if text not in self._problems:
+            self._problems.add(text)
             self._note(text)
 
     def _note(self, text: str) -> None:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hermes.compression.assembly import unchanged
 from hermes.compression.breaker import Breaker
 from hermes.compression.compressor import ContextCompressor
 from hermes.session.engine_state import BREAKER
-from hermes.session.engines import summarisers
+from hermes.session.engines import built_in, summarisers
 
 Answer = TypeVar("Answer")
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hermes.compression.assembly import Compaction
     from hermes.compression.engine import ContextEngine
     from hermes.llm.client import Model
     from hermes.session.host import Host
@@ -35,6 +37,9 @@ class EngineSeat:
         self._model: Model | None = None
         self._engine: ContextEngine | None = None
         self._stored = Breaker()
+        self._in_its_place = (
+            Breaker()
+        )  # how the built-in compressor fared in the place of an engine that has no breaker
         self._believe(host.model, window)
 
     @property
@@ -44,10 +49,11 @@ class EngineSeat:
             self._engine = choice.engine
             if choice.problem:
                 self._host.notices.add("settings", choice.problem)
+            stored = self._parts.database.get_meta(f"{BREAKER}:{self._host.id}")
+            self._stored = Breaker.from_dict(json.loads(stored) if stored else None)
+            self._fared(self._stored)
             if isinstance(self._engine, ContextCompressor):
                 self._engine.use_summarisers(**self.summarisers())
-                stored = self._parts.database.get_meta(f"{BREAKER}:{self._host.id}")
-                self._stored = self._engine.breaker = Breaker.from_dict(json.loads(stored) if stored else None)
             self.told(self._engine.update_model, self._host.model, self.window)
             self.start()
         return self._engine
@@ -56,7 +62,7 @@ class EngineSeat:
         """Tells the engine something; what goes wrong inside it is the person's to know, and ends nothing."""
         try:
             return call(*values, **named)
-        except Exception as error:  # noqa: BLE001 - an engine is other people's code and may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an engine is other people's code and may raise anything
             self._note(f"the context engine {self.engine.name} failed: {type(error).__name__}: {error}")
             return None
 
@@ -114,7 +120,33 @@ class EngineSeat:
 
     @property
     def breaker(self) -> Breaker:
-        return self.engine.breaker if isinstance(self.engine, ContextCompressor) else Breaker()
+        return self.engine.breaker if isinstance(self.engine, ContextCompressor) else self._in_its_place
+
+    def counted(self, counts: dict[str, int]) -> None:
+        """What the provider counted for the last request."""
+        self.told(self.engine.update_from_response, counts)
+        if not isinstance(self.engine, ContextCompressor):
+            threshold = self._built_in().threshold_tokens
+            self._in_its_place = self._in_its_place.read(counts["prompt_tokens"], threshold)
+        self.store_breaker()
+
+    def compact_instead(self, messages: list[dict[str, Any]], **given: Any) -> Compaction:
+        """The built-in compressor in the place of the engine: models that failed rest, and what never helps stops."""
+        ours = self._built_in(**self.summarisers())
+        if not given["force"] and self.breaker.blocks(given["current_tokens"], self.window):
+            return unchanged(messages, given["ids"], given["current_tokens"], "it did not help before")
+        done = ours.compact(messages, **given)
+        self._fared(ours.breaker)
+        return done
+
+    def _built_in(self, **summarisers: Any) -> ContextCompressor:
+        return built_in(self._parts.settings, self.window, breaker=self.breaker, **summarisers)
+
+    def _fared(self, breaker: Breaker) -> None:
+        if isinstance(self._engine, ContextCompressor):
+            self._engine.breaker = breaker
+        else:
+            self._in_its_place = breaker
 
     def store_breaker(self) -> None:
         now = self.breaker

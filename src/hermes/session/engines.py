@@ -39,7 +39,7 @@ BUNDLED = {
 }
 
 
-def built_in(settings: Settings, window: int = UNKNOWN_CONTEXT, **summarisers: Any) -> ContextCompressor:
+def built_in(settings: Settings, window: int = UNKNOWN_CONTEXT, **more: Any) -> ContextCompressor:
     return ContextCompressor(
         window,
         enabled=settings.flag("compression.enabled"),
@@ -48,7 +48,7 @@ def built_in(settings: Settings, window: int = UNKNOWN_CONTEXT, **summarisers: A
         protect_last_n=settings.integer("compression.protect_last_n"),
         protect_first_n=settings.integer("compression.protect_first_n"),
         abort_on_summary_failure=settings.flag("compression.abort_on_summary_failure"),
-        **summarisers,
+        **more,
     )
 
 

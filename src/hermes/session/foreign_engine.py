@@ -11,10 +11,11 @@ from hermes.compression.assembly import Compaction, unchanged
 from hermes.compression.audit import count_kept
 from hermes.compression.block import is_block, parse_block
 from hermes.compression.boundaries import last_request, repair_pairs
-from hermes.compression.reading import Counts
+from hermes.compression.reading import Counts, text_of
+from hermes.session.requests import WIRE_KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hermes.compression.engine import ContextEngine
 
@@ -45,19 +46,13 @@ def compressed_by(
         taken = inspect.signature(engine.compress).parameters
         more = {name: given for name, given in more.items() if name in taken}
         made: Any = engine.compress(numbered, current_tokens=tokens, focus_topic=focus or None, **more)
-    except Exception as error:  # an engine is other people's code and may raise anything
+    except (Exception, SystemExit) as error:  # an engine is other people's code and may raise anything
         raise NotBelieved(f"it raised {type(error).__name__}: {error}") from error
     if not isinstance(made, list) or not all(isinstance(each, dict) and each.get("role") in _ROLES for each in made):
         raise NotBelieved("what it returned is no list of messages with a role")
     if why := _cannot_be_stored(made):
         raise NotBelieved(f"what it returned cannot be stored: {why}")
-    known = dict(zip(ids, messages, strict=True))
-    placed: list[tuple[dict[str, Any], int | None]] = []
-    for message in made:
-        bare = {key: part for key, part in message.items() if not key.startswith("_")}
-        number = message.get("_id")
-        is_known = isinstance(number, int) and known.get(number) == bare
-        placed.append((bare, number if is_known else None))
+    placed = _placed(made, dict(zip(ids, messages, strict=True)))
     repaired, origin = repair_pairs([message for message, _ in placed])
     kept = [None if at is None else placed[at][1] for at in origin]
     still, before = set(kept), Counts(messages).total(0, len(messages))
@@ -67,7 +62,7 @@ def compressed_by(
     last = last_request(messages)
     if last is not None and ids[last] not in still:
         raise NotBelieved("it dropped the person's last request")
-    if None not in still:
+    if all(placed[at][1] is not None for at in origin if at is not None):  # a result we made up stands for nothing
         raise NotBelieved("it put nothing in the place of what it took out")
     after = Counts(repaired).total(0, len(repaired))
     if after >= before:
@@ -81,6 +76,23 @@ def compressed_by(
         tokens_before=before,
         tokens_after=after,
     )
+
+
+def _placed(made: list[dict[str, Any]], known: Mapping[int, dict[str, Any]]) -> list[tuple[dict[str, Any], int | None]]:
+    """Each message with its id where it is one of ours; of what is new, only what a model can be sent."""
+    placed: list[tuple[dict[str, Any], int | None]] = []
+    seen: set[int] = set()
+    for message in made:
+        bare = {key: part for key, part in message.items() if not key.startswith("_")}
+        number = message.get("_id")
+        if isinstance(number, int) and known.get(number) == bare:
+            if number in seen:
+                raise NotBelieved("it returned a message twice")
+            seen.add(number)
+            placed.append((known[number], number))
+        elif text_of(bare).strip() or bare.get("tool_calls"):
+            placed.append(({key: part for key, part in bare.items() if key in WIRE_KEYS}, None))
+    return placed
 
 
 def _cannot_be_stored(made: list[dict[str, Any]]) -> str:

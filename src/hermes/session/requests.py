@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 # What goes over the wire; everything else in a stored message is for us.
-_WIRE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning_details")
+WIRE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning_details")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Request:
 
 def wire_message(stored: dict[str, Any]) -> dict[str, Any]:
     """A stored message as it was sent: the text with what was added at request time, where that differs."""
-    message = {key: stored[key] for key in _WIRE_KEYS if key in stored}
+    message = {key: stored[key] for key in WIRE_KEYS if key in stored}
     if "api_content" in stored:
         message["content"] = stored["api_content"]
     return message
