@@ -86,6 +86,14 @@ def test_a_summary_that_leaves_nothing_saved_is_not_used_unless_a_person_asks() 
     assert thrifty.messages == messages
 
 
+@pytest.mark.proves("compaction.notice")
+def test_a_single_message_is_told_as_one() -> None:
+    short = [user("hello"), {"role": "assistant", "content": "hi"}, user("go on")]
+    messages = [*short, {"role": "assistant", "content": "It is ABC-1. " + "plain words " * 9_000}, *short]
+    done = ContextCompressor(16_000, protect_last_n=3).compact(messages, force=True, ids=range(7))
+    assert done.notice.startswith("1 message was compacted without a model")
+
+
 @pytest.mark.proves("compression.valid")
 def test_a_system_message_in_parts_gets_its_note_as_a_part() -> None:
     messages = working_session(40)

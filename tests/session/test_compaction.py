@@ -47,6 +47,21 @@ def test_in_place_the_session_keeps_its_id_and_resumes_with_the_same_bytes(home:
 
 
 @pytest.mark.proves("compaction.split")
+def test_a_title_as_long_as_titles_may_be_is_numbered_too(home: Path) -> None:
+    configure(home, in_place=False)
+    titles = []
+    with MemorySession.open(home, title="x" * 98) as session:
+        for start in (0, 20, 40):
+            talk(session, 20, start=start)
+            assert session.compact() is not None
+            titles.append(session.about().title)
+    assert titles == [f"{'x' * 97} #{number}" for number in (2, 3, 4)]
+    for name in ("x" * 98, *titles):
+        with MemorySession.open(home, resume=name) as again:
+            assert again.id == session.id
+
+
+@pytest.mark.proves("compaction.split")
 def test_by_splitting_the_old_session_ends_and_a_child_goes_on(home: Path) -> None:
     configure(home, in_place=False)
     with MemorySession.open(home, title="long") as session:

@@ -263,3 +263,15 @@ def test_a_conversation_ends_when_it_is_closed_and_is_open_again_when_it_is_resu
     with MemorySession.open(home, identity={"gateway_session_key": "telegram:1"}) as chat:
         chat.prepare_turn("hello")
     assert ended(chat.id) == (False, None)
+
+
+@pytest.mark.proves("session.resume", "session.prefix")
+def test_what_a_developer_instructs_is_sent_under_the_name_that_every_model_knows(home: Path) -> None:
+    with MemorySession.open(home) as session:
+        session.record({"role": "developer", "content": "Be brief."})
+        session.prepare_turn("hello")
+        session.finish_turn("Hi.")
+        sent = session.request().messages
+    assert sent[0] == {"role": "system", "content": "Be brief."}
+    with MemorySession.open(home, resume=session.id) as again:
+        assert again.request().messages == sent

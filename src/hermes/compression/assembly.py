@@ -71,10 +71,11 @@ class Compaction:
             made = f"by the {self.how.replace('main', 'main model', 1)}"
         elif self.how != "extract":
             made = f"by the context engine {self.how}"
+        messages = "1 message was" if len(self.replaced) == 1 else f"{len(self.replaced):,} messages were"
+        details = "1 detail" if self.kept_exactly == 1 else f"{self.kept_exactly:,} details"
         return (
-            f"{len(self.replaced):,} messages were compacted {made} (about {self.tokens_before:,} to "
-            f"{self.tokens_after:,} tokens); kept word for word: {self.kept_exactly:,} details. Every original can be "
-            "read again."
+            f"{messages} compacted {made} (about {self.tokens_before:,} to {self.tokens_after:,} tokens); "
+            f"kept word for word: {details}. Every original can be read again."
         )
 
 

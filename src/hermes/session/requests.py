@@ -27,6 +27,8 @@ class Request:
 def wire_message(stored: dict[str, Any]) -> dict[str, Any]:
     """A stored message as it was sent: the text with what was added at request time, where that differs."""
     message = {key: stored[key] for key in WIRE_KEYS if key in stored}
+    if message["role"] == "developer":
+        message["role"] = "system"  # what it was called before; not every model knows the newer name
     if "api_content" in stored:
         message["content"] = stored["api_content"]
     return message

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Numbered = tuple[int, Mapping[str, Any]]
 
-_ROLES = frozenset({"system", "user", "assistant", "tool"})
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 _LOST = "[A call of a tool that has no result stood here.]"
 
 

@@ -259,7 +259,11 @@ class Conversations:
         if clean not in taken:
             return clean
         numbers = [int(found[1]) for name in taken if (found := _NUMBERED.search(name))]
-        return f"{base} #{max([1, *numbers]) + 1}"
+        number = f" #{max([1, *numbers]) + 1}"
+        if len(base) + len(number) <= TITLE_LENGTH:
+            return base + number
+        # A title that was cut behind its number could neither be typed again nor be counted on.
+        return self.free_title(connection, base[: TITLE_LENGTH - len(number)].rstrip() + number, holder=holder)
 
     def next_activity(self, connection: apsw.Connection) -> int:
         if self._newest is not None:
