@@ -14,6 +14,7 @@ from hermes.curated.memory_file import MemoryFile, Plan
 from hermes.curated.operations import fitting, made_room, message, planner, prepared, usage
 from hermes.curated.places import FILES, memory_path
 from hermes.curated.screening import blocked_in_prompt, screen_write
+from hermes.curated.shown import shown
 from hermes.settings.home import find_home
 from hermes.settings.load import load_settings
 from hermes.vocabulary.errors import NotFound, StorageError, WriteRefused
@@ -153,15 +154,7 @@ class MemoryStore:
 
     def shown(self, target: str, entries: Sequence[str]) -> list[str]:
         """Live entries for a result that a model reads: one that a prompt would not show is not shown there either."""
-        known = self._seen_as[target]
-        if any(entry not in known for entry in entries):
-            try:
-                others = self._file(target).has_texts_of_others()
-                seen = blocked_in_prompt(entries, FILES[target]) if others else entries
-            except (StorageError, WriteRefused) as error:
-                return [known.get(entry, f"[not shown: {error}]") for entry in entries]
-            known.update(zip(entries, seen, strict=True))
-        return [known[entry] for entry in entries]
+        return shown(entries, self._file(target), FILES[target], self._seen_as[target])
 
     def read(self, target: str) -> Reading:
         return self._file(target).read()

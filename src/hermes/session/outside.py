@@ -12,9 +12,18 @@ from hermes.tools.taint import Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Protocol
 
-    from hermes.session.context import Context
     from hermes.session.nudges import Nudges
+
+    class Window(Protocol):
+        """What the model has in front of it; see `Context`."""
+
+        messages: list[dict[str, Any]]
+        compacted: bool
+
+        def outside(self) -> list[tuple[int, str, dict[str, Any]]]: ...
+
 
 OUTSIDE = "outside"
 SYNTHETIC = "synthetic"
@@ -45,7 +54,7 @@ def words_of_person(stored: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def sources_in(context: Context, nudges: Nudges, *, since_person: bool = False) -> list[Source]:
+def sources_in(context: Window, nudges: Nudges, *, since_person: bool = False) -> list[Source]:
     """What the model has in front of it from outside; with `since_person` only what came after the newest words.
 
     What a compaction put away is told by the conversation's counters; without them it counts as from outside.
