@@ -87,6 +87,48 @@ def test_undo_brings_an_entry_back_with_the_origin_it_had(home: Path) -> None:
     assert origins(store) == {"A page said this.": "web"}
 
 
+@pytest.mark.proves("provenance.carried")
+def test_an_export_that_is_merged_into_another_home_does_not_wash_text_clean(
+    home: Path, tmp_path: Path, hermes: Callable[..., Ran]
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    store = MemoryStore.open(elsewhere)
+    for cause in (WEB, USER, Cause(origin="tool")):
+        store.add("memory", f"By {cause.origin}.", cause=cause)
+    export = str(tmp_path / "x.zip")
+    hermes("--home", str(elsewhere), "export", export)
+    MemoryStore.open(home).add("memory", "Mine.", cause=USER)
+    assert hermes("import", export, "--merge", "--yes").code == 0
+    assert origins(MemoryStore.open(home)) == {
+        "Mine.": "user",
+        "By web.": "web",
+        "By user.": "import",
+        "By tool.": "tool",
+    }
+
+
+@pytest.mark.proves("provenance.shown")
+def test_a_person_sees_what_came_from_outside(home: Path, hermes: Callable[..., Ran]) -> None:
+    store = MemoryStore.open(home)
+    store.add("memory", "A page said this.", cause=WEB)
+    store.add("memory", "I typed this.", cause=USER)
+    with open(store.path("memory"), "a") as file:
+        file.write("\n§\nAn editor left this.")
+    shown = hermes("memory", "list", "--target", "memory").out
+    assert "A page said this.\n      (from outside: web)\n" in shown
+    assert shown.count("from outside") == 1
+    listed = hermes("memory", "list", "--json").json["memory"]["origins"]
+    assert listed == {"A page said this.": "web", "I typed this.": "user", "An editor left this.": "unknown"}
+
+
+@pytest.mark.proves("provenance.carried")
+def test_an_origin_nobody_knows_is_not_trusted(home: Path) -> None:
+    store = MemoryStore.open(home)
+    store.add("memory", "Somebody said this.", cause=Cause(origin="a friend"))
+    store.replace("memory", "Somebody", "In other words.", cause=AGENT)
+    assert not store.provenance("memory")["In other words."].trusted
+
+
 ORIGIN = st.sampled_from(["agent", "background_review", "import", "web", "tool", "file"])
 
 

@@ -5,7 +5,8 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "every entry knows its origin, stamped by the program and never writable by the model",
         "product",
     ),
-    "provenance.carried": ("origin is carried through replace, batch, approval and undo", "product"),
+    "provenance.carried": ("origin is carried through replace, batch, approval, undo, export and merge", "product"),
+    "provenance.shown": ("people see which entries came from outside", "product"),
     "provenance.taint": (
         "a write in a turn that text from outside has entered is staged for a person by default",
         "product",

@@ -8,6 +8,7 @@ from hermes.cli.context import OK
 from hermes.cli.memory_report import BY_HAND, add_target, open_store, report
 from hermes.cli.render import indented, print_json, print_text
 from hermes.curated.operations import usage
+from hermes.curated.provenance import is_trusted
 from hermes.vocabulary.errors import WriteRefused
 
 TYPE_CHECKING = False
@@ -44,9 +45,11 @@ def _list(given: argparse.Namespace, context: Context) -> int:
         return OK
     for target, reading in readings.items():
         print_text(f"{target}  {usage(reading.entries, store.limit(target))}")
-        pinned = _beside(store, target, reading.entries)["pinned"]
+        beside = _beside(store, target, reading.entries)
         for number, entry in enumerate(reading.entries, start=1):
-            print_text(indented(entry, f"{number:>4} {'*' if entry in pinned else ' '}"))
+            print_text(indented(entry, f"{number:>4} {'*' if entry in beside['pinned'] else ' '}"))
+            if (origin := beside["origins"][entry]) != "unknown" and not is_trusted(origin):
+                print_text(f"      (from outside: {origin})")
         if reading.drift:
             print_text(f"      ! {store.path(target)}: {reading.drift} (`hermes memory adopt --target {target}`)")
     return OK
@@ -54,8 +57,9 @@ def _list(given: argparse.Namespace, context: Context) -> int:
 
 def _beside(store: MemoryStore, target: str, entries: Sequence[str]) -> dict[str, Any]:
     """What is known about the entries beside their text; `*` marks the pinned ones."""
-    marks = store.marks(target)
+    marks, origins = store.marks(target), store.provenance(target)
     return {
+        "origins": {entry: origins[entry].origin for entry in entries},
         "pinned": [entry for entry in entries if marks[entry].pinned],
         "categories": {entry: marks[entry].category for entry in entries if marks[entry].category},
         "archived": len(store.archived(target)),

@@ -25,7 +25,7 @@ class Provenance:
 
     @property
     def trusted(self) -> bool:
-        return self.origin not in UNTRUSTED and self.origin != "unknown"
+        return is_trusted(self.origin)
 
 
 def provenance(entries: Sequence[str], changes: Sequence[Change]) -> dict[str, Provenance]:
@@ -41,6 +41,11 @@ def provenance(entries: Sequence[str], changes: Sequence[Change]) -> dict[str, P
             origin = _origin(change, lineage.get(entry, removed), known, entry)
             known[entry] = Provenance(origin=origin, change=_brought_in(change, lineage.get(entry, []), known))
     return {entry: known.get(entry, Provenance(origin="unknown")) for entry in entries}
+
+
+def is_trusted(origin: str) -> bool:
+    """Only what is known to be; a file may hold any word there."""
+    return origin in ORIGINS and origin not in UNTRUSTED
 
 
 def least_trusted(origins: Sequence[str]) -> str:
@@ -72,7 +77,7 @@ def _origin(change: Change, sources: Sequence[str], known: dict[str, Provenance]
         return least_trusted(earlier or ["unknown"])
     # An entry that once came from outside does not become clean by leaving and being written again.
     again = [known[entry].origin] if entry in known else []
-    return least_trusted([change.cause.origin, *(origin for origin in earlier + again if origin in UNTRUSTED)])
+    return least_trusted([change.cause.origin, *(origin for origin in earlier + again if not is_trusted(origin))])
 
 
 def _brought_in(change: Change, sources: Sequence[str], known: dict[str, Provenance]) -> Change:

@@ -8,7 +8,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hermes.curated.entries import decode, parse
+from hermes.curated.history import from_record, in_effect
 from hermes.curated.places import FILES, FOLDER
+from hermes.curated.provenance import provenance
 from hermes.curated.store import TARGETS, MemoryStore
 from hermes.migration.carry_out import carry_out, merging
 from hermes.migration.export_home import CONVERSATIONS, HOME, as_line
@@ -19,11 +21,14 @@ from hermes.migration.report import MIGRATED, SKIPPED, Item, Report
 from hermes.recall.importing import Importer
 from hermes.settings.home import DATABASE
 from hermes.settings.load import load_settings
+from hermes.storage.journal import records_in
 from hermes.storage.sessions import SessionDB
 from hermes.storage.unfinished import settle
+from hermes.storage.workplace import history_name
+from hermes.vocabulary.errors import DamagedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from hermes.migration.archive_file import ArchiveReader
     from hermes.migration.undo_log import UndoLog
@@ -68,7 +73,19 @@ class MergeExport:
             path = f"{HOME}/{FOLDER}/{FILES[target]}"
             if path in self._reader.entries and target in store.targets:
                 found = parse(decode(self._read(path)).text)
-                yield merging(target, path, store, plan_merge(store, target, found, source=NAME))
+                merge = plan_merge(store, target, found, source=NAME, origins=self._origins(path, found))
+                yield merging(target, path, store, merge)
+
+    def _origins(self, path: str, entries: Sequence[str]) -> dict[str, str]:
+        """Where the entries come from by the history beside them; what has none tells nothing."""
+        history = history_name(path)
+        if history not in self._reader.entries:
+            return {}
+        try:
+            changes = [from_record(record) for record in records_in(self._read(history))[0]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedFile(f"{history} in the archive is not a history of memory ({error!r})") from error
+        return {entry: known.origin for entry, known in provenance(entries, in_effect(changes, None)).items()}
 
     def _files(self) -> Iterator[Item]:
         for path, entry in self._reader.entries.items():

@@ -11,17 +11,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes.curated import entries as text
-from hermes.curated.history import Cause, Edit, Leaving
+from hermes.curated.history import UNTRUSTED, Cause, Edit, Leaving
 from hermes.curated.memory_file import Plan
 from hermes.curated.screening import screen_write
 from hermes.safety.secrets import mask_secrets
 from hermes.vocabulary.errors import WriteRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hermes.curated.store import MemoryStore, Written
 
+IMPORT = "import"
 _HINT = 60
 _LONGEST_ARCHIVED = 100_000
 
@@ -45,6 +46,7 @@ class Merge:
     archived: list[str] = field(default_factory=list)
     duplicates: int = 0
     refused: list[Refused] = field(default_factory=list)
+    origins: dict[str, str] = field(default_factory=dict)  # of entries that came from outside to where they come from
 
     @property
     def changes(self) -> bool:
@@ -64,9 +66,18 @@ class Merge:
 
 
 def plan_merge(
-    store: MemoryStore, target: str, given: Iterable[str], *, source: str, taken: Iterable[str] = ()
+    store: MemoryStore,
+    target: str,
+    given: Iterable[str],
+    *,
+    source: str,
+    taken: Iterable[str] = (),
+    origins: Mapping[str, str] | None = None,
 ) -> Merge:
-    """Sorts the entries into new, known, too much and refused; changes nothing. `taken` come in before them."""
+    """Sorts the entries into new, known, too much and refused; changes nothing. `taken` come in before them.
+
+    `origins` is what the place they come from knows about them: text from outside stays that.
+    """
     live = [*store.entries(target), *taken]
     known = {_key(entry) for entry in (*live, *(each.entry for each in store.archived(target)))}
     merge = Merge(target=target, source=source, limit=store.limit(target), existing=len(store.entries(target)))
@@ -83,6 +94,8 @@ def plan_merge(
         try:
             entry = text.clean(entry)
             screen_write(entry, cause)
+            if (origin := (origins or {}).get(raw)) in UNTRUSTED:
+                merge.origins[entry[:_LONGEST_ARCHIVED]] = str(origin)
         except WriteRefused as refusal:
             merge.refused.append(Refused(entry=entry, reason=str(refusal), kind=refusal.kind))
             continue
@@ -95,17 +108,23 @@ def plan_merge(
 
 
 def apply_merge(store: MemoryStore, merge: Merge) -> Written | None:
-    """One change of the file for all of it, under its lock, with the origin "import"; None when nothing was to do."""
-    if not merge.changes:
-        return None
-    return store.curate(merge.target, _planner(merge), cause=_cause(merge.source))
+    """One change of the file for all that has one origin, which is "import" unless it came from outside before.
+
+    None when nothing was to do.
+    """
+    written = None
+    coming = (*merge.added, *merge.archived)
+    for origin in dict.fromkeys(merge.origins.get(entry, IMPORT) for entry in coming):
+        chosen = [entry for entry in coming if merge.origins.get(entry, IMPORT) == origin]
+        written = store.curate(merge.target, _planner(merge, chosen), cause=_cause(merge.source, origin))
+    return written
 
 
-def _planner(merge: Merge) -> Callable[[tuple[str, ...]], Plan]:
+def _planner(merge: Merge, coming: Sequence[str]) -> Callable[[tuple[str, ...]], Plan]:
     def plan(entries: tuple[str, ...]) -> Plan:
         live, edits, leaving = list(entries), [], []
         known = {_key(entry) for entry in entries}
-        for entry in (*merge.added, *merge.archived):
+        for entry in coming:
             if _key(entry) in known:
                 continue  # somebody else wrote it meanwhile
             edits.append(Edit(index=len(live), before=None, after=entry))
@@ -119,8 +138,8 @@ def _planner(merge: Merge) -> Callable[[tuple[str, ...]], Plan]:
     return plan
 
 
-def _cause(source: str) -> Cause:
-    return Cause(origin="import", note=f"from {source}")
+def _cause(source: str, origin: str = IMPORT) -> Cause:
+    return Cause(origin=origin, note=f"from {source}")
 
 
 def _hint(entry: str) -> str:

@@ -137,10 +137,9 @@ class Journal:
         """What was appended since `before`; when the journal no longer begins with what was read then, all of it."""
         data = self._folder.read(self.name, at_most=_LARGEST) or b""
         start = before.size if zlib.crc32(data[: before.size]) == before.check else 0
-        finished = data[start:].split(b"\n")[:-1]
-        records = [record for line in finished if (record := _decode(line)) is not None]
+        records, damaged = records_in(data[start:])
         end = data.rfind(b"\n") + 1
-        damaged = len(finished) - len(records) + (before.damaged if start else 0)
+        damaged += before.damaged if start else 0
         return ReadSoFar(records=records, damaged=damaged, size=end, check=zlib.crc32(data[:end]), goes_on=start > 0)
 
 
@@ -169,6 +168,13 @@ def _drop_unfinished_line(file: OpenFile) -> int:
             return start + cut + 1
         length *= _TAIL
     return 0
+
+
+def records_in(data: bytes) -> tuple[list[Record], int]:
+    """The readable records in the bytes of a journal, oldest first, and how many lines are damaged."""
+    finished = data.split(b"\n")[:-1]
+    records = [record for line in finished if (record := _decode(line)) is not None]
+    return records, len(finished) - len(records)
 
 
 def _encode(record: Record) -> bytes:

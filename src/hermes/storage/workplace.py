@@ -27,6 +27,11 @@ _MOST_KEPT = 16  # places in this process: each has three descriptors, and a ser
 _lists: dict[int, list[Workplace]] = {}  # those that something was kept in, the latest last
 
 
+def history_name(name: str) -> str:
+    """The journal beside a file."""
+    return f"{name}.history.jsonl"
+
+
 def _keep(place: Workplace, kept: list[Workplace]) -> None:
     """Keeps a place for its next write, and closes the one that has waited longest where there are too many."""
     kept.append(place)
@@ -89,7 +94,7 @@ class Workplace:
     def __init__(self, folder: Folder, name: str, *, at_most: int, lock_timeout: float) -> None:
         self.folder = folder
         self.shared = SharedFile(folder, name, at_most=at_most)
-        self.journal = Journal(folder, f"{name}.history.jsonl", keeps_open=True)
+        self.journal = Journal(folder, history_name(name), keeps_open=True)
         self.lock = FileLock(folder, f"{name}.lock", timeout=lock_timeout, keeps_open=True)
         self._process = os.getpid()
         self._left: tuple[Stamp, Identity] | None = None
