@@ -121,6 +121,7 @@ def test_a_long_page_is_read_in_parts_and_cut_at_its_limit(home: Path, tmp_path:
 def test_addresses_of_this_machine_and_its_network_are_refused(home: Path, tmp_path: Path, url: str) -> None:
     (result,) = call_tools(home, tmp_path / "work", ("fetch_url", {"url": url}))
     assert "web.allow_private_addresses" in result["error"]
+    assert "127.0.0.1 is 127.0.0.1" not in result["error"]
 
 
 @pytest.mark.proves("agent.web")

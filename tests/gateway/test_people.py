@@ -242,12 +242,15 @@ def post(gateway: Gateway, document: Any, headers: dict[str, str] | None = None)
 
 @pytest.mark.proves("gateway.webhook")
 def test_the_generic_webhook_takes_signed_messages_once_and_sends_signed_answers(
-    home: Path, api: BotApi, receiver: Receiver
+    home: Path, api: BotApi, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "hermes.gateway")
     prepare(home, api, gateway=f"  webhook:\n    enabled: true\n    reply_url: {receiver.url}\n")
     receiver.refuse = [503]
     message = {"id": "m1", "user": "u1", "chat": "room", "text": "hello"}
     with running(home, port=0) as gateway:
+        assert gateway.door is not None
+        assert f"webhooks are taken at http://127.0.0.1:{gateway.door.port}" in caplog.messages
         assert post(gateway, message, {}) == 401
         assert post(gateway, message, signed(b"another body")) == 401
         assert post(gateway, message, signed(json.dumps(message).encode(), "1000")) == 401

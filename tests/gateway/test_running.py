@@ -244,7 +244,8 @@ def test_the_status_says_what_runs_and_what_waits(home: Path, api: BotApi, herme
     assert "connected" in shown
     assert (second.code, "already" in second.err) == (2, True)
     after = hermes("gateway", "status")
-    assert (after.code, "not running" in after.out) == (1, True)
+    assert (after.code, "not running since 20" in after.out) == (1, True)
+    assert "connected" not in after.out
 
 
 @pytest.mark.proves("gateway.status")

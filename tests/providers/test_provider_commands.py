@@ -285,6 +285,8 @@ def test_plug_ins_can_be_listed_shown_found_and_checked(hermes: Command, home: P
     assert "Keeps a ledger" in hermes("plugins", "show", "ledger").out
     assert hermes("plugins", "show", "ledger", "--json").json["folder"].endswith("plugins/ledger")
     assert hermes("plugins", "show", "nobody").code == 1
+    (home / "plugins" / "empty").mkdir()
+    assert "plugins/empty has no __init__.py" in hermes("plugins", "check", "empty").out
     assert hermes("plugins", "path").out.strip() == str(home / "plugins")
     checked = hermes("plugins", "check")
     assert checked.code == 1

@@ -248,8 +248,9 @@ def test_the_server_says_where_clients_go_and_that_a_model_is_missing(home: Path
     command = [sys.executable, "-m", "hermes", "serve", "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
-        first, second = server.stderr.readline(), server.stderr.readline()
+        first, second, logged = (server.stderr.readline() for _ in range(3))
         server.terminate()
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ INFO ", logged), "an operator sees when"
     assert re.match(r"OpenAI clients: http://127\.0\.0\.1:[1-9]\d+/v1 ", first)
     assert "served-by-nobody" in second
     assert second.endswith("until then only memory, search and MCP are served\n")

@@ -77,7 +77,10 @@ def test_notes_of_a_folder_that_is_written_to_taint_the_turn(home: Path, tmp_pat
 def test_a_person_is_shown_what_a_tool_said_without_its_json(home: Path) -> None:
     found = {
         "status": "ok",
-        "hits": [{"id": 7, "when": "2024-05-03", "text": _PAGE}, {"text": "See also page two of it."}],
+        "hits": [
+            {"session_id": "20240503_141003_5ac1be02", "when": "May 3, 2024 at 2:10 PM", "text": _PAGE},
+            {"text": "See also page two of it."},
+        ],
     }
     with MemorySession.open(home) as session:
         for result in (json.dumps(found), json.dumps(found)[:-1]):
@@ -87,5 +90,5 @@ def test_a_person_is_shown_what_a_tool_said_without_its_json(home: Path) -> None
             session.call_tool("memory", {**_ADD, "content": f"Banks with Evil & Sons {len(result)}."})
             session.finish_turn("done")
     whole, broken = (each.reason for each in Approvals(find_home(str(home))).pending()[0])
-    assert f"{_PAGE} … See also page two of it." in whole
+    assert f": '{_PAGE} … See also page two of it.'" in whole.replace('"', "'")
     assert '{"status": "ok"' in broken

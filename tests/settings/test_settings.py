@@ -94,6 +94,8 @@ def test_the_documents_keys_have_the_documents_defaults() -> None:
 
 @pytest.mark.proves("settings.origin")
 def test_each_value_tells_where_it_came_from(home: Path, hermes: Command) -> None:
+    assert hermes("config", "show", "--changed").out.startswith("nothing is set; every setting has its default")
+    assert hermes("config", "show", "--changed", "--json").json == {}
     configure(home, "# mine\nmemory:\n  memory_char_limit: 3000\n")
     assert hermes("config", "show", "--changed").out == "memory.memory_char_limit  3000  (config.yaml:3)\n"
     shown = hermes("config", "show", "--json").json

@@ -26,6 +26,8 @@ def _print_all(given: argparse.Namespace, settings: Settings, names: list[str]) 
     if given.json:
         print_json({name: {"value": settings.get(name), "origin": settings.origin(name)} for name in names})
         return OK
+    if not names:
+        print_text("nothing is set; every setting has its default (`hermes config show` prints them)")
     width = max(map(len, names), default=0)
     for name in names:
         print_text(f"{name:<{width}}  {_in_words(settings.get(name))}  ({settings.origin(name)})")

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.context import OK, REFUSED
+from hermes.cli.operator_log import log_with_times
 from hermes.cli.render import add_json_option, counted, print_json, print_text, when
 from hermes.vocabulary.errors import ExtraMissing
 from hermes.vocabulary.extras import command
@@ -34,9 +35,7 @@ def _run(given: argparse.Namespace, context: Context) -> int:
         gateway = Gateway(context.home, port=given.port)
     except ImportError as error:
         raise ExtraMissing(f"{error.name} is not installed; {command('server')} brings it") from error
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # its lines hold addresses, and Telegram's hold the token
-    logging.getLogger("httpcore").setLevel(logging.WARNING)
+    log_with_times()
     sys.setswitchinterval(_SWITCH_SECONDS)
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -60,16 +59,24 @@ def _status(given: argparse.Namespace, context: Context) -> int:
         return OK if status["running"] else REFUSED
     if status["running"]:
         print_text(f"running as process {status.get('pid')} since {when(status.get('started', 0))}")
+        for name, each in status["platforms"].items():
+            print_text(f"  {name:<10} {each['identity'] or '-'}  {each['problem'] or 'connected'}")
     else:
-        print_text("not running; `hermes gateway run` starts it")
-    for name, each in status["platforms"].items():
-        print_text(f"  {name:<10} {each['identity'] or '-'}  {each['problem'] or 'connected'}")
+        print_text(f"not running{_last_seen(status)}; `hermes gateway run` starts it")
     if messages := status["messages"]:
         waiting = messages["new"] + messages["running"] + messages["answered"]
         print_text(f"{counted(waiting, 'message')} open, {messages['done']:,} answered in the last 14 days")
-    if memory := status.get("memory"):
+    if status["running"] and (memory := status.get("memory")):
         print_text(f"memory {memory['rss_mb']} MB (at most {memory['peak_mb']}), {memory['threads']} threads")
     return OK if status["running"] else REFUSED
+
+
+def _last_seen(status: dict[str, Any]) -> str:
+    """When it last wrote down how it fares, and what was wrong with its platforms then."""
+    if not status.get("written"):
+        return ""
+    wrong = [f"; {name}: {each['problem']}" for name, each in status["platforms"].items() if each["problem"]]
+    return f" since {when(status['written'])}{''.join(wrong)}"
 
 
 def _pair(given: argparse.Namespace, context: Context) -> int:

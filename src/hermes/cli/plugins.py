@@ -69,6 +69,12 @@ def _show(given: argparse.Namespace, context: Context) -> int:
 
 def _no_plugin(name: str, context: Context) -> NotFound:
     rows = _rows(context)
+    places = [
+        os.path.join(each, name)
+        for each in (os.path.join(context.home.operator, FOLDER), *engine_folders(context.home))
+    ]
+    if empty := next((each for each in places if os.path.isdir(each)), None):
+        return NotFound(f"{empty} has no __init__.py, so it is no plug-in; put the class, or register(ctx), into one")
     providers, engines = (
         ", ".join(row["name"] for row in rows if row["kind"] == kind) or "none" for kind in (PROVIDER, ENGINE)
     )

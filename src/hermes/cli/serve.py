@@ -25,6 +25,7 @@ def start(context: Context, *, host: str = "", port: int | None = None, only_mcp
     try:
         import uvicorn
 
+        from hermes.cli.operator_log import log_with_times
         from hermes.server.http import build
         from hermes.server.patience import Impatient
     except ImportError as error:
@@ -36,7 +37,7 @@ def start(context: Context, *, host: str = "", port: int | None = None, only_mcp
         host=host or settings.text("server.host"),
         port=settings.integer("server.port") if port is None else port,
         http=Impatient,
-        log_level="info",
+        log_config=None,  # as everything else is logged
         access_log=False,  # addresses and paths of people are nobody's business; /metrics counts
         server_header=False,
         proxy_headers=False,
@@ -45,6 +46,7 @@ def start(context: Context, *, host: str = "", port: int | None = None, only_mcp
         limit_concurrency=4096,
         h11_max_incomplete_event_size=64 << 10,
     )
+    log_with_times()
     listening = _listen(config.host, config.port)
     # Turns give the interpreter up at every file and database call; getting it back must not take the usual 5 ms each.
     sys.setswitchinterval(_SWITCH_SECONDS)

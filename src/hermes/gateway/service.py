@@ -97,6 +97,7 @@ class Gateway:
         _LOG.info("gateway of %s: %s; %s messages left from before", self.home.path, ", ".join(self.platforms), left)
         if self.door is not None:
             self.door.start()
+            _LOG.info("webhooks are taken at http://%s:%s", self.settings.text("gateway.host"), self.door.port)
         self.monitor.start()
         for name, platform in self.platforms.items():
             thread = threading.Thread(

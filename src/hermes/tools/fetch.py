@@ -153,8 +153,9 @@ class FetchUrl:
             raise WriteRefused(f"there is no host {host!r}: {error}", kind="web") from error
         addresses = [str(each[4][0]) for each in found]
         if not self._policy.allow_private and (private := [each for each in addresses if not _is_public(each)]):
+            where = "" if host == private[0] else f" {private[0]},"
             raise WriteRefused(
-                f"{host} is {private[0]}, an address of this machine or its network; the setting"
+                f"{host} is{where} an address of this machine or its network; the setting"
                 " web.allow_private_addresses allows that",
                 kind="web",
             )

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 _LONGEST_EXCERPT = 200
+_NOT_SAID = frozenset({"session_id", "when", "query", "hint"})  # of our own tools: names, dates, what was asked
 _SHORTEST_SENTENCE = 20  # letters; what is shorter is a name, a date or a state
 
 
@@ -106,5 +107,6 @@ def _texts(document: object) -> Iterator[str]:
         for each in document:
             yield from _texts(each)
     elif isinstance(document, dict):
-        for each in document.values():
-            yield from _texts(each)
+        for name, each in document.items():
+            if name not in _NOT_SAID:
+                yield from _texts(each)
