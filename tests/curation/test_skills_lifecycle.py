@@ -31,6 +31,8 @@ def make(hermes: Hermes, name: str) -> dict[str, Any]:
 
 @pytest.mark.proves("skills.lifecycle")
 def test_an_unused_skill_is_archived_a_pinned_one_stays_and_undo_brings_it_back(home: Path, hermes: Hermes) -> None:
+    assert hermes("skills", "usage").out == "there are no skills yet\n"
+    assert "there are none yet" in hermes("skills", "pin", "release").err
     make(hermes, "deploy")
     make(hermes, "release")
     assert hermes("skills", "pin", "release").out == "pinned: ops/release\n"

@@ -209,9 +209,14 @@ def test_words_and_archives_that_stand_elsewhere_are_named(home: Path, hermes: C
     with zipfile.ZipFile(home / "old.zip", "w") as archive:
         archive.writestr("home/users/ann/memories/MEMORY.md", "…")
     (home / "broken.zip").write_text("no archive")
+    hermes("users", "add", "bob")
+    talk(home, "bob", "Who is it that Collects Bavarian beer coasters.", "Ann, I believe.")
+    dry = hermes("users", "forget", "ann").out
+    assert f"{home / 'notes.txt'}: holds words of ann, such as 'Collects Bavarian beer coasters.'; look at it" in dry
+    assert "`hermes sessions search` finds them" in dry
     ran = hermes("users", "forget", "ann", "--yes")
     assert ran.code == 1
-    assert f"{home / 'notes.txt'}: holds words of ann" in ran.out
+    assert f"{home / 'notes.txt'}: holds words of ann; look at it" in ran.out
     assert f"{home / 'old.zip'}: an archive" in ran.out
     assert "broken.zip" not in ran.out
 

@@ -159,3 +159,20 @@ def test_a_folder_outside_of_any_repository_is_refused_before_anything_is_writte
     refused = hermes("tool", "memory", note, "--project", f"{tmp_path}/nowhere")
     assert (refused.code, "is in no repository; name the project instead" in refused.err) == (1, True)
     assert not (home / "memories").exists()
+
+
+@pytest.mark.proves("people.projects")
+def test_a_repository_that_was_moved_is_told_where_its_notes_are(
+    hermes: Command, home: Path, repository: Path, tmp_path: Path
+) -> None:
+    hermes("memory", "add", "Deploys on Fridays.", "--project", str(repository))
+    before, moved = project_of(str(repository)), tmp_path / "elsewhere" / "Web Shop"
+    moved.parent.mkdir()
+    repository.rename(moved)
+    told = hermes("memory", "list", "--project", str(moved)).out
+    assert f"there are notes of {before}, in another place" in told
+    (home / "projects" / before).rename(home / "projects" / project_of(str(moved)))
+    now = hermes("memory", "list", "--project", str(moved)).out
+    assert "Deploys on Fridays." in now
+    assert "in another place" not in now
+    assert "in another place" not in hermes("memory", "list", "--project", "shop").out

@@ -52,7 +52,23 @@ def _list(given: argparse.Namespace, context: Context) -> int:
                 print_text(f"      (from outside: {origin})")
         if reading.drift:
             print_text(f"      ! {store.path(target)}: {reading.drift} (`hermes memory adopt --target {target}`)")
+        if target == "project" and not reading.entries:
+            _name_namesakes(store)
     return OK
+
+
+def _name_namesakes(store: MemoryStore) -> None:
+    """Where notes of a project may be that has none: those of a repository stay with the place it was in."""
+    import os
+
+    from hermes.settings.projects import namesakes
+
+    folder = os.path.dirname(os.path.dirname(store.path("project")))
+    for each in namesakes(folder, store.project):
+        print_text(
+            f"      there are notes of {each}, in another place (`hermes memory list --project {each}`); when it was "
+            f"moved here, move the files of {os.path.join(folder, each)} to {os.path.join(folder, store.project)}"
+        )
 
 
 def _beside(store: MemoryStore, target: str, entries: Sequence[str]) -> dict[str, Any]:

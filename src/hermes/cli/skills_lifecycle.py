@@ -41,6 +41,8 @@ def _usage(given: argparse.Namespace, context: Context) -> int:
         )
     for archived in gone:
         print_text(f"{archived.name}  archived {archived.stamp}")
+    if not found and not gone:
+        print_text("there are no skills yet")
     return OK
 
 
@@ -52,7 +54,7 @@ def _one(act: Callable[[str, str], str], done: str) -> Callable[[argparse.Namesp
             name = act(_root(context), given.name)
         except WriteRefused as refusal:
             known = refusal.details.get("available_skills")
-            more = f" (there are: {', '.join(known)})" if isinstance(known, list) and known else ""
+            more = f" (there are: {', '.join(known)})" if isinstance(known, list) and known else "; there are none yet"
             raise NotFound(f"{refusal}{more}") from refusal
         print_json({"name": name, "done": done}) if given.json else print_text(f"{done}: {name}")
         return OK

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.context import OK, REFUSED
 from hermes.cli.render import add_json_option, counted, print_json, print_text, when
 from hermes.session.forgetting import finish_removals, forget, rehearse
+from hermes.settings.home import DATABASE
 from hermes.settings.people import OWNER, People
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from hermes.cli.context import Context
     from hermes.session.forgetting import Forgotten
     from hermes.settings.people import Person
+
+_SHOWN = 60  # letters of a phrase
 
 
 def _list(given: argparse.Namespace, context: Context) -> int:
@@ -96,13 +100,20 @@ def _print_report(report: Forgotten) -> None:
         f"of theirs: found in {counted(len(report.elsewhere), 'file')}"
     )
     for path in report.elsewhere:
-        print_text(f"    {path}: holds words of {report.name}; look at it and remove them")
+        such = f", such as {report.words[path][:_SHOWN]!r}" if path in report.words else ""
+        print_text(f"    {path}: holds words of {report.name}{such}; {_remedy(path)}")
     for path in report.archives:
         print_text(f"    {path}: an archive with their home in it; delete it or make it anew")
     for problem in report.problems:
         print_text(f"    ! {problem}")
     if not report.done:
         print_text(f"nothing was changed; `hermes users forget {report.name} --yes` does it, for good")
+
+
+def _remedy(path: str) -> str:
+    if os.path.basename(path).startswith(DATABASE):
+        return "`hermes sessions search` finds them, `hermes sessions delete` removes a conversation"
+    return "look at it and remove them"
 
 
 def _as_json(people: People, person: Person) -> dict[str, Any]:

@@ -53,6 +53,7 @@ class Forgotten:
     searched_phrases: int = 0
     searched_files: int = 0
     elsewhere: list[str] = field(default_factory=list)  # files outside the home that hold words of the person
+    words: dict[str, str] = field(default_factory=dict)  # one phrase that each of them holds; before it is done only
     archives: list[str] = field(default_factory=list)  # backups that hold the person's home
     problems: list[str] = field(default_factory=list)
 
@@ -67,8 +68,8 @@ def forget(people: People, name: str) -> Forgotten:
     plan, phrases = _look(people, name)
     providers = list(_erase_outside(people.home_of(name)))
     _remove_tree(people.remove(name))
-    searched, elsewhere = _search(people.home, phrases, without="")
-    return replace(plan, done=True, providers=providers, searched_files=searched, elsewhere=elsewhere)
+    searched, found = _search(people.home, phrases, without="")
+    return replace(plan, done=True, providers=providers, searched_files=searched, elsewhere=list(found), words={})
 
 
 def finish_removals(home: Home) -> int:
@@ -88,7 +89,7 @@ def _look(people: People, name: str) -> tuple[Forgotten, list[bytes]]:
     entries = list(_entries(home, problems))
     conversations, messages, texts = _conversations(home, problems)
     phrases = _phrases([*entries, *texts])
-    searched, elsewhere = _search(people.home, phrases, without=home.path)
+    searched, found = _search(people.home, phrases, without=home.path)
     files = list(_files(home.path))
     plan = Forgotten(
         name=name,
@@ -102,7 +103,8 @@ def _look(people: People, name: str) -> tuple[Forgotten, list[bytes]]:
         providers=[f"{each}: would be asked to delete what it keeps" for each in chosen_providers(load_settings(home))],
         searched_phrases=len(phrases),
         searched_files=searched,
-        elsewhere=elsewhere,
+        elsewhere=list(found),
+        words={path: phrase.decode("utf-8", "replace") for path, phrase in found.items()},
         archives=_archives_with(people.home, name),
         problems=problems,
     )
@@ -176,9 +178,9 @@ def _phrases(texts: list[str]) -> list[bytes]:
     return [line.encode("utf-8", "replace") for line in long[::step]]
 
 
-def _search(home: Home, phrases: list[bytes], *, without: str) -> tuple[int, list[str]]:
-    """How many files were read, and which of them hold one of the phrases."""
-    found = []
+def _search(home: Home, phrases: list[bytes], *, without: str) -> tuple[int, dict[str, bytes]]:
+    """How many files were read, and which of them hold one of the phrases: the first that was found."""
+    found = {}
     count = 0
     overlap = 4 * _LONGEST
     for path in _files(home.path):
@@ -189,8 +191,8 @@ def _search(home: Home, phrases: list[bytes], *, without: str) -> tuple[int, lis
             tail = b""
             while piece := file.read(_PIECE):
                 data = tail + piece
-                if any(phrase in data for phrase in phrases):
-                    found.append(path)
+                if held := next((phrase for phrase in phrases if phrase in data), b""):
+                    found[path] = held
                     break
                 tail = data[-overlap:]
     return count, found

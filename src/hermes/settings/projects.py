@@ -7,6 +7,7 @@ import os
 from hermes.settings.home import check_name
 from hermes.vocabulary.errors import HermesError, NotFound
 
+_DIGITS = 8  # of the digest of a path
 _SHOWN = 40  # characters of a repository's name
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
 
@@ -22,7 +23,7 @@ def project_of(folder: str) -> str:
     import hashlib
 
     name = "".join(letter if letter in _PLAIN else "-" for letter in os.path.basename(root).lower())
-    digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:8]
+    digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:_DIGITS]
     return f"{name[:_SHOWN].strip('-_') or 'project'}-{digest}"
 
 
@@ -38,6 +39,21 @@ def named_project(words: str, cwd: str | None = None) -> str:
         return found
     check_name(words, "a project's name")
     return words
+
+
+def namesakes(folder: str, project: str) -> list[str]:
+    """The other projects of this name that `folder` holds: a repository that was moved is another one from then on."""
+    try:
+        there = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    name = _without_digest(project)
+    return [each for each in there if each != project and _without_digest(each) == name]
+
+
+def _without_digest(project: str) -> str:
+    name, _, digest = project.rpartition("-")
+    return name if name and len(digest) == _DIGITS and not set(digest) - set("0123456789abcdef") else project
 
 
 def recorded_project(words: str | None) -> str:
