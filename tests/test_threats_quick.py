@@ -16,7 +16,9 @@ from hermes.safety.confusables import FoldTable
 from hermes.safety.decoding import decode
 from hermes.safety.known_words import vocabulary
 from hermes.safety.lexicon import Lexicon, Reading, bit
+from hermes.safety.matching import orders_of, spans
 from hermes.safety.places import Index
+from hermes.safety.standing import BLOCK
 from hermes.safety.threats import scan
 
 if TYPE_CHECKING:
@@ -199,3 +201,17 @@ def test_nothing_is_near_where_too_many_words_or_the_end_of_a_sentence_are_betwe
             parted = Reading(lexicon, f"..{a}{'.' * words}|.{b}", Index(list), bit("a") | bit("b"))
             near = parted.places_of(bit("a")) & parted.before(parted.places_of(bit("b")), gap, 0)
             assert bool(near) == (words + 2 <= gap <= 3)
+
+
+@pytest.mark.proves("threats.linear")
+@pytest.mark.parametrize("rule", ["a {} b", "any {}: a b"])
+def test_blocks_of_words_hide_no_match_wherever_they_begin_and_end(rule: str) -> None:
+    lexicon = Lexicon("letters", [{letter: letter for letter in "ab"}])
+    a, b = (lexicon.code(bit(letter)) for letter in "ab")
+    for first in range(BLOCK):
+        for words in range(3 * BLOCK):
+            codes = f"{'.' * first}{a}{'.' * words}{b}"
+            reading = Reading(lexicon, codes, Index(list), bit("a") | bit("b"))
+            for gap in (0, 1, BLOCK - 1, BLOCK, 2 * BLOCK - 1, 2 * BLOCK, words):
+                expected = [(first, len(codes))] if words <= gap else []
+                assert list(spans(reading, orders_of(rule.format(gap)), 8)) == expected

@@ -10,21 +10,19 @@ from itertools import compress, repeat
 
 from hermes.safety.phrases import phrases_in
 from hermes.safety.places import Index
+from hermes.safety.standing import Standing
 from hermes.safety.words import BETWEEN, BOUNDARY, ENDS, UNKNOWN, Words, most_apart
 from hermes.vocabulary.errors import ScannerUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from collections.abc import Set as AbstractSet
     from typing import Any
 
     from hermes.safety.places import Places
 
-    Step = tuple[int, int, int]  # the concepts, the most words before them, the concepts that none of those may have
-
 _FIRST_CODE = 0xB0
-_LOOSE_GAP = 3  # gaps up to this size may cross a sentence end
 _JOINERS = str.maketrans("-.&=", "____")  # text is cut into words at these signs, so the lexicon is too
 
 _bits: dict[str, int] = {}
@@ -208,12 +206,10 @@ class Lexicon:
         return Reading(self, "".join(codes), index, present) if present else None
 
 
-class Reading:
+class Reading(Standing):
     """A text as concepts: `codes` (one character per word), where each came from, and which concepts may occur."""
 
-    __slots__ = (
-        "_before", "_by_bit", "_by_mask", "_has_ends", "_open", "codes", "index", "lexicon", "places", "present",
-    )  # fmt: skip
+    __slots__ = ("index", "lexicon", "places", "present")
 
     def __init__(
         self,
@@ -223,110 +219,20 @@ class Reading:
         present: int,
         places: Places | None = None,
     ) -> None:
-        self.lexicon = lexicon
-        self.places = places
         # Where every third "word" is a sentence end, the ends are a disguise and say nothing.
         if codes.count(BOUNDARY) * 3 > len(codes):
             index.leave_out(codes, BOUNDARY)
             codes = codes.replace(BOUNDARY, "")
-        self.codes = codes
+        super().__init__(codes, lexicon.mask_behind)
+        self.lexicon = lexicon
+        self.places = places
         self.index = index
         self.present = present
-        self._by_bit: dict[int, int] = {}
-        self._by_mask: dict[int, int] = {}
-        self._before: dict[Step, int] = {}
-        self._has_ends = BOUNDARY in codes
-        self._open: dict[tuple[int, int], int] = {}
-
-    def places_of(self, concepts: int) -> int:
-        """Where any of `concepts` stands, a bit for each place; worked out once, because many rules name the same."""
-        found = self._by_mask.get(concepts)
-        if found is None:
-            if not self._by_bit:
-                self._sort_by_concept()
-            found, by_bit, left = 0, self._by_bit, concepts & self.present
-            while left:  # as `bits_of` does, which takes twice the time
-                each = left & -left
-                found |= by_bit.get(each, 0)
-                left ^= each
-            self._by_mask[concepts] = found
-        return found
-
-    def _sort_by_concept(self) -> None:
-        by_bit = self._by_bit
-        for code, places in _places_by_code(self.codes).items():
-            for each in bits_of(self.lexicon.mask_behind(code)):
-                by_bit[each] = by_bit.get(each, 0) | places
-
-    def before_last(self, step: Step) -> int:
-        """Where the last step of a rule can be reached from; many rules end alike."""
-        found = self._before.get(step)
-        if found is None:
-            concepts, gap, without = step
-            found = self._before[step] = self.before(self.places_of(concepts), gap, without)
-        return found
-
-    def before(self, places: int, gap: int, without: int) -> int:
-        """The places that one of `places` follows behind at most `gap` words, none of them among `without`.
-
-        Nor may the end of a sentence be between, unless the gap is small: one word per line is a disguise, no grammar.
-        """
-        strict = without or (gap > _LOOSE_GAP and self._has_ends)
-        width = 1  # words that have been looked at
-        while width <= gap:
-            step = min(width, gap + 1 - width)
-            nearer = places >> step
-            places |= nearer & self._open_for(step, without) if strict else nearer
-            width += step
-        return places >> 1
-
-    def _open_for(self, words: int, without: int) -> int:
-        """The places from which on so many words are neither the end of a sentence nor among `without`."""
-        key = words, without
-        found = self._open.get(key)
-        if found is None:
-            if words == 1:
-                closed = self.places_of(without) if without else 0
-                found = ~(closed | _as_number(_places(BOUNDARY, self.codes), len(self.codes)))
-            else:
-                half = words // 2
-                found = self._open_for(half, without) & (self._open_for(words - half, without) >> half)
-            self._open[key] = found
-        return found
 
     def holds(self, start: int, end: int, concepts: int) -> bool:
         """Whether any word between two places means one of `concepts`."""
         meaning = self.lexicon.mask_behind
         return any(meaning(code) & concepts for code in set(self.codes[start:end]))
-
-
-def _places_by_code(codes: str) -> dict[str, int]:
-    """Where each code stands that means something, a bit for each place."""
-    size = len(codes)
-    by_code: dict[str, Iterable[int]] = {}
-    if codes.count(UNKNOWN) * 4 > size * 3:  # then it is quicker to look for those that mean something
-        by_code = {code: _places(code, codes) for code in set(codes) - {UNKNOWN, BOUNDARY}}
-    else:
-        lists: dict[str, list[int]] = {code: [] for code in set(codes) - {UNKNOWN}}
-        for place in compress(range(size), map(UNKNOWN.__ne__, codes)):
-            lists[codes[place]].append(place)
-        lists.pop(BOUNDARY, None)
-        by_code = dict(lists)
-    return {code: _as_number(places, size) for code, places in by_code.items()}
-
-
-def _places(code: str, codes: str) -> Iterator[int]:
-    place = codes.find(code)
-    while place >= 0:
-        yield place
-        place = codes.find(code, place + 1)
-
-
-def _as_number(places: Iterable[int], size: int) -> int:
-    bits = bytearray(size // 8 + 1)
-    for place in places:
-        bits[place >> 3] |= 1 << (place & 7)
-    return int.from_bytes(bits, "little")
 
 
 def _unjoined(words: int, joined: Iterable[tuple[int, int]]) -> list[int]:
@@ -337,14 +243,6 @@ def _unjoined(words: int, joined: Iterable[tuple[int, int]]) -> list[int]:
         every += range(done, start + 1)
         done = end
     return [*every, *range(done, words)]
-
-
-def bits_of(mask: int) -> Iterator[int]:
-    """Each concept of a set by itself."""
-    while mask:
-        lowest = mask & -mask
-        yield lowest
-        mask ^= lowest
 
 
 def concept_mask(alternatives: str) -> int:

@@ -3,18 +3,20 @@
 A rule is `ignore 5 prior|all 3 instr` (at most five words, then at most three words between) or `any 6: a b c` for
 every order. The places of a concept are one long number, a bit for each word of the text, so a step of a rule is a few
 operations on such numbers, whatever the text: from the last step to the first, each keeps the places from which the
-rest of the rule can be reached. Nothing has to be compiled before it can be tried.
+rest of the rule can be reached. Before that it is tried with a bit for each block of words, which is quicker and enough
+to tell that most rules match nowhere. Nothing has to be compiled before it can be tried.
 """
 
 from __future__ import annotations
 
 from hermes.safety.lexicon import concept_mask
+from hermes.safety.standing import BLOCK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hermes.safety.lexicon import Reading, Step
+    from hermes.safety.standing import Standing, Step
 
 
 def orders_of(source: str) -> list[list[Step]]:
@@ -37,12 +39,14 @@ def orders_of(source: str) -> list[list[Step]]:
 
 
 def spans(
-    reading: Reading, orders: Sequence[Sequence[Step]], most: int, stretch: int | None = None
+    reading: Standing, orders: Sequence[Sequence[Step]], most: int, stretch: int | None = None
 ) -> Iterator[tuple[int, int]]:
     """Where the first `most` matches begin and end, by their beginnings; with `stretch`, in each so many words.
 
     Each is looked for when somebody asks for it.
     """
+    if not _may_match(reading, orders):
+        return
     stretch = stretch or len(reading.codes)
     if len(orders) == 1:
         yield from _spans_in_order(reading, orders[0], most, stretch)
@@ -55,7 +59,31 @@ def spans(
             yield start, end
 
 
-def _spans_in_order(reading: Reading, steps: Sequence[Step], most: int, stretch: int) -> Iterator[tuple[int, int]]:
+def _may_match(reading: Standing, orders: Sequence[Sequence[Step]]) -> bool:
+    """Whether the blocks that the steps stand in are near enough to each other; those of most rules are not."""
+    if len(orders) > 1:
+        return _may_match_in_any_order(reading, orders[0])
+    blocks_of, chain = reading.blocks_of, -1
+    for concepts, gap, _ in reversed(orders[0]):
+        chain &= blocks_of(concepts)
+        if not chain:
+            return False
+        for _ in range(0, gap + 1, BLOCK):
+            chain |= chain >> 1
+    return True
+
+
+def _may_match_in_any_order(reading: Standing, steps: Sequence[Step]) -> bool:
+    chain = -1
+    for concepts, gap, _ in steps:
+        near = reading.blocks_of(concepts)
+        for _ in range(0, (gap + 1) * (len(steps) - 1), BLOCK):
+            near |= near >> 1
+        chain &= near
+    return chain != 0
+
+
+def _spans_in_order(reading: Standing, steps: Sequence[Step], most: int, stretch: int) -> Iterator[tuple[int, int]]:
     chain = reading.places_of(steps[-1][0])
     chains = [chain]
     for number in range(len(steps) - 2, -1, -1):

@@ -14,7 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hermes.safety.lexicon import Reading, Step
+    from hermes.safety.lexicon import Reading
+    from hermes.safety.standing import Step
     from hermes.safety.weights import Scale
 
 _MATCHES_TRIED = 8  # a negated match is no match; how many to look at before giving up on a rule

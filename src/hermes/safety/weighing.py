@@ -16,7 +16,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hermes.safety import atoms, languages
-from hermes.safety.lexicon import bits_of, known_bits
+from hermes.safety.lexicon import known_bits
+from hermes.safety.standing import bits_of
 from hermes.safety.threats import words_of
 from hermes.safety.unicode import fold
 from hermes.safety.weights import START

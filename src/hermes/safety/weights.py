@@ -11,7 +11,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
 
-from hermes.safety.lexicon import bits_of, known_bits
+from hermes.safety.lexicon import known_bits
+from hermes.safety.standing import bits_of
 from hermes.safety.tables import compiled, load_table
 from hermes.safety.wording import ENDS, STRETCH, pieces_of, weight_of_word, weights_of
 
