@@ -277,11 +277,11 @@ PHRASES: tuple[tuple[str, tuple[str, ...], str], ...] = (
         ("asic auth", "redentials", "creds", "ogin"),
         (
             r"(?i:basic auth|credentials|creds|login)(?:\s(?i:is|are))?[\s:=]{1,4}[A-Za-z0-9_.@-]{1,40}(?::|\s?/\s?)"
-            r"(?=[^\s\d]{0,40}\d)(?P<s>[^\s/]{6,60})(?!\S)"
+            r"(?=[^\s\d]{0,40}\d)(?P<s>[^\s/\"]{6,60})(?![^\s\"])"
         ),
     ),
-    ("netrc password", ("login",), r"\blogin\s{1,4}\S{1,100}\s{1,4}password\s{1,4}(?P<s>[^\s$<{]{4,})"),
-    ("pgpass entry", (":5432:",), r"(?m:^)[^\s:]{1,100}:5432:[^\s:]{1,60}:[^\s:]{1,60}:(?P<s>[^\s:$<{]{4,})"),
+    ("netrc password", ("login",), r"\blogin\s{1,4}\S{1,100}\s{1,4}password\s{1,4}(?P<s>[^\s\"$<{]{4,})"),
+    ("pgpass entry", (":5432:",), r"(?m:^)[^\s:]{1,100}:5432:[^\s:]{1,60}:[^\s:]{1,60}:(?P<s>[^\s:\"$<{]{4,})"),
     (
         "password hash",
         ("$2", "$apr1$", "$1$", "$5$", "$6$", "$y$", "$argon2", "pbkdf2"),

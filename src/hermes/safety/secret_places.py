@@ -14,6 +14,7 @@ from itertools import accumulate, chain, groupby
 
 from hermes.safety import secret_words
 from hermes.safety.beginnings import UNUSUAL, Beginnings, FewBeginnings
+from hermes.safety.secret_escapes import unescaped
 from hermes.safety.secret_formats import TOKENS
 
 TYPE_CHECKING = False
@@ -150,6 +151,7 @@ _CARD, _FIRST_OF_CARD, _IBAN = b"0" * 13, b"0" * 4, b"AA00"
 
 def suspects(texts: Sequence[str]) -> Iterator[int]:
     """Positions of the texts that may hold a secret, some of them more than once."""
+    texts = list(map(unescaped, texts))
     if "\0" in "".join(texts):  # it stands between texts only; to the formats both are no character at all
         texts = [text.replace("\0", "\1") for text in texts]
     start = size = 0

@@ -86,7 +86,8 @@ _ASSIGNED = Pattern(
     # what it is the password for may stand between the word and the colon
     r"(?:\s(?:for|of|on|to|de|para|pour|f\u00fcr|\u043e\u0442|\u0434\u043b\u044f)\s[^\n:=]{1,40}(?=[:=]|\sis\s))?"
     r"(?:\s{0,3}(?:=>|:=|={1,3}|:|>|\(|\uff1a|\|)\s{0,3}|\s{0,2}[\u662f\u4e3a\u70ba\u306f\ub294\uc740]\s{0,2}|\s[\u2013\u2014-]\s"
-    r"|\s{1,3}(?:is|was|are|set to|ist|es|est|\u00e9|\u0647\u064a|\u0647\u0648|=)[\s:]{1,3}|\s{1,2}|(?=[\"'`]))"
+    r"|\s{1,3}(?:is|was|are|set to|ist|lautet|es|est|\u00e9|\u00e8|\u0647\u064a|\u0647\u0648|=)[\s:]{1,3}"
+    r"|\s{1,2}|(?=[\"'`]))"
     r"(?:[rbfu@$](?=[\"'`]))?"
     r"(?:\"(?P<double>[^\"\n]{4,300})\"|'(?P<single>[^'\n]{4,300})'|`(?P<tick>[^`\n]{4,300})`"
     r"|(?P<bare>[^\s\"'`<>,;|=:(]{2,300}={0,2}))",

@@ -105,6 +105,21 @@ def find_secrets(text: str) -> tuple[Secret, ...]:
 
 def search(text: str) -> tuple[Secret, ...]:
     """What `find_secrets` finds, without a quick look first."""
+    if "\\" not in text:
+        return _search(text)
+    from hermes.safety.secret_escapes import places, unescaped
+
+    found = _search(unescaped(text))
+    if not found:
+        return ()
+    starts, ends = (places(text, [getattr(each, side) for each in found]) for side in ("start", "end"))
+    return tuple(
+        Secret(kind=each.kind, start=start, end=end, masked=each.masked)
+        for each, start, end in zip(found, starts, ends, strict=True)
+    )
+
+
+def _search(text: str) -> tuple[Secret, ...]:
     if "\u2026" in text:
         text = _without_markers(text)
     lowered = _lowered(text)

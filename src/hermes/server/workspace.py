@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import os
 import threading
 import time
@@ -20,6 +19,7 @@ from hermes.safety.secrets import mask_secrets
 from hermes.session.wiring import open_parts
 from hermes.storage.text import scrub
 from hermes.vocabulary.errors import HermesError, NotFound, WriteRefused
+from hermes.vocabulary.json_texts import change_texts
 from hermes.vocabulary.version import __version__
 
 if TYPE_CHECKING:
@@ -142,9 +142,9 @@ class Workspace:
         """A message for the outside: what was said and called, with secrets masked."""
         kept = {name: message[name] for name in ("role", "name", "tool_call_id") if message.get(name)}
         content = message.get("content")
-        kept["content"] = self._mask(content) if isinstance(content, str) else content
+        kept["content"] = change_texts(content, self._mask)
         if message.get("tool_calls"):
-            kept["tool_calls"] = json.loads(self._mask(json.dumps(message["tool_calls"], ensure_ascii=False)))
+            kept["tool_calls"] = change_texts(message["tool_calls"], self._mask)
         return kept
 
     def record(
