@@ -147,6 +147,9 @@ def test_a_sentence_instead_of_a_command_is_answered_with_how_to_ask_it(hermes: 
     told = "hermes: there is no command 'what is up' (`hermes --help`); to ask it: hermes -q 'what is up'\n"
     assert (hermes("what is up").code, hermes("what is up").err) == (2, told)
     assert "to ask it: hermes -q 'which is longer'" in hermes("which", "is", "longer").err
+    assert "to ask it: hermes -q 'which is longer'" in hermes("chat", "which", "is", "longer").err
+    both = hermes("--continue", "--resume", "auth", "-q", "hello")
+    assert (both.code, "give one of them" in both.err) == (2, True)
     assert "to ask it" not in hermes("memry", "list").err + hermes("xyzzy").err + hermes("xyzzy", "--json").err
 
 

@@ -13,10 +13,12 @@ from hermes.llm.endpoint import Endpoint
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.scripted import Reply, Scripted
 from hermes.vocabulary.errors import ModelRefused, SettingsError
-from hermes.vocabulary.events import Notice, TextDelta, ToolReturned, TurnFinished
+from hermes.vocabulary.events import Finished, Notice, TextDelta, ToolReturned, TurnFinished
+from hermes.vocabulary.usage import Usage
 from model_server import Answer, ModelServer, chat, claude
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 ADD = ("memory", {"action": "add", "target": "user", "content": "Likes tea."})
@@ -164,3 +166,34 @@ def test_the_reasoning_of_an_answer_goes_back_with_the_next_turn_also_after_a_re
         assert [each["reasoning_content"] for each in answers] == ["tea, then"] * 2
     else:
         assert [each["content"][0]["thinking"] for each in answers] == ["tea, then"] * 2
+
+
+class AtOnce:
+    """A model of somebody's own that does not stream."""
+
+    name, context_length = "at-once", 32_000
+
+    def stream(self, system: str, messages: Any, tools: Any = (), **more: Any) -> Iterator[Finished]:
+        del system, tools, more
+        call = {"id": "c1", "type": "function", "function": {"name": "skills_list", "arguments": "{}"}}
+        asks = messages[-1]["role"] == "user"
+        message: dict[str, Any] = {"role": "assistant", "content": "I look." if asks else "There is nothing."}
+        message |= {"tool_calls": [call]} if asks else {}
+        yield Finished(message=message, usage=Usage(), reason="tool_calls" if asks else "stop", model=self.name)
+
+
+@pytest.mark.proves("agent.turn")
+def test_a_model_that_does_not_stream_is_heard_as_well(home: Path) -> None:
+    with Agent.open(home, model=AtOnce()) as agent:
+        events = list(agent.turn("Which skills are there?"))
+        told = [(each["role"], each["content"]) for each in agent.session.request().messages if each["role"] != "tool"]
+    assert [each.text for each in events if isinstance(each, TextDelta)] == ["I look.", "There is nothing."]
+    assert isinstance(events[-1], TurnFinished)
+    assert events[-1].reply == "There is nothing."
+    assert told[1:] == [("assistant", "I look."), ("assistant", "There is nothing.")]
+
+
+@pytest.mark.proves("agent.turn")
+def test_what_is_no_model_is_refused_with_what_is_one(home: Path) -> None:
+    with pytest.raises(TypeError, match=r"an object with name, context_length and stream; .* has no name"):
+        Agent.open(home, model=lambda text: text)  # type: ignore[arg-type]

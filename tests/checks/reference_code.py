@@ -207,7 +207,8 @@ def errors_page() -> str:
     from hermes.vocabulary import errors
 
     headline, _, tree = inspect.cleandoc(errors.__doc__ or "").partition("\n")
-    parts = ["# Errors\n", f"{headline}\n", f"```text\n{tree.strip()}\n```\n"]
+    where = "In Python: `from hermes.vocabulary.errors import HermesError`, and so on.\n"
+    parts = ["# Errors\n", f"{headline}\n", where, f"```text\n{tree.strip()}\n```\n"]
     for name, kind in inspect.getmembers(errors, inspect.isclass):
         if issubclass(kind, errors.HermesError) and (kind.__doc__ and kind is not errors.HermesError):
             parts.append(f"## {name}\n\n```text\n{inspect.cleandoc(kind.__doc__)}\n```\n")

@@ -24,6 +24,8 @@ _NO_MODEL = (
 
 
 def _chat(given: argparse.Namespace, context: Context) -> int:
+    if given.newest and given.resume is not None:
+        raise SettingsError("--continue and --resume are two conversations; give one of them")
     question = _question(given)
     model = _model(given, context, interactive=question is None)
     resume = _newest(context) if given.newest else _meant(context, given.resume)

@@ -27,7 +27,12 @@ class Parser(argparse.ArgumentParser):
             mistyped = next((word.partition("=")[0] for word in unknown if word.startswith("--")), "")
             if mistyped:
                 self.error(f"there is no option {mistyped}{nearest(mistyped, self._option_string_actions)}")
-            self.error(f"too many words: {' '.join(unknown)} (a text of several words stands in quotes)")
+            from shlex import quote
+
+            said = " ".join(unknown)
+            asks = "--query" in self._option_string_actions
+            hint = f"to ask it: hermes -q {quote(said)}" if asks else "a text of several words stands in quotes"
+            self.error(f"too many words: {said} ({hint})")
         return given
 
     def error(self, message: str) -> NoReturn:

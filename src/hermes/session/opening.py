@@ -48,7 +48,7 @@ class Opening:
         self.home, self.source, self.owner, self.cwd, self.ask, self.depth = home, source, owner, cwd, ask, depth
         self.settings = load_settings(home)
         self._named = model
-        self.model = main_model(self.settings, model) if isinstance(model, str) else model
+        self.model = main_model(self.settings, model) if isinstance(model, str) else _checked(model)
         self.toolsets = toolsets_of(self.settings, source) if toolsets is None else check_names(toolsets)
         self.stop = threading.Event()
         self.session: list[MemorySession] = []  # known once it is open
@@ -120,3 +120,12 @@ class Opening:
         seconds = self.settings.integer("delegation.child_timeout_seconds")
         end = time.monotonic() + seconds if seconds else float("inf")
         return lambda: self.stop.is_set() or time.monotonic() > end
+
+
+def _checked(model: Model) -> Model:
+    """A model that a program hands in is one, or an error says what is one."""
+    if missing := [name for name in ("name", "context_length", "stream") if not hasattr(model, name)]:
+        raise TypeError(
+            f"a model is a name, or an object with name, context_length and stream; {model!r} has no {missing[0]}"
+        )
+    return model

@@ -130,25 +130,32 @@ def _ask(model: Model, conversation: Conversation, fit: Fit, cancelled: Callable
 
 
 def _visible(events: Iterator[ModelEvent]) -> Iterator[ModelEvent]:
-    """Hides what a model repeats of recalled memory and its fence."""
-    scrubber = StreamingContextScrubber()
+    """Hides what a model repeats of recalled memory and its fence; one that does not stream says all at the end."""
+    scrubber, streams = StreamingContextScrubber(), False
     for event in events:
         if isinstance(event, TextDelta):
+            streams = True
             if shown := scrubber.feed(event.text):
                 yield TextDelta(text=shown)
             continue
         if isinstance(event, Retrying):
             scrubber.reset()
-        elif isinstance(event, Finished) and (rest := scrubber.flush()):
-            yield TextDelta(text=rest)
+            streams = False
+        elif isinstance(event, Finished):
+            said = "" if streams else scrubber.feed(_text_of(event.message))
+            if rest := said + scrubber.flush():
+                yield TextDelta(text=rest)
         yield event
 
 
 def _with_text(message: dict[str, Any], text: str) -> dict[str, Any]:
     """The message as it may be kept: when something was hidden from the person, it is not stored either."""
+    return message if _text_of(message) == text else {**message, "content": text or None}
+
+
+def _text_of(message: Mapping[str, Any]) -> str:
     written = message.get("content") or ""
-    whole = written if isinstance(written, str) else "".join(part["text"] for part in written)
-    return message if whole == text else {**message, "content": text or None}
+    return written if isinstance(written, str) else "".join(part["text"] for part in written)
 
 
 def _run_calls(
