@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from hermes.skills.names import check_file_path, check_name
 from hermes.skills.schemas import ACTIONS, FIELDS, SCHEMAS
 from hermes.vocabulary.errors import WriteRefused
 from scans import scan
+from secret_samples import filled
 from skills_home import Skills, skill_text
 
 if TYPE_CHECKING:
@@ -256,3 +258,19 @@ def _tree(root: Path) -> dict[str, bytes]:
             if ".usage" not in name and name != ".lock":
                 found[path] = os.readlink(path).encode() if os.path.islink(path) else Path(path).read_bytes()
     return found
+
+
+@pytest.mark.proves("skills.secrets")
+def test_a_secret_is_written_into_no_skill(skills: Skills) -> None:
+    key = filled("ghp_{word:36}", random.Random(1))
+    attempts: list[dict[str, Any]] = [
+        {"action": "create", "name": "mine", "content": skill_text("mine", body=f"Use {key}.")},
+        {"action": "patch", "name": "deploy", "old_string": "description: ", "new_string": f"description: {key} "},
+        {"action": "write_file", "name": "deploy", "file_path": "references/a.md", "file_content": f"token: {key}"},
+    ]
+    for attempt in attempts:
+        result = skills.call("skill_manage", **attempt)
+        assert result["success"] is False
+        assert "holds a secret" in result["error"], result
+        assert key not in result["error"]
+    assert not any(key in path.read_text() for path in Path(skills.root).rglob("*.md"))

@@ -22,6 +22,7 @@ REQUIREMENTS = {
         "Texts that look like an attack are neither written nor opened nor listed",
         "003 Security and Safety",
     ),
+    "skills.secrets": ("A skill with a secret in it is refused", "product"),
     "skills.parts": ("Of a long text with a passage that looks like an attack, the rest is opened", "product"),
     "skills.any_input": ("Whatever a model sends, the answer is a result and never an exception", "product"),
     "skills.usage": ("Opening and changing a skill is counted, also by several processes at once", "product"),

@@ -89,6 +89,13 @@ def test_a_person_is_shown_what_a_tool_said_without_its_json(home: Path) -> None
             session.record_result("c1", result)
             session.call_tool("memory", {**_ADD, "content": f"Banks with Evil & Sons {len(result)}."})
             session.finish_turn("done")
-    whole, broken = (each.reason for each in Approvals(find_home(str(home))).pending()[0])
+    with MemorySession.open(home) as session:
+        session.prepare_turn("read that page")
+        session.record({"role": "assistant", "content": None, "tool_calls": [_call("browse", {}, "c1")]})
+        session.record_result("c1", "Settings: password: hunter2x! and many other things")
+        shown = session.call_tool("memory", {**_ADD, "content": "Likes settings."})
+        assert "password: [password …] and many" in shown, "a reason is kept, and read on screens"
+        session.finish_turn("done")
+    whole, broken = (each.reason for each in Approvals(find_home(str(home))).pending()[0][:2])
     assert f": '{_PAGE} … See also page two of it.'" in whole.replace('"', "'")
     assert '{"status": "ok"' in broken

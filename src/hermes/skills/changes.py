@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
+from hermes.safety.secrets import find_secrets
 from hermes.skills.files import LARGEST_FILE, Place, as_text, find, places, read_linked
 from hermes.skills.names import FOLDERS, LONGEST_NAME, MAIN_FILE, check_file_path, check_name
 from hermes.storage.files import Folder, make_private_folders
@@ -186,6 +187,13 @@ def _check_file(content: str, scan: Scan) -> None:
 
 
 def check_safe(content: str, scan: Scan) -> None:
+    """Refuses what looks like an attack, and secrets: what a skill says stands in prompts, and is handed on."""
+    if found := find_secrets(content):
+        kinds = ", ".join(dict.fromkeys(secret.kind for secret in found))
+        raise WriteRefused(
+            f"the text holds a secret ({kinds}) and was not written; keep that in .env and name the variable instead",
+            kind="secret",
+        )
     verdict = scan(content)
     if verdict.level == "refuse":
         raise WriteRefused(

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_LONGEST_EXCERPT = 200
+_LONGEST_EXCERPT, _LONGEST_READ = 200, 4_000
 _NOT_SAID = frozenset({"session_id", "when", "query", "hint"})  # of our own tools: names, dates, what was asked
 _SHORTEST_SENTENCE = 20  # letters; what is shorter is a name, a date or a state
 
@@ -23,8 +23,12 @@ class Source:
     text: str
 
     def excerpt(self) -> str:
-        """How it begins, for a person: of a tool's JSON what it says, without its braces and names."""
-        return " ".join((_said(self.text) or self.text).split())[:_LONGEST_EXCERPT]
+        """How it begins, for a person: of a tool's JSON what it says, without its braces and names, or its secrets."""
+        from hermes.safety.secrets import mask_secrets
+
+        said = _said(self.text) or self.text
+        # Longer than what is shown, so that nothing is cut out of the middle of a key before it is known to be one.
+        return " ".join(mask_secrets(said[:_LONGEST_READ]).split())[:_LONGEST_EXCERPT]
 
 
 class Taint:
