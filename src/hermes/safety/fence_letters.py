@@ -9,8 +9,8 @@ OPENING = "<"
 CLOSING = ">"
 
 # Characters that look like the brackets of a tag (UTS #39 confusables and the CJK and mathematical brackets).
-OPENING_LOOKALIKES = "\uff1c\ufe64\u2039\u02c2\u276e\u3008\u27e8\u2329\u1438\u16b2"
-_CLOSING_LOOKALIKES = "\uff1e\ufe65\u203a\u02c3\u276f\u3009\u27e9\u232a\u1433"
+OPENING_LOOKALIKES = "\uff1c\ufe64\u2039\u02c2\u276e\u3008\u27e8\u2329\u1438\u16b2\u276c\u2770\u2991\u29fc\u227a"
+_CLOSING_LOOKALIKES = "\uff1e\ufe65\u203a\u02c3\u276f\u3009\u27e9\u232a\u1433\u276d\u2771\u2992\u29fd\u227b"
 _SLASHES = "\u2044\u2215\u29f8\u2571"
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u30fc\u2500"
 
