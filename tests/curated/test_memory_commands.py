@@ -32,6 +32,7 @@ def test_what_was_added_is_listed_for_people_and_for_scripts(home: Path, hermes:
             "limit": 1375,
             "file": str(home / "memories" / "USER.md"),
             "problem": None,
+            "origins": {"Two\nlines": "user"},
             "pinned": [],
             "categories": {},
             "archived": 0,
