@@ -35,6 +35,7 @@ BRIDGE = "[Part of this conversation was compacted; I go on from what is known.]
 SYSTEM_NOTE = "[Note: Some earlier turns of this conversation have been compacted into one block marked as such.]"
 _FLAG = "_compressed_summary"  # how hermes-agent marks its own
 _TEXTS = os.path.join(os.path.dirname(__file__), "text")
+_SIGNS = "[#- "
 _PREAMBLE_END = re.compile(r"\n\s*\n")
 
 
@@ -96,7 +97,12 @@ def parse_block(message: Message) -> Block:
 def _without_marks(text: str) -> str:
     """The text without our own headings: a model or a person who writes them must not end a section early."""
     for mark in (MARK, END, KEPT_HEADING, POINTERS_HEADING):
-        text = text.replace(mark, mark.strip("[#- "))
+        if mark in text:
+            bare = mark.strip(_SIGNS)
+            before = text.split(bare)
+            # All signs before it go: of "## ##" one would be left.
+            before[:-1] = [each.rstrip(_SIGNS) if f"{each}{bare}".endswith(mark) else each for each in before[:-1]]
+            text = bare.join(before)
     return text
 
 
