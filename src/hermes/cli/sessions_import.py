@@ -12,6 +12,7 @@ from hermes.cli.context import OK, REFUSED
 from hermes.cli.progress import Progress
 from hermes.cli.render import add_json_option, counted, print_json, print_problem, print_text
 from hermes.cli.sessions_unfinished import command_of, name_of_import
+from hermes.compression.renumbering import renumbered
 from hermes.migration.transcripts.bring_in import BringIn
 from hermes.migration.transcripts.recognise import FORMATS, HERMES_AGENT, JSONL, check_name, recognised, sources
 from hermes.recall.importing import Importer
@@ -90,7 +91,7 @@ def _take(db: RecordedDB, work: BringIn, source: Source) -> None:
     elif source.format == JSONL:
         with _input(source.path) as (file, _):
             title = os.path.splitext(os.path.basename(source.path))[0]
-            lines = Importer(db, title=title).read(file)
+            lines = Importer(db, title=title, renumbered=renumbered).read(file)
         work.result.sessions += lines.sessions
         work.result.messages += lines.messages
         work.result.already_there += lines.already_there
@@ -204,7 +205,14 @@ def _import_lines(given: argparse.Namespace, context: Context) -> int:
     with _input(given.file) as (file, size):
         progress = Progress("importing", size, unit=" bytes")
         with _taken_back_on_failure(given, context) as db:
-            importer = Importer(db, source=given.source, title=title, on_problem=problem, on_bytes=progress.update)
+            importer = Importer(
+                db,
+                source=given.source,
+                title=title,
+                on_problem=problem,
+                on_bytes=progress.update,
+                renumbered=renumbered,
+            )
             result = importer.read(file)
             progress.close()
     if result.bad_lines > len(result.problems):

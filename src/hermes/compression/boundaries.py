@@ -31,7 +31,7 @@ _SYNTHETIC = (
     "[IMPORTANT: Background process ",
 )
 _POINTER = 'context_expand ids="'
-_POINTED = re.compile(r'(?:\] |; )context_expand ids="(\d{1,19})" shows')
+POINTED = re.compile(r'(?:\] |; )context_expand ids="(\d{1,19})" shows')
 Item = TypeVar("Item")
 _CHARACTERS_PER_TOKEN = 2  # a cautious reading: no text has fewer on average but Chinese, and then a result is shorter
 
@@ -72,7 +72,7 @@ def shortened_ids(messages: Messages) -> list[int]:
     """Ids of the originals of results that an earlier compaction cleared or shortened."""
     results = [message.get("content") for message in messages if message.get("role") == "tool"]
     pointing = [content for content in results if type(content) is str and _POINTER in content]
-    return [int(number) for content in pointing for number in _POINTED.findall(content)]
+    return [int(number) for content in pointing for number in POINTED.findall(content)]
 
 
 def find_cut(

@@ -81,7 +81,7 @@ def chapters_of(
     """
     sizes = sizes if sizes is not None else [characters(message) for message in messages]
     limit = max(CHAPTER_CHARACTERS, sum(sizes) // (MOST_CHAPTERS - 8))
-    chapters = [Chapter(ids=_few(to_ranges(more)), count=len(more), label=_LONG_RESULTS)] if more else []
+    chapters = [Chapter(ids=few(to_ranges(more)), count=len(more), label=_LONG_RESULTS)] if more else []
     ends = list(accumulate(sizes))
     start = 0
     while start < len(ends):
@@ -131,7 +131,7 @@ def joined(chapters: Sequence[Chapter], most: int) -> list[Chapter]:
 def _together(one: Chapter, *others: Chapter) -> Chapter:
     for other in others:
         label = one_line(" / ".join(filter(None, (one.label, other.label))), _LABEL)
-        one = Chapter(ids=_few(one.ids + other.ids), count=one.count + other.count, label=label)
+        one = Chapter(ids=few(one.ids + other.ids), count=one.count + other.count, label=label)
     return one
 
 
@@ -139,10 +139,10 @@ def _chapter(messages: Sequence[Message], ids: Sequence[int | None]) -> list[Cha
     known = [each for each in ids if each is not None]
     if not known:
         return []
-    return [Chapter(ids=_few(to_ranges(known)), count=len(known), label=_label(messages))]
+    return [Chapter(ids=few(to_ranges(known)), count=len(known), label=_label(messages))]
 
 
-def _few(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def few(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """At most `_MOST_RANGES` ranges that cover the given ones; what lies in the gaps belongs to nobody here."""
     runs = sorted(ranges)
     whole: list[tuple[int, int]] = []

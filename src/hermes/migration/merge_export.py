@@ -7,6 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from hermes.compression.renumbering import renumbered
 from hermes.curated.entries import decode, parse
 from hermes.curated.history import from_record, in_effect
 from hermes.curated.places import FILES, FOLDER
@@ -19,9 +20,12 @@ from hermes.migration.import_home import check_format, records
 from hermes.migration.merging import plan_merge
 from hermes.migration.report import MIGRATED, SKIPPED, Item, Report
 from hermes.recall.importing import Importer
+from hermes.recall.numbers import Places
 from hermes.settings.home import DATABASE
 from hermes.settings.load import load_settings
+from hermes.storage.compaction import ORDER
 from hermes.storage.journal import records_in
+from hermes.storage.migrations import BLOCK
 from hermes.storage.sessions import SessionDB
 from hermes.storage.unfinished import settle
 from hermes.storage.workplace import history_name
@@ -124,7 +128,7 @@ class MergeExport:
 
         def act(log: UndoLog) -> None:
             db = open_for_import(target, log)
-            result = Importer(db, source=NAME).read(io.BufferedReader(_Lines(self._plain(path))))
+            result = Importer(db, source=NAME, renumbered=renumbered).read(io.BufferedReader(_Lines(self._plain(path))))
             db.set_meta(note, "1")
             db.sync()
             item.details |= {"sessions": result.sessions, "messages": result.messages, "known": result.already_there}
@@ -135,14 +139,16 @@ class MergeExport:
 
     def _plain(self, path: str) -> Iterator[bytes]:
         """The lines as `hermes sessions import` reads them: only the person's own, without what was taken back."""
-        own = False
+        own, moved = False, _Moved()
         for record in records(self._reader, path):
             if record["type"] == "session":
-                own = record.get("owner") == _OWN
+                own, moved = record.get("owner") == _OWN, _Moved()
                 if own:
                     yield as_line(record)
-            elif own and record["type"] == "message" and not record.get("rewound"):
+            elif own and record["type"] == "message" and moved.goes_along(record):
                 message: dict[str, Any] = {"timestamp": record["at"], **record["message"]}
+                if ORDER in message:
+                    message[ORDER] = moved.places.order(message[ORDER])
                 yield as_line({**record, "message": message})
 
     def _read(self, path: str) -> bytes:
@@ -151,6 +157,22 @@ class MergeExport:
     def _same(self, there: str, path: str) -> bool:
         with open(there, "rb") as file:
             return file.read() == self._read(path)
+
+
+class _Moved:
+    """Where the messages of a session stood, and stand when those that were taken back stay behind."""
+
+    def __init__(self) -> None:
+        self.places = Places()
+        self._blocks, self._last = -1, -1
+
+    def goes_along(self, record: dict[str, Any]) -> bool:
+        block, number = divmod(int(record["id"]), BLOCK)
+        self._blocks += block != self._last
+        self._last = block
+        if not record.get("rewound"):
+            self.places.take(self._blocks * BLOCK + number)
+        return not record.get("rewound")
 
 
 class _Lines(io.RawIOBase):

@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hermes.recall.numbers import Places
+from hermes.storage.compaction import ORDER
 from hermes.storage.conversations import COUNTERS
 from hermes.storage.pages import Pages
 from hermes.vocabulary.json_texts import change_texts
@@ -73,17 +75,32 @@ class JsonlWriter:
         self._pages = Pages.of_db(db)
         self._write = write
         self._mask = mask
+        self._pointed_to: set[int] = set()  # sessions whose messages a compacted block names by their ids
+        self._places = Places()
 
     def begin(self, sessions: Sequence[Session]) -> None:
         for session in sessions:
             self._line(self._record(session))
+        parents = {session.key: session.parent for session in sessions}
+        for session in sessions:
+            key = session.key if self._pages.holds_written(session) else None
+            while key in parents and key not in self._pointed_to:
+                self._pointed_to.add(key)
+                key = parents[key]
 
     def session(self, session: Session) -> None:
-        """Nothing here: all sessions stand at the beginning."""
+        """Nothing is written here: all sessions stand at the beginning."""
+        del session
+        self._places = Places()
 
     def message(self, session: Session, message: StoredMessage) -> None:
-        flags = {"compacted": True} if message.compacted else {}
+        self._places.take(message.place)
+        flags: dict[str, Any] = {"id": message.id} if session.key in self._pointed_to else {}
+        if message.compacted:
+            flags["compacted"] = True
         said = {key: value for key, value in message.message.items() if key != "timestamp"}
+        if ORDER in said:
+            said[ORDER] = self._places.order(said[ORDER])
         content = {**said, "timestamp": message.timestamp}  # always last, whether the message had one or not
         self._line({"type": "message", "session": session.id, **flags, "message": change_texts(content, self._mask)})
 

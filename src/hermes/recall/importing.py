@@ -15,15 +15,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes.recall.exporting import IMPORTED_AT
-from hermes.recall.incoming import BadLine, begun_at, clean_message, session_fields
+from hermes.recall.incoming import BadLine, begun_at, clean_message, known_id, session_fields
+from hermes.recall.noted import rightly_noted
+from hermes.recall.numbers import NewIds
+from hermes.storage.originals import COPY, WRITTEN
 from hermes.storage.pages import Pages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from typing import BinaryIO
 
     from hermes.storage.sessions import SessionDB
     from hermes.storage.transcripts import StoredMessage
+
+    Renumbered = Callable[[Mapping[str, Any], Callable[[int, int], list[tuple[int, int]]]], dict[str, Any]]
 
 LONGEST_LINE = 64 << 20
 _CHUNK = 1 << 20
@@ -52,8 +57,11 @@ class Importer:
         title: str | None = None,
         on_problem: Callable[[int, str], None] | None = None,
         on_bytes: Callable[[int], None] | None = None,
+        renumbered: Renumbered | None = None,
     ) -> None:
+        """`renumbered` turns the pointers of what a compaction wrote to the ids that its messages get here."""
         self._db = db
+        self._ids = _Ids(renumbered)
         self._source = source
         self._title = title
         self._on_problem = on_problem
@@ -92,7 +100,8 @@ class Importer:
             self._session(record)
         elif kind == "message" and isinstance(record.get("message"), dict) and isinstance(record.get("session"), str):
             message = clean_message(record["message"])
-            self._receive(record["session"], message, compacted=record.get("compacted") is True)
+            compacted, old_id = record.get("compacted") is True, known_id(record.get("id"))
+            self._receive(record["session"], message, compacted=compacted, number=old_id)
         elif isinstance(record.get("segments"), list):
             for segment in record["segments"]:
                 self._conversation(segment)
@@ -155,16 +164,17 @@ class Importer:
             except BadLine as bad:
                 self._problem(number, str(bad))
 
-    def _receive(self, session_id: str, message: dict[str, Any], *, compacted: bool) -> None:
+    def _receive(self, session_id: str, message: dict[str, Any], *, compacted: bool, number: int | None = None) -> None:
         if session_id in self._refused:
             return
         if self._open is None or self._open.session_id != session_id:
             self._close()
             if self._db.find_session(session_id) is None:
                 raise BadLine(f"there is no session {session_id!r}; its line is missing or stands further down")
-            self._open = _Receiver(self._db, session_id, self._result, seen=self._seen.get(session_id, 0))
+            seen = self._seen.get(session_id, 0)
+            self._open = _Receiver(self._db, session_id, self._result, self._ids, seen=seen)
         try:
-            self._open.add(message, compacted=compacted)
+            self._open.add(message, compacted=compacted, number=number)
         except BadLine:
             self._refused.add(session_id)
             raise
@@ -186,24 +196,29 @@ class Importer:
 class _Receiver:
     """Adds messages to one session, after passing over those it already holds."""
 
-    def __init__(self, db: SessionDB, session_id: str, result: Imported, *, seen: int) -> None:
+    def __init__(self, db: SessionDB, session_id: str, result: Imported, ids: _Ids, *, seen: int) -> None:
         self.session_id = session_id
         self.seen = seen
         self._db = db
         self._result = result
-        self._waiting: list[tuple[dict[str, Any], bool]] = []
+        self._ids = ids
+        self._waiting: list[tuple[dict[str, Any], bool, int | None]] = []
         self._stored: Iterator[StoredMessage] | None = Pages.of_db(db).messages(db.get_session(session_id))
         for _ in range(seen):
             next(self._stored, None)
 
-    def add(self, message: dict[str, Any], *, compacted: bool) -> None:
+    def add(self, message: dict[str, Any], *, compacted: bool, number: int | None) -> None:
+        if number is not None and WRITTEN in message:
+            self.flush()  # it points to messages before it, which have their ids then
+        given, message = message, self._ids.pointing(message) if number is not None else message
         stored = next(self._stored, None) if self._stored is not None else None
         if stored is None:
             self._stored = None
-            self._waiting.append((message, compacted))
+            self._waiting.append((message, compacted, number))
             if len(self._waiting) >= _BATCH:
                 self.flush()
-        elif _same(stored, message):
+        elif _same(stored, message) or _same(stored, given):  # the latter where it was exported from
+            self._ids.note(number, stored.id)
             self._result.already_there += 1
         else:
             raise BadLine(
@@ -215,17 +230,40 @@ class _Receiver:
     def flush(self) -> None:
         if not self._waiting:
             return
-        ids = self._db.append_many(self.session_id, [message for message, _ in self._waiting])
-        gone = [i for i, (_, compacted) in zip(ids, self._waiting, strict=True) if compacted]
+        ids = self._db.append_many(self.session_id, [message for message, _, _ in self._waiting])
+        gone = [i for i, (_, compacted, _) in zip(ids, self._waiting, strict=True) if compacted]
+        for new, (_, _, number) in zip(ids, self._waiting, strict=True):
+            self._ids.note(number, new)
         if gone:
             self._db.set_compacted(self.session_id, gone)
         self._result.messages += len(ids)
         self._waiting = []
 
 
+class _Ids:
+    """Which ids the messages of a file got, and what is changed by that in messages that name others."""
+
+    def __init__(self, renumbered: Renumbered | None) -> None:
+        self._renumbered = renumbered
+        self._new = NewIds()
+
+    def note(self, number: int | None, new: int) -> None:
+        if number is not None:
+            self._new.add(number, new)
+
+    def pointing(self, message: dict[str, Any]) -> dict[str, Any]:
+        if COPY in message:
+            found = self._new.between(message[COPY], message[COPY])
+            message = {key: part for key, part in message.items() if key != COPY}
+            message |= {COPY: found[0][0]} if found else {}
+        if WRITTEN in message and self._renumbered is not None:
+            message = self._renumbered(message, self._new.between)
+        return message
+
+
 def _same(stored: StoredMessage, message: dict[str, Any]) -> bool:
-    """Equal in everything that was said; the time may have been added by a store."""
-    old = {key: value for key, value in stored.message.items() if key != "timestamp"}
+    """Equal in everything that was said and a file may note; the time may have been added by a store."""
+    old = {key: value for key, value in rightly_noted(stored.message).items() if key != "timestamp"}
     return old == {key: value for key, value in message.items() if key != "timestamp"}
 
 

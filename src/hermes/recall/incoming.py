@@ -48,6 +48,11 @@ def clean_message(message: Any) -> dict[str, Any]:
     return clean
 
 
+def known_id(given: Any) -> int | None:
+    """The number that a message had where it comes from; None when the file says none that can be one."""
+    return given if type(given) is int and 0 <= given < 1 << 62 else None
+
+
 def begun_at(record: dict[str, Any]) -> float | None:
     """When a conversation began, as far as it says; programs have different names for it."""
     return said_at(record, _BEGUN_AT)

@@ -68,6 +68,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     "api_content": lambda given: isinstance(given, str),
     "cache": _is_cache,
     "context_order": _is_order,
+    "copy_of": _is_count,
     "outside": lambda given: isinstance(given, str) and bool(given),  # nobody else can say that a text is ours
     "prompt_sections": lambda given: _are(given, lambda each: _has(each, ("name",), ("characters", "tokens"))),
     "replaced_prompt": lambda given: isinstance(given, str),

@@ -25,6 +25,14 @@ _SEEN_BEFORE = """
 _FIRST_PLACE = "SELECT first_place FROM blocks WHERE block = ? AND owner = ?"
 
 
+_ANY = """
+    SELECT 1 FROM blocks b CROSS JOIN messages m ON m.id BETWEEN (b.block << 5) AND (b.block << 5) + 31
+    WHERE b.owner = ? AND b.session = ? AND {wanted} LIMIT 1
+"""
+_ANY_COMPACTED = _ANY.format(wanted="(m.state & 3) = 1")  # the state stands before the text, so that none is read
+_ANY_WRITTEN = _ANY.format(wanted="instr(m.extra, '\"compaction\":true')")
+
+
 class Pages(Transcripts):
     def __init__(self, database: Database, owner: int) -> None:
         super().__init__(database, owner)
@@ -59,6 +67,12 @@ class Pages(Transcripts):
         if self._place(session.last_id) == total - 1:  # nothing was taken back, so places count messages
             return first.place, max(0, total - last.place - 1)
         return self._before(session, first.id), max(0, total - self._before(session, last.id + 1))
+
+    def holds_written(self, session: Session) -> bool:
+        """Whether a compaction wrote anything in this session."""
+        one = (self._owner, session.key)
+        may = session.kind in ("compression", "branch") or self._database.rows(_ANY_COMPACTED, one)
+        return bool(may and self._database.rows(_ANY_WRITTEN, one))
 
     def parent_id(self, session: Session) -> str | None:
         if session.parent is None:
