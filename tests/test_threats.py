@@ -68,7 +68,7 @@ def test_harmless_entries_pass() -> None:
 
 @pytest.mark.proves("threats.attacks", "threats.harmless")
 def test_batches_by_hands_that_nothing_was_learned_from_are_judged_as_well() -> None:
-    rows = [row for number in (1, 2, 3) for row in corpus(f"held-out-{number}")]
+    rows = [row for number in range(1, 6) for row in corpus(f"held-out-{number}")]
     attacks, harmless = ([row for row in rows if key in row] for key in ("class", "kind"))
     assert {group: share for group, share in caught_share(attacks, "class").items() if share < 0.8} == {}
     assert sum(scan(row["text"]).level != "clean" for row in attacks) / len(attacks) >= 0.9

@@ -115,6 +115,8 @@ def _without_hyphens(signs: str) -> str:
 
 def _join_letters(text: str) -> str:
     """Words written letter by letter, put together again; wider gaps stay as the gaps between words."""
+    if _ALL_APART.fullmatch(text):
+        return encoded.from_spaced_letters(text)  # whatever signs are between them
     for sign in _LETTER_SIGNS:
         pieces = text.count(sign)
         if pieces < _FEWEST_LETTER_SIGNS or pieces * 4 < len(text):
@@ -174,6 +176,7 @@ _PLACES: dict[str, Callable[[Runs], Iterable[tuple[int, int]]]] = {
     _BASE64_IN_FOURS: Runs.base64_in_fours,
 }
 _LETTER_SIGN = f"[{re.escape(_LETTER_SIGNS)}]"
+_ALL_APART = re.compile(rf"[^\W_](?:{_LETTER_SIGN}[^\W_]){{5,}}")
 _SIGN = f"[{encoded.DOTS}{encoded.DASHES}]"
 _HEX_BYTE = r"(?:0x|\\x)?[0-9a-fA-F]{2}"
 _STEPS: tuple[tuple[str, Callable[[str, Runs], bool], str, Callable[[str], str]], ...] = (

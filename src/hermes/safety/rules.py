@@ -64,6 +64,9 @@ class Rule:
             self._orders = orders_of(self.source)
         return spans(reading, self._orders, _MATCHES_TRIED, stretch)
 
+    def says_to_ignore(self) -> bool:
+        return any(mask & bit("ignore") for mask in self.need)
+
     def can_apply(self, present: int) -> bool:
         for mask in self.need:  # noqa: SIM110 - four times as fast as all() over a generator, and asked 400 times a scan
             if not present & mask:
@@ -166,7 +169,8 @@ def _level_here(scale: Scale, rule: Rule, span: tuple[int, int], course: Course)
     """Text that quotes attacks, or describes a thing without addressing anyone, is worth a question, not a refusal.
 
     What is only worth a question is worth nothing beside a word of the trade that handles attacks (linter, fixture) or
-    in a sentence that forbids it; nothing is worth a question among words that hardly ever stand in attacks.
+    in a sentence that forbids it; nothing is worth a question among words that hardly ever stand in attacks. A sentence
+    that is light as a whole is not refused, and in a harmless one light words do not count, unless they say to ignore.
     """
     (start, end), reading = span, scale.reading
     weight = scale.around(start, end)
@@ -174,8 +178,12 @@ def _level_here(scale: Scale, rule: Rule, span: tuple[int, int], course: Course)
         weight = min(weight, scale.of_sentence(start, end))
     if weight < (weights.LEAST_TO_REFUSE if rule.level == REFUSE else weights.LEAST_TO_ASK):
         return None
-    if not (course.in_memory or scale.in_brief(start, end)):
-        weight = min(weight, scale.of_sentence(start, end))
+    if not scale.in_brief(start, end):
+        sentence = scale.of_sentence(start, end)
+        if weight < weights.LIGHT and sentence < weights.HARMLESS and not rule.says_to_ignore():
+            return None
+        if not course.in_memory or (rule.level == REFUSE and not rule.says_to_ignore()):
+            weight = min(weight, sentence)
     forbidden = rule.threat in _FORBIDDABLE and _near(reading, start, end, "forbids")
     if rule.level != REFUSE:
         return None if forbidden or weight < 0 or _near(reading, start, end, "tooling") else rule.level

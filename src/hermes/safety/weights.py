@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from hermes.safety.lexicon import Reading
 
 REACH = STRETCH // 2  # words on either side of a match
-HEAVY = 150  # above, a stretch is asked about even if no rule matches
+HEAVY = 100  # above, a stretch is asked about even if no rule matches
 LIGHT = 200  # below, a rule that would refuse only asks
-LEAST_TO_ASK = 150  # below, a rule that would only ask is silent
+LEAST_TO_ASK = 100  # below, a rule that would only ask is silent
 LEAST_TO_REFUSE = -200  # below, every rule is
+HARMLESS = -200  # below, a sentence is so whatever a few light words in it match
 _FEW = 8  # words of a sentence, with fewer than which it is judged by rules alone
 _MANY_WORDS = 500  # of fewer all pieces are worked out at once
 _LONG_WORD = 400  # letters; where there is a longer one, too

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 STRETCH = 60  # words that are weighed together: an entry, or a few sentences of a longer text
-PLACES = 1 << 17
+PLACES = 1 << 18
 TABLE = "wordings.table"
 ENDS = frozenset(".!?\n")  # tokens that are no words
 _NUMBER = "#"  # which number it is says nothing
