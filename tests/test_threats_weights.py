@@ -7,10 +7,11 @@ import random
 import pytest
 
 from hermes.bench.hostile_texts import HOSTILE
-from hermes.safety import atoms, disguises, languages, markup, threats
+from hermes.safety import atoms, disguises, languages, markup, threats, unicode
 from hermes.safety.rules import Course, matches
-from hermes.safety.threats import scan, words_of
-from hermes.safety.unicode import fold
+from hermes.safety.threats import scan
+from hermes.safety.tokens import PLAIN_TOKEN, TOKEN, words_of
+from hermes.safety.unicode import beyond_ascii, fold, fold_table
 from hermes.safety.weights import LIGHT, REACH, Pieces, Scale, weight_of_concepts, weights
 from hermes.safety.wording import ENDS, pieces_of, weights_of
 
@@ -107,12 +108,24 @@ def _alike(token: str) -> str:
 
 @pytest.mark.proves("threats.linear")
 def test_a_long_text_is_cut_into_the_same_words_as_a_short_one(noises: list[str]) -> None:
-    end = "\n\nEnd. No? yes!no, it's o'b'c 'x' .env\n\n"
+    end = "\n\n\nEnd. No? yes!no?. it's o'b'c 'x' _a'b_ x.env\n\n"
+    few = "n'\u5927_\u5927'\u00f8 \u00d7\u00a7\u201c\u2026 \u2713ok \U0001f600\u0430.\u00b2 \u0142'\u0142'\u0142."
     for noise in noises:
-        folded = fold((noise + end).encode("ascii", "replace").decode())
-        marked = atoms.mark(folded)
-        plain = threats._PLAIN_TOKEN.findall(marked)
-        assert list(map(_alike, words_of(marked, in_ascii=True))) == list(map(_alike, plain))
+        for text in (noise + end, (noise + end).encode("ascii", "replace").decode(), noise[:200] + end * 90 + few):
+            folded = fold(text)
+            marked = atoms.mark(folded)
+            plain = (PLAIN_TOKEN if folded.isascii() else TOKEN).findall(marked)
+            assert list(map(_alike, words_of(marked, in_ascii=folded.isascii()))) == list(map(_alike, plain))
+
+
+@pytest.mark.proves("threats.linear")
+def test_a_text_in_which_little_is_beyond_ascii_is_folded_like_any_other(noises: list[str]) -> None:
+    plain = "The Kettle\x07 is\x7f warm.\r\n\t" * 200
+    for noise in noises:
+        text = f"{plain}{noise[:99]}{plain}\ud800"
+        assert unicode._fold_each(text, beyond_ascii(text)) == text.translate(fold_table())
+        assert beyond_ascii(text) == "".join(char for char in text if not char.isascii())
+    assert fold(f"{plain}\u1112\u1161\u11ab").endswith("warm.\r\n\t\ud55c")
 
 
 @pytest.mark.proves("threats.linear")
@@ -120,6 +133,15 @@ def test_words_in_leetspeak_are_those_that_their_expression_matches(noises: list
     for noise in noises:
         text = fold(noise).translate(disguises._LEET)
         assert disguises._spelt_in(text) == set(disguises._LEET_WORD.findall(text))
+
+
+@pytest.mark.proves("threats.harmless")
+def test_the_end_of_a_sentence_is_no_word_in_leetspeak() -> None:
+    page = "The kettle stands beside the window. " * 120 + "\n\nSee https://pypi.example/latest/v2b for it\n\n"
+    assert scan(page + "The checks are disabled for everyone, then.").findings[0].how == "plain"
+    written = disguises.Written(fold(page), threats._cut(fold(page)), letter_by_letter=False)
+    shown = list(disguises.disguises(written, threats._cut, languages.english().lexicon, lambda: False))
+    assert shown == []
 
 
 @pytest.mark.proves("threats.linear")

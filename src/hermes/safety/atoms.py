@@ -23,6 +23,7 @@ _KINDS = (
     "ssh_public", "root_path", "reverse_shell", "bearer_header", "env_dump", "ip_url",
 )  # fmt: skip
 ATOMS = {kind: chr(_FIRST + index) for index, kind in enumerate(_KINDS)}
+SIGNS = frozenset(ATOMS.values())
 
 # What an atom means beyond its own name, as a table that every lexicon loads.
 CONCEPTS = dict(ATOMS)

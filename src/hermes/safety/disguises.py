@@ -12,6 +12,7 @@ from itertools import pairwise
 from hermes.safety.known_words import CIPHERS, LETTERS, STRONG_LENGTH, vocabulary
 from hermes.safety.separators import squashed
 from hermes.safety.surroundings import WIDEST_RULE, places_of, surroundings
+from hermes.safety.words import ENDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def _leet(folded: str, known: set[str], cut: Callable[[str], list[str]], words: 
     tokens = cut(text)
     spelled = {token: _with_letters(token, words) for token in set(tokens) - known if "1" in token}
     tokens = [spelled.get(token, token) for token in tokens] if spelled else tokens
-    new = set(tokens) - known
+    new = set(tokens) - known - ENDS
     return tokens if any(token in words.short or not token.isalnum() for token in new) else None
 
 

@@ -13,7 +13,8 @@ from itertools import islice
 
 from hermes.safety import atoms, languages, markup
 from hermes.safety.rules import Course, matches
-from hermes.safety.surroundings import LONG_TEXT, surroundings
+from hermes.safety.surroundings import surroundings
+from hermes.safety.tokens import TOKEN, words_of
 from hermes.safety.unicode import Origin, fold
 from hermes.safety.verdict import ASK, REFUSE, SEVERITY, Finding, conclude, shorten
 from hermes.safety.weights import Pieces, Scale
@@ -29,14 +30,6 @@ if TYPE_CHECKING:
     from hermes.safety.verdict import Verdict
 
 SCOPES = ("memory", "context", "recall")
-_TOKEN = re.compile(r"[^\W_]+(?:'[^\W_]+)?|[\ue800-\ue8ff]|[.!?](?=\s|$)|\n(?=\n)")
-_PLAIN_TOKEN = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)?|[\ue800-\ue8ff]|[.!?](?=\s|$)|\n(?=\n)")
-_END = re.compile(r"[.!?](?=\s|$)|\n(?=\n)")
-_JOINED = re.compile("([a-z0-9])'([a-z0-9]+)")
-_FEWEST_APART = 100  # characters from one apostrophe to the next
-_FIRST_SIGN = 0xC0  # of those that stand for atoms in a single byte
-_KEPT = {sign: sign for sign in "abcdefghijklmnopqrstuvwxyz0123456789"} | {"\x01": ".", "\x02": "'"}
-_WORDS_AND_ENDS = bytes(code if code >= _FIRST_SIGN else ord(_KEPT.get(chr(code), " ")) for code in range(256))
 _LETTERS = re.compile("[A-Za-z]{5,20}")
 _READ_IN_FULL = 8_192  # characters; of a longer text that is refused, one reason is enough
 _MARGIN = 24
@@ -185,23 +178,6 @@ def _undisguised(view: View, folded: str, tokens: list[str], course: Course) -> 
                 break
 
 
-def words_of(marked: str, *, in_ascii: bool = False) -> list[str]:
-    """The words, atoms and sentence ends of a text that has been folded and marked."""
-    if len(marked) < LONG_TEXT or not in_ascii or marked.count("'") * _FEWEST_APART > len(marked):
-        return (_PLAIN_TOKEN if in_ascii else _TOKEN).findall(marked)
-    # A long text is cut in a quarter of the time where all but words is spaces. Every end of a sentence is alike.
-    text = _END.sub(" \x01 ", marked)
-    if "'" in text:
-        text = _JOINED.sub("\\1\x02\\2", text)
-    signs = [(atom, chr(_FIRST_SIGN + at)) for at, atom in enumerate(atoms.ATOMS.values()) if atom in text]
-    for atom, sign in signs:
-        text = text.replace(atom, f" {sign} ")
-    text = text.encode("latin-1").translate(_WORDS_AND_ENDS).decode("latin-1")
-    for atom, sign in signs:
-        text = text.replace(sign, atom)
-    return text.split()
-
-
 def _cut(folded: str) -> list[str]:
     return words_of(atoms.mark(folded), in_ascii=folded.isascii())
 
@@ -228,7 +204,7 @@ class Page:
             return reading.places.span(match.start)[0], reading.places.span(match.end - 1)[1]
         first = reading.index[match.start]
         last = max(first, reading.index[match.end] - 1) if match.end < len(reading.index) else len(pieces.tokens) - 1
-        matched = islice(_TOKEN.finditer(self._marked, pieces.start_of(first)), last + 1 - first)
+        matched = islice(TOKEN.finditer(self._marked, pieces.start_of(first)), last + 1 - first)
         spans = [token.span() for token in matched]
         return spans[0][0], spans[-1][1]
 

@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from hermes.safety.confusables import FoldTable
 
 _ASCII_CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127))
+_ASCII = bytes(range(0x80))
+_FEW = 64  # one in so many
 _ANSI = r"\x1b\[[0-9;?]{0,16}[A-Za-z]"
-_JAMO = "[\u1100-\u11ff]"
-_LOOSE_SYLLABLES = "[\uac00-\ud7a3]?[\u1100-\u11ff]+"
+_JAMO = re.compile("[\u1100-\u11ff]")
+_JAMO_RUN = re.compile("[\uac00-\ud7a3]?[\u1100-\u11ff]+")
 _BLOCK = 256
 _tables: list[FoldTable] = []
 
@@ -22,9 +24,28 @@ def fold(text: str) -> str:
     """`text` with case, look-alikes, accents, marks and invisible characters folded away, for matching only."""
     if text.isascii():
         return _without_controls(text).lower()
-    folded = _without_ansi(text).translate(fold_table())
+    text = _without_ansi(text)
+    others = beyond_ascii(text)
+    folded = _fold_each(text, others) if len(others) * _FEW < len(text) else text.translate(fold_table())
     # Marks are gone by now, so composing cannot run into the quadratic sorting of long mark sequences.
-    return re.sub(_LOOSE_SYLLABLES, _composed, folded) if re.search(_JAMO, folded) else folded
+    return _JAMO_RUN.sub(_composed, folded) if _JAMO.search(beyond_ascii(folded)) else folded
+
+
+def beyond_ascii(text: str) -> str:
+    """The characters of a text that are not ASCII, in their order."""
+    return text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
+
+
+def _fold_each(text: str, others: str) -> str:
+    """Folds a text in which few characters are not ASCII: what stands between these is quickly done."""
+    table = fold_table()
+    pieces: list[str] = []
+    done = 0
+    for other in others:
+        at = text.index(other, done)
+        pieces += fold(text[done:at]), table[ord(other)]
+        done = at + 1
+    return "".join([*pieces, fold(text[done:])])
 
 
 def _composed(found: re.Match[str]) -> str:
@@ -55,7 +76,7 @@ class Origin:
         text = self._text
         if text.isascii() and len(_without_controls(text)) == len(text):
             return start, end
-        if "\x1b" in text or re.search(_JAMO, text):
+        if "\x1b" in text or _JAMO.search(beyond_ascii(text)):
             return -1, -1
         first, last = self._index_behind(start), self._index_behind(end - 1) + 1
         return (first, last) if first < last <= len(text) else (-1, -1)

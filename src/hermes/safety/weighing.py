@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from hermes.safety import atoms, languages
 from hermes.safety.lexicon import known_bits
 from hermes.safety.standing import bits_of
-from hermes.safety.threats import words_of
+from hermes.safety.tokens import words_of
 from hermes.safety.unicode import fold
 from hermes.safety.weights import START
 from hermes.safety.wording import ENDS, PLACES, pair_feature, pieces_of, word_features
