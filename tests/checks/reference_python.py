@@ -104,7 +104,7 @@ def _arguments(signature: inspect.Signature) -> Iterator[str]:
             starred = True
             yield "*"
         mark = "*" if each.kind is each.VAR_POSITIONAL else "**" if each.kind is each.VAR_KEYWORD else ""
-        shown = "…" if callable(each.default) else repr(each.default)
+        shown = "..." if callable(each.default) else repr(each.default)
         yield f"{mark}{each.name}: {each.annotation}" + ("" if each.default is each.empty else f" = {shown}")
 
 

@@ -212,6 +212,17 @@ def test_no_prompt_is_larger_than_the_window_and_there_are_few(window: int) -> N
     assert all("<notes>" in prompt for prompt in model.prompts[1:])
 
 
+@pytest.mark.proves("compression.window")
+@pytest.mark.parametrize("window", [2_000, 4_000, 16_000])
+def test_a_small_helper_serves_a_large_model_with_a_shorter_summary(window: int) -> None:
+    model, main = Model(GOOD), Model(GOOD)
+    messages = working_session(700, words=300)
+    engine = ContextCompressor(200_000, summarise=model, summary_context_length=window, main_summarise=main)
+    done = engine.compact(messages, ids=ids_for(messages))
+    assert (done.how.startswith("helper in"), main.prompts) == (True, [])
+    assert max(map(estimate, model.prompts)) + window // 4 <= window
+
+
 @pytest.mark.proves("compression.ladder")
 @pytest.mark.parametrize(
     ("helper", "main", "how"),

@@ -6,6 +6,7 @@ A middle that does not fit goes in pieces: the first gives notes, each further o
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -17,7 +18,6 @@ from hermes.compression.record import ARGUMENTS, LONGEST, Record
 from hermes.safety.secrets import mask_all
 from hermes.vocabulary.errors import HermesError
 from hermes.vocabulary.tokens import estimate
-from hermes.vocabulary.values import value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,6 +30,7 @@ MOST_PIECES = 8
 PROMPT_MARGIN = 0.9  # of a window; token counts are estimates
 _CAPS = (LONGEST, 2_000, 600, 200)  # characters shown of one message, from generous to tight
 _WORDS_PER_TOKEN = 0.6
+_NOTES_IN_WINDOW = 4  # a summary takes no more than such a part of a window
 _MEMORY_CONTEXT = 6_000
 _SMALLEST_ROOM = 200  # tokens for the conversation in one prompt; with less a summary makes no sense
 _SAMPLED = 1_024  # characters of one place of a text that tell how many make a token
@@ -46,7 +47,7 @@ class SummaryFailed(HermesError):
         self.transient = transient
 
 
-@value
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """What is to be summarised and how: the messages with their ids, the notes so far, the room for the result."""
 
@@ -61,15 +62,17 @@ class Task:
     def masked(self) -> Task:
         """The same for a model that has not seen the conversation: it learns no credentials."""
         previous, focus, memory_context = mask_all((self.previous, self.focus, self.memory_context))
-        return Task(
-            messages=self.messages,
-            ids=self.ids,
-            budget=self.budget,
+        return replace(
+            self,
             previous=previous,
             focus=focus,
             memory_context=memory_context,
             record=Record(self.messages, self.ids, masked=True),
         )
+
+    def within(self, window: int) -> Task:
+        """The same for a model with this window: notes stand in the prompt and must leave room for the rest."""
+        return replace(self, budget=min(self.budget, window // _NOTES_IN_WINDOW))
 
 
 def summarise(
@@ -80,6 +83,7 @@ def summarise(
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[str, int]:
     """The summary and the number of calls it took; SummaryFailed when no usable one came back."""
+    task = task.within(window)
 
     def answer(prompt: str) -> str:
         if deadline is not None and clock() >= deadline:
