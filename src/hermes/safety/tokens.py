@@ -17,13 +17,14 @@ _END, _APOSTROPHE = "\x01", "\x02"  # for the time being
 _KEPT = {sign: sign for sign in "abcdefghijklmnopqrstuvwxyz0123456789"} | {_END: ".", _APOSTROPHE: "'"}
 _WORDS_AND_ENDS = bytes(ord(_KEPT.get(chr(code), " ")) for code in range(256))
 _SINGLE_BYTES = [chr(code) for code in range(0x80, 0x100) if not chr(code).isspace()]
-_MOST_KINDS = 400  # of characters beyond ASCII, that are looked at one by one
+_MOST_KINDS = 200  # of characters at the beginning; where there are more, no others are looked at
 _MOST_REPLACED = 40  # characters beyond ASCII; where there are more kinds, the expression is quicker
 
 
 def words_of(marked: str, *, in_ascii: bool = False) -> list[str]:
     """The words, atoms and sentence ends of a text."""
-    if len(marked) >= LONG_TEXT and len(others := set(beyond_ascii(marked))) <= _MOST_KINDS:
+    if len(marked) >= LONG_TEXT and len(set(marked[:LONG_TEXT])) <= _MOST_KINDS:
+        others = set(beyond_ascii(marked))
         kept = sorted(sign for sign in others if sign.isalnum() or sign in atoms.SIGNS)
         if len(kept) <= _MOST_REPLACED:
             return _split(marked, dict(zip(kept, [sign for sign in _SINGLE_BYTES if sign not in others], strict=False)))

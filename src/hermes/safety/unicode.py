@@ -26,9 +26,10 @@ def fold(text: str) -> str:
         return _without_controls(text).lower()
     text = _without_ansi(text)
     others = beyond_ascii(text)
-    folded = _fold_each(text, others) if len(others) * _FEW < len(text) else text.translate(fold_table())
+    is_few = len(others) * _FEW < len(text)
+    folded = _fold_each(text, others) if is_few else text.translate(fold_table())
     # Marks are gone by now, so composing cannot run into the quadratic sorting of long mark sequences.
-    return _JAMO_RUN.sub(_composed, folded) if _JAMO.search(beyond_ascii(folded)) else folded
+    return _JAMO_RUN.sub(_composed, folded) if _JAMO.search(beyond_ascii(folded) if is_few else folded) else folded
 
 
 def beyond_ascii(text: str) -> str:
