@@ -92,6 +92,10 @@ def test_a_single_message_is_told_as_one() -> None:
     messages = [*short, {"role": "assistant", "content": "It is ABC-1. " + "plain words " * 9_000}, *short]
     done = ContextCompressor(16_000, protect_last_n=3).compact(messages, force=True, ids=range(7))
     assert done.notice.startswith("1 message was compacted without a model")
+    told = ContextCompressor(16_000, protect_last_n=3, summarise=lambda *_: "They said hello and went on with it.")
+    summed_up = told.compact(messages, force=True, ids=range(7))
+    assert summed_up.kept_exactly == 1
+    assert "kept word for word: 1 detail. " in summed_up.notice
 
 
 @pytest.mark.proves("compression.valid")

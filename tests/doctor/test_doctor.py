@@ -36,7 +36,7 @@ def test_a_sound_home_passes_and_nothing_is_left_behind(hermes: Callable[..., Ra
 
     assert (ran.code, ran.json["healthy"]) == (0, True)
     assert found(ran, "storage")[0]["found"] == "wrote a message and found it (journal: wal)"
-    assert found(ran, "conversations")[0]["found"].startswith("2 messages in 1 sessions")
+    assert found(ran, "conversations")[0]["found"].startswith("2 messages in 1 session: ")
     assert sorted(path.name for path in home.iterdir() if not path.name.startswith("state.db-")) == [
         name for name in before if not name.startswith("state.db-")
     ]

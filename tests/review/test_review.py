@@ -324,7 +324,7 @@ def test_an_agent_that_starts_runs_the_curator_when_it_is_due(home: Path, hermes
     state.write_text(json.dumps({"first_seen": time.time() - 7200}))
     with Agent.open(home, model=Scripted(["hi"])) as agent:
         assert agent.reviews.wait(20)
-        assert "Tidied memory" in agent.session.notices.take()[0].text
+        assert "Tidied memory (1 change);" in agent.session.notices.take()[0].text
     assert store.entries("memory") == ("Drinks tea.",)
     assert hermes("status", "--json").json["curation"]["trigger"] == "schedule"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.cli.context import OK
 from hermes.cli.questions import confirmed
-from hermes.cli.render import add_json_option, counted, print_json, print_text, when
+from hermes.cli.render import add_json_option, print_json, print_text, when
 from hermes.cli.sessions_report import bytes_in_words, whole_number
 from hermes.migration.backups import (
     create_backup,
@@ -18,6 +18,7 @@ from hermes.migration.backups import (
 )
 from hermes.migration.provider_paths import provider_paths
 from hermes.vocabulary.errors import NotConfirmed, NotFound, SettingsError
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     import argparse

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hermes.cli.render import counted, when
+from hermes.cli.render import when
 from hermes.vocabulary.errors import HermesError, NotFound
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,6 +16,7 @@ from hermes.session.wiring import open_parts
 from hermes.vocabulary.errors import HermesError, ModelError
 from hermes.vocabulary.events import Notice
 from hermes.vocabulary.version import __version__
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -120,7 +121,7 @@ class Chat:
         if person is None:
             return
         about = self.agent.session.about()
-        self.screen.fitted(f"going on with {about.title or about.id}, {about.message_count:,} messages", "dim")
+        self.screen.fitted(f"going on with {about.title or about.id}, {counted(about.message_count, 'message')}", "dim")
         self.screen.line(f"> {_shortened(said[person]['content'])}", "dim")
         if said[-1]["role"] == "assistant":
             self.screen.answer(_shortened(said[-1]["content"]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hermes.cli import chat_tools
 from hermes.cli.questions import read_line
-from hermes.cli.render import counted, visible
+from hermes.cli.render import visible
 from hermes.vocabulary.events import (
     Compacted,
     Notice,
@@ -20,6 +20,7 @@ from hermes.vocabulary.events import (
     ToolReturned,
     TurnFinished,
 )
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

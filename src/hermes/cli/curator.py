@@ -6,11 +6,12 @@ import os
 import time
 
 from hermes.cli.context import OK
-from hermes.cli.render import add_json_option, counted, indented, print_json, print_text, when
+from hermes.cli.render import add_json_option, indented, print_json, print_text, when
 from hermes.curated.entries import preview
 from hermes.session.curator import Curator, helper_for
 from hermes.session.past import open_past
 from hermes.session.wiring import open_parts
+from hermes.vocabulary.words import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

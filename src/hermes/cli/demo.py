@@ -13,7 +13,7 @@ from hermes.agent import Agent
 from hermes.cli.chat_screen import Screen
 from hermes.cli.chat_turn import TurnView, compacted_in_words
 from hermes.cli.context import OK
-from hermes.cli.render import add_json_option, counted, print_json
+from hermes.cli.render import add_json_option, print_json
 from hermes.llm.local import DEFAULT, MODELS, EmbeddedModel, installed
 from hermes.llm.scripted import Reply, Scripted
 from hermes.session.past import open_past
@@ -23,6 +23,7 @@ from hermes.settings.load import FILE
 from hermes.settings.yaml_file import set_value
 from hermes.storage.files import Folder
 from hermes.vocabulary.errors import SettingsError
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     import argparse

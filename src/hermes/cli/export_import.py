@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hermes.cli.context import OK
 from hermes.cli.progress import Progress
-from hermes.cli.render import add_json_option, counted, print_json, print_text
+from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.cli.sessions_report import moment_option, tell_damaged
 from hermes.migration.archive_file import ArchiveReader
 from hermes.migration.export_home import Selection, export_home
@@ -16,6 +16,7 @@ from hermes.migration.import_home import import_home
 from hermes.recall.moments import since, until
 from hermes.settings.projects import named_project
 from hermes.vocabulary.errors import NotFound, SettingsError
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     import argparse

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.cli.context import OK, REFUSED
 from hermes.cli.operator_log import log_with_times
-from hermes.cli.render import add_json_option, counted, print_json, print_text, when
+from hermes.cli.render import add_json_option, print_json, print_text, when
 from hermes.vocabulary.errors import ExtraMissing
 from hermes.vocabulary.extras import command
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     import argparse

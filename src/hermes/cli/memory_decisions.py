@@ -6,11 +6,12 @@ from hermes.cli.context import OK
 from hermes.cli.decisions import add_ids, chosen_ids
 from hermes.cli.memory_report import BY_HAND, add_project, add_target, open_store, report, report_all
 from hermes.cli.questions import confirmed
-from hermes.cli.render import add_json_option, counted, print_all, print_json, print_problem, print_text, when
+from hermes.cli.render import add_json_option, print_all, print_json, print_problem, print_text, when
 from hermes.curated.approval import Approvals
 from hermes.curated.operations import usage
 from hermes.curated.store import TARGETS
 from hermes.vocabulary.errors import NotConfirmed, StorageError
+from hermes.vocabulary.words import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.render import counted, print_text, when
+from hermes.cli.render import print_text, when
 from hermes.session.external import chosen_providers
 from hermes.session.provider_checks import examine
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     from hermes.cli.context import Context

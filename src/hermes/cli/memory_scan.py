@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hermes.cli.context import OK, REFUSED
 from hermes.cli.memory_report import open_store
-from hermes.cli.render import add_json_option, counted, print_json, print_text
+from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.cli.scan import judge, print_judged
 from hermes.safety.threats import scan_entries
+from hermes.vocabulary.words import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -70,11 +70,6 @@ def print_all(
             print_text(in_words(each))
 
 
-def counted(number: int, one: str, many: str = "") -> str:
-    """`1 entry`, `2 entries`; without `many`, an s is added."""
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
-
-
 def when(moment: float) -> str:
     return in_words(moment, "%Y-%m-%d %H:%M:%S")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.cli.context import OK
 from hermes.cli.progress import Progress
 from hermes.cli.questions import confirmed
-from hermes.cli.render import add_json_option, counted, print_json, print_text, visible, when
+from hermes.cli.render import add_json_option, print_json, print_text, visible, when
 from hermes.cli.sessions_report import (
     as_json,
     bytes_in_words,
@@ -21,6 +21,7 @@ from hermes.session.pruning import QUICKLY_REWRITTEN
 from hermes.storage.opened import Opened
 from hermes.storage.upkeep import Upkeep
 from hermes.vocabulary.errors import NotConfirmed
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -67,7 +68,9 @@ def _prune(given: argparse.Namespace, context: Context) -> int:
         old = upkeep.unused(days, source=given.source, archived=given.include_archived)
         if given.dry_run or not old:
             return _say_what_is_old(given, old, days)
-        if not given.yes and not confirmed(f"delete {_conversations(len(old))} not used for {days:,} days, for good?"):
+        if not given.yes and not confirmed(
+            f"delete {_conversations(len(old))} not used for {counted(days, 'day')}, for good?"
+        ):
             raise NotConfirmed(
                 f"{_conversations(len(old))} would be deleted; nothing was (--yes deletes, --dry-run lists)"
             )
@@ -86,7 +89,7 @@ def _say_what_is_old(given: argparse.Namespace, old: list[Session], days: int) -
         print_json({"dry_run": given.dry_run, "conversations": len(old), "sessions": [as_json(each) for each in old]})
         return OK
     if not old:
-        print_text(f"no ended conversation was unused for {days:,} days")
+        print_text(f"no ended conversation was unused for {counted(days, 'day')}")
         return OK
     print_text(f"{_conversations(len(old))} would be deleted, the least recently used first:")
     for session in old[:_LISTED]:
@@ -118,12 +121,12 @@ def _removed_in_words(removed: dict[str, Any]) -> str:
     parts = len(removed["sessions"])
     return (
         f"deleted {_conversations(removed['conversations'])}: "
-        f"{parts:,} {'session' if parts == 1 else 'sessions'}, {removed['messages']:,} messages"
+        f"{counted(parts, 'session')}, {counted(removed['messages'], 'message')}"
     )
 
 
 def _conversations(count: int) -> str:
-    return f"{count:,} {'conversation' if count == 1 else 'conversations'}"
+    return counted(count, "conversation")
 
 
 def _optimize(given: argparse.Namespace, context: Context) -> int:

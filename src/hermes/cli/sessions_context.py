@@ -6,10 +6,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.context import OK
-from hermes.cli.render import counted, print_json, print_text, visible, when
+from hermes.cli.render import print_json, print_text, visible, when
 from hermes.cli.sessions_report import as_json, name_of
 from hermes.session.injections import parts_of, turns
 from hermes.vocabulary.errors import NotFound
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     import argparse

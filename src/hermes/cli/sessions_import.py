@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.cli.context import OK, REFUSED
 from hermes.cli.progress import Progress
-from hermes.cli.render import add_json_option, counted, print_json, print_problem, print_text
+from hermes.cli.render import add_json_option, print_json, print_problem, print_text
 from hermes.cli.sessions_unfinished import command_of, name_of_import
 from hermes.compression.renumbering import renumbered
 from hermes.migration.transcripts.bring_in import BringIn
@@ -20,6 +20,7 @@ from hermes.settings.home import DATABASE
 from hermes.settings.projects import named_project
 from hermes.storage.recorded import RecordedDB
 from hermes.vocabulary.errors import HermesError, LockTimeout, NotFound, SettingsError, StorageError
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     import argparse

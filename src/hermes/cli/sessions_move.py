@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hermes.cli.progress import Progress
-from hermes.cli.render import counted
 from hermes.cli.sessions_report import chosen_mask, conversation, named, open_existing, tell_damaged
 from hermes.recall.exporting import JsonlWriter, MarkdownWriter, export
 from hermes.recall.html import HtmlWriter
 from hermes.storage.pages import Pages
 from hermes.vocabulary.errors import SettingsError, StorageError
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     import argparse

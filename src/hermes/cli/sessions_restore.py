@@ -9,6 +9,7 @@ from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.cli.sessions_report import named, open_existing
 from hermes.storage.compaction import Contexts
 from hermes.vocabulary.errors import NotFound
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -27,7 +28,7 @@ def _restore(given: argparse.Namespace, context: Context) -> int:
     if given.json:
         print_json({"session_id": restored, "restored_from": session.id, "title": title, "messages": messages})
     else:
-        print_text(f"{restored} holds all {messages:,} messages of {session.id}, which stays as it is")
+        print_text(f"{restored} holds all {counted(messages, 'message')} of {session.id}, which stays as it is")
         print_text(f"`hermes --resume {restored}` goes on from there, with a model that has room for it")
     return OK
 

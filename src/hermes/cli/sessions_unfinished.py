@@ -8,11 +8,12 @@ import shlex
 from typing import TYPE_CHECKING
 
 from hermes.cli.context import OK
-from hermes.cli.render import counted, print_json, print_text
+from hermes.cli.render import print_json, print_text
 from hermes.settings.home import DATABASE
 from hermes.storage.recorded import RecordedDB, unfinished_imports
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import NotFound
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     import argparse

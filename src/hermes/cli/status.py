@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from hermes.cli.context import OK
-from hermes.cli.render import add_json_option, counted, print_json, print_text
+from hermes.cli.render import add_json_option, print_json, print_text
 from hermes.cli.sessions_unfinished import in_words
 from hermes.cli.status_background import background, print_background, print_engine, print_sessions
 from hermes.compression.discovery import BUILT_IN
@@ -17,6 +17,7 @@ from hermes.settings.home import DATABASE
 from hermes.storage.upkeep import Upkeep
 from hermes.vocabulary.errors import HermesError
 from hermes.vocabulary.version import __version__
+from hermes.vocabulary.words import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from hermes.cli.render import counted, print_text, when
+from hermes.cli.render import print_text, when
 from hermes.cli.sessions_report import bytes_in_words
 from hermes.compression.discovery import BUILT_IN
 from hermes.session.curation_log import CurationLog
 from hermes.session.review import last_review
 from hermes.vocabulary.errors import HermesError
+from hermes.vocabulary.words import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.context import OK, REFUSED
-from hermes.cli.render import add_json_option, counted, print_json, print_text, when
+from hermes.cli.render import add_json_option, print_json, print_text, when
 from hermes.session.forgetting import finish_removals, forget, rehearse
 from hermes.settings.home import DATABASE
 from hermes.settings.people import OWNER, People
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     import argparse

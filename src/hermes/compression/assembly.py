@@ -20,6 +20,7 @@ from hermes.compression.pointers import chapters_of, render_chapters
 from hermes.compression.reading import Counts, estimate_sampled, text_of
 from hermes.compression.wanted import NAMES_SHARE
 from hermes.vocabulary.tokens import estimate_message
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,11 +72,10 @@ class Compaction:
             made = f"by the {self.how.replace('main', 'main model', 1)}"
         elif self.how != "extract":
             made = f"by the context engine {self.how}"
-        messages = "1 message was" if len(self.replaced) == 1 else f"{len(self.replaced):,} messages were"
-        details = "1 detail" if self.kept_exactly == 1 else f"{self.kept_exactly:,} details"
+        messages = counted(len(self.replaced), "message was", "messages were")
         return (
             f"{messages} compacted {made} (about {self.tokens_before:,} to {self.tokens_after:,} tokens); "
-            f"kept word for word: {details}. Every original can be read again."
+            f"kept word for word: {counted(self.kept_exactly, 'detail')}. Every original can be read again."
         )
 
 

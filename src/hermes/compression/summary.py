@@ -18,6 +18,7 @@ from hermes.compression.record import ARGUMENTS, LONGEST, Record
 from hermes.safety.secrets import mask_all
 from hermes.vocabulary.errors import HermesError
 from hermes.vocabulary.tokens import estimate
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -182,7 +183,7 @@ def _sampled(record: Record, messages: Sequence[Message], space: int) -> list[st
     ordered = sorted(chosen)
     for at, entry in zip(ordered, record.entries(ordered, cap), strict=True):
         if at > shown:
-            entries.append(f"[{at - shown:,} messages not shown]")
+            entries.append(f"[{counted(at - shown, 'message')} not shown]")
         entries.append(entry)
         shown = at + 1
     return entries

@@ -19,6 +19,7 @@ from hermes.settings.home import find_home
 from hermes.settings.load import load_settings
 from hermes.vocabulary.errors import NotFound, StorageError, WriteRefused
 from hermes.vocabulary.values import value
+from hermes.vocabulary.words import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -257,7 +258,7 @@ class MemoryStore:
             return fitting(planned, entries, self._limits[target], None)
 
         planned, change = self._file(target).change(judged, cause)
-        return self._written(target, f"{len(planned.edits)} entries tidied.", planned, change)
+        return self._written(target, f"{counted(len(planned.edits), 'entry', 'entries')} tidied.", planned, change)
 
     def marks(self, target: str) -> dict[str, Marks]:
         """What is known beside the text of each live and archived entry: pins, categories, uses."""
@@ -278,7 +279,7 @@ class MemoryStore:
             return Plan(action="reset", edits=tuple(Edit(index=0, before=e, after=None) for e in entries), entries=())
 
         planned, change = self._file(target).change(plan, cause or Cause(origin="user"), accept_drift=True)
-        return self._written(target, f"{len(planned.edits)} entries removed.", planned, change)
+        return self._written(target, f"{counted(len(planned.edits), 'entry', 'entries')} removed.", planned, change)
 
     def adopt(self, target: str, *, cause: Cause | None = None) -> Written:
         """Accepts a file that was edited in another form: keeps its bytes in a backup, writes its entries in ours."""
@@ -287,7 +288,7 @@ class MemoryStore:
             return Plan(action="adopt", edits=(), entries=tuple(map(text.clean, entries)))
 
         planned, change = self._file(target).change(plan, cause or Cause(origin="user"), accept_drift=True)
-        return self._written(target, f"{len(planned.entries)} entries adopted.", planned, change)
+        return self._written(target, f"{counted(len(planned.entries), 'entry', 'entries')} adopted.", planned, change)
 
     def _file(self, target: str) -> MemoryFile:
         if target not in ALL_TARGETS:

@@ -18,6 +18,7 @@ from hermes.session.past import open_past
 from hermes.settings.load import load_settings
 from hermes.settings.people import OWNER
 from hermes.vocabulary.errors import NotFound, SettingsError, WriteRefused
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +84,7 @@ class Commands:
             tokens = about.input_tokens + about.output_tokens
             title = about.title or "no title yet"
             lines += [
-                f"This conversation: {title}, {about.message_count:,} messages, {tokens:,} tokens.",
+                f"This conversation: {title}, {counted(about.message_count, 'message')}, {tokens:,} tokens.",
                 f"Model: {model.name}, {model.context_length:,} tokens of context.",
             ]
         store = MemoryStore.open(self._directory.people.home_of(entry.person))
@@ -177,9 +178,9 @@ class Commands:
         if not code:
             plan = rehearse(people, person)
             made = self._directory.make_code(FORGET, person)
-            conversations = f"{_counted(plan.conversations, 'conversation')} with {_counted(plan.messages, 'message')}"
+            conversations = f"{counted(plan.conversations, 'conversation')} with {counted(plan.messages, 'message')}"
             return (
-                f"This removes {_counted(plan.entries, 'note')}, {conversations}, and your access, for good. "
+                f"This removes {counted(plan.entries, 'note')}, {conversations}, and your access, for good. "
                 f"If you mean it, send within 10 minutes:\n/forget me {made}"
             )
         if (self._directory.check(FORGET, code, at=entry.received) or ("", ""))[0] != person:
@@ -231,10 +232,6 @@ _COMMANDS: dict[str, tuple[str, Callable[[Commands, Entry, str], str]]] = {
     "/pair": ("", Commands.paired),
     "/reset": ("", Commands.new),
 }
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def is_stop(text: str) -> bool:

@@ -18,6 +18,7 @@ from hermes.settings.secrets_file import read_secrets
 from hermes.storage.privacy import keep_private, readable_by_others
 from hermes.vocabulary.checks import OK, PROBLEM, WARNING, Check
 from hermes.vocabulary.errors import ForeignSettings, HermesError, SettingsError, StorageError
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -166,11 +167,12 @@ def _memory(home: Home, settings: Settings) -> Iterator[Check]:
         shown = blocked_in_prompt(reading.entries, os.path.basename(path))
         blocked = sum(entry != seen for entry, seen in zip(reading.entries, shown, strict=True))
         if blocked:
-            found, remedy = f"{blocked} entries are blocked in the prompt", "`hermes memory scan` says which and why"
+            found = f"{counted(blocked, 'entry is', 'entries are')} blocked in the prompt"
+            remedy = "`hermes memory scan` says which and why"
             yield Check(name=f"memory {target}", state=WARNING, found=found, remedy=remedy)
         else:
             count = len(reading.entries)
-            found = f"{count} {'entry' if count == 1 else 'entries'}, readable, and the lock can be taken"
+            found = f"{counted(count, 'entry', 'entries')}, readable, and the lock can be taken"
             yield Check(name=f"memory {target}", state=OK, found=found)
 
 
@@ -227,9 +229,10 @@ def _sound(path: str, *, fix: bool) -> Check:
     with SessionDB.open(path) as db:
         counts = db.counts()
         waiting = db.index() if fix else 0
-    found = f"{counts['messages']:,} messages in {counts['sessions']:,} sessions: structure, checksums and index agree"
-    indexed = f"; {waiting:,} waiting messages indexed" if waiting else ""
-    return Check(name="conversations", state=OK, found=found + indexed, fixed=bool(waiting))
+    held = f"{counted(counts['messages'], 'message')} in {counted(counts['sessions'], 'session')}"
+    indexed = f"; {counted(waiting, 'waiting message')} indexed" if waiting else ""
+    found = f"{held}: structure, checksums and index agree{indexed}"
+    return Check(name="conversations", state=OK, found=found, fixed=bool(waiting))
 
 
 def _unfinished_imports(path: str) -> Iterator[Check]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hermes.vocabulary.checks import OK, PROBLEM, WARNING, Check
 from hermes.vocabulary.errors import ModelError, NotFound, WrongKey
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +93,7 @@ def check_providers(home: Home, settings: Settings, *, connect: bool) -> Iterato
 
     for name in names:
         told = examine(home, settings, name, connect=connect)
-        waiting = f"; {told['waiting']:,} calls wait for it" if told.get("waiting") else ""
+        waiting = f"; {counted(told['waiting'], 'call waits', 'calls wait')} for it" if told.get("waiting") else ""
         if told["problem"]:
             yield Check(
                 name=f"provider {name}",

@@ -27,6 +27,7 @@ from hermes.tools.taint import Taint
 from hermes.vocabulary.errors import HermesError
 from hermes.vocabulary.events import ToolReturned, TurnFinished
 from hermes.vocabulary.tokens import estimate, estimate_message
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -316,7 +317,9 @@ def _tell_curated(session: MemorySession, run: dict[str, Any]) -> None:
         return
     if run["changes"] or run["skills"]:
         count = len(run["operations"]) + len(run["skills"])
-        session.notices.add("curation", f"Tidied memory ({count} changes); `hermes curator undo` takes it back.")
+        session.notices.add(
+            "curation", f"Tidied memory ({counted(count, 'change')}); `hermes curator undo` takes it back."
+        )
     for each in run["contradictions"]:
         session.notices.add("curation", f"Which holds? {each['one']!r} or {each['other']!r} (`hermes curator status`)")
 

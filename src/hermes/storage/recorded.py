@@ -23,6 +23,7 @@ from hermes.storage.locks import FileLock, is_held
 from hermes.storage.migration_marks import OF_A_MIGRATION
 from hermes.storage.migrations import BLOCK_BITS
 from hermes.storage.sessions import SessionDB
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +55,7 @@ class Unfinished:
     running: bool
 
     def in_words(self) -> str:
-        came = f"{self.messages:,} messages in {self.sessions:,} new sessions came in"
+        came = f"{counted(self.messages, 'message')} in {counted(self.sessions, 'new session')} came in"
         state = "is running" if self.running else "was not completed"
         return f"`{self.about or 'an import'}` {state}; {came} so far, each conversation whole or cut at its end"
 
