@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from model_server import Answer, ModelServer, chat, failing
 from terminal_program import CTRL_C, Terminal, script
 
 if TYPE_CHECKING:
@@ -95,6 +96,27 @@ def test_a_model_that_fails_is_exit_code_1_with_its_reason(hermes: Callable[...,
     script(home, {"error": "the key was refused"})
     ran = hermes("-q", "hello")
     assert (ran.code, ran.out, ran.err) == (1, "", "hermes: the key was refused\n")
+
+
+@pytest.mark.proves("terminal.once", "llm.retry")
+def test_a_script_learns_on_standard_error_that_a_model_is_asked_again(home: Path) -> None:
+    busy = failing(429, {"error": {"message": "too many at once"}}, **{"retry-after": "0"})
+    answered = Answer(pieces=[chat({"content": "Hello."})])
+    home.mkdir()
+    with ModelServer(busy, answered, busy, answered, *[busy] * 4) as server:
+        (home / "config.yaml").write_text(f"model:\n  default: m\n  base_url: {server.url}/v1\n")
+        ran = piped(home, "-q", "hello")
+        assert (ran.returncode, ran.stdout) == (0, "Hello.\n")
+        told = ran.stderr.removeprefix("hermes: ")
+        assert told.endswith("; trying again\n")
+        assert "too many at once" in told
+        quiet = piped(home, "-q", "hello", "--json")
+        assert quiet.stderr == ""
+        assert json.loads(quiet.stdout)["notices"] == [told.rstrip("\n")]
+        given_up = piped(home, "-q", "hello")
+    assert (given_up.returncode, given_up.stdout) == (1, "")
+    assert given_up.stderr.count("; trying again\n") == 3
+    assert len(server.received) == 8
 
 
 @pytest.mark.proves("terminal.once", "terminal.interrupt")

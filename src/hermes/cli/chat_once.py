@@ -6,10 +6,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.chat_screen import Screen
-from hermes.cli.chat_turn import TurnView
+from hermes.cli.chat_turn import TurnView, retrying_in_words
 from hermes.cli.context import OK, REFUSED
 from hermes.cli.render import print_json, print_problem
-from hermes.vocabulary.events import Notice, TextDelta, ToolReturned
+from hermes.vocabulary.events import Notice, Retrying, TextDelta, ToolReturned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ def answer_once(opener: Callable[..., Agent], question: str, *, resume: str | No
     watched = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     with opener(resume=resume, ask=view.ask if watched else None) as agent:
         end = view.run(agent, question)
-        notices = [notice.text for notice in [*view.notices, *agent.session.notices.take()]]
+        notices = [*view.notices, *(notice.text for notice in agent.session.notices.take())]
         if as_json and end is not None:
             print_json(_document(agent, end, view, notices))
     if end is None or end.reason == "interrupted":
@@ -38,15 +38,16 @@ class _Apart(TurnView):
 
     def __init__(self, *, as_json: bool) -> None:
         super().__init__(Screen(sys.stderr))
-        self.notices: list[Notice] = []
+        self.notices: list[str] = []
         self._as_json = as_json
         self._answer = Screen(sys.stdout)
 
     def show(self, event: TurnEvent) -> None:
         if isinstance(event, Notice):
-            self.notices.append(event)
-            if event.kind in ("settings", "context") and not self.screen.is_terminal and not self._as_json:
-                print_problem(event.text)  # a script, too, should learn that what it was set up with is not all there
+            # a script, too, should learn that what it was set up with is not all there
+            self._note(event.text, aloud=event.kind in ("settings", "context"))
+        if isinstance(event, Retrying):
+            self._note(retrying_in_words(event), aloud=True)  # or whoever waits would think that it hangs
         if isinstance(event, TextDelta):
             self.screen.erase()
             self._answer.answer("" if self._as_json else event.text)
@@ -56,6 +57,12 @@ class _Apart(TurnView):
             super().show(event)
         elif isinstance(event, ToolReturned):
             self.calls.append(event)
+
+    def _note(self, text: str, *, aloud: bool) -> None:
+        """With --json, standard error is kept for the object that tells of a failure."""
+        self.notices.append(text)
+        if aloud and not self.screen.is_terminal and not self._as_json:
+            print_problem(text)
 
 
 def _document(agent: Agent, end: TurnFinished, view: _Apart, notices: list[str]) -> dict[str, Any]:

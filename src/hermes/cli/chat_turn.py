@@ -68,9 +68,8 @@ class TurnView:
                 self.screen.wait(f"{name} …")
             case ToolReturned():
                 self._show_call(event)
-            case Retrying(error=error, seconds=seconds):
-                again = f"again in {seconds:.0f} s" if seconds else "trying again"
-                self.screen.line(f"({error}; {again})", "dim")
+            case Retrying():
+                self.screen.line(f"({retrying_in_words(event)})", "dim")
             case Compacted():
                 pass  # the notice that comes with it says what was kept
             case Notice(text=text):
@@ -115,6 +114,10 @@ class TurnView:
             if said in ("a", "always"):
                 self._allowed.add(question)
             return said in ("y", "yes", "a", "always")
+
+
+def retrying_in_words(event: Retrying) -> str:
+    return f"{event.error}; " + (f"again in {event.seconds:.0f} s" if event.seconds else "trying again")
 
 
 def compacted_in_words(done: Compacted) -> str:
