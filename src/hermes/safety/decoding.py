@@ -20,7 +20,7 @@ _MANY_PLACES = 1_000
 _FEWEST_DIGITS = 12  # fewer spell nothing
 # What an expression can only match beside, and is found sooner.
 _NEXT_LINE = re.compile("\n[A-Za-z0-9+/]{4}")
-_HYPHENS = re.compile("([-\n]{2,})")
+_HYPHENS = re.compile(r"[-\n]*+")
 _compiled: dict[str, re.Pattern[str]] = {}
 
 
@@ -59,7 +59,7 @@ def _undo_near_changes(decoded: Decoded, parts: list[str], worked_out: dict[str,
 def _undo_a_layer(decoded: Decoded, worked_out: dict[str, dict[str, str]]) -> None:
     first = decoded.steps()
     if "-\n" in decoded.text:
-        before = _HYPHENS.split(decoded.text)
+        before = _parted_at_hyphens(decoded.text)
         after = before[:]
         after[1::2] = map(_without_hyphens, before[1::2])
         decoded.replace("hyphenation", before, after)
@@ -97,6 +97,18 @@ def _parted(text: str, pattern: re.Pattern[str], places: Iterable[tuple[int, int
         for found in pattern.finditer(text, max(start, done), end):
             parts += text[done : found.start()], found[0]
             done = found.end()
+    return [*parts, text[done:]]
+
+
+def _parted_at_hyphens(text: str) -> list[str]:
+    """All of a text: every second part is hyphens and line breaks, of which some hyphen ends a line."""
+    parts: list[str] = []
+    done, at = 0, text.find("-\n")
+    while at >= 0 and (row := _HYPHENS.match(text, at)):
+        start = done + len(text[done:at].rstrip("-\n"))
+        parts += text[done:start], text[start : row.end()]
+        done = row.end()
+        at = text.find("-\n", done)
     return [*parts, text[done:]]
 
 

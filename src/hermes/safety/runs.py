@@ -7,6 +7,9 @@ and a row of "x" is found as fast as memory is read.
 from __future__ import annotations
 
 import re
+from heapq import merge
+
+from hermes.safety.unicode import beyond_ascii
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ _SPACES = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"
 _OTHER_SPACES = "\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _OTHER_SIGNS = "\u00b7\u2022\u2013\u2014\u2212"
 _SHORTEST_CODE = 8
+_BEGINNING = 2_000  # characters
 
 
 def _table(members: str) -> bytes:
@@ -39,6 +43,10 @@ _SIGNS = _table(".-_ /|\n")
 _CAPITALS = _table(_LOWER.upper() + "234567")
 _SMALL = _table(_LOWER + "234567")
 _BASE64 = _table(_LOWER + _LOWER.upper() + _DIGITS + "+/_-")
+_CAPITALS_IN_BASE64 = bytes(ord("X") if chr(code) in _LOWER.upper() else _BASE64[code] for code in range(256))
+_INNER_CAPITAL = re.compile(b"X(?<=[xX]X)")
+_SIGNS_IN_BASE64 = bytes(ord("X") if chr(code) in _DIGITS + "+/_-" else _BASE64[code] for code in range(256))
+_NO_LETTERS = re.compile(b"X" * (_SHORTEST_CODE - 1))
 _SIX_APART = b"xsxsxsxsxsx"
 _LETTER_OR_SIGN = bytes.maketrans(
     (_LOWER + _LOWER.upper() + _DIGITS + " .-*_|/,~+").encode(), b"x" * 62 + b"s" * 10
@@ -73,8 +81,9 @@ class Runs:
         return self._places(_HEX_APART, 12)
 
     def base64(self) -> Iterator[tuple[int, int]]:
-        """Where base64 may stand, with its padding."""
-        return ((start, end + 2) for start, end in self._places(_BASE64, _SHORTEST_CODE))
+        """Where base64 may stand, with its padding: behind its first letter it has capitals, or no letters at all."""
+        runs = merge(self._around(_CAPITALS_IN_BASE64, _INNER_CAPITAL), self._around(_SIGNS_IN_BASE64, _NO_LETTERS))
+        return ((start, end + 2) for start, end in runs)
 
     def mixed_case(self) -> bool:
         """Whether a long word holds a capital or a digit behind its first letter, as every encoding does."""
@@ -84,10 +93,9 @@ class Runs:
         return self._mixed
 
     def _has_mixed_word(self) -> bool:
-        for word in self._text.split():  # noqa: SIM110 - a plain loop is twice as fast as any() over a generator
-            if len(word) >= _SHORTEST_CODE and not word[1:].islower():
-                return True
-        return False
+        text = self._text
+        # Most long texts show it soon; where the beginning ends, a word may be cut.
+        return (len(text) > _BEGINNING and _mixed(text[:_BEGINNING].split()[:-1])) or _mixed(text.split())
 
     def groups_of_four(self) -> bool:
         """Five groups of four letters, the last of which may be shorter."""
@@ -148,9 +156,24 @@ class Runs:
             yield place, end
             place = shape.find(run, end)
 
+    def _around(self, table: bytes, sign: re.Pattern[bytes]) -> Iterator[tuple[int, int]]:
+        """The runs that hold a certain sign; `table` turns what ends them into "."."""
+        shape = self._bytes.translate(table) + b"."
+        found = sign.search(shape)
+        while found:
+            end = shape.find(b".", found.start())
+            yield shape.rfind(b".", 0, end) + 1, end
+            found = sign.search(shape, end)
+
+
+def _mixed(words: list[str]) -> bool:
+    for word in words:  # noqa: SIM110 - a plain loop is twice as fast as any() over a generator
+        if len(word) >= _SHORTEST_CODE and not word[1:].islower():
+            return True
+    return False
+
 
 def _with_plain_signs(text: str) -> str:
-    for sign in _OTHER_SPACES + _OTHER_SIGNS:
-        if sign in text:
-            text = text.replace(sign, "-" if sign in _OTHER_SIGNS else " ")
+    for sign in set(beyond_ascii(text)).intersection(_OTHER_SPACES + _OTHER_SIGNS):
+        text = text.replace(sign, "-" if sign in _OTHER_SIGNS else " ")
     return text
