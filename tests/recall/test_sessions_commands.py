@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.cli.progress import Progress
+from hermes.storage.sessions import SessionDB
 from hermes.storage.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Ran
-    from hermes.storage.sessions import SessionDB
 
     Command = Callable[..., Ran]
 DAY = 86400.0
@@ -291,6 +291,37 @@ def test_stats_count_what_there_is_by_source_and_month(db: SessionDB, hermes: Co
     assert figures["by_month"][-1] == {"month": "2024-05", "sessions": 1, "messages": 2}
     assert figures["file_bytes"] > 0
     assert "telegram" in hermes("sessions", "stats").out
+
+
+@pytest.mark.proves("search.cli-stats")
+def test_stats_of_a_home_without_conversations_are_zeros(home: Path, hermes: Command) -> None:
+    empty = hermes("sessions", "stats")
+    assert (empty.code, empty.out) == (0, "there are no conversations yet\n")
+    figures = hermes("sessions", "stats", "--json")
+    assert figures.code == 0
+    assert (figures.json["messages"], figures.json["file_bytes"], figures.json["by_month"]) == (0, 0, [])
+    assert not home.exists()
+    SessionDB.open(home / "state.db").close()
+    assert figures.json.keys() == hermes("sessions", "stats", "--json").json.keys()
+
+
+@pytest.mark.proves("export.complete", "search.cli-stats")
+def test_messages_are_counted_as_stats_counts_them_and_those_taken_back_apart(
+    home: Path, hermes: Command, tmp_path: Path
+) -> None:
+    home.mkdir()
+    with SessionDB.open(home / "state.db") as db:
+        talk = db.create_session(source="cli")
+        first, *_ = db.append_many(talk, [{"role": "user", "content": word} for word in ("one", "two", "three")])
+        db.rewind(talk, first)
+    archive, copy = str(tmp_path / "all.zip"), str(tmp_path / "copy")
+    counted = {"messages": 1, "taken_back": 2}
+    assert hermes("export", archive, "--json").json.items() >= counted.items()
+    assert hermes("--home", copy, "import", archive, "--json").json.items() >= counted.items()
+    assert hermes("sessions", "stats", "--json").json["messages"] == 1
+    told = "with 1 session and 1 message (2 more that had been taken back)"
+    assert told in hermes("export", str(tmp_path / "again.zip")).out
+    assert told in hermes("--home", str(tmp_path / "other"), "import", archive).out
 
 
 @pytest.mark.proves("search.cli-optimize")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import argparse
 
     from hermes.cli.context import Context
+    from hermes.migration.export_home import Exported
+    from hermes.migration.import_home import Restored
 
 HERMES_AGENT = "hermes-agent"
 
@@ -46,19 +48,24 @@ def _export(given: argparse.Namespace, context: Context) -> int:
                 "files": done.files,
                 "sessions": done.sessions,
                 "messages": done.messages,
+                "taken_back": done.taken_back,
                 "damaged": done.damaged,
                 "left_out": done.left_out,
             }
         )
     else:
         print_text(
-            f"{done.out} holds {counted(done.files, 'file')} with {counted(done.sessions, 'session')} and "
-            f"{counted(done.messages, 'message')}; its checksums were verified"
+            f"{done.out} holds {counted(done.files, 'file')} with {_conversations(done)}; its checksums were verified"
         )
         for path in done.left_out or ():
             secret = " (secrets come along with --with-secrets)" if path.endswith(".env") else ""
             print_text(f"left out: {path}{secret}")
     return tell_damaged(done.damaged)
+
+
+def _conversations(done: Exported | Restored) -> str:
+    more = f" ({done.taken_back:,} more that had been taken back)" if done.taken_back else ""
+    return f"{counted(done.sessions, 'session')} and {counted(done.messages, 'message')}{more}"
 
 
 def _import(given: argparse.Namespace, context: Context) -> int:
@@ -89,6 +96,7 @@ def _import(given: argparse.Namespace, context: Context) -> int:
                 "files": done.files,
                 "sessions": done.sessions,
                 "messages": done.messages,
+                "taken_back": done.taken_back,
                 "kept": done.kept,
                 "notes": done.notes,
             }
@@ -96,10 +104,7 @@ def _import(given: argparse.Namespace, context: Context) -> int:
     elif not done.changed:
         print_text(f"{context.home.path} holds exactly this already; nothing was changed")
     else:
-        print_text(
-            f"{context.home.path} now holds {counted(done.files, 'file')} with {counted(done.sessions, 'session')} and "
-            f"{counted(done.messages, 'message')}"
-        )
+        print_text(f"{context.home.path} now holds {counted(done.files, 'file')} with {_conversations(done)}")
         if done.kept:
             print_text(f"the home that was there is kept as {done.kept}")
         for note in done.notes:

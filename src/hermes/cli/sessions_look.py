@@ -43,6 +43,12 @@ if TYPE_CHECKING:
 _SHOWN_NAME = 60
 _SHOWN_ANSWER = 160
 _EVERYTHING = -1  # what SQLite takes as no limit
+_NO_FIGURES = {
+    **dict.fromkeys(("file", "journal_mode", "first_used", "last_used")),
+    **dict.fromkeys(("sessions", "conversations", "messages", "tool_calls", "open", "archived"), 0),
+    **dict.fromkeys(("file_bytes", "log_bytes", "free_bytes"), 0),
+    **dict.fromkeys(("by_source", "by_month"), ()),
+}
 
 
 def _list(given: argparse.Namespace, context: Context) -> int:
@@ -241,7 +247,11 @@ def _message_as_json(message: StoredMessage) -> dict[str, Any]:
 
 
 def _stats(given: argparse.Namespace, context: Context) -> int:
-    with open_existing(context) as db:
+    db = open_past(context.home)
+    if db is None:
+        print_json(_NO_FIGURES) if given.json else print_text("there are no conversations yet")
+        return OK
+    with db:
         upkeep = Upkeep.of_db(db)
         figures = {
             "file": db.path,

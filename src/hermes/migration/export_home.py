@@ -81,7 +81,8 @@ class Exported:
     out: str
     files: int = 0
     sessions: int = 0
-    messages: int = 0
+    messages: int = 0  # as `hermes sessions stats` counts them
+    taken_back: int = 0  # messages that are kept, too, and that no search and no list shows
     damaged: int = 0
     left_out: list[str] | None = None
 
@@ -145,6 +146,7 @@ class _Export:
                 archive.add(f"reading/{folder}{name}", [text.encode("utf-8", "replace")], kind="reading")
         self.done.sessions += dump.sessions
         self.done.messages += dump.messages
+        self.done.taken_back += dump.taken_back
         self.done.damaged += dump.damaged
 
     def _lines(self, dump: Dump) -> Iterator[bytes]:

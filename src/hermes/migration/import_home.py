@@ -29,6 +29,7 @@ class Restored:
     files: int = 0
     sessions: int = 0
     messages: int = 0
+    taken_back: int = 0
     left_out: int = 0
     kept: str | None = None
     changed: bool = True
@@ -113,6 +114,7 @@ def _load(
     load.take(_told(records(reader, path), progress))
     done.sessions += load.sessions
     done.messages += load.messages
+    done.taken_back += load.taken_back
     done.left_out += load.left_out
 
 

@@ -50,7 +50,7 @@ class Dump:
     def __init__(self, path: str, chosen: Chosen | None = None) -> None:
         self._path = path
         self._chosen = chosen
-        self.sessions = self.messages = self.damaged = 0
+        self.sessions = self.messages = self.taken_back = self.damaged = 0
 
     def records(self) -> Iterator[Record]:
         database = Database.open(self._path)
@@ -106,7 +106,8 @@ class Dump:
                 if message.damaged:
                     self.damaged += 1
                     continue
-                self.messages += 1
+                self.messages += not message.rewound
+                self.taken_back += message.rewound
                 state = row[2] & STATE_BITS
                 yield {
                     "type": "message",
@@ -145,7 +146,7 @@ class Load:
         self._places: dict[int, int] = {}
         self._last: tuple[int, int] = (0, 0)
         self._sequences: dict[str, int] = {}
-        self.sessions = self.messages = self.left_out = 0
+        self.sessions = self.messages = self.taken_back = self.left_out = 0
 
     def take(self, records: Iterable[Record]) -> None:
         try:
@@ -233,7 +234,8 @@ class Load:
         whole = encode(number, record["message"], float(record["at"]), key)
         row = (*whole[:2], whole[2] | state, *whole[3:])
         connection.execute(f"INSERT INTO messages VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608 - a fixed width
-        self.messages += 1
+        self.messages += state != REWOUND
+        self.taken_back += state == REWOUND
 
     def _row(self, connection: apsw.Connection, record: Record) -> None:
         table, values = record["table"], record["values"]
