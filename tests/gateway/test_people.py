@@ -107,13 +107,17 @@ def test_a_person_can_begin_anew_ask_for_help_and_see_the_status(home: Path, api
         ask(api, gateway, ANN, "hello again")
         assert "/forget me" in ask(api, gateway, ANN, "/help")
         assert "/memory forget" in ask(api, gateway, ANN, "/memory forget 7")
-        assert ask(api, gateway, ANN, "/unknown thing") == "Understood."
+        told = "There is no command /unknown. /help lists what I understand."
+        assert ask(api, gateway, ANN, "/unknown thing") == told
+        assert "/Memry; did you mean /memory? /help lists" in ask(api, gateway, ANN, "/Memry forget 1")
+        for text in ("/etc/hosts is empty, why?", "/tmp is full", "/ is full", "/24 is the mask"):
+            assert ask(api, gateway, ANN, text) == "Understood."
         api.say(ANN, "", photo=[{"file_id": "x"}])
         assert api.wait(lambda: "I can only read text." in api.texts(ANN))
         assert gateway.settle(10)
     with SessionDB.open(str(home / "users" / "ann" / "state.db")) as database:
         sessions = database.list_sessions()
-    assert [each.message_count for each in sessions] == [4, 2]
+    assert [each.message_count for each in sessions] == [10, 2]
     assert [each.end_reason for each in sessions] == [None, "new"]
 
 

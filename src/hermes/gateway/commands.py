@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from hermes.session.external import chosen_providers
 from hermes.session.forgetting import finish_removals, forget, rehearse
 from hermes.session.mirroring import leave_for_providers
 from hermes.session.past import open_past
+from hermes.settings.check import nearest
 from hermes.settings.load import load_settings
 from hermes.settings.people import OWNER
 from hermes.vocabulary.errors import NotFound, SettingsError, WriteRefused
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 STOP = "/stop"
 _PRIVATE = frozenset({"/memory", "/handover", "/continue", "/forget", "/status"})  # not for a whole group to read
 _LOOKED_AT = 20
+_LIKE_A_COMMAND = re.compile(r"/[A-Za-z][A-Za-z0-9_-]*")  # a path goes on with another slash
+_FOLDER = re.compile("/(?:bin|boot|dev|etc|home|lib|media|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)")
 
 
 class Commands:
@@ -45,7 +49,7 @@ class Commands:
         name, _, rest = entry.message.text.strip().partition(" ")
         command = _COMMANDS.get(name.lower())
         if command is None:
-            return None
+            return _unknown(name, rest)
         if name.lower() in _PRIVATE and entry.message.kind != "dm":
             return "Everybody here would read that; ask me in a private chat."
         try:
@@ -232,6 +236,14 @@ _COMMANDS: dict[str, tuple[str, Callable[[Commands, Entry, str], str]]] = {
     "/pair": ("", Commands.paired),
     "/reset": ("", Commands.new),
 }
+
+
+def _unknown(name: str, rest: str) -> str | None:
+    """What to say to a command that there is none of; None for a text that only begins with a slash."""
+    if not _LIKE_A_COMMAND.fullmatch(name) or (rest and _FOLDER.fullmatch(name)):
+        return None
+    known = [each for each, (told, _) in _COMMANDS.items() if told]
+    return f"There is no command {name}{nearest(name.lower(), known) or '.'} /help lists what I understand."
 
 
 def is_stop(text: str) -> bool:
