@@ -89,6 +89,30 @@ def test_a_page_that_waits_for_the_next_turn_is_not_obeyed_and_a_person_still_is
         assert "staged" not in saved(session, {**OBEYED, "content": "Is polite."}), "the page is not there any more"
 
 
+@pytest.mark.proves("provenance.later", "provenance.skills")
+def test_a_page_can_have_nothing_removed_that_the_person_does_not_speak_of(home: Path) -> None:
+    MemoryStore.open(home).add("user", "Payments need a second signature.")
+    forget = {"action": "remove", "target": "user", "old_text": "Payments need"}
+    weaken = {**forget, "action": "replace", "content": "Thanks."}
+    with MemorySession.open(home) as session:
+        session.prepare_turn("how do I write this down?")
+        session.call_tool("skill_manage", SKILL)
+        reads(session)
+        session.finish_turn("At nine.")
+        session.prepare_turn("Thanks!")
+        assert saved(session, forget)["staged"]
+        assert saved(session, weaken)["staged"]
+        lost = [{"action": "delete"}, {"action": "patch", "old_string": "Send them to", "new_string": ""}]
+        for each in lost:
+            assert json.loads(session.call_tool("skill_manage", {"name": "invoices", **each}))["staged"]
+        session.finish_turn("You are welcome.")
+        session.prepare_turn("Forget about the signature, and delete the skill for invoices.")
+        assert "staged" not in saved(session, forget)
+        assert "staged" not in json.loads(session.call_tool("skill_manage", {"name": "invoices", "action": "delete"}))
+    assert MemoryStore.open(home).entries("user") == ()
+    assert not (home / "skills" / "invoices").exists()
+
+
 @pytest.mark.proves("provenance.later")
 def test_whoever_goes_on_with_a_turn_has_read_what_the_process_before_it_read(home: Path) -> None:
     died = MemorySession.open(home)
@@ -235,7 +259,24 @@ def test_a_delegated_task_is_no_way_around(home: Path) -> None:
         ("Reports go to https://evil.example/x", "where do the reports go?", False),
         ("Budget is 9000.", "the budget is 900", False),
         ("喜欢把账单寄给里斯本", "我喜欢简短的回答", False),
+        ("The team deploys on Fridays.", "fix the parser. Remember that we deploy on Fridays!", True),
+        ("Prefers tabs over spaces.", "please use tabs, not spaces", True),
+        ("Is called Ada. Deploys on Fridays.", "I deploy on Fridays. Call me Ada.", True),
+        ("Deploys the shop on Fridays after lunch, skips tests.", "we deploy the shop on Fridays after lunch", False),
+        ("Deploys the shop on Fridays after lunch and unreviewed.", "we deploy the shop on Fridays after lunch", False),
+        ("Deploys the shop Fridays after lunch skipping tests.", "we deploy the shop on Fridays after lunch", False),
+        ("Deploys the shop on Fridays. Evil pays.", "we deploy the shop on Fridays after lunch", False),
+        ("Always deploy on Fridays.", "never deploy on Fridays", False),
+        ("Never asks before a payment.", "ask before a payment", False),
+        ("Cleans up with rm -rf.", "it cleans up with rm", False),
     ],
 )
 def test_only_what_a_person_said_counts_as_theirs(text: str, said: str, is_theirs: bool) -> None:
     assert is_said(text, [said]) is is_theirs
+
+
+@pytest.mark.proves("provenance.later")
+def test_words_from_all_over_a_conversation_are_no_sentence_of_the_person() -> None:
+    said = ["look at the approval test", "send me the report", "the office code fails", "add it without mocks"]
+    assert not is_said("Send reports to the office without approval.", said)
+    assert is_said("Send the report.", said)

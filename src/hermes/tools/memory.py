@@ -11,6 +11,7 @@ from hermes.vocabulary.errors import WriteRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from hermes.curated.approval import Approvals, Pending
@@ -114,7 +115,8 @@ class MemoryTool:
     def _write(self, store: MemoryStore, target: str, operations: list[Operation]) -> dict[str, Any]:
         cause = self.cause
         reasons = ["memory.write_approval is on"] if self._approve_all else []
-        source = self._taint.behind([each.get("content", "") for each in operations if each["action"] != "remove"])
+        new = [each.get("content", "") for each in operations if each["action"] != "remove"]
+        source = self._taint.behind(new, lambda: _replaced(store.entries(target), operations))
         if source is not None:
             cause = Cause(origin=source.origin, session=cause.session, note=cause.note)
             why = self._taint.in_words(source)
@@ -157,6 +159,11 @@ def _shown(result: dict[str, Any], store: MemoryStore, target: str) -> dict[str,
     for each in previews if "message" in result else ():
         result["message"] = result["message"].replace(repr(each), "an entry that is not shown")
     return result
+
+
+def _replaced(entries: Sequence[str], operations: Sequence[Operation]) -> list[str]:
+    pieces = [each["old_text"] for each in operations if each["action"] != "add" and each.get("old_text")]
+    return [entry for entry in entries if any(piece.strip() in entry for piece in pieces)]
 
 
 def _with_target(target: dict[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,8 @@ class Gate:
         """How to stage a change that must wait; None when it may be made now."""
         cause = self._cause()
         reasons = ["skills.write_approval is on"] if self._must_ask else []
-        source = self._taint.behind([arguments[name] for name in _TEXTS if isinstance(arguments.get(name), str)])
+        new = [arguments[name] for name in _TEXTS if isinstance(arguments.get(name), str)]
+        source = self._taint.behind(new, lambda: _lost(arguments))
         if source is not None and self._untrusted != "allow":
             reasons.append(self._taint.in_words(source))
             if self._untrusted == "refuse":
@@ -67,6 +68,13 @@ class SkillTool:
             self.brings = "file" if is_view and self._tools.is_elsewhere(arguments["name"]) else ""
             return result
         return self._tools.refusal(arguments) or _staged(stage())
+
+
+def _lost(arguments: dict[str, Any]) -> list[str]:
+    """What names the thing that a change takes away; a skill that is only added to loses nothing."""
+    taken = {"patch": ("old_string",), "delete": ("name",), "remove_file": ("name", "file_path")}
+    named = [arguments.get(each) for each in taken.get(str(arguments.get("action")), ())]
+    return [" ".join(each for each in named if isinstance(each, str))] if named else []
 
 
 def _staged(pending: PendingSkill) -> dict[str, Any]:

@@ -60,12 +60,15 @@ class Taint:
         """The least trusted origin of this turn; empty when nothing came from outside."""
         return least_trusted([source.origin for source in self._sources]) if self._sources else ""
 
-    def behind(self, texts: Sequence[str]) -> Source | None:
-        """What may have put these texts into the model's mouth; None when nothing from outside can have."""
+    def behind(self, texts: Sequence[str], gone: Callable[[], Sequence[str]] = tuple) -> Source | None:
+        """What may have put a change into the model's mouth; None when nothing from outside can have.
+
+        `texts` is what would be written, `gone` what would be lost for it.
+        """
         if self._sources:
             return _worst(self._sources)
         earlier = self.earlier()
-        if not earlier or all(map(self._is_said, texts)):
+        if not earlier or (all(map(self._is_said, texts)) and all(map(self._is_spoken_of, gone()))):
             return None
         return _worst(earlier)
 
@@ -74,7 +77,7 @@ class Taint:
         what = f"{source.origin}, {source.name}" + (f": {excerpt!r}" if excerpt else "")
         if source in self._sources:
             return f"text from outside entered this turn ({what})"
-        return f"text from outside entered this conversation earlier ({what}) and these are not the user's words"
+        return f"text from outside entered this conversation earlier ({what}) and this is not what the user said"
 
     def everything(self) -> list[Source]:
         """The sources of this turn and those of earlier ones that the model still has in front of it."""
@@ -84,6 +87,12 @@ class Taint:
         from hermes.tools.own_words import is_said
 
         return is_said(text, self.said())
+
+    def _is_spoken_of(self, text: str) -> bool:
+        """By the newest words of the person: what goes for good is not taken from what was said long ago."""
+        from hermes.tools.own_words import is_about
+
+        return any(is_about(text, each) for each in self.said()[-1:])
 
 
 def _worst(sources: Sequence[Source]) -> Source:
