@@ -154,7 +154,13 @@ _DOOR = Pattern(
     r"(?P<s>\d{3,8}(?:[- ]\d{2,4}){0,3})(?![\d%]|\.\d)"
 )
 _SSN = Pattern(r"(?i:\bssn\b|social security)[^\n\d]{0,30}(?P<s>\d{3}-?\d{2}-?\d{4})(?!\d)")
-_SEED = Pattern(r"seed|mnemonic|recovery|wallet|bip-?39|(?:backup|secret) (?:phrase|words)", ignores_case=True)
+# What must stand in the lower case of a text for the pattern to match: with no case to ignore it is found much sooner.
+_NUMBERS = (
+    ("pin", _PIN, Pattern(r"\b(?:pin|puk|passcode)")),
+    ("code", _DOOR, Pattern(r"(?:code|combination|pin|otp|cv[vc])\w?\s{0,2}(?:(?:\w{2,3}|:|=)\s{0,2})?\d{3}")),
+    ("social security number", _SSN, Pattern(r"\bssn\b|social security")),
+)
+_SEED = Pattern(r"seed|mnemonic|recovery|wallet|bip-?39|(?:backup|secret) (?:phrase|words)")
 _SEED_WORDS = Pattern(r"(?<![a-z])[a-z]{3,8}(?:(?:\s{1,2}|,\s?|\s?\d{1,2}[.)]\s?)[a-z]{3,8}){11,23}(?![a-z])")
 _SEED_WINDOW, _SEED_STARTS_WITHIN = 400, 60
 _NOT_IN_SEEDS = frozenset(
@@ -206,14 +212,14 @@ def has_random_token(text: str) -> bool:
     return any(is_random(token.group().rstrip("."), length=_ON_A_LINE) for token in _TOKEN.finditer(text))
 
 
-def find_numbers_beside_words(text: str) -> Iterator[Found]:
-    for kind, pattern in (("pin", _PIN), ("code", _DOOR), ("social security number", _SSN)):
-        for match in pattern.finditer(text):
+def find_numbers_beside_words(text: str, lowered: str) -> Iterator[Found]:
+    for kind, pattern, beginning in _NUMBERS:
+        for match in pattern.finditer(text) if beginning.search(lowered) else ():
             yield kind, match.start("s"), match.end("s")
 
 
-def find_seed_phrases(text: str) -> Iterator[Found]:
-    for keyword in _SEED.finditer(text):
+def find_seed_phrases(text: str, lowered: str) -> Iterator[Found]:
+    for keyword in _SEED.finditer(lowered):
         yield from find_seed_phrase_after(text, keyword.end())
 
 

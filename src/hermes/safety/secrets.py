@@ -195,9 +195,9 @@ def _numbers_and_phrases(text: str, lowered: str) -> Iterator[tuple[str, int, in
     from hermes.safety import secret_words
 
     if any(word in lowered for word in _NUMBER_WORDS) and any(map(str.isdigit, text)):
-        yield from secret_words.find_numbers_beside_words(text)
+        yield from secret_words.find_numbers_beside_words(text, lowered)
     if any(word in lowered for word in _SEED_WORDS):
-        yield from secret_words.find_seed_phrases(text)
+        yield from secret_words.find_seed_phrases(text, lowered)
 
 
 def _formats(text: str, formats: tuple[tuple[str, tuple[str, ...], str], ...]) -> Iterator[tuple[str, int, int]]:
