@@ -105,6 +105,26 @@ def test_a_branch_alone_comes_back_to_where_it_was_exported_and_goes_without_wha
         assert reached(alone) == texts(alone.request().messages)
 
 
+@pytest.mark.proves("search.cli-round-trip")
+@pytest.mark.parametrize("has_ids", [True, False], ids=["with ids", "of an older version"])
+def test_a_branch_has_its_past_once_in_a_home_with_fewer_messages(
+    home: Path, hermes: Command, tmp_path: Path, has_ids: bool
+) -> None:
+    with MemorySession.open(home) as other:
+        talk(other, 40)
+    with MemorySession.open(home, title="trunk") as session:
+        talk(session, 3, start=500)
+        branch = session.branch("aside")
+        talk(session, 1, start=600)
+    exported = hermes("sessions", "export", session.id, branch).out
+    file, there = tmp_path / "both.jsonl", tmp_path / "there"
+    file.write_text(exported if has_ids else re.sub(r'"id": \d+, "message"', '"message"', exported))
+    assert hermes("--home", str(there), "sessions", "import", str(file)).code == 0
+    with MemorySession.open(there, resume=branch) as moved:
+        said = [each.text for each in Contexts(moved._parts.database).originals(branch)]
+        assert said == [each["content"] or "" for each in moved.request().messages]
+
+
 @pytest.mark.proves("export.merge", "compaction.reachable")
 @pytest.mark.moves_prefix(reason="the block names messages by the numbers they have there")
 def test_a_merged_export_keeps_order_and_pointers_too(home: Path, hermes: Command, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ class JsonlWriter:
         self._pages = Pages.of_db(db)
         self._write = write
         self._mask = mask
-        self._pointed_to: set[int] = set()  # sessions whose messages a compacted block names by their ids
+        self._pointed_to: set[int] = set()  # sessions whose messages a compacted block or a copy names by their ids
         self._places = Places()
 
     def begin(self, sessions: Sequence[Session]) -> None:
@@ -83,7 +83,7 @@ class JsonlWriter:
             self._line(self._record(session))
         parents = {session.key: session.parent for session in sessions}
         for session in sessions:
-            key = session.key if self._pages.holds_written(session) else None
+            key = session.key if self._pages.holds_pointers(session) else None
             while key in parents and key not in self._pointed_to:
                 self._pointed_to.add(key)
                 key = parents[key]

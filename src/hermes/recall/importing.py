@@ -210,7 +210,7 @@ class _Receiver:
     def add(self, message: dict[str, Any], *, compacted: bool, number: int | None) -> None:
         if number is not None and WRITTEN in message:
             self.flush()  # it points to messages before it, which have their ids then
-        given, message = message, self._ids.pointing(message) if number is not None else message
+        given, message = message, self._ids.pointing(message, are_known=number is not None)
         stored = next(self._stored, None) if self._stored is not None else None
         if stored is None:
             self._stored = None
@@ -251,12 +251,13 @@ class _Ids:
         if number is not None:
             self._new.add(number, new)
 
-    def pointing(self, message: dict[str, Any]) -> dict[str, Any]:
-        if COPY in message:
+    def pointing(self, message: dict[str, Any], *, are_known: bool) -> dict[str, Any]:
+        """Pointing to messages here; `are_known` says whether the file tells the ids that they had."""
+        if COPY in message:  # one that leads to nothing would lead to a stranger here
             found = self._new.between(message[COPY], message[COPY])
             message = {key: part for key, part in message.items() if key != COPY}
             message |= {COPY: found[0][0]} if found else {}
-        if WRITTEN in message and self._renumbered is not None:
+        if are_known and WRITTEN in message and self._renumbered is not None:
             message = self._renumbered(message, self._new.between)
         return message
 

@@ -37,9 +37,7 @@ class EngineSeat:
         self._model: Model | None = None
         self._engine: ContextEngine | None = None
         self._stored = Breaker()
-        self._in_its_place = (
-            Breaker()
-        )  # how the built-in compressor fared in the place of an engine that has no breaker
+        self._in_its_place = Breaker()  # of the built-in compressor, where it stands in for an engine without one
         self._believe(host.model, window)
 
     @property

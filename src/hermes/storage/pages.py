@@ -30,7 +30,7 @@ _ANY = """
     WHERE b.owner = ? AND b.session = ? AND {wanted} LIMIT 1
 """
 _ANY_COMPACTED = _ANY.format(wanted="(m.state & 3) = 1")  # the state stands before the text, so that none is read
-_ANY_WRITTEN = _ANY.format(wanted="instr(m.extra, '\"compaction\":true')")
+_ANY_POINTER = _ANY.format(wanted="(instr(m.extra, '\"compaction\":true') OR instr(m.extra, '\"copy_of\":'))")
 
 
 class Pages(Transcripts):
@@ -68,11 +68,11 @@ class Pages(Transcripts):
             return first.place, max(0, total - last.place - 1)
         return self._before(session, first.id), max(0, total - self._before(session, last.id + 1))
 
-    def holds_written(self, session: Session) -> bool:
-        """Whether a compaction wrote anything in this session."""
+    def holds_pointers(self, session: Session) -> bool:
+        """Whether a message of this session names others by their ids: a compaction wrote it, or it is a copy."""
         one = (self._owner, session.key)
         may = session.kind in ("compression", "branch") or self._database.rows(_ANY_COMPACTED, one)
-        return bool(may and self._database.rows(_ANY_WRITTEN, one))
+        return bool(may and self._database.rows(_ANY_POINTER, one))
 
     def parent_id(self, session: Session) -> str | None:
         if session.parent is None:
