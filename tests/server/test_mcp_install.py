@@ -95,6 +95,18 @@ def test_a_server_that_could_not_start_is_not_put_into_a_host(
 
 
 @pytest.mark.proves("mcp.install")
+def test_a_host_that_is_not_known_is_told_what_any_other_needs(user_home: Path, home: Path, hermes: Command) -> None:
+    ran = hermes("mcp", "install", "emacs")
+    assert (ran.code, ran.out, files(user_home)) == (1, "", {})
+    told, _, block = ran.err.partition("\n")
+    assert told.startswith("hermes: there is no host 'emacs'; the hosts are claude-code, codex, ")
+    server = json.loads(block)["mcpServers"]["hermes"]
+    assert server["args"] == ["--home", str(home), "mcp"]
+    assert os.path.isabs(server["command"])
+    assert "windsurf" in hermes("completion", "bash").out
+
+
+@pytest.mark.proves("mcp.install")
 def test_a_file_that_cannot_be_understood_is_left_alone(user_home: Path, home: Path, hermes: Command) -> None:
     (user_home / ".cursor").mkdir()
     (user_home / ".cursor" / "mcp.json").write_text("{ // a comment\n}")

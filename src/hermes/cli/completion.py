@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.cli.catalogue import GROUPS, SINGLES
 from hermes.cli.context import OK
+from hermes.server.mcp_hosts import HOSTS
 from hermes.settings.schema import all_keys
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Iterable
 
     from hermes.cli.context import Context
 
+# Where other words are taken, too, these are offered.
+_OFTEN: dict[str, Callable[[], Iterable[str]]] = {"KEY": all_keys, "HOST": lambda: HOSTS}
 _OF_ALL = ("--help", "--home", "--profile", "--user")
 
 
@@ -33,7 +37,7 @@ class _Words:
             self.words += [name for name in names if name.startswith("--")]
             self.values |= dict.fromkeys(names, choices) if choices else {}
         else:
-            self.words += all_keys() if spec.get("metavar") == "KEY" else choices
+            self.words += _OFTEN.get(spec.get("metavar", ""), lambda: choices)()
 
     def add_mutually_exclusive_group(self, **_: Any) -> _Words:
         return self

@@ -29,9 +29,9 @@ _LARGEST = 16 << 20
 
 
 def _install(given: argparse.Namespace, context: Context) -> int:
+    changes = plan(given.host, _launch(context.home), os.path.expanduser("~"), remove=given.remove)
     if not given.remove:
         load_server()  # a host that is told of a server which cannot start only shows an error, later and elsewhere
-    changes = plan(given.host, _launch(context.home), os.path.expanduser("~"), remove=given.remove)
     host = HOSTS[given.host]
     agreed = bool(changes) and not given.dry_run and (given.yes or _agrees(given, changes))
     backups = carry_out(changes) if agreed else []
@@ -109,7 +109,7 @@ def _record(given: argparse.Namespace, context: Context) -> int:
 
 
 def _configure_install(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("host", metavar="HOST", choices=list(HOSTS), help=", ".join(HOSTS))
+    parser.add_argument("host", metavar="HOST", help=", ".join(HOSTS))
     parser.add_argument("--remove", action="store_true", help="take it out again")
     parser.add_argument("--yes", action="store_true", help="write without asking")
     parser.add_argument("--dry-run", action="store_true", help="only show what would change")

@@ -64,9 +64,16 @@ class Host:
 def plan(host: str, launch: Launch, user_home: str, *, remove: bool = False) -> list[Change]:
     """The files that would change, without those that are right already."""
     if host not in HOSTS:
-        raise NotFound(f"there is no host {host!r}; the hosts are {', '.join(HOSTS)}")
+        raise NotFound(
+            f"there is no host {host!r}; the hosts are {', '.join(HOSTS)}. Any other one takes these lines in its list "
+            f"of MCP servers; where that is, and what it calls it, is in its manual:\n{_for_any_other(launch)}"
+        )
     changes = HOSTS[host].plan(launch, user_home, remove)
     return [change for change in changes if change.before != change.after]
+
+
+def _for_any_other(launch: Launch) -> str:
+    return json.dumps({"mcpServers": {_NAME: {"command": launch.program, "args": [*launch.home, "mcp"]}}}, indent=2)
 
 
 def carry_out(changes: list[Change]) -> list[str]:
