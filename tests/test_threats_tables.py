@@ -24,7 +24,7 @@ def lexicons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in os.listdir(tables._FOLDER):
         (tmp_path / name).symlink_to(os.path.join(tables._FOLDER, name))
     monkeypatch.setattr(tables, "_FOLDER", os.fspath(tmp_path))
-    for name, empty in (("_table", []), ("_words", {}), ("_pairs", {})):
+    for name, empty in (("_table", []), ("_words", wording._Words()), ("_pairs", wording._Pairs())):
         monkeypatch.setattr(wording, name, empty)
     return tmp_path
 
@@ -49,7 +49,7 @@ def test_weights_of_wordings_that_were_cut_short_are_not_used(lexicons: Path) ->
 def test_however_few_words_are_kept_in_mind_the_verdicts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [*texts_of("attacks")[::24], *texts_of("harmless")[::24]]
     before = [scan(text) for text in texts]
-    for name, less in (("_MOST_KEPT", 3), ("_words", {}), ("_pairs", {})):
+    for name, less in (("_MOST_KEPT", 3), ("_words", wording._Words()), ("_pairs", wording._Pairs())):
         monkeypatch.setattr(wording, name, less)
     assert [scan(text) for text in texts] == before
     assert 0 < len(wording._words) <= 3

@@ -15,10 +15,11 @@ from hermes.safety.lexicon import known_bits
 from hermes.safety.standing import bits_of
 from hermes.safety.tables import compiled, load_table
 from hermes.safety.wording import ENDS, STRETCH, pieces_of, weight_of_word, weights_of
+from hermes.safety.words import BOUNDARY, UNKNOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hermes.safety.lexicon import Reading
 
@@ -32,10 +33,10 @@ _FEW = 8  # words of a sentence, with fewer than which it is judged by rules alo
 _MANY_WORDS = 500  # of fewer all pieces are worked out at once
 _LONG_WORD = 400  # letters; where there is a longer one, too
 _AT_LEAST = 10  # parts are weighed by themselves
-_LOOKED_AT = 200  # pieces in the time in which one part is weighed
+_LOOKED_AT = 130  # pieces in the time in which one part is weighed
+_MEANINGLESS = frozenset((UNKNOWN, BOUNDARY))
 START = "every stretch"  # the key of what each begins with
 _loaded: list[tuple[int, dict[int, int]]] = []
-_by_mask: dict[int, int] = {}
 
 
 def weights() -> tuple[int, dict[int, int]]:
@@ -52,24 +53,31 @@ def read_weights() -> tuple[int, dict[int, int]]:
     return start, {bits[concept]: int(weight) for concept, weight in table.items() if concept in bits}
 
 
-def weight_of_concepts(mask: int) -> int:
-    weight = _by_mask.get(mask)
-    if weight is None:
+class _Masks(dict[int, int]):
+    """What sets of concepts weigh; each is worked out when it is first asked for."""
+
+    def __missing__(self, mask: int) -> int:
         by_bit = weights()[1]
-        weight = _by_mask[mask] = sum(by_bit.get(each, 0) for each in bits_of(mask))
-    return weight
+        weight = self[mask] = sum(by_bit.get(each, 0) for each in bits_of(mask))
+        return weight
+
+
+_by_mask = _Masks()
+
+
+def weight_of_concepts(mask: int) -> int:
+    return _by_mask[mask]
 
 
 class Pieces:
     """The words of a text in the pieces that are weighed; worked out when asked for, once for all languages."""
 
-    __slots__ = ("_asked", "_firsts", "_located", "_longest", "_starts", "_text", "_weights", "tokens")
+    __slots__ = ("_asked", "_firsts", "_located", "_starts", "_text", "_weights", "tokens")
 
     def __init__(self, tokens: Sequence[str], text: str = "") -> None:
         self.tokens, self._text = tokens, text
         self._firsts: list[int] = []
         self._starts: list[int] = []
-        self._longest = 0
         self._located = 0  # characters of the text
         self._asked = 0
         self._weights: list[int] = []
@@ -77,12 +85,15 @@ class Pieces:
     def weighed_often(self) -> bool:
         """Whether so many parts have been weighed that it is quicker to weigh every piece once."""
         self._asked += 1
-        return self._asked > _AT_LEAST and self._asked * _LOOKED_AT > self.firsts()[-1]
+        looked_at = self._asked * _LOOKED_AT
+        # Most tokens have a piece, so for a few parts nobody needs to count them.
+        return self._asked > _AT_LEAST and looked_at > len(self.tokens) // 2 and looked_at > self.firsts()[-1]
 
     def weights(self) -> list[int]:
         """What each piece weighs, by itself and behind the one before."""
         if not self._weights:
-            self._weights = weights_of(self.some(0, self.firsts()[-1]))
+            every = [piece for token in self.tokens if token not in ENDS for piece in pieces_of(token)]
+            self._weights = weights_of(every)
         return self._weights
 
     def firsts(self) -> list[int]:
@@ -107,11 +118,10 @@ class Pieces:
 
     def between(self, begin: int, end: int) -> tuple[int, Pieces]:
         """Some tokens by themselves, and how many stand before them; all of them, if a word has very many pieces."""
-        if not self._longest:
-            self._longest = max(map(len, self.tokens))
-        if len(self.tokens) < _MANY_WORDS or self._longest > _LONG_WORD:
+        if len(self.tokens) < _MANY_WORDS:
             return 0, self
-        return begin, Pieces(self.tokens[begin:end])
+        some = self.tokens[begin:end]
+        return (0, self) if max(map(len, some), default=0) > _LONG_WORD else (begin, Pieces(some))
 
     def start_of(self, token: int) -> int:
         """Where a token begins in the text, or where that ends; an end of a sentence is behind the word before."""
@@ -236,10 +246,10 @@ class Scale:
         codes, meaning = self.reading.codes, self.reading.lexicon.mask_behind
         for position, piece in self._placed(before, part, bounds):
             if begin <= piece < stop:
-                added[piece - begin] += weight_of_concepts(meaning(codes[position]))
+                added[piece - begin] += _by_mask[meaning(codes[position])]
         return added
 
-    def _placed(self, before: int, part: Pieces, bounds: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    def _placed(self, before: int, part: Pieces, bounds: tuple[int, int]) -> Iterable[tuple[int, int]]:
         """Every code that stands for some of these pieces, perhaps one more on either side, and its piece.
 
         `part` are some of the tokens, behind `before` others.
@@ -249,15 +259,19 @@ class Scale:
         first, last = bisect_right(firsts, bounds[0]) - 1, bisect_left(firsts, bounds[1])
         if reading.places is None:
             words = reading.index.words()
-            for position in range(bisect_left(words, before + first), bisect_left(words, before + last)):
-                if reading.lexicon.mask_behind(reading.codes[position]):
-                    yield position, firsts[words[position] - before]
-        else:
-            start = self._pieces.start_of(before + first) + bounds[0] - firsts[first]
-            end = self._pieces.start_of(before + last) - (firsts[last] - bounds[1])
-            for position, at in reading.places.between(start, end):
-                token, letter = self._token_at(at)
-                yield position, firsts[token - before] + letter
+            some = range(bisect_left(words, before + first), bisect_left(words, before + last))
+            read = zip(some, words[some.start : some.stop], reading.codes[some.start : some.stop], strict=True)
+            return [(position, firsts[word - before]) for position, word, code in read if code not in _MEANINGLESS]
+        start = self._pieces.start_of(before + first) + bounds[0] - firsts[first]
+        end = self._pieces.start_of(before + last) - (firsts[last] - bounds[1])
+        return self._placed_in_text(before, firsts, reading.places.between(start, end))
+
+    def _placed_in_text(
+        self, before: int, firsts: Sequence[int], found: Iterable[tuple[int, int]]
+    ) -> Iterator[tuple[int, int]]:
+        for position, at in found:
+            token, letter = self._token_at(at)
+            yield position, firsts[token - before] + letter
 
     def _place_of(self, position: int) -> tuple[int, int]:
         """The token that a code stands for, and which letter of it if they count one by one."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from itertools import islice
+from operator import add
 
 from hermes.safety.tables import load_bytes
 
@@ -29,8 +30,30 @@ _WIDTH = 4  # bytes of a character in UTF-32
 _MOST_KEPT = 20_000
 _table: list[bytes] = []
 _compiled: list[re.Pattern[str]] = []  # for text outside ASCII alone
-_words: dict[str, int] = {}
-_pairs: dict[tuple[str, str], int] = {}
+
+
+class _Words(dict[str, int]):
+    """What words weigh; each is worked out when it is first asked for."""
+
+    def __missing__(self, word: str) -> int:
+        if len(self) >= _MOST_KEPT:
+            self.clear()
+        weight = self[word] = _sum(word_features(word))
+        return weight
+
+
+class _Pairs(dict[tuple[str, str], int]):
+    """What a word weighs behind another, as well."""
+
+    def __missing__(self, pair: tuple[str, str]) -> int:
+        if len(self) >= _MOST_KEPT:
+            self.clear()
+        weight = self[pair] = _sum((pair_feature(*pair),))
+        return weight
+
+
+_words = _Words()
+_pairs = _Pairs()
 
 
 def pieces_of(token: str) -> Sequence[str]:
@@ -50,28 +73,17 @@ def _unspaced() -> re.Pattern[str]:
 
 def weights_of(pieces: Sequence[str]) -> list[int]:
     """What each piece adds, with what it adds for following the one before."""
-    added = list(map(weight_of_word, pieces))
-    for at, weight in enumerate(map(weight_of_pair, pieces, islice(pieces, 1, None)), 1):
-        added[at] += weight
-    return added
+    added = list(map(_words.__getitem__, pieces))
+    pairs = map(_pairs.__getitem__, zip(pieces, islice(pieces, 1, None), strict=False))
+    return [*added[:1], *map(add, islice(added, 1, None), pairs)]
 
 
 def weight_of_word(word: str) -> int:
-    weight = _words.get(word)
-    if weight is None:
-        if len(_words) >= _MOST_KEPT:
-            _words.clear()
-        weight = _words[word] = _sum(word_features(word))
-    return weight
+    return _words[word]
 
 
 def weight_of_pair(first: str, second: str) -> int:
-    weight = _pairs.get((first, second))
-    if weight is None:
-        if len(_pairs) >= _MOST_KEPT:
-            _pairs.clear()
-        weight = _pairs[first, second] = _sum((pair_feature(first, second),))
-    return weight
+    return _pairs[first, second]
 
 
 def word_features(word: str) -> list[int]:
