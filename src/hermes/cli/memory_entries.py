@@ -8,7 +8,7 @@ from hermes.cli.context import OK
 from hermes.cli.memory_report import BY_HAND, add_target, open_store, report
 from hermes.cli.render import indented, print_json, print_text
 from hermes.curated.operations import usage
-from hermes.curated.provenance import is_trusted
+from hermes.curated.provenance import is_trusted, provenance
 from hermes.vocabulary.errors import WriteRefused
 
 TYPE_CHECKING = False
@@ -72,12 +72,12 @@ def _name_namesakes(store: MemoryStore) -> None:
 
 
 def _beside(store: MemoryStore, target: str, entries: Sequence[str]) -> dict[str, Any]:
-    """What is known about the entries beside their text; `*` marks the pinned ones."""
-    marks, origins = store.marks(target), store.provenance(target)
+    """What is known about the entries beside their text; one that somebody removes meanwhile may have no marks."""
+    marks, origins = store.marks(target), provenance(entries, store.history(target)[0])
     return {
         "origins": {entry: origins[entry].origin for entry in entries},
-        "pinned": [entry for entry in entries if marks[entry].pinned],
-        "categories": {entry: marks[entry].category for entry in entries if marks[entry].category},
+        "pinned": [entry for entry in entries if entry in marks and marks[entry].pinned],
+        "categories": {entry: marks[entry].category for entry in entries if entry in marks and marks[entry].category},
         "archived": len(store.archived(target)),
     }
 
