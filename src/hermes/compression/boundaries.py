@@ -110,7 +110,7 @@ def last_request(messages: Messages) -> int | None:
     """Where the person spoke last."""
     for position in range(len(messages) - 1, -1, -1):
         message = messages[position]
-        if message.get("role") == "user" and not is_block(message) and not _is_synthetic(message):
+        if message.get("role") == "user" and not is_block(message) and not is_synthetic(message):
             return position
     return None
 
@@ -222,7 +222,8 @@ def _tail(messages: Messages, counts: Counts, head: int, *, protect_last_n: int,
     return tail
 
 
-def _is_synthetic(message: Message) -> bool:
+def is_synthetic(message: Message) -> bool:
+    """Whether a program put it into the conversation under the user's name."""
     if any(key.endswith("_synthetic") for key in message if key.startswith("_")):
         return True
     content = message.get("content")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hermes.compression.block import is_block
+from hermes.compression.boundaries import is_synthetic
 from hermes.storage.originals import WRITTEN
 from hermes.tools.taint import Source
 
@@ -42,13 +44,18 @@ def origin_of(stored: Mapping[str, Any]) -> str:
         if isinstance(known, str):
             return known
         return "" if stored.get("name") in _OWN_TOOLS or stored.get("content") == ENDED else "tool"
+    if WRITTEN not in stored and is_block(stored):
+        return "recall"  # of another program: nobody knows what its summary was made of
+    if stored.get("role") == "user" and is_synthetic(stored):
+        return "tool"  # likewise: the output of a process, in the person's name
     additions = [each.get("source") for each in stored.get("additions") or () if isinstance(each, dict)]
     unexplained = "api_content" in stored and not additions  # no session of ours says something else in a person's name
     return "recall" if "recalled" in additions or unexplained else ""
 
 
 def words_of_person(stored: Mapping[str, Any]) -> str:
-    if stored.get("role") != "user" or WRITTEN in stored or SYNTHETIC in stored:
+    by_program = WRITTEN in stored or SYNTHETIC in stored or is_block(stored) or is_synthetic(stored)
+    if stored.get("role") != "user" or by_program:
         return ""
     content = stored.get("content")
     return content if isinstance(content, str) else ""
