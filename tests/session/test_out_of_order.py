@@ -151,3 +151,38 @@ def test_a_result_that_is_no_text_is_refused_before_it_is_stored(home: Path) -> 
             session.record_result("c1", {"seen": "a walrus"})  # type: ignore[arg-type]
         session.record_result("c1", "a walrus")
         assert openai_faults(session.request().messages) == []
+
+
+@pytest.mark.proves("session.misuse")
+def test_a_role_that_no_model_knows_and_a_result_without_a_call_are_refused(home: Path) -> None:
+    with MemorySession.open(home) as session:
+        session.prepare_turn("look")
+        with pytest.raises(ValueError, match="the role 'robot'; it must be one of system, developer, user, assistant"):
+            session.record({"role": "robot", "content": "beep"})
+        with pytest.raises(ValueError, match="the role None"):
+            session.record({"content": "beep"})
+        with pytest.raises(OutOfOrder, match="no call 'c1' waits for a result: record the model's message"):
+            session.record_result("c1", "a walrus")
+        session.record({"role": "assistant", "content": None, "tool_calls": [CALL]})
+        session.record_result("c1", "a walrus")
+        with pytest.raises(OutOfOrder, match="no call 'c1' waits"):
+            session.record_result("c1", "another walrus")
+        assert spoken(session) == [("user", "look"), ("assistant", None), ("tool", "a walrus")]
+
+
+@pytest.mark.proves("session.misuse", "session.resume")
+def test_a_result_that_comes_after_a_resume_takes_the_place_of_the_one_that_says_there_is_none(home: Path) -> None:
+    with MemorySession.open(home) as session:
+        session.prepare_turn("look")
+        session.record({"role": "assistant", "content": None, "tool_calls": [CALL, {**CALL, "id": "c2"}]})
+    with MemorySession.open(home, resume=session.id) as again:
+        again.record_result("c1", "a walrus")
+        assert openai_faults(again.request().messages) == []
+        again.finish_turn("A walrus, and I do not know what else.")
+        with pytest.raises(OutOfOrder, match="no call 'c2' waits"):
+            again.record_result("c2", "too late")
+    with MemorySession.open(home, resume=session.id) as later:
+        results = {m["tool_call_id"]: m["content"] for m in later.request().messages if m["role"] == "tool"}
+        assert results["c1"] == "a walrus"
+        assert "did not finish" in results["c2"]
+        assert openai_faults(later.request().messages) == []

@@ -24,6 +24,7 @@ from hermes.session.context import Context
 from hermes.session.ending import CHAT, end
 from hermes.session.nudges import Nudges
 from hermes.session.outside import ENDED, OUTSIDE, origin_of
+from hermes.session.recording import expect_result, refuse_strange_role
 from hermes.session.requests import Request, is_answer, noted, parsed, reply_message, sizes_of, unanswered_calls
 from hermes.session.reviewable import Reviewable
 from hermes.session.usage import what_broke_the_cache
@@ -196,6 +197,7 @@ class MemorySession(Compacting, Reviewable, Closing):
     def record(self, message: Mapping[str, Any]) -> None:
         """Saves a message of the host's own loop: an assistant message with tool calls, or a tool's result."""
         self._refuse_closed()
+        refuse_strange_role(message)
         if message.get("role") == "tool":
             self._taint("tool", "a tool of the host", str(message.get("content") or ""))
             if not origin_of(message):  # a host's tool may have the name of one of ours
@@ -205,12 +207,11 @@ class MemorySession(Compacting, Reviewable, Closing):
     def record_result(self, call_id: str, content: str, arguments: Mapping[str, Any] | None = None) -> str:
         """Saves the result of a host's own tool and returns what the model should see of it.
 
-        When the arguments lead into a folder with notes for agents (AGENTS.md and the like) that this session has not
-        seen, the notes follow the result: the prompt itself must not move any more.
+        OutOfOrder when no such call waits for one. When the arguments lead into a folder with notes for agents that the
+        session has not seen (AGENTS.md and the like), they follow the result: the prompt must not move any more.
         """
         self._refuse_closed()
-        if not isinstance(content, str):
-            raise TypeError(f"the result of {call_id} is {type(content).__name__}, not a text; json.dumps makes one")
+        expect_result(self, self._parts.database, call_id, content)
         hint = self._hints.for_call(arguments or {}) if self._hints else ""
         shown = f"{content}\n\n{hint}" if hint else content
         self.nudges.called("")

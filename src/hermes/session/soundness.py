@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     Numbered = tuple[int, Mapping[str, Any]]
 
-_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+ROLES = ("system", "developer", "user", "assistant", "tool")
 _LOST = "[A call of a tool that has no result stood here.]"
 
 
 def sound(stored: Iterable[Numbered]) -> list[Numbered]:
     """The messages with each group of results directly behind its calls; the same list when that is so already."""
-    given = [(number, _sendable(message)) for number, message in stored if message["role"] in _ROLES]
+    given = [(number, _sendable(message)) for number, message in stored if message["role"] in ROLES]
     if _is_sound([message for _, message in given]):
         return given
     last = max((at for at, (_, message) in enumerate(given) if message["role"] != "tool"), default=-1)
