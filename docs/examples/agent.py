@@ -15,7 +15,7 @@ class Weather:
         "description": "What the weather is like in a place.",
         "parameters": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},
     }
-    brings = "tool"  # its text comes from outside, so what is remembered in the same turn waits for a person
+    brings = "tool"  # its text comes from outside, so what is remembered after it waits for a person
 
     def call(self, arguments):
         return {"success": True, "place": arguments["place"], "weather": "rain"}

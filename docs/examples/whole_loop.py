@@ -12,6 +12,8 @@ WINDOW = 8000  # tokens that the model takes
 class Add:
     """A tool of your own: the session offers it, checks what the model sends, and runs it in `call_tool`."""
 
+    brings = ""  # a sum is nobody's words, so nothing has to wait because of it
+
     schema = {  # noqa: RUF012 - a constant of the class
         "name": "add",
         "description": "Adds two numbers.",
