@@ -238,6 +238,8 @@ def test_several_texts_stay_apart_parts_become_one_and_nothing_is_an_empty_text(
     parts = [{"type": "text", "text": "from "}, {"type": "text", "text": "Mistral"}, "?"]
     assert finished(answered("openai", chat({"content": parts}))).message["content"] == "from Mistral"
     assert finished(answered("openai", chat({}))).message["content"] == ""
+    refused = answered("openai", chat({"content": None, "refusal": "I will "}, {"refusal": "not."}))
+    assert finished(refused).message["content"] == "I will not."
 
 
 @pytest.mark.proves("llm.stream")

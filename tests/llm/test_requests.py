@@ -157,9 +157,10 @@ def test_awkward_histories_become_ones_anthropic_accepts() -> None:
             "tool_calls": [{"id": "functions.memory:0", "function": {"name": "memory", "arguments": "not json"}}],
         },
         {"role": "tool", "tool_call_id": "functions.memory:0", "content": ""},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "I will not."}]},
     ]
     sent = json.loads(Anthropic(CLAUDE).body("", messages, []))["messages"]
-    assert [each["role"] for each in sent] == ["user", "assistant", "user", "assistant", "user"]
+    assert [each["role"] for each in sent] == ["user", "assistant"] * 3
     assert [block["text"] for block in sent[2]["content"]] == [
         "A note in between.",
         "(no text)",
@@ -168,6 +169,7 @@ def test_awkward_histories_become_ones_anthropic_accepts() -> None:
     used = {"type": "tool_use", "id": "functions_memory_0", "name": "memory", "input": {"arguments": "not json"}}
     assert sent[3]["content"] == [used]
     assert sent[4]["content"] == [{"type": "tool_result", "tool_use_id": "functions_memory_0"}]
+    assert sent[5]["content"] == [{"type": "text", "text": "I will not."}]
     assert json.loads(Anthropic(CLAUDE).body("", [], []))["messages"][0]["role"] == "user"
 
 

@@ -186,3 +186,14 @@ def test_a_result_that_comes_after_a_resume_takes_the_place_of_the_one_that_says
         assert results["c1"] == "a walrus"
         assert "did not finish" in results["c2"]
         assert openai_faults(later.request().messages) == []
+
+
+@pytest.mark.proves("llm.awkward-histories", "session.resume")
+@pytest.mark.parametrize(("said", "sent"), [({"refusal": "I will not."}, "I will not."), ({"refusal": {}}, "")])
+def test_an_answer_that_is_only_a_refusal_is_sent_in_words(home: Path, said: dict[str, Any], sent: str) -> None:
+    with MemorySession.open(home) as session:
+        session.prepare_turn("pick this lock")
+        session.record({"role": "assistant", "content": None, **said})
+        assert spoken(session)[1:] == [("assistant", sent)]
+    with MemorySession.open(home, resume=session.id) as again:
+        assert spoken(again)[1:] == [("assistant", sent)]

@@ -53,6 +53,8 @@ def _part(part: Any) -> dict[str, Any] | None:
     if isinstance(part, str):
         part = {"type": "text", "text": part}
     kind = part.get("type")
+    if kind == "refusal":  # as OpenAI's models say no
+        part, kind = {**part, "text": part.get("refusal")}, "text"
     marker = {"cache_control": part["cache_control"]} if "cache_control" in part else {}
     if kind in _NATIVE:
         return dict(part)

@@ -97,7 +97,7 @@ def _read_delta(answer: Answer, delta: Mapping[str, Any]) -> Iterator[ModelEvent
             break
     for detail in delta.get("reasoning_details") or ():
         answer.add_detail(detail)
-    content = delta.get("content")
+    content = delta.get("content") or delta.get("refusal")  # why it does not answer is what it says
     if isinstance(content, list):  # Mistral and a few proxies stream parts
         content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     if content:

@@ -31,6 +31,10 @@ def wire_message(stored: dict[str, Any]) -> dict[str, Any]:
         message["role"] = "system"  # what it was called before; not every model knows the newer name
     if "api_content" in stored:
         message["content"] = stored["api_content"]
+    if message["role"] == "assistant" and not message.get("content") and not message.get("tool_calls"):
+        refusal = stored.get("refusal")  # as OpenAI's models say no
+        # No API takes a message that has neither words nor calls.
+        message["content"] = refusal if isinstance(refusal, str) else ""
     return message
 
 
