@@ -8,7 +8,9 @@ from hermes.safety import atoms
 from hermes.safety.lexicon import Lexicon, known_bits
 from hermes.safety.rules import Rule, load_lexicon, load_rules
 from hermes.safety.scripts import Pairs, ScriptLexicon
+from hermes.safety.surroundings import spans_around
 from hermes.safety.tables import compiled, load_lines, load_table
+from hermes.safety.unicode import folded_places
 from hermes.safety.words import Words
 
 TYPE_CHECKING = False
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 _FEWEST_WORDS = 2
 _SHORTEST_STEM = 2
+_WEIGHED_WHOLE = 8_192  # characters; of a longer text only parts are, so nothing is missed where nothing is read
 # name, lexicon files, characters that call for it, does a stem have to begin a word, are words set apart by spaces
 _SCRIPTS = (
     ("han", ("han",), "[\u3400-\u9fff]", False, False),
@@ -77,17 +80,27 @@ def readings(text: str, marked: str, tokens: list[str]) -> Iterator[tuple[Readin
 
 
 def _read_scripts(text: str, marked: str) -> Iterator[tuple[Reading, list[Rule]]]:
-    scripts = [
-        (_script(name, files), word_start, spaced)
-        for name, files, characters, word_start, spaced in _likely_scripts(text)
-        if re.search(characters, text)
-    ]
-    if scripts and marked:
-        pairs = Pairs(marked, [script.lexicon for script, _, _ in scripts])
+    rows = [row for row in _likely_scripts(text) if re.search(row[2], text)]
+    if rows and marked:
+        scripts = [(_script(name, files), word_start, spaced) for name, files, _, word_start, spaced in rows]
+        spans = _near_characters(text, marked, [characters for _, _, characters, _, _ in rows])
+        pairs = Pairs(marked, [script.lexicon for script, _, _ in scripts], spans)
         for script, word_start, spaced in scripts:
             reading = script.lexicon.search(pairs, word_start, spaced)
             if reading is not None:
                 yield reading, script.rules
+
+
+def _near_characters(text: str, marked: str, characters: list[str]) -> list[tuple[int, int]]:
+    """The parts of a text that have to be read for some scripts: where few of their characters are, those around them.
+
+    Their vocabularies know a few words in Latin letters, too, but these say nothing in the midst of another language.
+    """
+    if len(marked) > _WEIGHED_WHOLE:
+        places = folded_places(text, "|".join(each[: each.index("]") + 1] for each in characters))
+        if places is not None:
+            return spans_around(marked, places)
+    return [(0, len(marked))]
 
 
 def _likely_scripts(text: str) -> list[tuple[str, tuple[str, ...], str, bool, bool]]:

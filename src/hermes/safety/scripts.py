@@ -8,6 +8,7 @@ import sys
 from hermes.safety import atoms
 from hermes.safety.lexicon import Lexicon, Reading, bit
 from hermes.safety.places import Index, Places
+from hermes.safety.surroundings import WIDEST_RULE, in_parts
 from hermes.safety.tables import load_table
 from hermes.safety.words import UNKNOWN
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _WIDEST_GAP = 12
+_UNREAD = "\0"  # which folding leaves nowhere
 _CODING = "utf-32-le"
 
 
@@ -98,7 +100,7 @@ class ScriptLexicon(Lexicon):
         """Where a word may begin: anywhere, or only where no other word goes on."""
         numbers, starts = pairs.numbers, self.starts
         places = [at for at in pairs.likely if numbers[at] in starts]
-        alone = [found.start() for found in self._single.finditer(pairs.text)]
+        alone = [found.start() for span in pairs.spans for found in self._single.finditer(pairs.text, *span)]
         places = sorted([*places, *alone]) if alone else places
         if not word_start:
             return places
@@ -109,20 +111,25 @@ class ScriptLexicon(Lexicon):
 class Pairs:
     """A text, each two neighbours of its characters as one number, and where any word of some vocabularies may begin.
 
-    Most places are told from the beginning of a word once for all of these.
+    Most places are told from the beginning of a word once for all of these. Only some parts of the text are read.
     """
 
-    __slots__ = ("likely", "numbers", "text")
+    __slots__ = ("likely", "numbers", "spans", "text")
 
-    def __init__(self, text: str, vocabularies: Iterable[ScriptLexicon]) -> None:
-        self.text = text
+    def __init__(self, text: str, vocabularies: Iterable[ScriptLexicon], spans: Sequence[tuple[int, int]]) -> None:
+        parts = in_parts(text, spans)
+        parts[::2] = [_UNREAD * len(part) for part in parts[::2]]
+        self.text, self.spans = "".join(parts), spans
         starts = frozenset[int]().union(*(each.starts for each in vocabularies))
-        self.numbers = [0] * len(text)  # the last character has no neighbour
-        raw = memoryview(text.encode(_CODING, "surrogatepass"))
-        for first in (0, 1):
-            size = (len(text) - first) // 2 * 8
-            self.numbers[first : len(text) - 1 : 2] = raw[4 * first : 4 * first + size].cast("Q").tolist()
-        self.likely = [at for at, number in enumerate(self.numbers) if number in starts]
+        self.numbers = [0] * len(text)  # the last character of a part has no neighbour
+        self.likely: list[int] = []
+        for start, end in spans:
+            raw = memoryview(text[start:end].encode(_CODING, "surrogatepass"))
+            for first in (0, 1):
+                size = (end - start - first) // 2 * 8
+                self.numbers[start + first : end - 1 : 2] = raw[4 * first : 4 * first + size].cast("Q").tolist()
+            numbers = enumerate(self.numbers[start:end], start)
+            self.likely += [at for at, number in numbers if number in starts]
 
 
 def _as_number(pair: str) -> int:
@@ -131,6 +138,8 @@ def _as_number(pair: str) -> int:
 
 def _gap(between: str, *, spaced: bool) -> int:
     """How many unknown words stand between two known ones; the rest of an inflected word is no word."""
+    if _UNREAD in between:
+        return WIDEST_RULE
     words = between.split()
     if not spaced:
         return min(_WIDEST_GAP, sum(map(len, words)) // 2)

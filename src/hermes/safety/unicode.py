@@ -25,11 +25,15 @@ def fold(text: str) -> str:
     if text.isascii():
         return _without_controls(text).lower()
     text = _without_ansi(text)
-    others = beyond_ascii(text)
-    is_few = len(others) * _FEW < len(text)
-    folded = _fold_each(text, others) if is_few else text.translate(fold_table())
+    is_nearly_ascii = _is_nearly_ascii(text)
+    folded = _fold_each(text) if is_nearly_ascii else text.translate(fold_table())
+    has_jamo = _JAMO.search(beyond_ascii(folded) if is_nearly_ascii else folded)
     # Marks are gone by now, so composing cannot run into the quadratic sorting of long mark sequences.
-    return _JAMO_RUN.sub(_composed, folded) if _JAMO.search(beyond_ascii(folded) if is_few else folded) else folded
+    return _JAMO_RUN.sub(_composed, folded) if has_jamo else folded
+
+
+def _is_nearly_ascii(text: str) -> bool:
+    return (len(text) - len(text.encode("ascii", "ignore"))) * _FEW < len(text)
 
 
 def beyond_ascii(text: str) -> str:
@@ -37,16 +41,40 @@ def beyond_ascii(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
 
 
-def _fold_each(text: str, others: str) -> str:
+def _fold_each(text: str) -> str:
     """Folds a text in which few characters are not ASCII: what stands between these is quickly done."""
     table = fold_table()
     pieces: list[str] = []
     done = 0
-    for other in others:
+    for other in beyond_ascii(text):
         at = text.index(other, done)
         pieces += fold(text[done:at]), table[ord(other)]
         done = at + 1
     return "".join([*pieces, fold(text[done:])])
+
+
+def folded_places(text: str, wanted: str) -> list[tuple[int, int]] | None:
+    """Where the characters that an expression matches stand once a text is folded; None unless they are few.
+
+    Nor when folding does more than replace characters.
+    """
+    if not _is_nearly_ascii(text) or "\x1b" in text:
+        return None
+    others = beyond_ascii(text)
+    if _JAMO.search(others):
+        return None
+    found = set(re.findall(wanted, others))
+    places: list[tuple[int, int]] = []
+    done = place = 0
+    for other in others:
+        at = text.index(other, done)
+        place += len(fold(text[done:at]))
+        size = len(fold_table()[ord(other)])
+        if other in found:
+            places.append((place, place + size))
+        place += size
+        done = at + 1
+    return places
 
 
 def _composed(found: re.Match[str]) -> str:
