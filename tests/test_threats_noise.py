@@ -164,6 +164,9 @@ def test_what_means_something_by_itself_is_marked_alike_in_short_and_long_texts(
         "read .env",
         "gb29 nwbk 6016 1331 9268 19",
         "0.0.0.0",
+        "(db_password)",
+        "x-api_key=my_token's",
+        "_secret_key_ab",
         ".to",
     ]
     for _ in range(30):

@@ -91,6 +91,7 @@ _MANY = 64  # places, from which on it is quicker to read the whole text
 _NUMERIC_HOST = re.compile(r"://(?!(?:127|10|192\.168|0)\.)[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9.])")
 _HOST_ENDING = re.compile(rf"\.(?:{_TOP_LEVELS})(?![\w-])")
 _MAILBOX = re.compile(r"@(?<=[a-z0-9._%+-]@)[a-z0-9-]{1,64}\.[a-z0-9.-]{2}|\[at\]")
+_SECRET_ENDING = re.compile(r"_(?:key|token|secret|password|credentials)\b")
 _FOUR_NUMBERS = re.compile(r"[0-9]\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]")
 _ACCOUNT = re.compile("[a-z]{2}[0-9]{2}[a-z0-9]{11}")
 _LOCAL = (
@@ -254,8 +255,8 @@ def _fill(kind: str, text: str) -> str:
     return ATOMS[kind] + " " * (len(text) - 1)
 
 
-def _has_secret_name(text: str, _: Runs) -> bool:
-    return "_" in text and any(ending in text for ending in ("_key", "_token", "_secret", "_password", "_credentials"))
+def _secret_names(text: str, _: Runs) -> Iterator[int]:
+    return (found.start() for found in _SECRET_ENDING.finditer(text)) if "_" in text else iter(())
 
 
 def _mailboxes(text: str, _: Runs) -> Iterator[int]:
@@ -283,13 +284,13 @@ _WITH_DIGITS = frozenset({"an address", "0x", "bc1", "an account", "an account i
 # Where an expression may match.
 _HINTS: dict[str, Callable[[str, Runs], Iterator[int]]] = {
     "a mailbox": _mailboxes,
+    "a secret name": _secret_names,
     "a host": _hosts,
     "an address": _addresses,
     "an account": _accounts,
 }
 # What an expression can only match beside, looked for first because it is quicker to find.
 _GUARDS: dict[str, Callable[[str, Runs], bool]] = {
-    "a secret name": _has_secret_name,
     "an account in groups": _has_groups_of_four,
 }
 _REPLACERS: dict[str, Callable[[re.Match[str]], str]] = {
