@@ -152,8 +152,8 @@ def _mixed_lines(text: str, runs: Runs) -> bool:
     return _NEXT_LINE.search(text) is not None and runs.mixed_case()
 
 
-def _mixed_fours(_: str, runs: Runs) -> bool:
-    return runs.groups_of_four() and runs.mixed_case()
+def _fours(_: str, runs: Runs) -> bool:
+    return runs.groups_of_four()
 
 
 def _always(_text: str, _runs: Runs) -> bool:
@@ -228,7 +228,7 @@ _STEPS: tuple[tuple[str, Callable[[str, Runs], bool], str, Callable[[str], str]]
     ),
     ("morse", _always, rf"(?:{_SIGN}{{1,6}}[ /|\n]{{1,3}}){{5,}}{_SIGN}{{1,6}}", encoded.from_morse),
     ("base64", _mixed_lines, _BASE64_IN_LINES, encoded.joined),
-    ("base64", _mixed_fours, _BASE64_IN_FOURS, encoded.joined),
+    ("base64", _fours, _BASE64_IN_FOURS, encoded.joined),
     ("base32", _mixed_case, r"(?<![A-Za-z0-9])(?:[A-Z2-7]{16,}|[a-z2-7]{32,})={0,6}", encoded.from_base32),
     ("base64", _mixed_case, encoded.BASE64, encoded.from_base64),
     ("punycode", _holds("xn--"), r"xn--[a-z0-9-]{2,60}", encoded.from_punycode),

@@ -88,8 +88,7 @@ class Runs:
     def mixed_case(self) -> bool:
         """Whether a long word holds a capital or a digit behind its first letter, as every encoding does."""
         if self._mixed is None:
-            coded = self._has(_BASE64, _SHORTEST_CODE) or self.groups_of_four()
-            self._mixed = coded and self._has_mixed_word()
+            self._mixed = self._has(_BASE64, _SHORTEST_CODE) and self._has_mixed_word()
         return self._mixed
 
     def _has_mixed_word(self) -> bool:
