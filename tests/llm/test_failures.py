@@ -265,7 +265,9 @@ def test_stopping_ends_an_answer_that_goes_on_coming() -> None:
         for event in model(server).stream("", ASK, cancelled=lambda: len(heard) >= 3):
             heard.append(event)  # noqa: PERF402 - it is looked at while it grows
 
-    with ModelServer(Answer(pieces=words)) as server, pytest.raises(Interrupted, match="while the model was answering"):
+    # On a busy machine the next piece may be waited for when it is noticed.
+    stopped = "while (the model was answering|waiting for the model)"
+    with ModelServer(Answer(pieces=words)) as server, pytest.raises(Interrupted, match=stopped):
         listen()
     assert len(heard) == 3
 

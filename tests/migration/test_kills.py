@@ -196,7 +196,7 @@ def test_an_unfinished_import_is_named_and_taken_back(
     for said in (hermes("status").out, hermes("sessions", "list").err, hermes("doctor", "--offline").out):
         assert (resume in said, f"{resume} --discard" in said) == (True, True), said
     (state,) = hermes("status", "--json").json["sessions"]["unfinished"]
-    assert "2 new sessions" in state or "1 new sessions" in state
+    assert "2 new sessions" in state or "1 new session" in state
     assert hermes("sessions", "import", "--discard", str(tmp_path)).code == 1
     shutil.rmtree(tmp_path / "big one")
     monkeypatch.chdir(tmp_path)
