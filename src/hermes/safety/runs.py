@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from heapq import merge
 
-from hermes.safety.unicode import beyond_ascii
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,6 +19,11 @@ _SPACES = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"
 # What stands for something in ASCII; all else outside it becomes a question mark, which is part of no run.
 _OTHER_SPACES = "\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _OTHER_SIGNS = "\u00b7\u2022\u2013\u2014\u2212"
+# Where no character has their higher byte, none of them is there: that is told at once for all.
+_BY_HIGHER_BYTE = {
+    ord(sign) >> 8: [each for each in _OTHER_SPACES + _OTHER_SIGNS if ord(each) >> 8 == ord(sign) >> 8]
+    for sign in _OTHER_SPACES + _OTHER_SIGNS
+}
 _SHORTEST_CODE = 8
 _BEGINNING = 2_000  # characters
 
@@ -173,6 +176,10 @@ def _mixed(words: list[str]) -> bool:
 
 
 def _with_plain_signs(text: str) -> str:
-    for sign in set(beyond_ascii(text)).intersection(_OTHER_SPACES + _OTHER_SIGNS):
-        text = text.replace(sign, "-" if sign in _OTHER_SIGNS else " ")
+    higher_bytes = text.encode("utf-16-le", "surrogatepass")[1::2]
+    for higher, signs in _BY_HIGHER_BYTE.items():
+        if higher in higher_bytes:
+            for sign in signs:
+                if sign in text:
+                    text = text.replace(sign, "-" if sign in _OTHER_SIGNS else " ")
     return text
