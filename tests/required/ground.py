@@ -25,6 +25,10 @@ REQUIREMENTS = {
     "settings.defaults": ("the documents' keys exist with the documents' defaults", "003 Configuration Map"),
     "settings.origin": ("each value tells where it came from", "product"),
     "settings.comments": ("a person's comments and order survive an edit", "product"),
+    "settings.lists": (
+        "a list setting is taken as JSON, YAML or words with commas; quotes stored inside a value are found",
+        "product",
+    ),
     "settings.errors": (
         "a wrong key, type or range names file, line, key, what was expected and the nearest spelling, exit code 2",
         "product",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from hermes.cli.catalogue import GROUPS, SINGLES
 from hermes.cli.completion import words_after
+from hermes.settings.schema import KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +61,70 @@ def test_a_mapping_is_written_as_json_or_as_it_would_stand_in_the_file(home: Pat
         wrong = hermes("config", "set", "gateway.people", words)
         assert wrong.code == 2
         assert f"write it as {{key: value}}, or edit {home / 'config.yaml'}" in wrong.err
+
+
+@pytest.mark.proves("settings.lists")
+@pytest.mark.parametrize(
+    ("words", "stored"),
+    [
+        ('["http://localhost:3000"]', ["http://localhost:3000"]),
+        ('["git log, all", "ls"]', ["git log, all", "ls"]),
+        ("[http://localhost:3000, ls]", ["http://localhost:3000", "ls"]),
+        ("http://localhost:3000, ls", ["http://localhost:3000", "ls"]),
+        ('"one", two', ["one", "two"]),
+        ('git log --format="%h: %s"', ['git log --format="%h: %s"']),
+        ('["1", 2]', ["1", "2"]),
+        ("[]", []),
+        ("", []),
+    ],
+)
+def test_a_list_is_written_as_json_as_in_the_file_or_with_commas(
+    words: str, stored: list[str], hermes: Command
+) -> None:
+    for name in [key.name for key in KEYS if key.kind == "texts"]:
+        assert hermes("config", "set", name, words).code == 0
+        assert hermes("config", "get", name, "--json").json["value"] == stored
+    assert hermes("config", "check").code == 0
+
+
+@pytest.mark.proves("settings.lists")
+@pytest.mark.parametrize("words", ['["a"', "[[a]]", '"a', "[{a: b}]"])
+def test_a_list_that_cannot_be_read_is_refused_with_how_to_write_it(words: str, hermes: Command) -> None:
+    refused = hermes("config", "set", "server.origins", words)
+    assert (refused.code, "expected a list of texts" in refused.err) == (2, True)
+    assert 'write it as ["one", "two"] or one, two' in refused.err
+    assert hermes("config", "get", "server.origins", "--json").json["value"] == []
+
+
+@pytest.mark.proves("settings.lists")
+def test_quotes_that_an_older_version_stored_are_found_and_the_remedy_mends_them(home: Path, hermes: Command) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("server:\n  origins:\n    - '\"http://localhost:3000\"'\n    - http://b\n")
+    found = hermes("config", "check")
+    assert found.code == 2
+    assert 'config.yaml:2: server.origins: the quotes are part of the item "http://localhost:3000"' in found.out
+    assert found.out.split("; ")[1] in hermes("doctor", "--offline").out
+    command = shlex.split(found.out.split("`")[1])
+    assert hermes(*command[1:]).code == 0
+    assert hermes("config", "get", "server.origins", "--json").json["value"] == ["http://localhost:3000", "http://b"]
+    assert hermes("config", "check").out == "config.yaml and .env are fine\n"
+
+
+@pytest.mark.proves("settings.errors")
+@pytest.mark.parametrize("name", ["model.api_key", "OPENAI_API_KEY", "anthropic.api-key", "token"])
+def test_a_key_guessed_as_a_setting_is_answered_with_where_keys_are(name: str, hermes: Command) -> None:
+    for words in (("config", "set", name, "sk-1"), ("config", "get", name), ("config", "unset", name)):
+        told = hermes(*words)
+        assert (told.code, "keys are kept in .env beside config.yaml: `hermes setup`" in told.err) == (2, True)
+        assert "sk-1" not in told.err
+
+
+@pytest.mark.proves("settings.errors")
+def test_other_guessed_settings_are_answered_with_the_right_one(hermes: Command) -> None:
+    assert "did you mean model.default?" in hermes("config", "set", "model", "claude").err
+    assert "did you mean model.base_url?" in hermes("config", "set", "model.url", "http://x").err
+    assert "model.extra_body" in hermes("config", "set", "model.temperature", "0").err
+    assert "model.provider (who serves the model) or memory.provider" in hermes("config", "get", "provider").err
 
 
 @pytest.mark.proves("settings.comments")

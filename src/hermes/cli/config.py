@@ -109,16 +109,19 @@ def _path(given: argparse.Namespace, context: Context) -> int:
 
 
 def _check(given: argparse.Namespace, context: Context) -> int:
-    from hermes.settings.load import load_settings
+    from hermes.settings.load import load_settings, quoted_items
     from hermes.settings.secrets_file import read_secrets
     from hermes.vocabulary.errors import SettingsError
 
     problems: list[str] = []
-    for load in (load_settings, read_secrets):
-        try:
-            load(context.home)
-        except SettingsError as error:
-            problems += str(error).split("\n")
+    try:
+        problems += [f"{what}; {remedy}" for what, remedy in quoted_items(load_settings(context.home))]
+    except SettingsError as error:
+        problems += str(error).split("\n")
+    try:
+        read_secrets(context.home)
+    except SettingsError as error:
+        problems += str(error).split("\n")
     if given.json:
         print_json({"ok": not problems, "problems": problems})
     else:
@@ -151,7 +154,7 @@ def _configure_unset(parser: argparse.ArgumentParser) -> None:
 
 def _configure_set(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="KEY", help="such as memory.nudge_interval; `hermes config show` lists them")
-    parser.add_argument("value", metavar="VALUE", help="as it would stand in config.yaml")
+    parser.add_argument("value", metavar="VALUE", help="as it would stand in config.yaml; JSON works too")
     add_json_option(parser)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hermes.session.doctor_reach import check_engine, check_model, check_providers
 from hermes.settings.home import DATABASE
-from hermes.settings.load import load_settings
+from hermes.settings.load import load_settings, quoted_items
 from hermes.settings.secrets_file import FILE as SECRETS
 from hermes.settings.secrets_file import read_secrets
 from hermes.storage.privacy import keep_private, readable_by_others
@@ -127,6 +127,9 @@ def _settings(home: Home) -> tuple[Settings | None, list[Check]]:
     settings = None
     try:
         settings = load_settings(home)
+        problems += [
+            Check(name="settings", state=WARNING, found=what, remedy=remedy) for what, remedy in quoted_items(settings)
+        ]
         read_secrets(home)
     except ForeignSettings as error:
         remedy = "`hermes import hermes-agent` makes this home ours, after a backup"

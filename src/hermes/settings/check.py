@@ -64,9 +64,46 @@ def from_words(key: Key, words: str) -> Any:
             except ValueError:
                 continue
         return words
-    if key.kind == "texts":
-        return [item.strip() for item in plain.strip("[]").split(",") if item.strip()]
+    if key.kind == "texts" and plain[:1] not in ("[", '"', "'"):  # else as YAML or JSON, which `yaml_file` reads
+        return [item.strip() for item in plain.split(",") if item.strip()]
     return words
+
+
+# Settings people guess, and what they want. A name that ends in a word of `_SECRETS` is a key.
+_SECRETS = ("api_key", "apikey", "key", "token", "secret", "password")
+_GUESSED = {
+    "model": "did you mean model.default?",
+    "model.name": "did you mean model.default?",
+    "model.model": "did you mean model.default?",
+    "model.id": "did you mean model.default?",
+    "model.url": "did you mean model.base_url?",
+    "model.api_base": "did you mean model.base_url?",
+    "model.endpoint": "did you mean model.base_url?",
+    "model.temperature": "put it into model.extra_body, as in '{\"temperature\": 0.2}'",
+    "model.max_tokens": "put it into model.extra_body, as in '{\"max_tokens\": 4000}'",
+    "model.top_p": "put it into model.extra_body, as in '{\"top_p\": 0.9}'",
+    "model.context_window": "did you mean model.context_length?",
+    "provider": "did you mean model.provider (who serves the model) or memory.provider (external memory)?",
+    "memory.limit": "did you mean memory.memory_char_limit or memory.user_char_limit?",
+    "memory.size": "did you mean memory.memory_char_limit or memory.user_char_limit?",
+    "gateway.telegram.token": "it is the line TELEGRAM_BOT_TOKEN=… of .env, beside config.yaml",
+    "gateway.telegram.bot_token": "it is the line TELEGRAM_BOT_TOKEN=… of .env, beside config.yaml",
+    "server.cors": "did you mean server.origins?",
+}
+
+
+def setting_hint(name: str, names: Iterable[str]) -> str:
+    """What to say about a setting that does not exist: where keys are kept, or the nearest name."""
+    plain = name.lower()
+    if plain in _GUESSED:
+        return f"; {_GUESSED[plain]}"
+    words = plain.replace(".", "_").replace("-", "_")
+    if any(words == secret or words.endswith(f"_{secret}") for secret in _SECRETS):
+        return (
+            "; keys are kept in .env beside config.yaml: `hermes setup` asks for the model's and tries it, any other "
+            "is a line NAME=value there"
+        )
+    return nearest(name, names)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 
-from hermes.settings.check import nearest, problem_with
+from hermes.settings.check import problem_with, setting_hint
 from hermes.settings.schema import all_keys
 from hermes.storage.files import Folder, OpenFile, explain
 from hermes.vocabulary.errors import ForeignSettings, SettingsError, StorageError
@@ -61,7 +61,7 @@ class Settings:
         key = self._keys.get(name)
         if key is None:
             raise SettingsError(
-                f"there is no setting {name}{nearest(name, self._keys)} (`hermes config show` lists all)"
+                f"there is no setting {name}{setting_hint(name, self._keys)} (`hermes config show` lists all)"
             )
         return self._found[name].value if name in self._found else key.default
 
@@ -121,12 +121,39 @@ def check_text(path: str, data: bytes) -> tuple[dict[str, Found], list[str]]:
     for name, given, line in _leaves(tree, "", keys):
         key = keys.get(name)
         if key is None:
-            problems.append(f"{path}:{line}: {_UNKNOWN}{name}{nearest(name, keys)}")
+            problems.append(f"{path}:{line}: {_UNKNOWN}{name}{setting_hint(name, keys)}")
         elif problem := problem_with(key, given):
             problems.append(f"{path}:{line}: {name}: {problem}")
         else:
             found[name] = Found(value=given, line=line)
     return found, problems
+
+
+def quoted_items(settings: Settings) -> list[tuple[str, str]]:
+    """What is odd and what to do about it, for every list that has an item in quotes.
+
+    `config set` once stored JSON lists that way. A command may stand in quotes, so that loading accepts it.
+    """
+    import json
+    import shlex
+
+    found = []
+    for name in settings.names():
+        items = settings.get(name)
+        wrong = [item for item in items if _is_quoted(item)] if isinstance(items, list | tuple) else []
+        if wrong:
+            meant = shlex.quote(json.dumps([item[1:-1] if _is_quoted(item) else item for item in items]))
+            found.append(
+                (
+                    f"{settings.origin(name)}: {name}: the quotes are part of the item {wrong[0]}",
+                    f"`hermes config set {name} {meant}` stores it without them",
+                )
+            )
+    return found
+
+
+def _is_quoted(item: object) -> bool:
+    return isinstance(item, str) and len(item) > 1 and item[0] in "\"'" and item[0] == item[-1]
 
 
 def _foreign(path: str, problems: list[str]) -> ForeignSettings | None:

@@ -11,7 +11,7 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.util import load_yaml_guess_indent
 
-from hermes.settings.check import from_words, nearest, problem_with
+from hermes.settings.check import from_words, problem_with, setting_hint
 from hermes.settings.schema import all_keys
 from hermes.settings.yaml_removal import without
 from hermes.storage.files import Folder
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _LARGEST = 1 << 20
 _LOCK_TIMEOUT = 5
+_SHAPES = {"mapping": "{key: value}", "texts": '["one", "two"] or one, two'}
 
 
 def parse(path: str, data: bytes) -> CommentedMap:
@@ -69,9 +70,11 @@ def set_value(home: Home, file: str, name: str, words: str) -> tuple[Any, str]:
     """Writes one setting into the file, keeping all else as it is; returns the value and where it was written."""
     key = check_known(name)
     given = _mapping_from(words) if key.kind == "mapping" else from_words(key, words)
+    if key.kind == "texts" and isinstance(given, str):
+        given = _texts_from(words)
     if problem := problem_with(key, given):
-        shape = f"; write it as {{key: value}}, or edit {home.join(file)}" if key.kind == "mapping" else ""
-        raise SettingsError(f"{name}: {problem}{shape}")
+        shape = _SHAPES.get(key.kind, "")
+        raise SettingsError(f"{name}: {problem}{f'; write it as {shape}, or edit {home.join(file)}' if shape else ''}")
     if home.above:
         raise SettingsError(f"settings are the operator's, not one person's; leave --user out to change {name} for all")
     real = _edit(home, file, lambda tree: _place(tree, name.split("."), given))
@@ -105,7 +108,7 @@ def unset_value(home: Home, file: str, name: str) -> tuple[str, bool]:
 def check_known(name: str) -> Key:
     keys = all_keys()
     if name not in keys:
-        raise SettingsError(f"there is no setting {name}{nearest(name, keys)} (`hermes config show` lists all)")
+        raise SettingsError(f"there is no setting {name}{setting_hint(name, keys)} (`hermes config show` lists all)")
     return keys[name]
 
 
@@ -178,6 +181,15 @@ def _mapping_from(words: str) -> Any:
     """A mapping as it would stand in the file, which JSON is as well; other words come back as they are."""
     try:
         return plain(_yaml().load(words))
+    except (YAMLError, ValueError, RecursionError):
+        return words
+
+
+def _texts_from(words: str) -> Any:
+    """A list as it would stand in the file, or as JSON, brackets or not; other words come back as they are."""
+    yaml = YAML(typ="base", pure=True)  # every item is a text, as in a list without quotes
+    try:
+        return yaml.load(words if words.strip().startswith("[") else f"[{words}]")
     except (YAMLError, ValueError, RecursionError):
         return words
 
