@@ -100,11 +100,11 @@ def test_a_database_that_others_are_making_is_waited_for_but_not_for_ever(
 ) -> None:
     real, left = database._connect, [2]
 
-    def connect(path: str) -> Any:
+    def connect(path: str, wait: float) -> Any:
         left[0] -= 1
         if left[0] >= 0:
             raise apsw.BusyError("database is locked")
-        return real(path)
+        return real(path, wait)
 
     monkeypatch.setattr(database, "_connect", connect)
     SessionDB.open(tmp_path / "state.db").close()

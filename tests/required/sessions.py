@@ -76,6 +76,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "a search sees every acknowledged message, of this process or another",
         "003 Session Search",
     ),
+    "search.during_lock": (
+        "a search answers with what is indexed while another program keeps the file locked",
+        "003 Failure Modes",
+    ),
     "search.explains": ("each hit can explain its score, and shows where it matched", "product"),
     "sessions.killed": ("a session whose process was killed is ended by the next, as of its last use", "product"),
     "bench.recall": ("the recall benchmark reads its three formats and reports figures per set", "product"),

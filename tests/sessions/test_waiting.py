@@ -236,3 +236,23 @@ def _schema(path: Path) -> list[tuple[str, list[str]]]:
 
 def _fail_after(_: object) -> None:
     raise ZeroDivisionError
+
+
+@pytest.mark.proves("search.during_lock")
+def test_a_search_answers_while_another_program_keeps_the_file_locked(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with SessionDB.open(path, wait=3600) as db:  # a search that waited for the lock would take three hours
+        session = db.create_session()
+        db.append(session, {"role": "user", "content": "an indexed walrus"})
+        db.index()
+        db.append(session, {"role": "user", "content": "a walrus that waits"})
+        other = apsw.Connection(str(path))
+        other.execute("BEGIN EXCLUSIVE")
+        found = db.search("walrus")
+        assert (len(found), "may be missing" in str(found.note)) == (1, True)
+        with SessionDB.open(path, wait=3600, reading=True) as reader:
+            assert len(reader.messages(session)) == 2
+            with pytest.raises(StorageError, match="can only be read"):
+                reader.append(session, {"role": "user", "content": "no"})
+        other.execute("ROLLBACK")
+        assert len(db.search("walrus")) == 2

@@ -21,13 +21,14 @@ from hermes.storage.foreign import APPLICATION_ID, HERMES_AGENT, program_of
 from hermes.storage.privacy import keep_private
 from hermes.storage.turnstile import Turnstile
 from hermes.storage.write_log import WriteLog
-from hermes.vocabulary.errors import DamagedFile, LockTimeout, StorageError, UnsafePath, WriteRefused
+from hermes.vocabulary.errors import DamagedFile, ForeignFile, LockTimeout, StorageError, UnsafePath, WriteRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Durability = Literal["turn", "message"]
 WAIT_SECONDS = 5.0
+OPTIONAL_WAIT = 0.25  # for a write that can be left out, such as bringing the index level before a search
 _BETWEEN_TRIES = 0.01  # seconds
 # A live append writes every page it touches into the log whole: half the usual size is half the bytes (34 instead of
 # 58 per byte of content).
@@ -56,7 +57,14 @@ def one_row(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -
 
 class Database:
     def __init__(
-        self, path: str, connection: apsw.Connection, *, durability: Durability, journal: str, only_read: str = ""
+        self,
+        path: str,
+        connection: apsw.Connection,
+        *,
+        durability: Durability,
+        journal: str,
+        only_read: str = "",
+        wait: float = WAIT_SECONDS,
     ) -> None:
         self.path = path
         self.connection = connection
@@ -64,28 +72,56 @@ class Database:
         self.journal = journal
         self._only_read = only_read  # why nothing can be written
         self.lock = threading.RLock()
-        self._turnstile = Turnstile(path + ".lock", wait_seconds=WAIT_SECONDS)
-        self._log = WriteLog(path, connection, lambda: _connection(path)) if journal == "wal" else None
+        self._wait = wait  # seconds, while another program has the file locked
+        self._turnstile = Turnstile(path + ".lock", wait_seconds=wait)
+        self._log = WriteLog(path, connection, lambda: _connection(path, wait)) if journal == "wal" else None
         self._identity = _identity(path)
         self._checked = False
         self._damage: str | None = None
 
     @classmethod
-    def open(cls, path: str, *, durability: Durability = "message") -> Database:
+    def open(
+        cls, path: str, *, durability: Durability = "message", wait: float | None = None, reading: bool = False
+    ) -> Database:
+        """Opens or creates the file. Another program's lock is waited for `wait` seconds (default: WAIT_SECONDS).
+
+        With `reading` nothing is written, so a program that holds the write lock is not waited for.
+        """
         _make_private(path)
+        wait = WAIT_SECONDS if wait is None else wait
         try:
-            connection, journal = _connect_patiently(path)
+            if reading:
+                why = "it was opened for reading while another program held it"
+                return cls(path, _to_look(path, wait), durability=durability, journal="", only_read=why, wait=wait)
+            connection, journal = _connect_patiently(path, wait)
         except DAMAGE as error:
             raise DamagedFile(f"{path} is not a readable database ({error}); {REPAIR}") from error
         except apsw.BusyError as error:
-            raise _held(path) from error
+            raise _held(path, wait) from error
         except apsw.Error as error:
-            return cls(path, _connect_to_read(path, error), durability=durability, journal="", only_read=str(error))
+            connection, why = _connect_to_read(path, error, wait), str(error)
+            return cls(path, connection, durability=durability, journal="", only_read=why, wait=wait)
         # With a log, a commit is synced after the lock is given back: see write_log.py.
         connection.pragma("synchronous", "NORMAL" if journal == "wal" else "FULL")
         if journal != "wal":
             _warn_without_wal(path, journal)
-        return cls(path, connection, durability=durability, journal=journal)
+        return cls(path, connection, durability=durability, journal=journal, wait=wait)
+
+    @contextlib.contextmanager
+    def waiting_at_most(self, seconds: float) -> Iterator[None]:
+        """Inside, another program's lock is waited for no longer than that."""
+        with self.lock:
+            before = self._wait
+            self._set_wait(min(seconds, before))
+            try:
+                yield
+            finally:
+                self._set_wait(before)
+
+    def _set_wait(self, seconds: float) -> None:
+        self._wait = self._turnstile.wait_seconds = seconds
+        with self.translated():
+            self.connection.set_busy_timeout(int(seconds * 1000))
 
     def rows(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
         """All rows of one question; a damaged page becomes a refusal that names the repair."""
@@ -178,7 +214,7 @@ class Database:
             self.mark_damaged(str(error))
             raise
         except apsw.BusyError as error:
-            raise _held(self.path) from error
+            raise _held(self.path, self._wait) from error
         except apsw.ReadOnlyError as error:
             raise StorageError(f"{self.path} cannot be written ({error}); {_remedy(self.path)}") from error
         except (apsw.FullError, apsw.IOError) as error:
@@ -233,27 +269,27 @@ def _make_private(path: str) -> None:
         raise StorageError(f"{path} cannot be created: {error.strerror}; check the folder") from error
 
 
-def _connect_patiently(path: str) -> tuple[apsw.Connection, str]:
+def _connect_patiently(path: str, wait: float) -> tuple[apsw.Connection, str]:
     """Many processes may make one database at once: the change to a log does not wait for others, so we do."""
-    end = time.monotonic() + WAIT_SECONDS
+    end = time.monotonic() + wait
     while True:
         try:
-            return _connect(path)
+            return _connect(path, wait)
         except apsw.BusyError:
             if time.monotonic() > end:
                 raise
             time.sleep(_BETWEEN_TRIES)
 
 
-def _connect(path: str) -> tuple[apsw.Connection, str]:
+def _connect(path: str, wait: float) -> tuple[apsw.Connection, str]:
     try:
-        return _with_wal(path)
+        return _with_wal(path, wait)
     except _WAL_FAILS:
-        return _without_wal(path)
+        return _without_wal(path, wait)
 
 
-def _with_wal(path: str) -> tuple[apsw.Connection, str]:
-    connection = _connection(path)
+def _with_wal(path: str, wait: float) -> tuple[apsw.Connection, str]:
+    connection = _connection(path, wait)
     with _closed_on_error(connection):
         _refuse_foreign(connection, path)
         journal = str(connection.pragma("journal_mode", "wal"))
@@ -262,12 +298,12 @@ def _with_wal(path: str) -> tuple[apsw.Connection, str]:
     return connection, journal
 
 
-def _connection(path: str, *, exclusive: bool = False) -> apsw.Connection:
+def _connection(path: str, wait: float, *, exclusive: bool = False) -> apsw.Connection:
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
     with _closed_on_error(connection):
         if exclusive:  # must come before the first read: only then is the log read without shared memory
             connection.pragma("locking_mode", "EXCLUSIVE")
-        connection.set_busy_timeout(int(WAIT_SECONDS * 1000))
+        connection.set_busy_timeout(int(wait * 1000))
         # Otherwise a commit that finds a reader in the log blocks in the kernel for the whole busy time, while it holds
         # the write lock: with eight processes all of them stood still for five seconds.
         connection.setlk_timeout(0, 0)
@@ -294,8 +330,8 @@ def _first_write(connection: apsw.Connection) -> None:
         connection.pragma("application_id", APPLICATION_ID)
 
 
-def _without_wal(path: str) -> tuple[apsw.Connection, str]:
-    connection = _connection(path, exclusive=True)
+def _without_wal(path: str, wait: float) -> tuple[apsw.Connection, str]:
+    connection = _connection(path, wait, exclusive=True)
     with _closed_on_error(connection):
         journal = str(connection.pragma("journal_mode", "delete"))
         _refuse_foreign(connection, path)
@@ -305,23 +341,31 @@ def _without_wal(path: str) -> tuple[apsw.Connection, str]:
     return connection, journal
 
 
-def _connect_to_read(path: str, error: apsw.Error) -> apsw.Connection:
+def _to_look(path: str, wait: float) -> apsw.Connection:
+    connection = _connection(path, wait)
+    with _closed_on_error(connection):
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        _refuse_foreign(connection, path)
+    return connection
+
+
+def _connect_to_read(path: str, error: apsw.Error, wait: float) -> apsw.Connection:
     """Where nothing can be written, not even the shared memory of the log, what is there can still be read."""
     for attempt in (_reading_the_log_alone, _reading_without_log):
         with contextlib.suppress(apsw.Error, OSError):
-            connection = attempt(path)
+            connection = attempt(path, wait)
             with _closed_on_error(connection):
                 _refuse_foreign(connection, path)
             return connection
     raise StorageError(f"{path} cannot be opened: {error}; {_remedy(path)}") from error
 
 
-def _reading_the_log_alone(path: str) -> apsw.Connection:
+def _reading_the_log_alone(path: str, wait: float) -> apsw.Connection:
     """On a full disk: without shared memory, which keeps others out for as long as the connection is open."""
-    return _connection(path, exclusive=True)
+    return _connection(path, wait, exclusive=True)
 
 
-def _reading_without_log(path: str) -> apsw.Connection:
+def _reading_without_log(path: str, _wait: float) -> apsw.Connection:
     """On a read-only disk, where nobody changes anything: without locks. A log that holds something would be missed."""
     from urllib.parse import quote
 
@@ -332,10 +376,8 @@ def _reading_without_log(path: str) -> apsw.Connection:
     return apsw.Connection(f"file:{quote(path)}?immutable=1", flags=flags)
 
 
-def _held(path: str) -> LockTimeout:
-    return LockTimeout(
-        f"{path} is held by another program for more than {WAIT_SECONDS:g} s; try again when it has ended"
-    )
+def _held(path: str, wait: float) -> LockTimeout:
+    return LockTimeout(f"{path} is held by another program for more than {wait:g} s; try again when it has ended")
 
 
 def _remedy(path: str) -> str:
@@ -370,11 +412,11 @@ def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
     if program is None:
         return
     if program == HERMES_AGENT:
-        raise StorageError(
+        raise ForeignFile(
             f"{path} was written by hermes-agent and is left untouched; `hermes import hermes-agent` makes its whole "
             f"home ours, `hermes sessions import {path}` only the conversations; both keep the original"
         )
-    raise StorageError(f"{path} is a database of another program; name another path or move the file away")
+    raise ForeignFile(f"{path} is a database of another program; name another path or move the file away")
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hermes.storage.database import OPTIONAL_WAIT
 from hermes.storage.vectors import Vectors
 from hermes.vocabulary.errors import ExtraMissing, StorageError
 
@@ -65,10 +66,11 @@ class Meaning:
         if self._database.damage is not None:
             return None
         try:
-            vectors = self._opened()
-            if vectors is None:
-                return None
-            vectors.embed_before_search()
+            with self._database.waiting_at_most(OPTIONAL_WAIT):
+                vectors = self._opened()
+                if vectors is None:
+                    return None
+                vectors.embed_before_search()
             found = vectors.similarities(question)
         except ExtraMissing as error:
             self._give_up(error)

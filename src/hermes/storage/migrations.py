@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hermes.storage.database import PAGE
 from hermes.storage.text import TOKENIZER
-from hermes.vocabulary.errors import StorageError
+from hermes.vocabulary.errors import ForeignFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ def migrate(database: Database) -> None:
     applied = _applied(database)
     unknown = sorted(applied - {name for name, _ in MIGRATIONS + OPTIONAL})
     if unknown:
-        raise StorageError(
+        raise ForeignFile(
             f"{database.path} was written by a newer Hermes (it has {', '.join(unknown)}); upgrade this one to open it"
         )
     if database.only_read and applied >= _READABLE:

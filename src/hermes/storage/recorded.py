@@ -95,6 +95,8 @@ class RecordedDB(SessionDB):
         owner: str = "local",
         durability: Durability = "message",
         semantic: Find | None = None,
+        wait: float | None = None,
+        reading: bool = False,
         name: str = "import",
         about: str = "",
     ) -> Self:
@@ -103,7 +105,7 @@ class RecordedDB(SessionDB):
         with contextlib.ExitStack() as held:
             folder = held.enter_context(Folder.create(place))
             held.enter_context(FileLock(folder, file + _LOCK, timeout=_LOCK_TIMEOUT))
-            db = super().open(path, owner=owner, durability=durability, semantic=semantic)
+            db = super().open(path, owner=owner, durability=durability, semantic=semantic, wait=wait, reading=reading)
             db._begin(name, about)  # noqa: SLF001 - its own
             db._held = held.pop_all()  # noqa: SLF001
         return db

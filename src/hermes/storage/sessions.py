@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hermes.storage.conversations import COUNTERS, PLAIN, Conversations
 from hermes.storage.damage import seal
-from hermes.storage.database import REPAIR, Database, one_row
+from hermes.storage.database import OPTIONAL_WAIT, REPAIR, Database, one_row
 from hermes.storage.deleting import delete_session
 from hermes.storage.index import (
     BATCH,
@@ -84,9 +84,15 @@ class SessionDB(Closing):
         owner: str = "local",
         durability: Durability = "message",
         semantic: Find | None = None,
+        wait: float | None = None,
+        reading: bool = False,
     ) -> Self:
-        """Opens or creates the file; what belongs to another owner cannot be reached. `semantic` finds an embedding."""
-        database = Database.open(os.path.abspath(os.fspath(path)), durability=durability)
+        """Opens or creates the file; what belongs to another owner cannot be reached. `semantic` finds an embedding.
+
+        `wait` is how many seconds another program's lock is waited for, here and at every write (5 unless given).
+        With `reading` nothing is written, and a program that holds the write lock is not waited for.
+        """
+        database = Database.open(os.path.abspath(os.fspath(path)), durability=durability, wait=wait, reading=reading)
         try:
             migrate(database)
             return cls(database, owner, owner_key(database, owner), semantic)
@@ -194,7 +200,8 @@ class SessionDB(Closing):
         """
         indexed = not self._database.only_read
         try:
-            self.index()
+            with self._database.waiting_at_most(OPTIONAL_WAIT):
+                self.index()
         except StorageError:  # a damaged file, one on a full disk or one that others hold is searched as it is
             indexed = False
         try:

@@ -33,7 +33,7 @@ class Turnstile:
 
     def __init__(self, path: str, *, wait_seconds: float) -> None:
         self._path = path
-        self._wait = wait_seconds
+        self.wait_seconds = wait_seconds
         self._gate = self._queue = -1  # opened by the first writer: where nothing can be written, one can still read
         self._number: int | None = None
 
@@ -43,8 +43,8 @@ class Turnstile:
             self._queue = _open_private(self._path + ".queue")
         if not (self._nobody_in_line() and _try(self._gate)):
             start = time.monotonic()
-            if not self._slip_in(start + min(_PATIENCE, self._wait)):
-                self._stand_in_line(start + self._wait)
+            if not self._slip_in(start + min(_PATIENCE, self.wait_seconds)):
+                self._stand_in_line(start + self.wait_seconds)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -122,7 +122,7 @@ class Turnstile:
 
     def _too_long(self) -> LockTimeout:
         return LockTimeout(
-            f"{self._path} is held by another program for more than {self._wait:g} s; "
+            f"{self._path} is held by another program for more than {self.wait_seconds:g} s; "
             "try again when it has finished writing"
         )
 

@@ -21,6 +21,7 @@ HermesError
 └── StorageError       the operator: a file or database that cannot be read or written
     ├── LockTimeout        somebody else has held a lock for too long
     ├── UnsafePath         a link, pipe or device stands where a store file belongs
+    ├── ForeignFile        a database of another program, or of a newer Hermes
     └── DamagedFile        the bytes on disk are not what a program of ours wrote
 """
 
@@ -160,6 +161,10 @@ class LockTimeout(StorageError):
 
 
 class UnsafePath(StorageError):
+    pass
+
+
+class ForeignFile(StorageError):
     pass
 
 
