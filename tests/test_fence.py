@@ -73,7 +73,7 @@ def test_a_nonce_that_could_break_its_tag_is_refused(nonce: str) -> None:
 def test_a_known_nonce_does_not_let_the_text_out() -> None:
     block = build_memory_context_block('a</memory-context nonce="n1">secret', nonce="n1")
     assert block.count("memory-context") == 2
-    assert scrub([f"before {block} after"]) == "before  after"
+    assert scrub([f"before\n{block} after"]) == "before\n after"
 
 
 @pytest.mark.proves("fence.nonce", "fence.hidden")
@@ -96,7 +96,7 @@ def test_cleaning_removes_blocks_notes_and_stray_tags() -> None:
     "disguised",
     [
         "</memory-</memory-context>context>",
-        "</memory-<memory-context>x</memory-context>context>",
+        "</memory-<memory-context>\nx</memory-context>context>",
         "&l</memory-context>t;memory-context>",
         "<mem\u200bory\u00ad-context>",
         "\uff1cmemory-context\uff1e",
@@ -180,11 +180,17 @@ def test_cuts_change_nothing(text: str, edges: list[int]) -> None:
 
 @pytest.mark.proves("fence.hidden", "fence.outer")
 @given(
-    st.text(alphabet="ab<&`[ \n\u0130", max_size=20), st.text(alphabet="xyz<>&/ \n", max_size=40), st.text(max_size=20)
+    st.text(alphabet="ab<&`[ \n\u0130", max_size=20),
+    st.sampled_from(["\n", "\r\n", "\r", "\u2028", "\n \t", "\n\u200b"]),
+    st.text(alphabet="xyz<>&/ \n", max_size=40),
+    st.text(max_size=20),
 )
 @settings(max_examples=300, deadline=None)
-def test_a_fence_anywhere_on_a_line_is_hidden_and_the_rest_is_kept(before: str, inside: str, after: str) -> None:
+def test_a_fence_at_the_start_of_a_line_is_hidden_and_the_rest_is_kept(
+    before: str, end: str, inside: str, after: str
+) -> None:
     after = after.replace("m", "").replace("l", "").replace("#", "").replace("/", "")
+    before += end
     assert scrub(list(f"{before}<memory-context>\n{inside}</memory-context>{after}")) == before + after
     wrapped = build_memory_context_block(f"fact {inside}")
     assert scrub([f"{before}{wrapped}{after}"]) == before + after
@@ -192,19 +198,19 @@ def test_a_fence_anywhere_on_a_line_is_hidden_and_the_rest_is_kept(before: str, 
 
 @pytest.mark.proves("fence.cuts")
 def test_a_semicolon_belongs_to_the_tag_only_directly_behind_it() -> None:
-    text = "&#60<memory-context>&lt/memory-context&gtm; &lt;/memory-context&gt;;"
-    assert scrub([text]) == scrub(list(text)) == "&#60m; ;"
+    text = "&#60\n<memory-context>&lt/memory-context&gtm; \n<memory-context>&lt;/memory-context&gt;;"
+    assert scrub([text]) == scrub(list(text)) == "&#60\nm; \n;"
 
 
 @pytest.mark.proves("fence.hidden")
 def test_nested_fences_are_hidden_to_the_outer_end() -> None:
-    assert scrub(["a<memory-context>b<memory-context>c</memory-context>d</memory-context>e"]) == "ae"
+    assert scrub(["a\n<memory-context>b<memory-context>c</memory-context>d</memory-context>e"]) == "a\ne"
 
 
 @pytest.mark.proves("fence.unterminated")
 def test_an_open_end_is_discarded_and_the_scrubber_is_ready_again() -> None:
     scrubber = StreamingContextScrubber()
-    assert scrubber.feed("shown <memory-context>\nhidden") == "shown "
+    assert scrubber.feed("shown\n<memory-context>\nhidden") == "shown\n"
     assert scrubber.feed(" still hidden </memory-con") == ""
     assert scrubber.flush() == ""
     assert scrubber.feed("next <mem") == "next "
@@ -215,11 +221,37 @@ def test_an_open_end_is_discarded_and_the_scrubber_is_ready_again() -> None:
 
 
 @pytest.mark.proves("fence.mention")
-def test_a_tag_in_backticks_is_talked_about_and_a_fence_behind_a_backtick_is_not() -> None:
-    answer = "Hermes wraps recall in `<memory-context>` and `</memory-context>` tags."
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Recall stands between <memory-context> and </memory-context>.\nThe rest of the answer is here.",
+        "Hermes wraps recall in `<memory-context>` and `</memory-context>` tags.",
+        'The tag <memory-context nonce="n1"> opens a block\nand it goes on.',
+        "- &lt;memory-context&gt; opens one\n- so does \uff1cmemory-context\uff1e",
+        "It is closed by\n</memory-context>\nand by nothing else.",
+        "A word, then blanks   <memory-context>\nand the rest.",
+    ],
+)
+def test_a_tag_inside_a_line_is_talked_about(answer: str) -> None:
     assert scrub([answer]) == scrub(list(answer)) == answer
-    assert scrub(list("`<memory-context>\nhidden</memory-context>`")) == "``"
-    assert scrub(list('`<memory-context nonce="n1">`hidden')) == "`"
+
+
+@pytest.mark.proves("fence.mention", "fence.hidden")
+def test_what_was_said_before_on_a_line_counts_in_any_chunk() -> None:
+    scrubber = StreamingContextScrubber()
+    shown = [scrubber.feed(chunk) for chunk in ("The tag", " ", " <memory-context> is", " kept.\n", "  ")]
+    assert "".join(shown) == "The tag  <memory-context> is kept.\n  "
+    assert scrubber.feed("<memory-context>hidden</memory-context><memory-context>hidden") == ""
+    assert scrubber.flush() == ""
+
+
+@pytest.mark.proves("fence.mention", "fence.clean")
+def test_cleaning_takes_the_tags_of_a_mention_and_leaves_its_words() -> None:
+    mention = "The <memory-context> tag opens and the </memory-context> tag closes."
+    assert sanitize_context(mention) == "The  tag opens and the  tag closes."
+    assert sanitize_context("a <memory-context>\nrecalled\n</memory-context> b") == "a  b"
+    assert sanitize_context('a <memory-context nonce="n1">recalled</memory-context nonce="n1"> b') == "a  b"
+    assert sanitize_context("a\n <memory-context>recalled</memory-context> b") == "a\n  b"
 
 
 @pytest.mark.proves("fence.cuts", "fence.hidden", "fence.final", "fence.nonce", "fence.outer", "fence.unterminated")

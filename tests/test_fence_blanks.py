@@ -21,7 +21,7 @@ def test_every_blank_of_unicode_may_stand_in_a_tag() -> None:
 def test_no_blank_lets_a_fence_be_seen_in_a_stream() -> None:
     for blank in BLANKS:
         scrubber = StreamingContextScrubber()
-        assert scrubber.feed(f"a<{blank}memory-context{blank}>hidden</{blank}memory-context{blank}>b") == "ab"
+        assert scrubber.feed(f"<{blank}memory-context{blank}>hidden</{blank}memory-context{blank}>b") == "b"
 
 
 @pytest.mark.proves("fence.disguise")

@@ -242,13 +242,13 @@ def test_what_cannot_be_shortened_is_an_error(home: Path) -> None:
 
 @pytest.mark.proves("llm.loop-scrubs")
 def test_recalled_memory_that_the_model_repeats_is_neither_shown_nor_stored(home: Path) -> None:
-    leak = "Here: <memory-context>\nthe secret plan\n</memory-context> and on."
+    leak = "Here:\n<memory-context>\nthe secret plan\n</memory-context> and on."
     with MemorySession.open(home) as session:
         events = turn(session, Scripted([Reply(text=leak, calls=[LIST]), leak]))
         shown = "".join(each.text for each in events if isinstance(each, TextDelta))
         messages = session.request().messages
     assert "secret plan" not in shown + ended(events).reply + json.dumps(messages)
-    assert messages[1]["content"].startswith("Here: ")
+    assert messages[1]["content"].startswith("Here:")
     assert messages[1]["tool_calls"]
 
 

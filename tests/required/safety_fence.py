@@ -12,7 +12,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "fence.final": ("cleaning twice changes nothing more, and takes linear time on any text", "product"),
     "fence.outer": ("text outside fences is preserved byte for byte", "product"),
     "fence.hidden": (
-        "nothing fenced is ever visible in a stream, wherever on its line the fence starts",
+        "nothing is visible in a stream of a fence that starts a line",
         "003 Context Scrubbing",
     ),
     "fence.cuts": (
@@ -20,5 +20,8 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "003 Memory Context Fencing",
     ),
     "fence.unterminated": ("a span that never ends is discarded on flush", "003 Memory Context Fencing"),
-    "fence.mention": ("the tag in backticks is shown, so an answer about fences can be read", "product"),
+    "fence.mention": (
+        "a tag inside a line is shown and hides nothing, so an answer about fences can be read",
+        "issue First day",
+    ),
 }

@@ -135,13 +135,13 @@ def _cuts_change_nothing(random_: random.Random) -> str | None:
 
 def _nothing_fenced_is_visible(random_: random.Random) -> str | None:
     outer = [soup(random_, _OUTER, 4) for _ in range(random_.randint(1, 4))]
-    text = outer[0] + "".join(fenced(random_) + after for after in outer[1:])
-    expected = "".join(outer)
+    text = "\n".join([outer[0], *(fenced(random_) + after for after in outer[1:])])
+    expected = "\n".join(outer)
     return None if scrub(cut(text, random_)) == expected else text
 
 
 def _an_open_end_is_discarded(random_: random.Random) -> str | None:
-    outer = soup(random_, _OUTER, 4)
+    outer = soup(random_, _OUTER, 4) + "\n"
     text = outer + random_.choice(_OPENINGS) + "\n" + soup(random_, _INSIDE, 8)
     return None if scrub(cut(text, random_)) == outer else text
 
@@ -218,7 +218,7 @@ def _speed_texts(seed: int) -> dict[str, str]:
     return {
         "plain": prose,
         "source code": "for (int i = 0; i < n && x[i] <= y; ++i) { std::vector<int> v << 1; }\n" * 6000,
-        "fenced every 2000": "".join(part + build_memory_context_block("recalled") for part in paragraphs),
+        "fenced every 2000": "".join(part + "\n" + build_memory_context_block("recalled") for part in paragraphs),
         "one span": build_memory_context_block(prose),
         "curly quotes": prose.replace("memory,", "\u201cmemory\u201d,"),
         "Chinese": "\u8a18\u61b6\u9700\u8981\u908a\u754c\uff0c\u5426\u5247\u6703\u6d29\u6f0f\u3002" * 30_000,

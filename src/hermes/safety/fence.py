@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from hermes.safety.fence_letters import is_blank_line
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +43,8 @@ def sanitize_context(text: str) -> str:
     """Remove whole fenced blocks, our note lines and stray fence tags; everything else stays byte for byte.
 
     Cleaning twice changes nothing more, and the time is linear in the text. A fence that is opened and never closed
-    loses only its tag: this is for text that somebody else may have wrapped badly, not for hiding a stream.
+    loses only its tag: this is for text that somebody else may have wrapped badly, not for hiding a stream. So does a
+    tag that is only mentioned: one inside a line, without a nonce and with more of the line behind it.
     """
     if text.isascii() and "<" not in text and "&" not in text and "[" not in text:
         return text
@@ -55,14 +58,16 @@ def sanitize_context(text: str) -> str:
 class StreamingContextScrubber:
     """Hides fenced spans in a streamed answer; what is visible does not depend on where the stream was cut.
 
-    `feed` returns what may be shown now, `flush` what was still held when the stream ended. A span that never ends is
-    never shown. One object serves one stream at a time; `flush` and `reset` make it ready for the next.
+    Only a tag at the start of a line opens a span: one inside a line is an answer that talks about the tag. `feed`
+    returns what may be shown now, `flush` what was still held when the stream ended. A span that never ends is never
+    shown. One object serves one stream at a time; `flush` and `reset` make it ready for the next.
     """
 
-    __slots__ = ("_hidden", "_may_begin", "_quiet", "_reading", "_shown")
+    __slots__ = ("_blank", "_hidden", "_may_begin", "_quiet", "_reading")
 
     def __init__(self) -> None:
         self._may_begin: Callable[[str], bool] | None = None
+        self._blank: bool = True
         self.reset()
 
     def feed(self, text: str) -> str:
@@ -73,8 +78,7 @@ class StreamingContextScrubber:
         ):
             if self._hidden:
                 return ""
-            if text:
-                self._shown = text
+            self._blank = is_blank_line((text,), before=self._blank)
             return text
         return self._read(text)
 
@@ -87,13 +91,12 @@ class StreamingContextScrubber:
         self._reading: Scrubbing | None = None
         self._quiet = True
         self._hidden = False
-        self._shown = ""
+        self._blank = True  # nothing visible stands on the current line yet
 
     def _read(self, text: str) -> str:
         reading = self._reading or self._start_reading()
-        visible = reading.read(text, self._shown[-1:])
-        if visible:
-            self._shown = visible
+        visible = reading.read(text, blank=self._blank)
+        self._blank = reading.blank
         self._quiet = reading.is_quiet
         self._hidden = reading.is_inside
         return visible

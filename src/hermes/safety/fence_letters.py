@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import unicodedata
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 IGNORED = ""
 OPENING = "<"
 CLOSING = ">"
+LINE_BREAKS = "\n\r\v\f\x85\u2028\u2029"
 
 # Characters that look like the brackets of a tag (UTS #39 confusables and the CJK and mathematical brackets).
 OPENING_LOOKALIKES = "\uff1c\ufe64\u2039\u02c2\u276e\u3008\u27e8\u2329\u1438\u16b2\u276c\u2770\u2991\u29fc\u227a"
@@ -95,3 +100,14 @@ def decoded(entity: str) -> str | None:
         return read_as(chr(int(digits, base)))
     except (ValueError, OverflowError):
         return None
+
+
+def is_blank_line(backwards: Iterable[str], *, before: bool = True) -> bool:
+    """Whether nothing visible stands on the last line of a text; `before` answers for what precedes its pieces."""
+    for piece in backwards:
+        for character in reversed(piece):
+            if character in LINE_BREAKS:
+                return True
+            if character.isprintable() and character != " ":
+                return False
+    return before

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hermes.safety.fence_letters import CLOSING
-from hermes.safety.fence_reader import NAMED, OPENERS, START_OF_TAG, START_OF_TAG_OR_NOTE, Reader
+from hermes.safety.fence_letters import LINE_BREAKS, is_blank_line
+from hermes.safety.fence_reader import OPENERS, START_OF_TAG, START_OF_TAG_OR_NOTE, Reader
 
 if TYPE_CHECKING:
     from hermes.safety.fence_reader import Beginning
 
 _USUAL_BEGINNING = 'memory-context nonce="'
 _USUAL_NONCE = re.compile(r"[\w-]{0,64}\"?\Z", re.ASCII)
+_DEEPEST = 256  # a tag that is indented further is inside its line: looking back further would take quadratic time
 _find_suspect = re.compile(f"[&{OPENERS}]").search
 
 
@@ -35,6 +36,21 @@ class Cleaning(Reader):
     def finish(self) -> str:
         return "".join(self._pieces)
 
+    def _open(self, tag: Beginning, nonce: str) -> None:
+        if nonce or self._is_block(tag):
+            super()._open(tag, nonce)
+        else:
+            self._remove(tag)
+
+    def _is_block(self, tag: Beginning) -> bool:
+        """Whether a tag without a nonce begins a block: one inside a line, with more of it behind, is a mention."""
+        text, at = self._ahead
+        follows = text[at : at + 2].removeprefix(";")[:1]  # ";" may end the "&gt" that ended the tag
+        if not follows or follows in LINE_BREAKS:
+            return True
+        start = tag.start - self._base
+        return is_blank_line(reversed(self._pieces[max(start - _DEEPEST, 0) : start]))
+
     def _remove(self, finished: Beginning) -> None:
         super()._remove(finished)
         # A fence that was opened in the middle of this tag went away with it.
@@ -48,8 +64,7 @@ class Scrubbing(Reader):
     def __init__(self) -> None:
         super().__init__()
         self._visible: list[str] = []
-        self._before = ""
-        self._mention: Beginning | None = None
+        self.blank = True  # nothing visible stands on the line of what was given out last
         self._tail = ""  # the usual beginning of a tag at the end of a chunk: read when more has come
         self._interrupted: tuple[list[str], int] = ([], 0)  # outer text that may be a tag once the fence is gone
 
@@ -61,9 +76,9 @@ class Scrubbing(Reader):
     def is_inside(self) -> bool:
         return bool(self._opened)
 
-    def read(self, text: str, before: str) -> str:
-        """Return what may be shown now; `before` is the last character that was shown."""
-        self._before = before
+    def read(self, text: str, *, blank: bool) -> str:
+        """Return what may be shown now; `blank` says that nothing visible was shown on the current line yet."""
+        self.blank = blank
         text = self._tail + text
         split = _usual_tail(text)
         if split == 0 and self._is_idle():
@@ -79,24 +94,15 @@ class Scrubbing(Reader):
 
     def finish(self) -> str:
         self._read(self._tail)
-        if self._mention is not None:
-            self._end_mention(self._mention)
         if self._opened:
             return "".join(self._interrupted[0])
         return "".join(self._pieces)
 
-    def _is_idle(self) -> bool:
-        return self._live is None and not self._drops_semicolon and self._mention is None
-
     def _give_out(self) -> str:
-        held_from = self._position()
-        if self._mention is not None:
-            held_from = self._mention.start
-        elif self._live is not None:
-            held_from = self._live.root
+        held_from = self._position() if self._live is None else self._live.root
         count = held_from - self._base
         if not self._opened:
-            self._visible += self._pieces[:count]
+            self._show(self._pieces[:count])
         del self._pieces[:count]
         self._base = held_from
         shown = "".join(self._visible)
@@ -107,37 +113,29 @@ class Scrubbing(Reader):
         if not self._opened:
             self._pieces.append(piece)
 
-    def _character(self, character: str) -> None:
-        if self._mention is not None:
-            if character == "`":
-                self._mention = None
-            else:
-                self._end_mention(self._mention)
-        super()._character(character)
+    def _usual(self, text: str, at: int) -> int:
+        if self._live is None and not self._opened and (text.startswith("</", at) or not self._starts_line()):
+            return 0
+        return super()._usual(text, at)
 
     def _finish_tag(self, tag: Beginning) -> None:
-        # `<memory-context>` in backticks is somebody talking about the tag: a fence goes on with its text.
-        is_bare = tag.progress == NAMED and self._pieces[-1] == CLOSING
-        if is_bare and tag.below is None and not self._opened and self._shown_before(tag.start) == "`":
-            self._mention = tag
-            self._live = None
-        else:
+        if self._opened or (not tag.is_closing and self._starts_line(tag.start)):
             super()._finish_tag(tag)
+        else:  # somebody talks about the tag
+            self._give_up()
 
-    def _shown_before(self, start: int) -> str:
-        index = start - self._base - 1
-        if index >= 0:
-            return self._pieces[index][-1]
-        return self._visible[-1][-1] if self._visible else self._before
+    def _starts_line(self, start: int | None = None) -> bool:
+        end = len(self._pieces) if start is None else start - self._base
+        return is_blank_line((self._pieces[index] for index in range(end - 1, -1, -1)), before=self.blank)
 
-    def _end_mention(self, tag: Beginning) -> None:
-        self._mention = None
-        super()._finish_tag(tag)
+    def _show(self, pieces: list[str]) -> None:
+        self.blank = is_blank_line(reversed(pieces), before=self.blank)
+        self._visible += pieces
 
     def _open(self, tag: Beginning, nonce: str) -> None:
         if not self._opened:
             count = tag.root - self._base
-            self._visible += self._pieces[:count]
+            self._show(self._pieces[:count])
             self._interrupted = (self._pieces[count : tag.start - self._base], tag.root)
         super()._open(tag, nonce)
         self._live = None

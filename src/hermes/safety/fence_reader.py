@@ -97,6 +97,7 @@ class Reader:
         self._opened: list[tuple[str, int, Beginning | None]] = []
         self._opened_by: dict[str, list[int]] = {}
         self._with_nonce: list[int] = []
+        self._ahead = ("", 0)  # the text that is read, and the place behind what was read last
         self._drops_semicolon = False  # a tag ended in "&gt", and a ";" that comes next is part of it
 
     def _is_idle(self) -> bool:
@@ -115,6 +116,7 @@ class Reader:
                     return
             step = 0 if self._drops_semicolon else self._usual(text, at)
             if not step:
+                self._ahead = (text, at + 1)
                 self._character(text[at])
             at += step or 1
 
@@ -143,6 +145,7 @@ class Reader:
             whole = _USUAL_TAG.match(text, at) if self._is_idle() else None
             if whole is None:
                 return 0
+            self._ahead = (text, whole.end())
             slash, nonce = whole.groups()
             tag = Beginning(_TAG, self._position(), None, NAMED, is_closing=bool(slash))
             if nonce is None:
