@@ -76,8 +76,12 @@ def test_whatever_is_saved_the_limit_holds_and_nothing_is_lost(
 @pytest.mark.proves("archive.full")
 def test_an_entry_that_could_never_fit_is_refused(home: Path) -> None:
     store = filled(home, DEPLOY, limit=100)
-    with pytest.raises(WriteRefused, match="memory is full"):
+    with pytest.raises(WriteRefused, match="has 101 characters; the limit for memory is 100") as refused:
         store.add("memory", "z" * 101)
+    assert refused.value.kind == "too_long"
+    batch = [{"action": "remove", "old_text": "atlas"}, {"action": "add", "content": "y" * 102}]
+    with pytest.raises(WriteRefused, match="has 102 characters"):
+        store.apply("memory", batch)
     assert store.entries("memory") == (DEPLOY,)
 
 

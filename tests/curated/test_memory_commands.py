@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hermes.curated.marks import USE
+from hermes.curated.store import MemoryStore
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -61,6 +64,69 @@ def test_several_words_are_one_text(hermes: Command) -> None:
     assert hermes("memory", "remove", "use", "vim", "--target", "user", "--json").json["entries"] == []
     unclear = hermes("memory", "replace", "vim", "I", "use", "emacs")  # where would the old text end?
     assert (unclear.code, "stands in quotes" in unclear.err) == (2, True)
+
+
+@pytest.mark.proves("curated.numbers")
+def test_entries_are_shown_replaced_and_removed_by_their_number_in_the_list(hermes: Command) -> None:
+    for entry in ("Uses zsh", "Uses zsh at work", "Port 8080"):
+        hermes("memory", "add", entry)
+    assert hermes("memory", "show", "2", "--json").json["entry"] == "Uses zsh at work"
+    # a number counts whole entries, so that one which is part of another is found as well
+    assert hermes("memory", "remove", "1").out.startswith("Entry removed. It was 'Uses zsh'. (memory: ")
+    replaced = hermes("memory", "replace", "1", "Uses fish at work", "--json").json
+    assert replaced["entries"] == ["Uses fish at work", "Port 8080"]
+    assert hermes("memory", "pin", "2").out == "pinned: Port 8080 (memory)\n"
+    hermes("memory", "undo")
+    hermes("memory", "undo")
+    assert hermes("memory", "list", "--json").json["memory"]["entries"] == ["Uses zsh", "Uses zsh at work", "Port 8080"]
+
+
+@pytest.mark.proves("curated.numbers")
+def test_a_number_that_is_no_position_or_is_given_as_text_is_looked_for_in_the_entries(hermes: Command) -> None:
+    hermes("memory", "add", "Two of 2")
+    hermes("memory", "add", "Port 8080")
+    assert hermes("memory", "show", "8080", "--json").json["number"] == 2
+    assert hermes("memory", "show", "2", "--text", "--json").json["entry"] == "Two of 2"
+    assert hermes("memory", "remove", "--text", "2", "--json").json["entries"] == ["Port 8080"]
+    missed = hermes("memory", "remove", "7")
+    assert missed.code == 1
+    assert "memory has 1 entry and none contains '7'; `hermes memory list`" in missed.err
+    for entry in ("one", "two"):
+        hermes("memory", "add", "--target", "user", entry)
+    for words in (("show", "2"), ("remove", "2"), ("replace", "2", "three")):
+        assert "memory has no entry 2, but user has: add --target user" in hermes("memory", *words).err
+    assert "It was 'Port 8080'" in hermes("memory", "remove", "8080").out
+
+
+@pytest.mark.proves("curated.show")
+def test_one_entry_is_shown_whole_with_origin_date_and_last_use(
+    home: Path, hermes: Command, remember: Remember
+) -> None:
+    remember(action="add", content="Deploys on Fridays.\nNever on Mondays.")
+    shown = hermes("memory", "show", "Fridays").out
+    assert shown.startswith("Deploys on Fridays.\nNever on Mondays.\n\nentry     1 of 1 in memory, 37 characters\n")
+    assert "\norigin    agent\nadded     20" in shown
+    assert ", change m1\nlast use  not since it was added\n" in shown
+    MemoryStore.open(home).marks_file("memory").add(USE, ["Deploys on Fridays.\nNever on Mondays."])
+    hermes("memory", "pin", "1")
+    known = hermes("memory", "show", "1", "--json").json
+    assert (known["origin"], known["change"], known["uses"], known["pinned"]) == ("agent", "m1", 1, True)
+    assert known["last_used"] >= known["at"]
+    later = hermes("memory", "show", "1").out
+    assert ("(uses: 1)" in later, later.endswith("marks     pinned\n")) == (True, True)
+    unclear = hermes("memory", "show", "Tuesdays")
+    assert (unclear.code, "no entry contains 'Tuesdays'" in unclear.err) == (1, True)
+
+
+@pytest.mark.proves("curated.too-long")
+def test_an_entry_longer_than_the_limit_is_told_its_own_length(hermes: Command, remember: Remember) -> None:
+    hermes("memory", "add", "--target", "user", "Lives in Oslo.")
+    refused = hermes("memory", "add", "--target", "user", "word " * 329)
+    assert refused.code == 1
+    assert "has 1,644 characters; the limit for user memory is 1,375. Shorten it" in refused.err
+    assert "full" not in refused.err
+    told = remember(action="add", content="The deploy runs on Friday at noon. " * 70)
+    assert "has 2,449 characters; the limit for memory is 2,200" in told["error"]
 
 
 @pytest.mark.proves("curated.history", "curated.json")

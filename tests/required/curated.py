@@ -27,6 +27,12 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "curated.add": ("add appends an entry", "003 Memory Tool"),
     "curated.replace": ("replace changes the one entry that contains a text", "003 Memory Tool"),
     "curated.remove": ("remove takes the one entry that contains a text away", "003 Memory Tool"),
+    "curated.numbers": (
+        "`memory show`, `replace`, `remove` and `pin` take the numbers of `memory list`; --text means the text",
+        "product",
+    ),
+    "curated.show": ("`memory show` prints one entry whole, with its origin, date and last use", "product"),
+    "curated.too-long": ("an entry longer than the limit is told its own length and the limit", "product"),
     "curated.batch": ("operations happen all or not at all; the budget is checked on the final state", "product"),
     "curated.duplicate": ("an exact duplicate is a success that says nothing was added", "003 Failure Modes"),
     "curated.no-match": ("a text no entry contains is refused with the current entries", "003 Matching Semantics"),

@@ -10,6 +10,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         "list, change, undo and approve what is remembered",
         {
             "list": ("memory_entries", "the entries, numbered, with how full each file is"),
+            "show": ("memory_entries", "one entry whole: where it comes from, since when, and when it was last of use"),
             "add": ("memory_entries", "remember something"),
             "replace": ("memory_entries", "change one entry"),
             "remove": ("memory_entries", "forget one entry"),

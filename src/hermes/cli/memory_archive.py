@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.cli.context import OK
-from hermes.cli.memory_report import BY_HAND, add_target, open_store, report
+from hermes.cli.memory_report import BY_HAND, add_target, add_which, numbered, open_store, report
 from hermes.cli.render import indented, print_json, print_text, when
 from hermes.curated.archive import find
 from hermes.curated.entries import index_of, preview
@@ -45,7 +45,7 @@ def _restore(given: argparse.Namespace, context: Context) -> int:
 def _marking(kind: str) -> Callable[[argparse.Namespace, Context], int]:
     def command(given: argparse.Namespace, context: Context) -> int:
         store = open_store(context, given)
-        target, entry = _entry(store, given.target, given.words)
+        target, entry = _entry(store, given)
         store.marks_file(target).add(kind, [entry])
         if given.json:
             print_json({"target": target, "entry": entry, "pinned": kind == PIN})
@@ -56,8 +56,11 @@ def _marking(kind: str) -> Callable[[argparse.Namespace, Context], int]:
     return command
 
 
-def _entry(store: MemoryStore, target: str | None, words: str) -> tuple[str, str]:
-    for each in [target] if target else store.targets:
+def _entry(store: MemoryStore, given: argparse.Namespace) -> tuple[str, str]:
+    words = given.words
+    if entry := numbered(store, given.target or "memory", words, given):
+        return given.target or "memory", entry
+    for each in [given.target] if given.target else store.targets:
         entries = store.entries(each)
         if any(words in entry for entry in entries):
             return each, entries[index_of(entries, words)]
@@ -80,8 +83,13 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser, default=None)
 
 
+def _configure_mark(parser: argparse.ArgumentParser) -> None:
+    add_which(parser, "words", "ENTRY")
+    add_target(parser, default=None)
+
+
 COMMANDS = {
     "restore": (_configure, _restore),
-    "pin": (_configure, _marking(PIN)),
-    "unpin": (_configure, _marking(UNPIN)),
+    "pin": (_configure_mark, _marking(PIN)),
+    "unpin": (_configure_mark, _marking(UNPIN)),
 }

@@ -59,6 +59,24 @@ def add_project(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--project", metavar="NAME", help="the notes of a project: its name, or . for this repository")
 
 
+def add_which(parser: argparse.ArgumentParser, name: str, metavar: str, **more: Any) -> None:
+    parser.add_argument(
+        name,
+        metavar=metavar,
+        help="its number in `hermes memory list`, or a piece of the entry that no other entry has",
+        **more,
+    )
+    parser.add_argument("--text", action="store_true", help=f"{metavar} is a piece of the entry even if it is a number")
+
+
+def numbered(store: MemoryStore, target: str, word: str, given: argparse.Namespace) -> str:
+    """The entry that has this number in `hermes memory list`; "" when there is none, or the word is meant as text."""
+    if given.text or not (word.isascii() and word.isdecimal()):
+        return ""
+    entries = store.entries(target)
+    return entries[int(word) - 1] if 0 < int(word) <= len(entries) else ""
+
+
 def report(given: argparse.Namespace, written: Written) -> int:
     """Says what one write did."""
     print_json(_as_json(written)) if given.json else print_text(_in_words(written))

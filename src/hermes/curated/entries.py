@@ -62,9 +62,9 @@ def clean(content: str) -> str:
     return entry
 
 
-def index_of(entries: Sequence[str], old_text: str) -> int:
-    """Where the one entry that contains `old_text` stands; identical twins count as one."""
-    found = [index for index, entry in enumerate(entries) if old_text in entry]
+def index_of(entries: Sequence[str], old_text: str, *, whole: bool = False) -> int:
+    """Where the one entry that contains `old_text`, or is it (`whole`), stands; identical twins count as one."""
+    found = [index for index, entry in enumerate(entries) if (old_text == entry if whole else old_text in entry)]
     if not found:
         raise WriteRefused(
             f"no entry contains {preview(old_text)!r}; use a piece of one of the current entries, exactly as written",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ACTIONS = ("add", "replace", "remove")
 _DONE = {"add": "Entry added.", "replace": "Entry replaced.", "remove": "Entry removed."}
+_SHOWN = 40
 _ALREADY_THERE = "Entry already exists (no duplicate added)."
 
 
@@ -39,7 +40,9 @@ def prepared(operations: Sequence[Operation], screen: Screen, cause: Cause) -> l
     return ready
 
 
-def planner(operations: Sequence[Operation], limit: int, room: Room | None = None) -> Callable[[tuple[str, ...]], Plan]:
+def planner(
+    target: str, operations: Sequence[Operation], limit: int, room: Room | None = None
+) -> Callable[[tuple[str, ...]], Plan]:
     """A function that applies the operations in order to whatever the live entries are; all of them or none.
 
     With `room` a store that would be too full gives up other entries to the archive instead of refusing.
@@ -56,15 +59,18 @@ def planner(operations: Sequence[Operation], limit: int, room: Room | None = Non
                 refused.details |= {"current_entries": list(entries), "usage": usage(entries, limit)}
                 raise refused from refusal
         action = operations[0]["action"] if len(operations) == 1 else "batch"
-        return fitting(Plan(action=action, edits=tuple(edits), entries=tuple(live)), entries, limit, room)
+        return fitting(target, Plan(action=action, edits=tuple(edits), entries=tuple(live)), entries, limit, room)
 
     return plan
 
 
-def fitting(plan: Plan, before: Sequence[str], limit: int, room: Room | None) -> Plan:
+def fitting(target: str, plan: Plan, before: Sequence[str], limit: int, room: Room | None) -> Plan:
     """The plan itself when what it leads to fits; else one that also makes room, or a refusal."""
     if not _too_full(before, plan.entries, limit):
         return plan
+    longest = max((edit.after for edit in plan.edits if edit.after is not None), key=len, default="")
+    if len(longest) > limit:
+        raise _too_long(target, longest, before, limit)
     if room is None:
         raise _full(before, plan.entries, limit)
     live, edits = list(plan.entries), list(plan.edits)
@@ -108,6 +114,16 @@ def _full(before: Sequence[str], after: Sequence[str], limit: int, *, pinned: bo
     )
 
 
+def _too_long(target: str, entry: str, before: Sequence[str], limit: int) -> WriteRefused:
+    where = "memory" if target == "memory" else f"{target} memory"
+    return WriteRefused(
+        f"the entry {text.preview(entry, _SHOWN)!r} has {len(entry):,} characters; the limit for {where} is "
+        f"{limit:,}. Shorten it to what matters, or raise memory.{target}_char_limit in the settings",
+        kind="too_long",
+        details={"characters": len(entry), "limit": limit, "usage": f"{text.size(before):,}/{limit:,}"},
+    )
+
+
 def _too_full(before: Sequence[str], after: Sequence[str], limit: int) -> bool:
     needed = text.size(after)
     return needed > limit and needed >= text.size(before)
@@ -137,7 +153,7 @@ def _apply(live: list[str], operation: Operation) -> list[Edit]:
         return [Edit(index=len(live) - 1, before=None, after=content)]
     if _lacks_old_text(operation):
         raise WriteRefused("old_text is missing; give a piece of the entry to change", kind="missing_old_text")
-    index = text.index_of(live, operation["old_text"])
+    index = text.index_of(live, operation["old_text"], whole=bool(operation.get("whole")))
     before, after = live[index], content if operation["action"] == "replace" else None
     if after is not None and after != before and after in live:
         after = None  # the new wording stands there already; keeping both would be a duplicate

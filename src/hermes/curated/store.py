@@ -46,6 +46,7 @@ _TITLES = {
     "project": "PROJECT (notes for this project)",
 }
 _RULE = "═" * 46
+_WHOLE: tuple[dict[str, str], dict[str, str]] = ({}, {"whole": "yes"})
 
 
 @value
@@ -170,19 +171,23 @@ class MemoryStore:
         """Adds an entry; WriteRefused says what is wrong with it."""
         return self.apply(target, [{"action": "add", "content": content}], cause=cause)
 
-    def replace(self, target: str, old_text: str, content: str, *, cause: Cause | None = None) -> Written:
-        """Puts `content` in the place of the one entry that contains `old_text`."""
-        return self.apply(target, [{"action": "replace", "old_text": old_text, "content": content}], cause=cause)
+    def replace(
+        self, target: str, old_text: str, content: str, *, cause: Cause | None = None, whole: bool = False
+    ) -> Written:
+        """Puts `content` in the place of the one entry that contains `old_text`, or with `whole` is it."""
+        operation = {"action": "replace", "old_text": old_text, "content": content, **_WHOLE[whole]}
+        return self.apply(target, [operation], cause=cause)
 
-    def remove(self, target: str, old_text: str, *, cause: Cause | None = None) -> Written:
-        """Removes the one entry that contains `old_text`."""
-        return self.apply(target, [{"action": "remove", "old_text": old_text}], cause=cause)
+    def remove(self, target: str, old_text: str, *, cause: Cause | None = None, whole: bool = False) -> Written:
+        """Removes the one entry that contains `old_text`, or with `whole` is it."""
+        operation = {"action": "remove", "old_text": old_text, **_WHOLE[whole]}
+        return self.apply(target, [operation], cause=cause)
 
     def apply(self, target: str, operations: Sequence[Operation], *, cause: Cause | None = None) -> Written:
         """Carries out all operations or none; the budget is checked on the state they lead to."""
         file, cause = self._file(target), cause or Cause()
         ready = prepared(operations, self._screen, cause)
-        plan, change = file.change(planner(ready, self._limits[target], self._room(target)), cause)
+        plan, change = file.change(planner(target, ready, self._limits[target], self._room(target)), cause)
         for each in ready:
             self._seen_as[target].setdefault(each["content"], each["content"])
         return self._written(target, message(plan, ready), plan, change)
@@ -191,7 +196,7 @@ class MemoryStore:
         """Raises what `apply` would raise now, and changes nothing."""
         file = self._file(target)
         ready = prepared(operations, self._screen, cause)
-        planner(ready, self._limits[target], self._room(target))(file.read().entries)
+        planner(target, ready, self._limits[target], self._room(target))(file.read().entries)
 
     def provenance(self, target: str) -> dict[str, Provenance]:
         """Where each live entry comes from."""
@@ -220,7 +225,7 @@ class MemoryStore:
                 archived=tuple(again),
                 data=_exactly_before(undone, self.read(target)),
             )
-            return fitting(restored, entries, self._limits[target], self._room(target))
+            return fitting(target, restored, entries, self._limits[target], self._room(target))
 
         planned, change = self._file(target).change(plan, cause or Cause(origin="user"))
         done = f"Change {undone.id} ({undone.action}) undone.{made_room(planned)}"
@@ -242,7 +247,7 @@ class MemoryStore:
         def plan(entries: tuple[str, ...]) -> Plan:
             edits = () if entry in entries else (Edit(index=len(entries), before=None, after=entry),)
             back = Plan(action="restore", edits=edits, entries=apply_edits(entries, edits))
-            return fitting(back, entries, self._limits[target], self._room(target))
+            return fitting(target, back, entries, self._limits[target], self._room(target))
 
         planned, change = self._file(target).change(plan, cause or Cause(origin="user"))
         return self._written(target, f"Entry restored.{made_room(planned)}", planned, change)
@@ -255,7 +260,7 @@ class MemoryStore:
             for edit in planned.edits:
                 if edit.after is not None:
                     self._screen(text.clean(edit.after), cause)
-            return fitting(planned, entries, self._limits[target], None)
+            return fitting(target, planned, entries, self._limits[target], None)
 
         planned, change = self._file(target).change(judged, cause)
         return self._written(target, f"{counted(len(planned.edits), 'entry', 'entries')} tidied.", planned, change)

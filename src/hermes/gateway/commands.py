@@ -148,7 +148,7 @@ class Commands:
             raise NotFound("say which one: /memory forget NUMBER, with a number from /memory")
         target, text = numbered[int(number) - 1]
         store.watcher = self._mirror(entry)
-        store.apply(target, [{"action": "remove", "old_text": text}], cause=Cause(origin="user", note=note))
+        store.remove(target, text, cause=Cause(origin="user", note=note), whole=True)
         return f"Forgotten: {text}"
 
     def hand_over(self, entry: Entry, _rest: str) -> str:

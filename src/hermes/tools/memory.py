@@ -63,7 +63,7 @@ _IN_PROJECT = {
 }
 _NOTE = "Saved for good. The prompt of this session stays as it is; the next session starts with these entries."
 _MANY_REFUSALS = 3
-_FULL_OR_UNMATCHED = frozenset({"full", "no_match", "ambiguous", "missing_old_text"})
+_FULL_OR_UNMATCHED = frozenset({"full", "too_long", "no_match", "ambiguous", "missing_old_text"})
 
 
 class MemoryTool:
