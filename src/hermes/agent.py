@@ -14,6 +14,7 @@ import threading
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Self
 
+from hermes.safety.private import without_private
 from hermes.session.models import helper, main_model
 from hermes.session.opening import Opening
 from hermes.session.review import Reviews
@@ -234,7 +235,7 @@ class Agent(Closing):
     def _begin(self, text: str | None) -> None:
         self._stop.clear()
         self._settle_title()
-        self._asked = self._asked or text or ""
+        self._asked = self._asked or without_private(text or "")
         self.session.use_model(self.model)
 
     def _run(self, stopped: Callable[[], bool]) -> Any:

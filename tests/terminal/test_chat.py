@@ -244,6 +244,23 @@ def test_a_command_is_completed_with_what_it_does(home: Path) -> None:
         terminal.wait_for("> /branch")
 
 
+@pytest.mark.proves("private.stored", "terminal.history")
+def test_private_words_are_called_back_in_this_chat_and_stand_in_no_file(home: Path) -> None:
+    script(home, HELLO)
+    with Terminal(home) as terminal:
+        terminal.wait_for_prompt()
+        terminal.say("hello <private>swordfish</private>")
+        terminal.wait_for("terminal.\n")
+        terminal.wait_for_prompt()
+        terminal.send("\x1b[A")
+        terminal.wait_for("> hello <private>swordfish</private>")
+        terminal.send(CTRL_C + CTRL_D)
+        assert terminal.wait_for_end() == 0
+    assert [text for role, text, _ in stored(home) if role == "user"] == ["hello [private]"]
+    assert "+hello [private]" in (home / "chat_history").read_text()
+    assert not [path for path in home.rglob("*") if path.is_file() and b"swordfish" in path.read_bytes()]
+
+
 @pytest.mark.proves("terminal.lines", "terminal.history")
 def test_several_lines_are_one_message_and_can_be_called_back(home: Path) -> None:
     script(home, HELLO)

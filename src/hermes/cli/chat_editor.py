@@ -13,6 +13,7 @@ from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.styles import Style
 
+from hermes.safety.private import without_private
 from hermes.storage.files import Folder
 from hermes.storage.privacy import keep_private
 
@@ -45,7 +46,7 @@ class Editor:
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         keep_private(path)
         self._session: PromptSession[str] = PromptSession(
-            history=FileHistory(path),
+            history=_History(path),
             completer=_Commands(commands, words_for),
             complete_while_typing=Condition(lambda: self._session.default_buffer.text.startswith("/")),
             key_bindings=_keys(expand),
@@ -60,6 +61,13 @@ class Editor:
     def read(self) -> str:
         """What the person typed. Ctrl-C on an empty line raises KeyboardInterrupt, Ctrl-D raises EOFError."""
         return self._session.prompt("> ").strip()
+
+
+class _History(FileHistory):
+    """Lines typed before; private parts can be called back in this process and are not written down."""
+
+    def store_string(self, string: str) -> None:
+        super().store_string(without_private(string))
 
 
 class _Commands(Completer):

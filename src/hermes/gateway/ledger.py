@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from hermes.gateway.platforms.base import Incoming
+from hermes.safety.private import without_private
 from hermes.storage.database import Database
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Chat:
 class Ledger:
     def __init__(self, database: Database) -> None:
         self.database = database
+        self._private: dict[int, str] = {}  # words with private parts: only this process has them
 
     @classmethod
     def open(cls, home: Home) -> Ledger:
@@ -114,6 +116,8 @@ class Ledger:
                     (message.platform, message.update, lane, person, _written(message), NEW, now),
                 ).fetchall()
                 stored += [row[0] for row in made]
+                if made and message.text != without_private(message.text):
+                    self._private[stored[-1]] = message.text
             if cursor:
                 connection.execute("INSERT OR REPLACE INTO cursors VALUES (?, ?)", (platform, cursor))
         found = [self.entry(number) for number in stored]
@@ -127,6 +131,10 @@ class Ledger:
         """A message; None when everything of its person was erased meanwhile."""
         row = self.database.row(f"SELECT {_FIELDS} FROM inbox WHERE id = ?", (number,))  # noqa: S608 - our own names
         return _entry(row) if row else None
+
+    def words(self, entry: Entry) -> str:
+        """What the person wrote; of private parts a process that came later has only the placeholder."""
+        return self._private.get(entry.id, entry.message.text)
 
     def open_entries(self) -> list[Entry]:
         """Everything that is not done, in the order it came."""
@@ -182,6 +190,7 @@ class Ledger:
 
     def done(self, entry: Entry, now: float, outcome: str = "") -> None:
         """The answer is with the person: only the number of the message is kept, so that it is not taken twice."""
+        self._private.pop(entry.id, None)
         with self.database.writing() as connection:
             connection.execute("DELETE FROM outbox WHERE message = ?", (entry.id,))
             connection.execute(
@@ -227,6 +236,7 @@ class Ledger:
             )
             connection.execute("DELETE FROM inbox WHERE person = ? AND id <> ?", (person, keep))
             connection.execute("UPDATE inbox SET person = '', lane = '', session = '' WHERE id = ?", (keep,))
+        self._private = {number: text for number, text in self._private.items() if self.entry(number)}
         self._truncate_log()
 
     def counts(self) -> dict[str, int]:
@@ -247,7 +257,7 @@ def forget_person(home: Home, person: str) -> None:
 
 
 def _written(message: Incoming) -> str:
-    return json.dumps(asdict(message), ensure_ascii=False)
+    return json.dumps(asdict(message) | {"text": without_private(message.text)}, ensure_ascii=False)
 
 
 def _entry(row: Any) -> Entry:

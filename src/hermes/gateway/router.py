@@ -116,7 +116,7 @@ class Router:
             self._ledger.begin(entry, session.id, session.last_id)
         show = _Draft(self._platforms[entry.message.platform], entry, self._ledger, self._stream_seconds)
         notices: list[str] = []
-        events = agent.go_on() if begun else agent.turn(entry.message.text)
+        events = agent.go_on() if begun else agent.turn(self._ledger.words(entry))
         try:
             end = _follow(events, show, notices)
         except ModelError as error:

@@ -18,6 +18,7 @@ from hermes.recall.exporting import IMPORTED_AT
 from hermes.recall.incoming import BadLine, begun_at, clean_message, known_id, session_fields
 from hermes.recall.noted import rightly_noted
 from hermes.recall.numbers import NewIds
+from hermes.safety.private import storable
 from hermes.storage.originals import COPY, WRITTEN
 from hermes.storage.pages import Pages
 
@@ -264,7 +265,8 @@ class _Ids:
 
 def _same(stored: StoredMessage, message: dict[str, Any]) -> bool:
     """Equal in everything that was said and a file may note; the time may have been added by a store."""
-    old = {key: value for key, value in rightly_noted(stored.message).items() if key != "timestamp"}
+    kept = storable(rightly_noted(stored.message))
+    old = {key: value for key, value in kept.items() if key != "timestamp"}
     return old == {key: value for key, value in message.items() if key != "timestamp"}
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from hermes.recall.noted import rightly_noted
+from hermes.safety.private import storable
 from hermes.storage.conversations import COUNTERS, KINDS
 from hermes.storage.text import scrub
 from hermes.storage.transcripts import encode
@@ -29,7 +30,7 @@ def clean_message(message: Any) -> dict[str, Any]:
     """The message as it will be stored; raises BadLine when it is none."""
     if not isinstance(message, dict):
         raise BadLine(f"a message is a {type(message).__name__}, not a JSON object")
-    clean = rightly_noted(message)
+    clean = dict(storable(rightly_noted(message)))
     if "session_id" in clean:
         clean = {key: value for key, value in clean.items() if key not in _BOOKKEEPING and value is not None}
         clean.setdefault("content", message.get("content"))

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hermes.safety.private import storable
 from hermes.storage.text import scrub
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def digest(messages: Sequence[dict[str, Any]]) -> str:
     gist = [
         [
             message["role"],
-            (message.get("content") or "").strip(),
+            (storable(message).get("content") or "").strip(),
             [[call["id"], call["function"]["name"]] for call in message.get("tool_calls") or ()],
         ]
         for message in messages

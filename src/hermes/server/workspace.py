@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.curated.history import Cause
 from hermes.curated.operations import usage
 from hermes.recall.finding import Finder
+from hermes.safety.private import storable
 from hermes.safety.secrets import mask_secrets
 from hermes.session.wiring import open_parts
 from hermes.storage.text import scrub
@@ -206,7 +207,7 @@ def _checked(messages: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             raise WriteRefused(f"message {number}: role must be one of {', '.join(ROLES)}", kind="role")
         if not isinstance(content, str):
             raise WriteRefused(f"message {number}: content must be a text", kind="content")
-        yield {"role": role, "content": scrub(content)}
+        yield dict(storable({"role": role, "content": scrub(content)}))
 
 
 def _session_id(source: str, key: str) -> str:

@@ -125,7 +125,7 @@ class Compacting(Host):
         stored = Contexts(self._parts.database).live(tip.id)
         self.system_prompt = self._parts.database.session_details(tip.id).get("system_prompt", self.system_prompt)
         self.id, self.last_id = tip.id, tip.last_id
-        self.context = Context((each.id, each.message) for each in stored)
+        self.context = Context(((each.id, each.message) for each in stored), private=self.context.private)
         self.compactions += 1
         self._parts.bind(tip.id)
 

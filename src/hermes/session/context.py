@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hermes.safety.private import storable
 from hermes.session.outside import origin_of, words_of_person
 from hermes.session.requests import wire_message
 from hermes.session.soundness import sound
@@ -13,9 +14,14 @@ from hermes.vocabulary.tokens import estimate_message
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    Private = tuple[Any, ...]
+
 
 class Context:
-    def __init__(self, stored: Iterable[tuple[int, Mapping[str, Any]]] = ()) -> None:
+    def __init__(
+        self, stored: Iterable[tuple[int, Mapping[str, Any]]] = (), *, private: Mapping[int, Private] | None = None
+    ) -> None:
+        """`private` is what this process still knows of messages whose private parts were not stored."""
         self.messages: list[dict[str, Any]] = []
         self.ids: list[int] = []
         self._sizes: list[int | None] = []
@@ -23,16 +29,25 @@ class Context:
         self._said: dict[int, dict[str, Any]] = {}
         self._outside: dict[int, str] = {}  # where the text of a message comes from that nobody here wrote
         self._of_person: dict[int, str] = {}  # a person's own words
+        # Messages with private parts, which only this process has: what was typed, what was sent, what a resume sends.
+        self.private: dict[int, Private] = {}
         self.compacted = False  # some of it stands for messages that were put away
         for number, message in sound(stored):
-            self.append(number, message)
+            self.append(number, message, (private or {}).get(number))
 
-    def append(self, number: int, stored: Mapping[str, Any]) -> None:
+    def append(self, number: int, stored: Mapping[str, Any], private: Private | None = None) -> None:
+        """Takes a message in; `private` is what was typed and sent where that may not be stored."""
+        if (kept := storable(stored)) is not stored:
+            private = private or (stored.get("content"), wire_message(dict(stored))["content"])
+            stored = kept
         message = wire_message(dict(stored))
+        if private is not None:
+            self.private[number] = (*private[:2], message["content"])
+            message["content"] = private[1]
         self.messages.append(message)
         self.ids.append(number)
         self._sizes.append(None)
-        if "api_content" in stored:
+        if "api_content" in stored or private is not None:
             self._said[number] = {**message, "content": stored.get("content")}
         self.compacted = self.compacted or WRITTEN in stored
         if origin := origin_of(stored):
@@ -41,7 +56,7 @@ class Context:
             self._of_person[number] = words
 
     def said(self) -> list[dict[str, Any]]:
-        """The messages without what was only added to them on the way to the model."""
+        """The messages without what was only added to them on the way to the model, and without private parts."""
         if not self._said:
             return self.messages
         return [self._said.get(number, message) for number, message in zip(self.ids, self.messages, strict=True)]
@@ -51,10 +66,14 @@ class Context:
         if not self._outside:
             return []
         return [
-            (at, self._outside[number], self.messages[at])
+            (at, self._outside[number], self._without_private(at))
             for at, number in enumerate(self.ids)
             if number in self._outside
         ]
+
+    def public(self) -> list[dict[str, Any]]:
+        """The messages as they were sent, without private parts: for whoever is not the model they were said to."""
+        return [self._without_private(at) for at in range(len(self.messages))] if self.private else self.messages
 
     def of_person(self) -> list[str]:
         """What the person said, as far as it is still here."""
@@ -89,6 +108,7 @@ class Context:
         self._said = {known[number]: message for number, message in self._said.items()}
         self._outside = {known[number]: origin for number, origin in self._outside.items()}
         self._of_person = {known[number]: words for number, words in self._of_person.items()}
+        self.private = {known[number]: texts for number, texts in self.private.items()}
         self.ids = list(ids)
 
     def _know(self, number: int, other: Context) -> None:
@@ -99,6 +119,13 @@ class Context:
             self._outside[number] = other._outside[number]
         if number in other._of_person:
             self._of_person[number] = other._of_person[number]
+        if number in other.private:
+            self.private[number] = other.private[number]
+
+    def _without_private(self, at: int) -> dict[str, Any]:
+        message = self.messages[at]
+        known = self.private.get(self.ids[at])
+        return message if known is None else {**message, "content": known[2]}
 
     def _size(self, at: int) -> int:
         size = self._sizes[at]

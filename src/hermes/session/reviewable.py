@@ -56,9 +56,9 @@ class Reviewable:
         return [str(tool["function"]["name"]) for tool in self._tools]
 
     def snapshot_request(self) -> Request:
-        """The request as it stands now, for somebody who will not send it as this session."""
+        """The request as it stands now, without private parts, for somebody who will not send it as this session."""
         return Request(
-            system=self.system_prompt, messages=[*self._prefill, *self.context.messages], tools=list(self._tools)
+            system=self.system_prompt, messages=[*self._prefill, *self.context.public()], tools=list(self._tools)
         )
 
     def sources(self, *, since_person: bool = False) -> list[Source]:

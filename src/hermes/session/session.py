@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from hermes.safety.fence import build_memory_context_block
+from hermes.safety.private import UNCLOSED, is_unclosed, public_words, without_private
 from hermes.session.announcements import Announcements
 from hermes.session.beginning import About, PromptWishes, begin, go_on
 from hermes.session.branching import branch_off, take_back
@@ -156,6 +157,7 @@ class MemorySession(Compacting, Reviewable, Closing):
 
         `recalled` is memory from elsewhere, wrapped so that the model cannot mistake it for the user's words; `overlay`
         is what a host adds to this turn only. Both go on a copy: the clean message is what is stored and searched.
+        `<private>…</private>` in the text is sent and kept in this process; all that is stored of it is `[private]`.
         When nothing followed the message before it, because the host failed there, that turn is marked as broken off.
         """
         self._refuse_closed()
@@ -163,13 +165,16 @@ class MemorySession(Compacting, Reviewable, Closing):
         self._close_broken_turn()
         self.preflight()
         self._parts.toolbox.start_turn()
-        handed, found = recalled, self.external.recall(text)
+        kept = without_private(text)
+        if is_unclosed(text):
+            self.notices.add("private", UNCLOSED)
+        handed, found = recalled, self.external.recall(public_words(text))
         recalled = "\n\n".join(filter(None, [handed, found]))
         announced = self._announcements.take()
         additions = [part for part in (build_memory_context_block(recalled), announced, overlay) if part]
-        message: dict[str, Any] = {"role": "user", "content": text}
+        message: dict[str, Any] = {"role": "user", "content": kept}
         if additions:
-            message["api_content"] = "\n\n".join([text, *additions])
+            message["api_content"] = "\n\n".join([kept, *additions])
             message["additions"] = sizes_of(recalled=recalled, announcement=announced, overlay=overlay)
             if recalled:
                 message["additions"][0]["from"] = ["host"] * bool(handed) + self.external.recalled_by * bool(found)
@@ -177,8 +182,8 @@ class MemorySession(Compacting, Reviewable, Closing):
             message["announced"] = dict(self._announcements.seen)
         if recalled:
             self._taint("recall", "memory provider", recalled)
-        self._said = text
-        self._save(message)
+        self._said = text if kept == text else ""  # a statement with a gap in it is no statement to keep
+        self._save(message, None if kept == text else (text, "\n\n".join([text, *additions])))
         self._unfinished = True
         return self.request()
 
@@ -284,6 +289,8 @@ class MemorySession(Compacting, Reviewable, Closing):
         """Takes the last exchange out of the context and returns what the person had said in it."""
         self._refuse_closed()
         said, kept = take_back(self._parts.database, self.id)
+        taken = sorted(self.context.private.keys() - {each.id for each in kept})
+        said = str(self.context.private[taken[0]][0]) if taken else said
         self.reload()
         self._unfinished = False
         began = self._parts.database.session_details(self.id)["announced"]
@@ -387,9 +394,9 @@ class MemorySession(Compacting, Reviewable, Closing):
         self._parts.taint.note(origin, name, text)
         self.nudges.tainted(self._parts.taint.origin)
 
-    def _save(self, message: dict[str, Any]) -> None:
+    def _save(self, message: dict[str, Any], private: tuple[str, str] | None = None) -> None:
         self.last_id = self._parts.database.append(self.id, message)
-        self.context.append(self.last_id, message)
+        self.context.append(self.last_id, message, private)
         self._unfinished = False
 
 

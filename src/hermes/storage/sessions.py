@@ -11,6 +11,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from hermes.safety.private import storable
 from hermes.storage.conversations import COUNTERS, PLAIN, Conversations
 from hermes.storage.damage import seal
 from hermes.storage.database import OPTIONAL_WAIT, REPAIR, Database, one_row
@@ -356,6 +357,7 @@ class SessionDB(Closing):
         now = time.time()
         ids = next_ids(connection, self._owner_key, key, last_id, len(messages))
         times = [moment(message.get("timestamp"), now) for message in messages]
+        messages = [storable(message) for message in messages]
         rows = [encode(*each, key) for each in zip(ids, messages, times, strict=True)]
         connection.executemany(_INSERT, rows)
         if preview is None and (preview := preview_of(messages)) is not None:

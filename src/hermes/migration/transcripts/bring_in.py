@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.migration.transcripts.recognise import read
 from hermes.recall.exporting import IMPORTED_AT
 from hermes.recall.incoming import BadLine, clean_message
+from hermes.safety.private import storable, without_private
 from hermes.settings.projects import project_of
 from hermes.storage.pages import Pages
 from hermes.storage.text import scrub
@@ -113,13 +114,13 @@ class BringIn:
         fields |= {"parent": scrub(prefix + conversation.parent) if conversation.parent else None}
         fields |= {"kind": conversation.kind}
         self._flush_if_unsettled(base)
-        messages = conversation.messages()
+        messages = _messages(conversation)
         known, read_so_far = self._known(base, messages)
         if known is None and read_so_far and self._is_older_copy(base, conversation):
             self.result.already_there += read_so_far
             return
         if read_so_far != (known.taken if known else 0):
-            messages = itertools.islice(conversation.messages(), known.taken if known else 0, None)
+            messages = itertools.islice(_messages(conversation), known.taken if known else 0, None)
         if known is None:
             known = _Waiting(session=self._free_variant(base), fields=fields)
             if known.session != base:
@@ -130,7 +131,8 @@ class BringIn:
         self._waiting.append(work)
         for message in messages:
             work = self._add(work, message)
-        work.title = conversation.late.get("title")
+        title = conversation.late.get("title")
+        work.title = without_private(title) if isinstance(title, str) else None
 
     def _known(self, base: str, messages: Iterator[dict[str, Any]]) -> tuple[_Waiting | None, int]:
         """The variant that agrees with the messages furthest, and how many of them were read to find out."""
@@ -149,7 +151,7 @@ class BringIn:
         for name in self._variants(base):
             stored = Pages.of_db(self._db).messages(self._db.get_session(name))
             kept = (_chained(0, message.message) for message in stored)
-            given = (_chained(0, message) for message in conversation.messages())
+            given = (_chained(0, message) for message in _messages(conversation))
             if all(one == other for one, other in itertools.zip_longest(given, kept) if one is not None):
                 return True
         return False
@@ -238,6 +240,12 @@ class BringIn:
         self.result.bad += 1
         if len(self.result.problems) < _REPORTED:
             self.result.problems.append(text)
+
+
+def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
+    """What was said, without private parts."""
+    for message in conversation.messages():
+        yield message if (kept := storable(message)) is message else dict(kept)
 
 
 def _storable(message: dict[str, Any]) -> dict[str, Any]:
