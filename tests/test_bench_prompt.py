@@ -15,6 +15,8 @@ def test_every_figure_is_measured_beside_what_it_competes_with(monkeypatch: pyte
     monkeypatch.setattr(prompt, "HISTORIES", (100, 1_000))
     monkeypatch.setattr(prompt, "TEXT_BYTES", 400_000)
     result: dict[str, Any] = prompt.run(seed=1)
+    first = result["first_request"]
+    assert first["tool_tokens"] + first["system_tokens"] < first["tokens"] <= first["limit"] == 3_000
     assert result["skills"] == 20
     assert result["assembly_again_ms"] > 0
     assert [row["messages"] for row in result["cache_marking"]] == [100, 1_000]

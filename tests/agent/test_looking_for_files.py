@@ -32,21 +32,20 @@ def test_files_are_listed_and_searched(home: Path, folder: Path) -> None:
     (folder / "b.txt").write_text("os (sep)\n")
     (folder / ".env").write_text("OS=secret\n")
     (folder / "node_modules/c.py").write_text("os\n")
-    listed, top, found, literal, wrong = call_tools(
+    listed, top, found, plain = call_tools(
         home,
         folder,
-        ("list_files", {"pattern": "*.py"}),
-        ("list_files", {"depth": 1}),
+        ("search_files", {"files": "*.py"}),
+        ("search_files", {"depth": 1}),
         ("search_files", {"pattern": r"\bos\b", "ignore_case": True}),
-        ("search_files", {"pattern": "os (sep)", "literal": True}),
-        ("search_files", {"pattern": "("}),
+        ("search_files", {"pattern": "os ("}),
     )
     assert listed["files"] == ["src/a.py"]
     assert top["files"] == [".env", "b.txt", "node_modules/", "src/"]
     places = [(each["path"], each["line"]) for each in found["matches"]]
     assert places == [("b.txt", 1), ("src/a.py", 1), ("src/a.py", 2)]
-    assert [each["text"] for each in literal["matches"]] == ["os (sep)"]
-    assert "not a regular expression" in wrong["error"]
+    assert [each["text"] for each in plain["matches"]] == ["os (sep)"]
+    assert plain["note"].startswith("searched as plain text: not a regular expression")
 
 
 @pytest.mark.proves("agent.files")
@@ -89,8 +88,8 @@ def test_a_listing_tells_what_it_leaves_out_and_what_cannot_be_listed(
     short, missing, searched = call_tools(
         home,
         folder,
-        ("list_files", {"limit": 2}),
-        ("list_files", {"path": "nowhere"}),
+        ("search_files", {"limit": 2}),
+        ("search_files", {"path": "nowhere"}),
         ("search_files", {"pattern": "tea", "limit": 2, "path": "a.txt"}),
     )
     assert short == {"success": True, "path": ".", "files": ["a.txt", "b.txt"], "truncated": True, "count": 5}
@@ -102,7 +101,7 @@ def test_a_listing_tells_what_it_leaves_out_and_what_cannot_be_listed(
 
     monkeypatch.setattr(looking, "_MOST_WALKED", 3)
     monkeypatch.setattr("hermes.tools.looking.os.listdir", closed)
-    deep, top = call_tools(home, folder, ("list_files", {}), ("list_files", {"depth": 1}))
+    deep, top = call_tools(home, folder, ("search_files", {}), ("search_files", {"depth": 1}))
     assert (deep["files"], deep["truncated"]) == (["a.txt", "b.txt", "c.txt"], True)
     assert top["error"] == ". cannot be listed: Permission denied"
 

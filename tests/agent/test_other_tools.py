@@ -157,7 +157,7 @@ def test_toolsets_are_switched_on_and_off_by_platform(home: Path) -> None:
         "disabled_toolsets: {default: [web], cli: [skills]}\n",
     )
     assert offered(home, source="telegram") == {
-        *("memory", "read_file", "write_file", "patch", "list_files", "search_files"),
+        *("memory", "read_file", "write_file", "patch", "search_files"),
     }
     assert offered(home, source="cli") == {"memory"}
     assert offered(home, toolsets=["todo"]) == {"todo"}

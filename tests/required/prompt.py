@@ -72,6 +72,10 @@ REQUIREMENTS = {
         "001 Prompt caching",
     ),
     "prompt.cache.ttl": ("5m or 1h; anything else is a settings error", "001 Prompt caching"),
+    "prompt.first-request": (
+        'A first "hello" in an empty home costs at most 3,000 tokens, for every family of models',
+        "product",
+    ),
     "prompt.bench": ("Assembly, cache marking and the token estimate are measured by one call", "product"),
     "prompt.cache.cost": ("Marking copies at most four messages, whatever the history's length", "product"),
 }

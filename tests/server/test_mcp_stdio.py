@@ -106,7 +106,7 @@ def test_a_host_remembers_finds_and_records_through_the_real_process(home: Path)
         assert "Uses Debian." in text_of((await client.read_resource("hermes://memory/MEMORY.md"))[0])
         assert {prompt.name for prompt in await client.list_prompts()} == {"memory", "past_conversations", "skills"}
         assert "# Memory" in text_of((await client.get_prompt("memory")).messages[0].content)
-        assert "Write one with `skills`" in text_of((await client.get_prompt("skills")).messages[0].content)
+        assert "write one with `skills`" in text_of((await client.get_prompt("skills")).messages[0].content)
 
     talk(home, script, "--source", "my-host")
     log = MemoryStore.open(home).history("memory")[0]

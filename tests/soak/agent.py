@@ -172,7 +172,7 @@ def _call(chance: random.Random) -> tuple[str, dict[str, Any]]:
         (
             ("write_file", {"path": name, "content": f"text {chance.random()}"}),
             ("read_file", {"path": name}),
-            ("list_files", {}),
+            ("search_files", {}),
             ("todo", {"todos": [{"id": "1", "content": f"step {chance.random()}", "status": "pending"}]}),
             ("memory", {"action": "add", "target": "memory", "content": f"Fact {chance.random()}."}),
             ("session_search", {"query": "question"}),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hermes.vocabulary.tokens import estimate
 from model_server import Answer, ModelServer, chat, failing
 from terminal_program import CTRL_C, Terminal, script
 
@@ -117,6 +118,31 @@ def test_a_script_learns_on_standard_error_that_a_model_is_asked_again(home: Pat
     assert (given_up.returncode, given_up.stdout) == (1, "")
     assert given_up.stderr.count("; trying again\n") == 3
     assert len(server.received) == 8
+
+
+@pytest.mark.proves("prompt.first-request")
+@pytest.mark.parametrize("model", ["some-model", "qwen3:8b", "gpt-5.2", "gemini-3-pro"])
+def test_a_first_hello_costs_at_most_3000_tokens(model: str, home: Path) -> None:
+    home.mkdir()
+    with ModelServer(Answer(pieces=[chat({"content": "Hello."})])) as server:
+        (home / "config.yaml").write_text(f"model:\n  default: {model}\n  base_url: {server.url}/v1\n")
+        assert piped(home, "-q", "hello").stdout == "Hello.\n"
+    (sent,) = server.received
+    assert {"memory", "session_search", "skill_manage", "terminal", "delegate_task"} <= {
+        tool["function"]["name"] for tool in sent.json["tools"]
+    }
+    assert estimate(sent.body.decode()) <= 3_000
+
+
+@pytest.mark.proves("prompt.first-request")
+def test_a_first_hello_in_a_chat_costs_no_more(home: Path) -> None:
+    home.mkdir()
+    with ModelServer(Answer(pieces=[chat({"content": "Hello."})])) as server:
+        (home / "config.yaml").write_text(f"model:\n  default: m\n  base_url: {server.url}/v1\n")
+        with Terminal(home) as terminal:
+            terminal.say("hello")
+            terminal.wait_for("Hello.")
+    assert estimate(server.received[0].body.decode()) <= 3_000
 
 
 @pytest.mark.proves("terminal.once", "terminal.interrupt")

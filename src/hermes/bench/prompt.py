@@ -1,4 +1,4 @@
-"""What the prompt costs: assembly with 200 skills, cache marking for long histories, the token estimate.
+"""What the prompt costs: the first request of a chat, assembly with 200 skills, cache marking, the token estimate.
 
 CPU time, best of several runs. Each figure stands beside the plain thing it competes with, measured in the same run.
 """
@@ -11,26 +11,48 @@ import os
 import random
 import tempfile
 
+from hermes.agent import Agent
 from hermes.bench.measure import best_cpu
 from hermes.llm.cache_points import cache_points, with_cache_points
+from hermes.llm.scripted import Scripted
+from hermes.llm.wire import encode
 from hermes.prompt.assembly import PromptInputs, assemble
 from hermes.session.judging import Judged
 from hermes.skills.index import SkillIndex
-from hermes.vocabulary.tokens import estimate
+from hermes.vocabulary.tokens import estimate, estimate_message
 
 SKILLS = 200
 HISTORIES = (1_000, 10_000, 100_000)
 TEXT_BYTES = 2_000_000
+FIRST_REQUEST_LIMIT = 3_000  # estimated tokens of "hello" in an empty home
 WORDS = ("the", "a", "to", "of", "session", "prompt", "cache", "memory", "file", "search", "result", "answer", "index")
 
 
 def run(seed: int = 0) -> dict[str, object]:
     chance = random.Random(seed)  # noqa: S311 - made-up texts, not secrets
     return {
+        "first_request": first_request(),
         "skills": SKILLS,
         **_assembly(chance),
         "cache_marking": [_marking(length) for length in HISTORIES],
         "token_estimate": [_estimating(kind, chance) for kind in ("english", "chinese")],
+    }
+
+
+def first_request(model: str = "scripted") -> dict[str, int]:
+    """The estimated tokens of "hello" in a new chat of an empty home; some families of models get more guidance."""
+    answer = Scripted(["Hello."], name=model)
+    with tempfile.TemporaryDirectory() as home, Agent.open(home, model=answer, cwd=home) as agent:
+        list(agent.turn("hello"))
+    sent = answer.requests[0]
+    tools, system = estimate(encode(list(sent.tools)).decode()), estimate(sent.system)
+    said = sum(map(estimate_message, sent.messages))
+    return {
+        "tools": len(sent.tools),
+        "tool_tokens": tools,
+        "system_tokens": system,
+        "tokens": tools + system + said,
+        "limit": FIRST_REQUEST_LIMIT,
     }
 
 

@@ -20,7 +20,7 @@ TOOLSETS: dict[str, tuple[str, ...]] = {
     "context": ("context_expand", "context_compact"),
     "todo": ("todo",),
     "delegation": ("delegate_task",),
-    "files": ("read_file", "write_file", "patch", "list_files", "search_files"),
+    "files": ("read_file", "write_file", "patch", "search_files"),
     "terminal": ("terminal",),
     "web": ("fetch_url",),
     "mcp": (),  # whatever the servers in mcp_servers offer

@@ -24,50 +24,36 @@ FIELDS: dict[str, dict[str, type]] = {
 
 
 def _function(name: str, description: str, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-    parameters = {"type": "object", "properties": properties, "required": required}
+    parameters = {"type": "object", "properties": properties} | ({"required": required} if required else {})
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
-def _text(description: str) -> dict[str, Any]:
-    return {"type": "string", "description": description}
+def _text(description: str = "") -> dict[str, Any]:
+    return {"type": "string"} | ({"description": description} if description else {})
 
 
 SCHEMAS = [
-    _function(
-        "skills_list",
-        "List the skills: procedures that were written down for later. Shows names and descriptions only.",
-        {"category": _text("Only this category.")},
-        [],
-    ),
+    _function("skills_list", "List skills (written procedures) with their descriptions.", {"category": _text()}, []),
     _function(
         "skill_view",
-        "Open a skill and follow it, or open one of the files it links to.",
-        {
-            "name": _text("The skill's name, or category/name when two share a name."),
-            "file_path": _text("A linked file, such as references/api.md. Leave out for the skill itself."),
-        },
+        "Open a skill to follow it, or with file_path a file it links to.",
+        {"name": _text(), "file_path": _text()},
         ["name"],
     ),
     _function(
         "skill_manage",
-        "Create, improve or retire a skill. Prefer patch over edit, and improving an existing skill over a new one. "
-        "A deleted skill is archived, not lost.",
+        "Create, improve or retire a skill; delete archives it. Prefer patch over edit.",
         {
-            "action": {"type": "string", "enum": list(ACTIONS), "description": "What to do."},
-            "name": _text("The skill's name: a-z, 0-9, dot, underscore, hyphen; at most 64 characters."),
-            "content": _text(
-                "create, edit: the whole SKILL.md. It begins with YAML frontmatter that has name and description, "
-                "followed by the steps."
-            ),
-            "old_string": _text("patch: the text to replace, exactly as it stands and long enough to be unique."),
-            "new_string": _text("patch: what to put there; may be empty."),
-            "replace_all": {"type": "boolean", "description": "patch: replace every occurrence."},
-            "category": _text("create: a category such as software-development."),
-            "file_path": _text(
-                "write_file, remove_file, patch: a file under references/, templates/, scripts/ or assets/."
-            ),
-            "file_content": _text("write_file: the file's whole text."),
-            "absorbed_into": _text("delete: the skill that covers this one from now on."),
+            "action": {"type": "string", "enum": list(ACTIONS)},
+            "name": _text(),
+            "content": _text("create, edit: whole SKILL.md; YAML frontmatter with name, description"),
+            "old_string": _text("patch: exact, unique text"),
+            "new_string": _text(),
+            "replace_all": {"type": "boolean"},
+            "category": _text(),
+            "file_path": _text("in references/, templates/, scripts/ or assets/"),
+            "file_content": _text(),
+            "absorbed_into": _text("delete: skill that covers it"),
         },
         ["action", "name"],
     ),

@@ -48,7 +48,6 @@ class Kit:
             "read_file": self._read_file,
             "write_file": self._write_file,
             "patch": self._patch,
-            "list_files": self._list_files,
             "search_files": self._search_files,
             "terminal": self._terminal,
             "fetch_url": self._fetch_url,
@@ -90,11 +89,6 @@ class Kit:
         from hermes.tools.files import Patch
 
         return Patch(self._ground)
-
-    def _list_files(self) -> Tool:
-        from hermes.tools.looking import ListFiles
-
-        return ListFiles(self._ground)
 
     def _search_files(self) -> Tool:
         from hermes.tools.looking import SearchFiles

@@ -18,26 +18,17 @@ class ContextCompact:
     schema: dict[str, Any] = {  # noqa: RUF012 - shared on purpose: what the model sees never changes
         "name": "context_compact",
         "description": (
-            "Put away a stretch of earlier messages that you no longer need word for word, such as a finished "
-            "investigation or long tool outputs. A summary stands in their place; names, rules and decisions are kept "
-            "exactly, and context_expand brings the originals back. The current turn always stays."
+            "Replace earlier messages you no longer need in full (finished work, long outputs) by a summary; "
+            "context_expand brings them back. Name the range by words of its first and last message (default: all "
+            "before this turn) or by ids."
         ),
         "parameters": {
             "type": "object",
             "properties": {
-                "first": {
-                    "type": "string",
-                    "description": "Words from the first message to put away; left out: from the beginning.",
-                },
-                "last": {
-                    "type": "string",
-                    "description": "Words from the last message to put away; left out: up to the current turn.",
-                },
-                "ids": {
-                    "type": "string",
-                    "description": "Instead of first and last: a range of message ids, such as '4096-4131'.",
-                },
-                "focus": {"type": "string", "description": "A subject the summary should tell in detail."},
+                "first": {"type": "string"},
+                "last": {"type": "string"},
+                "ids": {"type": "string"},
+                "focus": {"type": "string"},
             },
         },
     }

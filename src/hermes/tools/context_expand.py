@@ -28,19 +28,15 @@ class ContextExpand:
     schema: dict[str, Any] = {  # noqa: RUF012 - shared on purpose: what the model sees never changes
         "name": "context_expand",
         "description": (
-            "Read earlier messages of this conversation again, word for word, that were compacted to make room. Take "
-            "the ids from a line of the compacted block, for example ids='4096-4131'. Use it before guessing at a "
-            "detail the block does not spell out. With find, only messages that hold that text are shown."
+            "Read compacted messages of this conversation word for word instead of guessing at a detail. The "
+            "compacted block names their ids."
         ),
         "parameters": {
             "type": "object",
             "properties": {
-                "ids": {"type": "string", "description": "Message ids and ranges, such as '4096-4131, 4140'."},
-                "find": {"type": "string", "description": "Show only messages that hold this text, around the place."},
-                "start": {
-                    "type": "integer",
-                    "description": "Character of the first message to begin at, when an answer said so.",
-                },
+                "ids": {"type": "string"},
+                "find": {"type": "string", "description": "only messages with this text"},
+                "start": {"type": "integer"},
             },
             "required": ["ids"],
         },

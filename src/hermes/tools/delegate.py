@@ -45,34 +45,29 @@ class DelegateTask:
     schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
         "name": "delegate_task",
         "description": (
-            "Hand a piece of work to another agent that starts with an empty context and returns only its answer. Use"
-            " it for work that reads a lot and reports little, or for several independent pieces at once (tasks). It"
-            " knows nothing of this conversation: put everything it needs into context. It cannot change memory."
+            "Hand work that reads a lot and reports little, or independent pieces at once (tasks), to other agents."
+            " They return only their answer, cannot change memory and know nothing of this conversation: put all they"
+            " need into context."
         ),
         "parameters": {
             "type": "object",
             "properties": {
-                "goal": {"type": "string", "description": "What is to be done and what the answer should contain."},
-                "context": {"type": "string", "description": "What it must know: facts, paths, constraints."},
-                "role": {
-                    "type": "string",
-                    "enum": list(_ROLES),
-                    "description": "leaf does the work itself; orchestrator may delegate in turn.",
-                },
+                "goal": {"type": "string"},
+                "context": {"type": "string"},
+                "role": {"type": "string", "enum": list(_ROLES), "description": "orchestrator may delegate too"},
                 "tasks": {
                     "type": "array",
                     "items": {
                         "type": "object",
                         "properties": {
-                            "goal": {"type": "string", "description": "What is to be done."},
-                            "context": {"type": "string", "description": "What it must know."},
-                            "role": {"type": "string", "enum": list(_ROLES), "description": "As above."},
+                            "goal": {"type": "string"},
+                            "context": {"type": "string"},
+                            "role": {"type": "string", "enum": list(_ROLES)},
                         },
                         "required": ["goal"],
                     },
-                    "description": "Several tasks that run at the same time, instead of goal.",
                 },
-                "background": {"type": "boolean", "description": "Without effect: the answer is waited for."},
+                "background": {"type": "boolean"},
             },
         },
     }

@@ -1,4 +1,4 @@
-"""Tools that look for files: list the ones that fit a pattern, and search their text."""
+"""The `search_files` tool: lists the files that fit a pattern, or finds lines of their text."""
 
 from __future__ import annotations
 
@@ -25,39 +25,58 @@ _SEARCH_SECONDS = 20
 _LONGEST_LINE = 500
 
 
-def _text(description: str) -> dict[str, Any]:
-    return {"type": "string", "description": description}
+def _text(description: str = "") -> dict[str, Any]:
+    return {"type": "string"} | ({"description": description} if description else {})
 
 
-class ListFiles:
+class SearchFiles:
     works_in_folders = True
     brings = "file"  # names are text, too
     schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
-        "name": "list_files",
+        "name": "search_files",
         "description": (
-            "List files below a folder, those that fit a pattern; with depth 1 the content of the folder itself."
-            " Version control, caches and installed packages are left out."
+            "Find lines in text files by a Python regular expression; without pattern list the files. Version control,"
+            " caches and installed packages are left out."
         ),
         "parameters": {
             "type": "object",
             "properties": {
-                "path": _text("The folder (default: the working folder)."),
-                "pattern": _text("Only files that fit, such as *.py or docs/**/*.md."),
-                "depth": {"type": "integer", "description": "How deep to go: 1 for the folder itself (default: all)."},
-                "limit": {"type": "integer", "description": f"How many at most (default and most {_MOST_FILES})."},
+                "pattern": _text(),
+                "path": _text("default: working folder"),
+                "files": _text("such as *.py or docs/**/*.md"),
+                "depth": {"type": "integer", "description": "1: the folder itself"},
+                "ignore_case": {"type": "boolean"},
+                "limit": {"type": "integer"},
             },
         },
     }
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: Ground, limits: Limits, cancelled: Callable[[], bool]) -> None:
         self._ground = ground
+        self._limits = limits
+        self._cancelled = cancelled
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if not arguments.get("pattern"):
+            return self._list(arguments)
+        pattern, note = arguments["pattern"], ""
+        try:
+            re.compile(pattern)
+        except (re.error, RecursionError, OverflowError) as error:
+            pattern, note = re.escape(pattern), f"searched as plain text: not a regular expression ({error})"
+        root = self._ground.to_read(arguments.get("path", "."))
+        if not os.path.exists(root):
+            return failure(f"there is no {self._ground.shown(root)}")
+        most = min(max(arguments.get("limit", _MOST_MATCHES), 1), _MOST_FILES)
+        result = self._search(root, pattern, arguments, most)
+        return {"note": note, **result} if note else result
+
+    def _list(self, arguments: dict[str, Any]) -> dict[str, Any]:
         root = self._ground.to_read(arguments.get("path", "."))
         if not os.path.isdir(root):
             return failure(f"there is no folder {self._ground.shown(root)}")
         most = min(max(arguments.get("limit", _MOST_FILES), 1), _MOST_FILES)
-        pattern, depth = arguments.get("pattern", ""), arguments.get("depth", 0)
+        pattern, depth = arguments.get("files", ""), arguments.get("depth", 0)
         if depth == 1:
             try:
                 names = sorted(os.listdir(root))
@@ -81,47 +100,6 @@ class ListFiles:
             if (not depth or relative.count(os.sep) < depth) and fits(path, root, pattern):
                 found.append(relative)
         return found, False
-
-
-class SearchFiles:
-    works_in_folders = True
-    brings = "file"
-    schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
-        "name": "search_files",
-        "description": (
-            "Find lines in the text files below a folder that match a regular expression (Python's), each with its"
-            " file and line number. Binary files, and files that hold keys, are passed over."
-        ),
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "pattern": _text("The regular expression; with literal true, a plain text."),
-                "path": _text("The folder or file to search (default: the working folder)."),
-                "files": _text("Only files that fit, such as *.py or docs/**/*.md."),
-                "literal": {"type": "boolean", "description": "Take pattern as plain text (default false)."},
-                "ignore_case": {"type": "boolean", "description": "Ignore upper and lower case (default false)."},
-                "limit": {"type": "integer", "description": f"How many lines (default {_MOST_MATCHES}, most 500)."},
-            },
-            "required": ["pattern"],
-        },
-    }
-
-    def __init__(self, ground: Ground, limits: Limits, cancelled: Callable[[], bool]) -> None:
-        self._ground = ground
-        self._limits = limits
-        self._cancelled = cancelled
-
-    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        pattern = re.escape(arguments["pattern"]) if arguments.get("literal") else arguments["pattern"]
-        try:
-            re.compile(pattern)
-        except (re.error, RecursionError, OverflowError) as error:
-            return failure(f"pattern is not a regular expression: {error}; with literal true it is taken as plain text")
-        root = self._ground.to_read(arguments.get("path", "."))
-        if not os.path.exists(root):
-            return failure(f"there is no {self._ground.shown(root)}")
-        most = min(max(arguments.get("limit", _MOST_MATCHES), 1), _MOST_FILES)
-        return self._search(root, pattern, arguments, most)
 
     def _search(self, root: str, pattern: str, arguments: dict[str, Any], most: int) -> dict[str, Any]:
         asked = {

@@ -20,21 +20,15 @@ if TYPE_CHECKING:
     from hermes.tools.taint import Taint
 
 _OPERATION = {
-    "action": {"type": "string", "enum": list(ACTIONS), "description": "What to do."},
-    "content": {"type": "string", "description": "The entry, for add and replace: one compact fact, stated plainly."},
-    "old_text": {
-        "type": "string",
-        "description": "A piece of the entry to replace or remove, exactly as written; only one entry may contain it.",
-    },
+    "action": {"type": "string", "enum": list(ACTIONS)},
+    "content": {"type": "string"},
+    "old_text": {"type": "string", "description": "replace, remove: exact piece of the entry meant"},
 }
 SCHEMA: dict[str, Any] = {
     "name": "memory",
     "description": (
-        "Keep durable facts for later sessions. What is saved here is part of the system prompt of every future "
-        "session, so keep it short and true for a long time: who the user is and how they like to work (target user), "
-        "the environment, conventions and lessons (target memory). There is no read action: you already see the "
-        "entries in your prompt, and each result shows them as they are now. Use `operations` for several changes at "
-        "once, for example to make room and add in one step; either all of them happen or none."
+        "Keep durable facts: the entries stand in every later session's prompt. There is no read action: your prompt "
+        "and each result show them. `operations` makes several changes to a target, all or none."
     ),
     "parameters": {
         "type": "object",
@@ -42,13 +36,19 @@ SCHEMA: dict[str, Any] = {
             "target": {
                 "type": "string",
                 "enum": ["memory", "user"],
-                "description": "memory: your notes; user: what you know about the person.",
+                "description": "memory: your notes; user: facts about the person",
             },
             **_OPERATION,
             "operations": {
                 "type": "array",
-                "items": {"type": "object", "properties": _OPERATION, "required": ["action"]},
-                "description": "Several changes to one target, applied in order, all or nothing.",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        **{name: {"type": "string"} for name in _OPERATION},
+                        "action": _OPERATION["action"],
+                    },
+                    "required": ["action"],
+                },
             },
         },
         "required": ["target"],
@@ -57,9 +57,7 @@ SCHEMA: dict[str, Any] = {
 _IN_PROJECT = {
     "type": "string",
     "enum": ["memory", "user", "project"],
-    "description": (
-        "memory: your notes; user: what you know about the person; project: what matters only in the current project."
-    ),
+    "description": "memory: your notes; user: facts about the person; project: what matters only in this project",
 }
 _NOTE = "Saved for good. The prompt of this session stays as it is; the next session starts with these entries."
 _MANY_REFUSALS = 3

@@ -21,9 +21,8 @@ class Todo:
     schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
         "name": "todo",
         "description": (
-            "Keep a list of the steps of a larger task and show how far you are. Without arguments it returns the"
-            " list. With todos it replaces the list; with merge true it changes the items with the same id and adds"
-            " new ones. Have one item in_progress at a time and complete it as soon as it is done."
+            "Keep the steps of a larger task. todos replaces the list, with merge updates or adds items by id; no"
+            " arguments shows it. Have one item in_progress; complete it as soon as it is done."
         ),
         "parameters": {
             "type": "object",
@@ -33,15 +32,14 @@ class Todo:
                     "items": {
                         "type": "object",
                         "properties": {
-                            "id": {"type": "string", "description": "A short name that stays the same."},
-                            "content": {"type": "string", "description": "What is to be done."},
-                            "status": {"type": "string", "enum": list(STATES), "description": "How far it is."},
+                            "id": {"type": "string"},
+                            "content": {"type": "string"},
+                            "status": {"type": "string", "enum": list(STATES)},
                         },
                         "required": ["id", "content", "status"],
                     },
-                    "description": "The items.",
                 },
-                "merge": {"type": "boolean", "description": "Change the list instead of replacing it."},
+                "merge": {"type": "boolean"},
             },
         },
     }
