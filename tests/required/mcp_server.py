@@ -9,6 +9,11 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "mcp.greeting": ("a host is told at the beginning what is known about the person", "product"),
     "mcp.record": ("a host's conversation is stored once and found later", "product"),
     "mcp.install": ("a host's configuration is written after a preview, with a backup, and taken out again", "product"),
+    "mcp.verified": (
+        "a host is given the command of the copy that runs, and only after that command has listed its tools",
+        "product",
+    ),
+    "mcp.status": ("which hosts are configured, and whether the command they have still answers", "product"),
     "mcp.http": ("MCP over streamable HTTP, with the key of a person", "product"),
     "mcp.hooks": ("hooks of the hosts that have them record every conversation", "product"),
 }

@@ -140,8 +140,10 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         "give this memory to other agents (Claude Code, Codex, Cursor, …)",
         {
             "serve": ("mcp", "speak MCP on standard input, or over HTTP; what `hermes mcp` alone does"),
-            "install": ("mcp_install", "put it into a host's configuration; shows the changes first"),
-            "record": ("mcp_install", "store a conversation a host's hook tells of"),
+            "install": ("mcp_install", "try it, then put it into a host's configuration; shows the changes first"),
+            "uninstall": ("mcp_install", "take it out of a host's configuration again; shows the changes first"),
+            "status": ("mcp_install", "which hosts are configured, and whether the command they have still answers"),
+            "record": ("mcp_install", "store a conversation that a host's hook reports"),
         },
     ),
     "claw": (

@@ -1,22 +1,22 @@
-"""`hermes mcp install` and `hermes mcp record`: into a host's configuration, and what its hooks tell."""
+"""`hermes mcp install`, `uninstall`, `status` and `record`: a host's configuration, and what its hooks record."""
 
 from __future__ import annotations
 
 import difflib
 import json
 import os
+import shlex
 import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.context import OK, REFUSED
-from hermes.cli.mcp import load_server
 from hermes.cli.questions import confirmed
-from hermes.cli.render import add_json_option, print_json, print_text
+from hermes.cli.render import add_json_option, print_failure, print_json, print_text
 from hermes.server.mcp_hooks import record
-from hermes.server.mcp_hosts import HOSTS, Launch, carry_out, plan
+from hermes.server.mcp_hosts import BY_MODEL, HOSTS, RECORDED, Launch, carry_out, configured, list_tools, plan
 from hermes.settings.home import find_home, locate_home
-from hermes.vocabulary.errors import SettingsError
+from hermes.vocabulary.errors import HermesError, NotFound, SettingsError, StorageError
 
 if TYPE_CHECKING:
     import argparse
@@ -26,12 +26,30 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
 
 _LARGEST = 16 << 20
+_SCRIPTS = ("hermes", "hermes-memory")
 
 
 def _install(given: argparse.Namespace, context: Context) -> int:
-    changes = plan(given.host, _launch(context.home), os.path.expanduser("~"), remove=given.remove)
-    if not given.remove:
-        load_server()  # a host that is told of a server which cannot start only shows an error, later and elsewhere
+    if given.remove:
+        return _uninstall(given, context)
+    launch = Launch(command=_command(), home=_home_words(context.home))
+    changes = plan(given.host, launch, os.path.expanduser("~"))
+    written = configured(given.host, os.path.expanduser("~"), changes)
+    command = written.command if written else []
+    try:
+        tools = list_tools(command)
+    except NotFound as error:
+        title = HOSTS[given.host].title
+        raise NotFound(f"nothing was changed, because {title} could not start Hermes: {error}") from error
+    return _write(given, changes, tools, HOSTS[given.host].records if RECORDED in command else BY_MODEL)
+
+
+def _uninstall(given: argparse.Namespace, context: Context) -> int:
+    del context
+    return _write(given, plan(given.host, None, os.path.expanduser("~")), [], "")
+
+
+def _write(given: argparse.Namespace, changes: list[Change], tools: list[str], records: str) -> int:
     host = HOSTS[given.host]
     agreed = bool(changes) and not given.dry_run and (given.yes or _agrees(given, changes))
     backups = carry_out(changes) if agreed else []
@@ -42,21 +60,66 @@ def _install(given: argparse.Namespace, context: Context) -> int:
                 "done": agreed or not changes,
                 "files": [{"path": change.path, "reason": change.reason} for change in changes],
                 "backups": backups,
-                "records": host.records,
+                "tools": tools,
+                "records": records,
             }
         )
         return OK if agreed or not changes or given.dry_run else REFUSED
+    if tools:
+        print_text(f"started as {host.title} will: it answers, with {len(tools)} tools")
     if not changes:
         print_text(f"{host.title}: nothing to change")
     elif agreed:
         for backup in backups:
             print_text(f"the file as it was: {backup}")
-        print_text(f"{host.title}: done. Restart it. Conversations: {host.records}." if not given.remove else "removed")
+        print_text(
+            f"{host.title}: " + (f"done. Restart it. Conversations: {records}." if tools else "removed. Restart it.")
+        )
     else:
         if given.dry_run or given.yes:
             _show(changes)
         print_text("nothing was changed" + ("" if given.dry_run else "; --yes does it without asking"))
     return OK if agreed or not changes or given.dry_run else REFUSED
+
+
+def _status(given: argparse.Namespace, context: Context) -> int:
+    del context
+    rows = [_state(host) for host in HOSTS]
+    if given.json:
+        print_json(rows)
+    else:
+        for row in rows:
+            print_text(_told(row))
+    return REFUSED if any(row["problem"] for row in rows) else OK
+
+
+def _state(host: str) -> dict[str, Any]:
+    """Whether a host knows us, and whether the command it has still answers."""
+    row: dict[str, Any] = {"host": host, "configured": False, "answers": None, "tools": [], "problem": None}
+    try:
+        found = configured(host, os.path.expanduser("~"))
+        if found is None:
+            return row
+        row |= {"path": found.path, "command": found.command, "hooks": found.hooks}
+        if not found.ours:
+            row["problem"] = f"its server called hermes is another program: {shlex.join(found.command)}"
+            return row
+        row |= {"configured": True, "answers": False}
+        row |= {"tools": list_tools(found.command), "answers": True}
+        if RECORDED in found.command and not found.hooks:
+            row["problem"] = f"no hook records its conversations; `hermes mcp install {host}` puts it there"
+    except (NotFound, SettingsError, StorageError) as error:
+        again = f". `hermes mcp install {host}` writes one that does" if row["configured"] else ""
+        row["problem"] = f"{error}{again}"
+    return row
+
+
+def _told(row: dict[str, Any]) -> str:
+    command = shlex.join(row.get("command", ()))
+    if row["answers"]:
+        said = f"answers, {len(row['tools'])} tools: {command}"
+        return f"{row['host']:<16}{said}" + (f"\n{'':<16}{row['problem']}" if row["problem"] else "")
+    return f"{row['host']:<16}{row['problem'] or 'not configured'}"
 
 
 def _agrees(given: argparse.Namespace, changes: list[Change]) -> bool:
@@ -75,11 +138,52 @@ def _show(changes: list[Change]) -> None:
         print_text("\n".join(lines) + "\n")
 
 
-def _launch(home: Home) -> Launch:
-    """How to start this very program for this very home, whatever the host's environment."""
+def _command() -> tuple[str, ...]:
+    """What starts this very copy of Hermes. PATH is not asked: another program called hermes may stand there first."""
+    if runner := _runner():
+        return runner
     program = os.path.abspath(sys.argv[0])
-    if os.path.basename(program) != "hermes" or not os.access(program, os.X_OK):
-        program = shutil.which("hermes") or program
+    if os.path.basename(program) in _SCRIPTS and os.path.isfile(program) and os.access(program, os.X_OK):
+        return (os.path.join(os.path.realpath(os.path.dirname(program)), os.path.basename(program)),)
+    return (sys.executable, "-P", "-m", "hermes")  # -P: a folder called hermes where the host starts it is not us
+
+
+def _runner() -> tuple[str, ...]:
+    """How to run a copy again that uvx or `pipx run` made: it lies in a cache, and whoever owns that deletes it."""
+    above = os.path.dirname(sys.prefix)
+    while not os.path.exists(os.path.join(above, "CACHEDIR.TAG")):
+        if above == os.path.dirname(above):
+            return ()
+        above = os.path.dirname(above)
+    if os.path.basename(above) == "pipx":
+        runner, words = shutil.which("pipx"), ["run", "--spec"]
+    else:
+        runner, words = os.environ.get("UV") or shutil.which("uv"), ["tool", "run", "--from"]
+    if not runner:
+        raise NotFound(
+            f"this copy of Hermes lies in a cache ({sys.prefix}) that may be deleted, and neither uv nor pipx is on "
+            "PATH to run it again. Install it with `uv tool install` or `pipx install`, then try again with that copy"
+        )
+    return (os.path.abspath(runner), *words, _requirement(), "hermes")
+
+
+def _requirement() -> str:
+    """Names the version that runs, from where it was installed from, with what serving needs."""
+    from importlib.metadata import distribution
+
+    ours = distribution("hermes-memory")
+    source = json.loads(ours.read_text("direct_url.json") or "{}")
+    if not source:
+        return f"hermes-memory[server]=={ours.version}"
+    where = source["url"]
+    if version := source.get("vcs_info"):
+        where = f"{version['vcs']}+{where}@{version['commit_id']}"
+    below = source.get("subdirectory")
+    return f"hermes-memory[server] @ {where}" + (f"#subdirectory={below}" if below else "")
+
+
+def _home_words(home: Home) -> tuple[str, ...]:
+    """The words that choose this very home, whatever the host's environment."""
     words: tuple[str, ...] = ()
     usual = find_home(os.path.join("~", ".hermes"))
     operator = find_home(home.operator)
@@ -91,26 +195,39 @@ def _launch(home: Home) -> Launch:
         words += ("--profile", "default")
     if home.above:
         words += ("--user", home.person)
-    return Launch(program=program, home=words)
+    return words
 
 
 def _record(given: argparse.Namespace, context: Context) -> int:
-    text = given.payload if given.payload is not None else sys.stdin.buffer.read(_LARGEST)
+    """Ends with 0 or 1 only: hosts take 2 as an order to stop the person's prompt or to go on with the turn."""
     try:
-        payload: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise SettingsError(f"a hook tells what happened as JSON, and this is none: {error}") from error
-    if not isinstance(payload, dict):
-        raise SettingsError("a hook tells what happened as a JSON object")
-    result = record(context.home, given.host, payload)
+        result = record(context.home, given.host, _payload(given))
+    except HermesError as error:
+        print_failure(error, REFUSED, as_json=given.json)
+        return REFUSED
     if given.json:
         print_json(result)
     return OK
 
 
+def _payload(given: argparse.Namespace) -> dict[str, Any]:
+    text = given.payload if given.payload is not None else sys.stdin.buffer.read(_LARGEST)
+    try:
+        payload: Any = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"a hook sends a JSON object, and this is no JSON: {error}") from error
+    if not isinstance(payload, dict):
+        raise SettingsError("a hook sends a JSON object, and this is something else")
+    return payload
+
+
 def _configure_install(parser: argparse.ArgumentParser) -> None:
+    _configure_uninstall(parser)
+    parser.add_argument("--remove", action="store_true", help="the same as `hermes mcp uninstall`")
+
+
+def _configure_uninstall(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("host", metavar="HOST", help=", ".join(HOSTS))
-    parser.add_argument("--remove", action="store_true", help="take it out again")
     parser.add_argument("--yes", action="store_true", help="write without asking")
     parser.add_argument("--dry-run", action="store_true", help="only show what would change")
     add_json_option(parser)
@@ -122,4 +239,9 @@ def _configure_record(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-COMMANDS = {"install": (_configure_install, _install), "record": (_configure_record, _record)}
+COMMANDS = {
+    "install": (_configure_install, _install),
+    "uninstall": (_configure_uninstall, _uninstall),
+    "status": (add_json_option, _status),
+    "record": (_configure_record, _record),
+}

@@ -1,4 +1,4 @@
-"""What a host's hook tells of a conversation, stored: a whole transcript file, or one turn at a time."""
+"""Stores what a host's hook reports of a conversation: a whole transcript file, or one turn at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def record(home: Home, host: str, payload: Payload) -> dict[str, Any]:
-    """Stores what is new; telling the same twice adds nothing."""
+    """Stores what is new: the same report twice adds nothing, and neither does one in which nothing was said."""
     if host not in _HOOKS:
         raise NotFound(f"there is no hook for {host!r}; there are {', '.join(_HOOKS)}")
     return _HOOKS[host](home, payload)
@@ -27,8 +27,7 @@ def record(home: Home, host: str, payload: Payload) -> dict[str, Any]:
 def _claude_code(home: Home, payload: Payload) -> dict[str, Any]:
     from hermes.migration.transcripts.claude_code import NAME
 
-    path = os.path.expanduser(_text(payload, "transcript_path"))
-    return _bring_in(home, path, NAME)
+    return _bring_in(home, os.path.expanduser(str(payload.get("transcript_path") or "")), NAME)
 
 
 def _codex(home: Home, payload: Payload) -> dict[str, Any]:
@@ -54,26 +53,32 @@ def _cursor(home: Home, payload: Payload) -> dict[str, Any]:
     role, field = spoken.get(str(payload.get("hook_event_name")), ("", ""))
     if not role:
         return {"added": 0}
-    message = {"role": role, "content": _text(payload, field)}
-    return _turn(home, "cursor", _text(payload, "conversation_id"), [message], payload)
+    return _turn(
+        home, "cursor", payload.get("conversation_id"), [{"role": role, "content": payload.get(field)}], payload
+    )
 
 
 def _gemini(home: Home, payload: Payload) -> dict[str, Any]:
     messages = [
-        {"role": "user", "content": _text(payload, "prompt")},
-        {"role": "assistant", "content": _text(payload, "prompt_response")},
+        {"role": "user", "content": payload.get("prompt")},
+        {"role": "assistant", "content": payload.get("prompt_response")},
     ]
-    return _turn(home, "gemini", _text(payload, "session_id"), messages, payload)
+    return _turn(home, "gemini", payload.get("session_id"), messages, payload)
 
 
-def _turn(home: Home, host: str, key: str, messages: list[dict[str, str]], payload: Payload) -> dict[str, Any]:
+def _turn(home: Home, host: str, key: Any, messages: list[dict[str, Any]], payload: Payload) -> dict[str, Any]:
+    said = [message for message in messages if message["content"]]
+    if not said:
+        return {"added": 0}
+    if not isinstance(key, str) or not key or not all(isinstance(message["content"], str) for message in said):
+        raise SettingsError(f"the hook's message is not one of {host}; is this the hook of another program?")
     from hermes.server.workspace import Workspace
 
     cwd = payload.get("cwd") or next(iter(payload.get("workspace_roots") or ()), None)
     folder = cwd if isinstance(cwd, str) and os.path.isdir(cwd) else None
     workspace = Workspace(home, source=host, project=None, cwd=folder)
     try:
-        return workspace.record(key, messages, cwd=folder)
+        return workspace.record(key, said, cwd=folder)
     finally:
         workspace.close()
 
@@ -83,21 +88,14 @@ def _bring_in(home: Home, path: str, form: str) -> dict[str, Any]:
     from hermes.migration.transcripts.recognise import sources
     from hermes.storage.sessions import SessionDB
 
-    if not os.path.isfile(path):
-        raise NotFound(f"the host named a transcript that is not there: {path}")
+    if not os.path.isfile(path) or os.path.getsize(path) == 0:
+        return {"added": 0}  # a host names the transcript of a session in which nothing was said
     with SessionDB.open(home.join(DATABASE), durability="turn") as db:
         work = BringIn(db)
         for source in sources(path, form):
             work.take(source)
         result = work.finish()
     return {"added": result.messages, "problems": result.problems}
-
-
-def _text(payload: Payload, field: str) -> str:
-    value = payload.get(field)
-    if not isinstance(value, str) or not value:
-        raise SettingsError(f"the hook's message has no {field}; is this the hook of another program?")
-    return value
 
 
 _HOOKS: dict[str, Callable[[Home, Payload], dict[str, Any]]] = {

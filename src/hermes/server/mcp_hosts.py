@@ -1,45 +1,56 @@
 """The hosts that can use this memory over MCP: where each keeps its configuration, and what has to stand there.
 
-A plan is made first: every file with its bytes before and after. Nothing is written until somebody agrees, the file as
-it was is kept beside it, and removing takes out exactly what was put in.
+A plan is made first: every file with its bytes before and after. The command in it is started and asked for its tools.
+Nothing is written until it has answered and somebody agrees, the file as it was is kept beside it, and removing takes
+out exactly what was put in.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
+import signal
 import stat
+import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hermes.server.mcp_toml import with_server, without_server
+from hermes.server.mcp_toml import parsed, with_server, without_server
+from hermes.storage.error_output import ErrorOutput
 from hermes.storage.files import Folder, explain
 from hermes.vocabulary.errors import NotFound, SettingsError
+from hermes.vocabulary.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _NAME = "hermes"
-_RECORDS = "mcp record "  # in the command of every hook of ours
 _LARGEST = 64 << 20  # Claude Code keeps much besides its servers in one file
+_LONGEST_LINE = 16 << 20
+_LONGEST_END = 5.0  # seconds until a server that we leave has to be gone
+_OUR_TOOLS = {"memory", "session_search", "record_conversation"}  # no other program called hermes has all of these
+RECORDED = "--recorded"  # tells the server that a hook stores the conversations, and the model need not
+_PROTOCOL = "2025-06-18"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a host starts us: the program, the words that choose the home, and for hooks the words that record."""
+    """How a host starts us: the program with the words it always needs, and the words that choose the home."""
 
-    program: str
+    command: tuple[str, ...]
     home: tuple[str, ...] = ()
 
-    def serve(self, host: str, *, recorded: bool) -> list[str]:
-        return [*self.home, "mcp", "serve", "--source", host, *(["--recorded"] if recorded else [])]
+    def serve(self, host: str) -> list[str]:
+        recorded = () if HOSTS[host].hooks is None else (RECORDED,)
+        return [*self.command, *self.home, "mcp", "serve", "--source", host, *recorded]
 
-    def record(self, host: str) -> str:
-        import shlex
-
-        return shlex.join([self.program, *self.home, "mcp", "record", host])
+    def record(self, host: str) -> list[str]:
+        return [*self.command, *self.home, "mcp", "record", host]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,26 +65,163 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """`records` says how its conversations come in: a hook, or the model itself by calling record_conversation."""
+    """One program: the file and the keys below which it lists its servers, and how its conversations come in.
+
+    `hooks` is the file with the hooks that record them; without one the model calls record_conversation.
+    """
 
     title: str
-    plan: Callable[[Launch, str, bool], list[Change]]
+    plan: Callable[[Launch | None, str], list[Change]]  # without a launch: what takes us out
     records: str
+    servers: Callable[[str], str]
+    keys: tuple[str, ...] = ("mcpServers",)
+    hooks: Callable[[str], str] | None = None
 
 
-def plan(host: str, launch: Launch, user_home: str, *, remove: bool = False) -> list[Change]:
-    """The files that would change, without those that are right already."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configured:
+    """What a host's configuration says about a server called hermes."""
+
+    path: str
+    command: list[str]
+    ours: bool
+    hooks: bool | None  # None where the host has none
+
+
+def plan(host: str, launch: Launch | None, user_home: str) -> list[Change]:
+    """The files that would change, without those that are right already; without a launch, to take us out."""
     if host not in HOSTS:
-        raise NotFound(
-            f"there is no host {host!r}; the hosts are {', '.join(HOSTS)}. Any other one takes these lines in its list "
-            f"of MCP servers; where that is, and what it calls it, is in its manual:\n{_for_any_other(launch)}"
+        raise NotFound(f"there is no host {host!r}; the hosts are {', '.join(HOSTS)}{_for_any_other(launch)}")
+    return [change for change in HOSTS[host].plan(launch, user_home) if change.before != change.after]
+
+
+def _for_any_other(launch: Launch | None) -> str:
+    if launch is None:
+        return ""
+    program, *words = [*launch.command, *launch.home, "mcp"]
+    lines = json.dumps({"mcpServers": {_NAME: {"command": program, "args": words}}}, indent=2)
+    return (
+        ". Any other one takes these lines in its list of MCP servers; where that is, and what it calls it, is in its "
+        f"manual:\n{lines}"
+    )
+
+
+def configured(host: str, user_home: str, changes: list[Change] | None = None) -> Configured | None:
+    """The server called hermes that a host starts, or would start after these changes; None when it has none."""
+    known = HOSTS[host]
+    path = known.servers(user_home)
+    document = _read_document(path, changes or [])
+    for key in (*known.keys, _NAME):
+        document = document.get(key, {})
+        if not isinstance(document, dict):
+            raise SettingsError(f"{path}: {key} should be an object; correct the file first")
+    if not document:
+        return None
+    words = _words(document)
+    hooks = None if known.hooks is None else _has_hooks(_read_document(known.hooks(user_home), changes or []), host)
+    return Configured(path=path, command=words, ours=_ours(words), hooks=hooks)
+
+
+def list_tools(command: list[str], *, seconds: float = 60.0) -> list[str]:
+    """Starts a command as a host does and asks it for its tools over MCP; NotFound says why there are none."""
+    told = shlex.join(command)
+    errors = ErrorOutput()
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors.file,
+            cwd="/",  # a host starts it anywhere
+            env={name: value for name, value in os.environ.items() if not name.startswith(_OUR_OWN)},
+            start_new_session=True,
         )
-    changes = HOSTS[host].plan(launch, user_home, remove)
-    return [change for change in changes if change.before != change.after]
+    except OSError as error:
+        errors.close()
+        raise NotFound(f"`{told}` does not start: {error.strerror}") from error
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        _kill(process)
+
+    timer = threading.Timer(seconds, give_up)
+    timer.start()
+    try:
+        tools = _handshake(process)
+    except (OSError, ValueError) as error:
+        why = f"no answer within {seconds:g} s" if late.is_set() else str(error) or _how_it_ended(process)
+        _kill(process)
+        wrote = " ".join(errors.last_words().split())
+        said = f". It wrote: {wrote}" if wrote else ""
+        raise NotFound(f"`{told}` does not answer as an MCP server: {why}{said}") from error
+    finally:
+        timer.cancel()
+        _leave(process)
+        errors.close()
+    if not set(tools) >= _OUR_TOOLS:
+        raise NotFound(
+            f"`{told}` is another program: its tools are {', '.join(tools) or 'none'}, where this memory has "
+            f"{', '.join(sorted(_OUR_TOOLS))} and others"
+        )
+    return tools
 
 
-def _for_any_other(launch: Launch) -> str:
-    return json.dumps({"mcpServers": {_NAME: {"command": launch.program, "args": [*launch.home, "mcp"]}}}, indent=2)
+# What may make a command work for us that does not work for a host: it starts us with an environment of its own.
+_OUR_OWN = ("PYTHON", "VIRTUAL_ENV", "HERMES_")
+
+
+def _handshake(process: subprocess.Popen[bytes]) -> list[str]:
+    about = {"name": "hermes mcp install", "version": __version__}
+    _ask(process, 1, "initialize", {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": about})
+    _send(process, {"method": "notifications/initialized"})
+    tools = _ask(process, 2, "tools/list", {}).get("tools")
+    return [str(tool.get("name")) for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+
+
+def _ask(process: subprocess.Popen[bytes], number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    _send(process, {"id": number, "method": method, "params": params})
+    assert process.stdout is not None  # noqa: S101 - a pipe, for the type checker
+    while line := process.stdout.readline(_LONGEST_LINE):
+        try:
+            message = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"it answers {line[:80].decode('utf-8', 'replace').strip()!r}") from error
+        if isinstance(message, dict) and message.get("id") == number:
+            if not isinstance(result := message.get("result"), dict):
+                raise ValueError(f"{method} fails: {json.dumps(message.get('error'))[:200]}")
+            return result
+    raise ValueError  # it ended
+
+
+def _send(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
+    assert process.stdin is not None  # noqa: S101 - a pipe, for the type checker
+    with suppress(BrokenPipeError):  # that it has ended is seen where its answer is read
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        process.stdin.flush()
+
+
+def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
+    try:
+        return f"it ended with exit code {process.wait(_LONGEST_END)}"
+    except subprocess.TimeoutExpired:
+        return "it closed its output"
+
+
+def _leave(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):  # what was not read yet by a program that has ended
+            pipe.close()  # type: ignore[union-attr] # both are pipes
+    try:
+        process.wait(_LONGEST_END)
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        process.wait()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def carry_out(changes: list[Change]) -> list[str]:
@@ -96,107 +244,176 @@ def carry_out(changes: list[Change]) -> list[str]:
     return backups
 
 
-def _json_servers(*place: str, keys: tuple[str, ...] = ("mcpServers",), kind: str = "") -> Callable[..., list[Change]]:
+def _json_servers(host: str, style: str = "") -> Callable[..., list[Change]]:
     """A host that lists its servers in a JSON file."""
 
-    def make(launch: Launch, user_home: str, remove: bool, *, recorded: bool = False) -> list[Change]:  # noqa: FBT001 - as `Host.plan`
-        path = os.path.join(user_home, *place)
+    def make(launch: Launch | None, user_home: str) -> list[Change]:
+        path = HOSTS[host].servers(user_home)
         before, document = _read_json(path)
-        servers = _down(document, keys)
-        if remove and servers.pop(_NAME, None) is None:
-            return []  # nothing of ours is there
-        if not remove:
-            servers[_NAME] = _entry(launch, kind, recorded=recorded)
-        why = "without the memory server" if remove else "the memory server"
+        if not _set_server(path, document, host, launch, style):
+            return []
+        why = "the memory server" if launch else "without the memory server"
         return [Change(path=path, before=before, after=_json_bytes(document, before), reason=why)]
 
     return make
 
 
-def _entry(launch: Launch, kind: str, *, recorded: bool) -> dict[str, Any]:
-    host, _, style = kind.partition(":")
-    words = launch.serve(host, recorded=recorded)
-    if style == "one-list":
-        return {"type": "local", "command": [launch.program, *words], "enabled": True}
-    entry: dict[str, Any] = {"command": launch.program, "args": words}
-    return {"type": "stdio", **entry} if style == "typed" else entry
+def _claude_code(launch: Launch | None, user_home: str) -> list[Change]:
+    events = ("Stop", "SessionEnd")
+    servers = _json_servers("claude-code", "typed")
+    return [*servers(launch, user_home), *_hooks("claude-code", events, launch, user_home)]
 
 
-def _claude_code(launch: Launch, user_home: str, remove: bool) -> list[Change]:  # noqa: FBT001 - as `Host.plan`
-    servers = _json_servers(".claude.json", kind="claude-code:typed")(launch, user_home, remove, recorded=True)
-    command = {"type": "command", "command": launch.record("claude-code")}
-    events = {event: {"hooks": [command]} for event in ("Stop", "SessionEnd")}
-    return [*servers, *_hooks(os.path.join(user_home, ".claude", "settings.json"), events, remove=remove)]
+def _cursor(launch: Launch | None, user_home: str) -> list[Change]:
+    events = ("beforeSubmitPrompt", "afterAgentResponse")
+    servers = _json_servers("cursor")
+    return [*servers(launch, user_home), *_hooks("cursor", events, launch, user_home)]
 
 
-def _gemini(launch: Launch, user_home: str, remove: bool) -> list[Change]:  # noqa: FBT001 - as `Host.plan`
-    path = os.path.join(user_home, ".gemini", "settings.json")
+def _gemini(launch: Launch | None, user_home: str) -> list[Change]:
+    path = HOSTS["gemini"].servers(user_home)
     before, document = _read_json(path)
-    if remove and not _mentions_us(document):
-        return []
-    servers = _down(document, ("mcpServers",))
-    hooks = _down(document, ("hooks",))
-    if remove:
-        servers.pop(_NAME, None)
-    else:
-        servers[_NAME] = _entry(launch, "gemini", recorded=True)
-    entry = {"hooks": [{"name": _NAME, "type": "command", "command": launch.record("gemini")}]}
-    _set_hook(hooks, "AfterAgent", entry, remove=remove)
-    return [Change(path=path, before=before, after=_json_bytes(document, before), reason="server and hook")]
+    changed = _set_server(path, document, "gemini", launch)
+    changed |= _set_hooks(path, document, "gemini", ("AfterAgent",), launch)
+    why = "server and hook" if launch else "without server and hook"
+    return [Change(path=path, before=before, after=_json_bytes(document, before), reason=why)] if changed else []
 
 
-def _cursor(launch: Launch, user_home: str, remove: bool) -> list[Change]:  # noqa: FBT001 - as `Host.plan`
-    servers = _json_servers(".cursor", "mcp.json", kind="cursor")(launch, user_home, remove, recorded=True)
-    entry = {"command": launch.record("cursor")}
-    events = dict.fromkeys(("beforeSubmitPrompt", "afterAgentResponse"), entry)
-    path = os.path.join(user_home, ".cursor", "hooks.json")
-    return [*servers, *_hooks(path, events, remove=remove, version=1)]
-
-
-def _codex(launch: Launch, user_home: str, remove: bool) -> list[Change]:  # noqa: FBT001 - as `Host.plan`
-    folder = os.environ.get("CODEX_HOME") or os.path.join(user_home, ".codex")
-    path = os.path.join(folder, "config.toml")
+def _codex(launch: Launch | None, user_home: str) -> list[Change]:
+    path = HOSTS["codex"].servers(user_home)
     before = _read(path)
-    if remove:
+    if launch is None:
         after = without_server(path, before or b"")
         return [] if before is None else [Change(path=path, before=before, after=after, reason="without the server")]
-    notify = [launch.program, *launch.home, "mcp", "record", "codex"]
-    after = with_server(path, before or b"", launch.program, launch.serve("codex", recorded=True), notify)
+    after = with_server(path, before or b"", launch.serve("codex"), launch.record("codex"))
     return [Change(path=path, before=before, after=after, reason="the memory server, and notify to record")]
 
 
-def _hooks(path: str, events: dict[str, dict[str, Any]], *, remove: bool, version: int = 0) -> list[Change]:
+def _hooks(host: str, events: tuple[str, ...], launch: Launch | None, user_home: str) -> list[Change]:
+    place = HOSTS[host].hooks
+    path = place(user_home) if place else ""
     before, document = _read_json(path)
-    if remove and not _mentions_us(document):
+    if not _set_hooks(path, document, host, events, launch):
         return []
-    if version and not remove:
-        document.setdefault("version", version)
-    hooks = _down(document, ("hooks",))
-    for event, entry in events.items():
-        _set_hook(hooks, event, entry, remove=remove)
-    why = "without the hook" if remove else "a hook that records conversations"
+    why = "a hook that records conversations" if launch else "without the hook"
     return [Change(path=path, before=before, after=_json_bytes(document, before), reason=why)]
 
 
-def _mentions_us(document: dict[str, Any]) -> bool:
-    return _NAME in document.get("mcpServers", {}) or _RECORDS in json.dumps(document)
+def _set_server(path: str, document: dict[str, Any], host: str, launch: Launch | None, style: str = "") -> bool:
+    """Puts our server into a document or takes it out; False when there is nothing to take out."""
+    keys = HOSTS[host].keys
+    servers = _down(path, document, keys) if launch else _there(document, keys)
+    there = servers.get(_NAME)
+    ours = isinstance(there, dict) and _ours(_words(there))
+    if launch is None:
+        if ours:
+            del servers[_NAME]
+            _prune(document, keys)
+        return ours
+    if there is not None and not ours:
+        raise SettingsError(
+            f"{path} has a server called {_NAME} that is not this one: {json.dumps(there)[:200]}. Rename or remove it "
+            "there, then try again"
+        )
+    servers[_NAME] = _entry(launch.serve(host), style)
+    return True
 
 
-def _set_hook(hooks: dict[str, Any], event: str, entry: dict[str, Any], *, remove: bool) -> None:
-    """Puts ours at the end of an event's list, once; what others put there stays."""
-    listed = hooks.get(event, [])
-    others = [each for each in listed if _RECORDS not in json.dumps(each)] if isinstance(listed, list) else []
-    if wanted := others if remove else [*others, entry]:
-        hooks[event] = wanted
-    else:
-        hooks.pop(event, None)
+def _entry(words: list[str], style: str) -> dict[str, Any]:
+    if style == "one-list":
+        return {"type": "local", "command": words, "enabled": True}
+    entry: dict[str, Any] = {"command": words[0], "args": words[1:]}
+    return {"type": "stdio", **entry} if style == "typed" else entry
 
 
-def _down(document: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+def _words(entry: dict[str, Any]) -> list[str]:
+    """The command of a server as a host's configuration has it: a program and its arguments, or all in one list."""
+    command, words = entry.get("command"), entry.get("args")
+    whole = [*(command if isinstance(command, list) else [command or ""]), *(words if isinstance(words, list) else ())]
+    return [str(word) for word in whole]
+
+
+def _ours(words: list[str]) -> bool:
+    """As `install` writes it, or as the guide says to write it by hand."""
+    return words[-1:] == ["mcp"] or ("serve" in words and "--source" in words)
+
+
+def _set_hooks(path: str, document: dict[str, Any], host: str, events: tuple[str, ...], launch: Launch | None) -> bool:
+    """Puts ours at the end of each event's list, once, or takes it out; what others put there stays."""
+    if launch is None and not _has_hooks(document, host):
+        return False
+    hooks = _down(path, document, ("hooks",))
+    for event in events if launch else list(hooks):
+        listed = hooks.get(event, [])
+        if not isinstance(listed, list):
+            raise SettingsError(f"{path}: hooks.{event} should be a list; correct the file first")
+        hooks[event] = [*_others(listed, host), *([_hook(host, launch)] if launch else [])]
+        if not hooks[event]:
+            del hooks[event]
+    if launch is None:
+        _prune(document, ("hooks",))
+    elif host == "cursor":
+        document.setdefault("version", 1)
+    return True
+
+
+def _hook(host: str, launch: Launch) -> dict[str, Any]:
+    command = shlex.join(launch.record(host))
+    if host == "cursor":
+        return {"command": command}
+    named = {"name": _NAME} if host == "gemini" else {}
+    return {"hooks": [{**named, "type": "command", "command": command}]}
+
+
+def _others(listed: list[Any], host: str) -> list[Any]:
+    """An event's list without our hook; a group that holds others besides keeps them."""
+    kept = []
+    for each in listed:
+        inside = each.get("hooks") if isinstance(each, dict) else None
+        if isinstance(inside, list):
+            others = [hook for hook in inside if not _is_ours(hook, host)]
+            kept += [{**each, "hooks": others}] if others or not inside else []
+        elif not _is_ours(each, host):
+            kept.append(each)
+    return kept
+
+
+def _is_ours(hook: Any, host: str) -> bool:
+    return isinstance(hook, dict) and str(hook.get("command", "")).endswith(f" mcp record {host}")
+
+
+def _has_hooks(document: dict[str, Any], host: str) -> bool:
+    if "notify" in document:  # Codex
+        return bool(document["notify"][-3:] == ["mcp", "record", host])
+    hooks = document.get("hooks")
+    lists = [each for each in hooks.values() if isinstance(each, list)] if isinstance(hooks, dict) else []
+    return any(_others(listed, host) != listed for listed in lists)
+
+
+def _there(document: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    """What stands below these keys, an empty object when nothing does."""
+    for key in keys:
+        below = document.get(key)
+        if not isinstance(below, dict):
+            return {}
+        document = below
+    return document
+
+
+def _prune(document: dict[str, Any], keys: tuple[str, ...]) -> None:
+    """Takes out what we left empty."""
+    for depth in range(len(keys), 0, -1):
+        above = _there(document, keys[: depth - 1])
+        if above.get(keys[depth - 1]) == {}:
+            del above[keys[depth - 1]]
+
+
+def _down(path: str, document: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    """What stands below these keys, made where it is not there."""
     for key in keys:
         below = document.setdefault(key, {})
         if not isinstance(below, dict):
-            raise SettingsError(f"{key} is no object there; look at the file and mend it first")
+            raise SettingsError(f"{path}: {key} should be an object; correct the file first")
         document = below
     return document
 
@@ -211,60 +428,120 @@ def _read(path: str) -> bytes | None:
         raise explain("read", path, error) from error
 
 
+def _read_document(path: str, changes: list[Change]) -> dict[str, Any]:
+    data = next((change.after for change in changes if change.path == path), None) or _read(path) or b""
+    return parsed(path, data) if path.endswith(".toml") else _parse_json(path, data)
+
+
 def _read_json(path: str) -> tuple[bytes | None, dict[str, Any]]:
     data = _read(path)
-    if not (data or b"").strip():
-        return data, {}
+    return data, _parse_json(path, data or b"")
+
+
+def _parse_json(path: str, data: bytes) -> dict[str, Any]:
     try:
-        document = json.loads(data or b"{}")
+        document = json.loads(data.strip() or b"{}")
     except ValueError as error:
         raise SettingsError(
-            f"{path} is not plain JSON ({error}); comments are none. Add the server by hand, as the guide on MCP shows"
+            f"{path} is not plain JSON ({error}). Comments would be lost: add the server by hand, as the guide on MCP "
+            "shows"
         ) from error
     if not isinstance(document, dict):
-        raise SettingsError(f"{path} holds no object; look at the file and mend it first")
-    return data, document
+        raise SettingsError(f"{path} should hold an object; correct the file first")
+    return document
 
 
 def _json_bytes(document: dict[str, Any], before: bytes | None) -> bytes:
-    """Written with the indentation the file has; the same content is the same bytes."""
+    """Written with the indentation and the last line's end the file has; the same content is the same bytes."""
     if before and before.strip() and json.loads(before) == document:
         return before
     lines = (before or b"").split(b"\n")
     second = lines[1] if len(lines) > 1 else b"  "
     indent = len(second) - len(second.lstrip()) or 2
-    return (json.dumps(document, ensure_ascii=False, indent=indent) + "\n").encode()
+    end = "\n" if not before or before.endswith(b"\n") else ""
+    return (json.dumps(document, ensure_ascii=False, indent=indent) + end).encode()
 
 
-def _application_data(*names: str) -> tuple[str, ...]:
+def _application_data(*names: str) -> Callable[[str], str]:
     """Where desktop programs keep their settings, below the user's home."""
     if sys.platform == "darwin":
-        return ("Library", "Application Support", *names)
-    return ("AppData", "Roaming", *names) if sys.platform == "win32" else (".config", *names)
+        return _below("Library", "Application Support", *names)
+    return _below("AppData", "Roaming", *names) if sys.platform == "win32" else _below(".config", *names)
 
 
-_BY_MODEL = "the model calls record_conversation, as the server's instructions ask it to"
-_DESKTOP = _application_data("Claude", "claude_desktop_config.json")
-_VS_CODE = _application_data("Code", "User", "mcp.json")
+def _below(*names: str) -> Callable[[str], str]:
+    return lambda user_home: os.path.join(user_home, *names)
+
+
+def _of_claude_code(name: str) -> Callable[[str], str]:
+    """CLAUDE_CONFIG_DIR takes the place of ~/.claude, and ~/.claude.json then lies inside it."""
+
+    def path(user_home: str) -> str:
+        given = os.environ.get("CLAUDE_CONFIG_DIR")
+        return os.path.join(given or os.path.join(user_home, "" if name == ".claude.json" else ".claude"), name)
+
+    return path
+
+
+def _of_codex(user_home: str) -> str:
+    return os.path.join(os.environ.get("CODEX_HOME") or os.path.join(user_home, ".codex"), "config.toml")
+
+
+BY_MODEL = "the model calls record_conversation, as the server's instructions ask it to"
 HOSTS = {
-    "claude-code": Host(title="Claude Code", plan=_claude_code, records="hooks at the end of a turn and of a session"),
-    "codex": Host(title="Codex CLI", plan=_codex, records="notify at the end of a turn"),
-    "cursor": Host(title="Cursor", plan=_cursor, records="hooks on each prompt and each answer"),
-    "gemini": Host(title="Gemini CLI", plan=_gemini, records="a hook at the end of a turn"),
+    "claude-code": Host(
+        title="Claude Code",
+        plan=_claude_code,
+        records="hooks at the end of a turn and of a session",
+        servers=_of_claude_code(".claude.json"),
+        hooks=_of_claude_code("settings.json"),
+    ),
+    "codex": Host(
+        title="Codex CLI",
+        plan=_codex,
+        records="notify at the end of a turn",
+        servers=_of_codex,
+        keys=("mcp_servers",),
+        hooks=_of_codex,
+    ),
+    "cursor": Host(
+        title="Cursor",
+        plan=_cursor,
+        records="hooks on each prompt and each answer",
+        servers=_below(".cursor", "mcp.json"),
+        hooks=_below(".cursor", "hooks.json"),
+    ),
+    "gemini": Host(
+        title="Gemini CLI",
+        plan=_gemini,
+        records="a hook at the end of a turn",
+        servers=_below(".gemini", "settings.json"),
+        hooks=_below(".gemini", "settings.json"),
+    ),
     "claude-desktop": Host(
-        title="Claude Desktop", plan=_json_servers(*_DESKTOP, kind="claude-desktop"), records=_BY_MODEL
+        title="Claude Desktop",
+        plan=_json_servers("claude-desktop"),
+        records=BY_MODEL,
+        servers=_application_data("Claude", "claude_desktop_config.json"),
     ),
     "opencode": Host(
         title="opencode",
-        plan=_json_servers(".config", "opencode", "opencode.json", keys=("mcp",), kind="opencode:one-list"),
-        records=_BY_MODEL,
+        plan=_json_servers("opencode", "one-list"),
+        records=BY_MODEL,
+        servers=_below(".config", "opencode", "opencode.json"),
+        keys=("mcp",),
     ),
     "vscode": Host(
-        title="VS Code", plan=_json_servers(*_VS_CODE, keys=("servers",), kind="vscode:typed"), records=_BY_MODEL
+        title="VS Code",
+        plan=_json_servers("vscode", "typed"),
+        records=BY_MODEL,
+        servers=_application_data("Code", "User", "mcp.json"),
+        keys=("servers",),
     ),
     "windsurf": Host(
         title="Windsurf",
-        plan=_json_servers(".codeium", "windsurf", "mcp_config.json", kind="windsurf"),
-        records=_BY_MODEL,
+        plan=_json_servers("windsurf"),
+        records=BY_MODEL,
+        servers=_below(".codeium", "windsurf", "mcp_config.json"),
     ),
 }
