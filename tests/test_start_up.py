@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import hermes
 from hermes import __version__
+from hermes.cli import usage
 from hermes.cli.arguments import Recorder
 from hermes.cli.catalogue import GROUPS, SINGLES
 
@@ -128,6 +129,63 @@ def test_a_mistyped_command_is_answered_with_the_nearest_name(hermes: Command) -
     assert "did you mean list?" in hermes("memory", "lst").err
     assert hermes("memory", "list", "--home").code == 2
     assert hermes("--home").err == "hermes: --home needs a value (`hermes --help`)\n"
+
+
+@pytest.mark.proves("ground.help")
+def test_help_begins_with_where_to_start_and_names_every_command_once(hermes: Command) -> None:
+    top = hermes("--help").out
+    start, *sections = top.split("start here:\n")[1].split("\n\n")
+    assert [line.split()[0] for line in start.splitlines()] == ["demo", "setup", "chat", "mcp", "doctor"]
+    rows = [line.split()[0] for each in sections if ":\n  " in each for line in each.splitlines()[1:]]
+    named = [row for row in rows if not row.startswith("-")] + ["demo", "setup", "chat", "doctor"]
+    assert sorted(named) == sorted([*GROUPS, *SINGLES])
+    assert "more:" not in top + hermes("memory", "--help").out + hermes("sessions", "--help").out
+
+
+@pytest.mark.proves("ground.guesses")
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("search foo", "there is no command 'search'; try `hermes sessions search foo`"),
+        ("remember I like tea", "try `hermes memory add I like tea`"),
+        ("forget 3", "try `hermes memory remove 3`"),
+        ("login", "try `hermes setup`"),
+        ("key", "try `hermes setup`"),
+        ("list", "`hermes memory list` for what is remembered"),
+        ("history", "try `hermes sessions list`"),
+        ("ask what is up", "try `hermes -q 'what is up'` (`hermes --help`)\n"),
+        ("find the bug in it", "to ask it: hermes -q 'find the bug in it'"),
+        ("update", "`git pull`"),
+        ("memory search tea", "`hermes sessions search TEXT`"),
+        ("memory edit 3 new", "try `hermes memory replace 3 new`"),
+        ("memory rm 3", "try `hermes memory remove 3`"),
+        ("sessions resume abc", "try `hermes --resume abc`"),
+        ("sessions ls", "try `hermes sessions list`"),
+        ("config edit", "`hermes config path`"),
+        ("config list", "try `hermes config show`"),
+        ("mcp add codex", "try `hermes mcp install codex`"),
+        ("model use gpt", "try `hermes config set model.default gpt`"),
+    ],
+)
+def test_a_command_that_people_guess_is_answered_with_the_right_one(typed: str, told: str, hermes: Command) -> None:
+    ran = hermes(*typed.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert told in ran.err
+
+
+@pytest.mark.proves("ground.guesses")
+@pytest.mark.parametrize("group", ["", *GROUPS])
+def test_every_hint_for_a_guess_names_commands_that_exist(group: str, hermes: Command) -> None:
+    words = [word for row in (*usage.GUESSED.get(group, {}), *(usage.VERBS if group else ())) for word in row.split()]
+    known = GROUPS[group][1] if group else {**GROUPS, **SINGLES}
+    guessed = [word for word in words if word not in known]
+    told = "".join(hermes(*filter(None, [group, word])).err for word in guessed)
+    named = [piece.split()[1:] for piece in told.split("`") if piece.startswith("hermes ")]
+    assert named or not guessed
+    for first, *rest in (command for command in named if not command[0].startswith("-")):
+        assert first in GROUPS or first in SINGLES
+        second = rest[0] if rest else "--help"
+        assert first in SINGLES or second.startswith("-") or second in GROUPS[first][1]
 
 
 @pytest.mark.proves("ground.help")

@@ -13,6 +13,7 @@ import pytest
 from hermes.cli.progress import Progress
 from hermes.storage.sessions import SessionDB
 from hermes.storage.upkeep import Upkeep
+from terminal_program import Terminal as OnTerminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -341,6 +342,20 @@ def test_optimizing_merges_the_index_in_steps_and_finds_the_same_afterwards(db: 
         db.index()
     shown = hermes("sessions", "optimize").out
     assert re.match(r"index merged in \d+ steps?; [\d.]+ kB on disk before, [\d.]+ kB now", shown)
+
+
+@pytest.mark.proves("terminal.narrow")
+@pytest.mark.parametrize(("no_color", "term"), [("", "xterm"), ("1", "xterm"), ("", "dumb")])
+def test_found_words_are_bold_on_a_terminal_that_may_show_it(
+    no_color: str, term: str, db: SessionDB, home: Path
+) -> None:
+    db.append(db.create_session(), {"role": "user", "content": "a note about harbours"})
+    db.index()
+    with OnTerminal(home, "sessions", "search", "harbours", NO_COLOR=no_color, TERM=term) as terminal:
+        assert terminal.wait_for_end() == 0
+    bold = not no_color and term == "xterm"
+    assert (b"\x1b[1mharbours\x1b[0m" if bold else b">>>harbours<<<") in terminal.raw
+    assert (b"\x1b[" in terminal.raw) == bold
 
 
 @pytest.mark.proves("search.cli-progress")

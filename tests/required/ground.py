@@ -8,6 +8,7 @@ REQUIREMENTS = {
         "every command has help, and a mistyped one is answered with the nearest name, exit code 2",
         "product",
     ),
+    "ground.guesses": ("a command that people guess is answered with the one that does it", "product"),
     "ground.usage": ("a wrong name or path is told in a line that says what there is, before any work", "product"),
     "ground.confirm": ("what cannot be taken back is asked first; without a yes nothing happens", "product"),
     "ground.words": ("every command tells a person in plain words what it tells scripts in JSON", "product"),

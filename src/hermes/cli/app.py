@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _PROGRAM, _SLASH = "hermes ", "/"  # what stands before a command at a shell, and in the chat
+_SENTENCE = 3  # words after a guessed command that make it look like a question to the model
 _OF_ALL = ("--home", "--profile", "--user")
 
 
@@ -78,7 +79,7 @@ def _in_group(name: str, rest: list[str], before: str) -> Callable[[Context], in
     if not rest or rest[0] in ("-h", "--help"):
         return lambda _: _say(group_help(name, before), OK if rest else USAGE)
     if rest[0] not in commands:
-        hint = _nearest(rest[0], list(commands))
+        hint, _ = _hint(rest, list(commands), group=name, before=before)
         raise SettingsError(f"there is no command {name} {rest[0]!r}{hint} (`{before}{name} --help`)")
     return _parsed(f"{before}{name} {rest[0]}", *commands[rest[0]], rest[1:])
 
@@ -91,8 +92,9 @@ def _of_a_provider(name: str, rest: list[str], context: Context) -> int:
     except HermesError:
         in_use = False
     if not in_use:
-        hint = _nearest(name, [*GROUPS, *SINGLES])
-        asked = "" if hint else _as_a_question([name, *rest])
+        hint, guessed = _hint([name, *rest], [*GROUPS, *SINGLES])
+        sentence = guessed and len(rest) >= _SENTENCE and "hermes -q" not in hint
+        asked = _as_a_question([name, *rest]) if not hint or sentence else ""
         raise SettingsError(f"there is no command {name!r}{hint} (`hermes --help`){asked}")
     return int(_loaded("provider_command").run_provider_command(name, rest, context))
 
@@ -107,10 +109,10 @@ def _as_a_question(words: list[str]) -> str:
     return f"; to ask it: hermes -q {shlex.quote(said)}"
 
 
-def _nearest(word: str, words: list[str]) -> str:
-    from hermes.settings.check import nearest
+def _hint(words: list[str], known: list[str], **more: str) -> tuple[str, bool]:
+    from hermes.cli.usage import command_hint
 
-    return nearest(word, words)
+    return command_hint(words, known, **more)
 
 
 def _parsed(full_name: str, module: str, summary: str, rest: list[str]) -> Callable[[Context], int]:

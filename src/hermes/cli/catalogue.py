@@ -203,6 +203,38 @@ SINGLES: dict[str, tuple[str, str]] = {
 }
 
 
+# How help groups commands; one that is named nowhere stands under "more".
+_START = {
+    "demo": SINGLES["demo"][1],
+    "setup": SINGLES["setup"][1],
+    "chat": SINGLES["chat"][1],
+    "mcp install HOST": "give this memory to the agent you already use: claude-code, codex, cursor, …",
+    "doctor": SINGLES["doctor"][1],
+}
+_SECTIONS: dict[str, dict[str, str]] = {
+    "": {
+        "what it remembers": "memory sessions skills curator status",
+        "other agents and people": "mcp serve gateway users",
+        "settings": "config model profile plugins completion",
+        "come, go and keep safe": "import claw export backup",
+        "look inside": "prompt tool scan bench",
+    },
+    "memory": {
+        "entries": "list show add replace remove pin unpin",
+        "what changed": "log diff undo restore reset",
+        "what waits for you": "pending approve reject",
+        "external memory": "setup off deliver",
+        "files": "status scan import adopt",
+    },
+    "sessions": {
+        "find and read": "search list show stats",
+        "change": "rename delete prune restore",
+        "bring and take": "import export",
+        "care": "optimize repair",
+    },
+}
+
+
 def top_help(version: str) -> str:
     commands = {name: summary for name, (summary, _) in GROUPS.items()}
     commands |= {name: summary for name, (_, summary) in SINGLES.items()}
@@ -210,7 +242,8 @@ def top_help(version: str) -> str:
         f"hermes {version}: memory and context for language-model agents\n\n"
         "usage: hermes [--home DIR] [--profile NAME] [--user NAME] COMMAND …\n"
         "       hermes [-q TEXT] [--continue] [--model NAME]      talk to a model (`hermes chat --help`)\n\n"
-        f"commands:\n{_table(commands)}\n\n"
+        f"start here:\n{_table(_START)}\n\n"
+        f"{_sections('', {name: text for name, text in commands.items() if name not in _START})}\n\n"
         "options:\n"
         "  --home DIR      where everything is kept (default: $HERMES_HOME, else ~/.hermes)\n"
         "  --profile NAME  which profile of the home (default: the chosen one)\n"
@@ -224,11 +257,20 @@ def group_help(group: str, before: str = "hermes ") -> str:
     summary, commands = GROUPS[group]
     return (
         f"usage: {before}{group} COMMAND …\n\n{summary[0].upper()}{summary[1:]}.\n\n"
-        f"commands:\n{_table({name: text for name, (_, text) in commands.items()})}\n\n"
+        f"{_sections(group, {name: text for name, (_, text) in commands.items()})}\n\n"
         f"`{before}{group} COMMAND --help` tells more about each."
     )
 
 
-def _table(rows: dict[str, str]) -> str:
+def _sections(group: str, rows: dict[str, str]) -> str:
+    sections = {title: names.split() for title, names in _SECTIONS.get(group, {}).items()}
+    placed = [name for names in sections.values() for name in names]
+    sections["more" if sections else "commands"] = [name for name in rows if name not in placed]
     width = max(map(len, rows))
+    tables = {title: {name: rows[name] for name in names if name in rows} for title, names in sections.items()}
+    return "\n\n".join(f"{title}:\n{_table(table, width)}" for title, table in tables.items() if table)
+
+
+def _table(rows: dict[str, str], width: int = 0) -> str:
+    width = width or max(map(len, rows))
     return "\n".join(f"  {name:<{width}}  {text}" for name, text in rows.items())

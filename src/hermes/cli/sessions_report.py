@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -75,9 +76,10 @@ def conversation(db: SessionDB, session: Session) -> list[Session]:
 
 
 def highlighted(snippet: str) -> str:
-    """Found words in bold on a terminal, between marks elsewhere."""
+    """Found words in bold on a terminal that may show it, between marks elsewhere."""
     text = " ".join(visible(snippet).split())
-    return _MARKED.sub("\x1b[1m\\1\x1b[0m", text) if sys.stdout.isatty() else text
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()
+    return text if plain else _MARKED.sub("\x1b[1m\\1\x1b[0m", text)
 
 
 def name_of(session: Session) -> str:
