@@ -61,7 +61,11 @@ ROWS = {
         "test_a_session_that_follows_another_takes_over_its_providers",
     ),
     "Interrupted turn": ("test_an_interrupted_or_empty_turn_leaves_no_trace",),
-    "Session DB unavailable": ("test_a_broken_database_gives_a_formatted_error",),
+    "Session DB unavailable": (
+        "test_a_broken_database_gives_a_formatted_error",
+        "test_a_session_opens_over_a_damaged_database_and_is_stored_after_the_repair",
+        "test_where_a_lock_keeps_readers_out_the_model_is_told_at_once",
+    ),
     "WAL incompatible filesystem": (
         "test_without_shared_memory_the_store_works_in_another_journal_mode",
         "test_a_file_system_that_fails_at_shared_memory_gets_a_rollback_journal_and_one_warning",

@@ -60,9 +60,11 @@ class Chat:
     def close(self) -> None:
         """Ends the present conversation; one in which nothing was said leaves no trace."""
         if self._agent is not None:
-            self._agent.session.drop_if_empty()
-            self._agent.close()
-            self._agent = None
+            agent, self._agent = self._agent, None
+            agent.session.drop_if_empty()
+            agent.close()
+            for notice in agent.session.notices.take():
+                self.view.show(notice)
 
     def run(self, commands: Mapping[str, str], run_command: Callable[[Chat, str], bool]) -> int:
         """Until the person leaves. `run_command` carries out a line that begins with a slash; False ends the chat."""

@@ -45,7 +45,7 @@ class _Apart(TurnView):
     def show(self, event: TurnEvent) -> None:
         if isinstance(event, Notice):
             # a script, too, should learn that what it was set up with is not all there
-            self._note(event.text, aloud=event.kind in ("settings", "context", "private"))
+            self._note(event.text, aloud=event.kind in ("settings", "context", "private", "storage"))
         if isinstance(event, Retrying):
             self._note(retrying_in_words(event), aloud=True)  # or whoever waits would think that it hangs
         if isinstance(event, TextDelta):

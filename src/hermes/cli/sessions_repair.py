@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
 from hermes.cli.context import OK
 from hermes.cli.progress import Stages
 from hermes.cli.render import add_json_option, print_json, print_text
+from hermes.settings.home import DATABASE, UNSAVED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
     from hermes.cli.context import Context
+    from hermes.settings.home import Home
     from hermes.storage.repair import Repair
 
 
@@ -19,17 +23,29 @@ def _repair(given: argparse.Namespace, context: Context) -> int:
 
     stages = Stages()
     told = repair(
-        given.path or context.home.join("state.db"),
+        given.path or context.home.join(DATABASE),
         dry_run=given.dry_run,
         progress=None if given.json else stages.show,
     )
+    added = [] if given.dry_run or given.path else _added(context.home)
     if given.json:
-        print_json(told.as_json() | {"dry_run": given.dry_run})
+        print_json(told.as_json() | {"dry_run": given.dry_run, "added": added})
         return OK
     stages.clear()
-    for line in _lines(told, dry_run=given.dry_run):
+    for line in [*_lines(told, dry_run=given.dry_run), *added]:
         print_text(line)
     return OK
+
+
+def _added(home: Home) -> list[str]:
+    """What could not be stored while the database was damaged."""
+    if not os.path.isdir(home.join(UNSAVED)):
+        return []
+    from hermes.session.unsaved import take_up
+    from hermes.storage.sessions import SessionDB
+
+    with SessionDB.open(home.join(DATABASE)) as db:
+        return take_up(home, db)
 
 
 def _lines(told: Repair, *, dry_run: bool) -> list[str]:

@@ -13,7 +13,7 @@ from hermes.curated.approval import Approvals
 from hermes.curated.operations import usage
 from hermes.session.engine_state import engine_state
 from hermes.session.wiring import open_parts
-from hermes.settings.home import DATABASE
+from hermes.settings.home import DATABASE, UNSAVED
 from hermes.storage.upkeep import Upkeep
 from hermes.vocabulary.errors import HermesError
 from hermes.vocabulary.version import __version__
@@ -43,7 +43,7 @@ def _status(given: argparse.Namespace, context: Context) -> int:
             "providers": _providers(context),
             "skills": len(parts.skills.index.entries()),
             "model": context.settings.text("model.default"),
-            "sessions": _sessions(parts),
+            "sessions": {**_sessions(parts), "unsaved": _unsaved(parts)},
             "prompt_cache_ttl": context.settings.text("prompt_caching.cache_ttl"),
         }
         state["engine"] = _engine(parts)
@@ -98,6 +98,18 @@ def _sessions(parts: Parts) -> dict[str, Any]:
         state["cached_share"] = round(read / sent, 3)
         state["last_cache_miss"] = _last_miss(parts, recent[0].id)
     return state
+
+
+def _unsaved(parts: Parts) -> list[dict[str, Any]]:
+    """Conversations that could not be stored in the database yet."""
+    if not os.path.isdir(parts.home.join(UNSAVED)):
+        return []
+    from hermes.session.unsaved import waiting
+
+    try:
+        return waiting(parts.home)
+    except HermesError as error:
+        return [{"file": parts.home.join(UNSAVED), "open": False, "problem": str(error)}]
 
 
 def _engine(parts: Parts) -> dict[str, Any]:

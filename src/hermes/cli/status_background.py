@@ -29,6 +29,7 @@ def background(parts: Parts) -> dict[str, Any]:
 def print_sessions(state: dict[str, Any]) -> None:
     if "problem" in state:
         print_text(f"sessions  ! {state['problem']}")
+        _print_unsaved(state["unsaved"])
         return
     print_text(
         f"sessions  {counted(state['conversations'], 'conversation')}, {counted(state['messages'], 'message')}"
@@ -38,6 +39,13 @@ def print_sessions(state: dict[str, Any]) -> None:
     print_text(f"growth    {', '.join(grown) or 'nothing yet'}")
     for words in state.get("unfinished", ()):
         print_text(f"          ! {words}")
+    _print_unsaved(state["unsaved"])
+
+
+def _print_unsaved(files: list[dict[str, Any]]) -> None:
+    for each in files:
+        now = "open now" if each["open"] else "the next session adds it"
+        print_text(f"          ! 1 conversation is not in state.db: {each['file']} ({each.get('problem') or now})")
 
 
 def print_engine(state: dict[str, Any]) -> None:

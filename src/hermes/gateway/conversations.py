@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.agent import Agent
 from hermes.gateway.ledger import RUNNING, Chat
-from hermes.vocabulary.errors import HermesError, NotFound
+from hermes.vocabulary.errors import DamagedFile, HermesError, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -184,10 +184,10 @@ class Conversations:
                 return room
         try:
             agent = self._open(entry, resume=session) if session else self._open(entry)
-        except NotFound:
+        except (NotFound, DamagedFile):
             if not session:
                 raise
-            agent = self._open(entry)  # the person has deleted that conversation
+            agent = self._open(entry)  # the person has deleted that conversation, or nobody can read it now
         return self._enter(entry.lane, Room(agent))
 
     def _open(self, entry: Entry, **more: Any) -> Agent:

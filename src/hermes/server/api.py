@@ -111,7 +111,7 @@ def _newest_to_undo(workspace: Workspace) -> str:
 
 def _sessions(workspace: Workspace, given: Given) -> Any:
     wanted = {name: given[name] for name in ("source", "project") if name in given}
-    found = workspace.database.list_sessions(limit=given.get("limit", 20), offset=given.get("offset", 0), **wanted)
+    found = workspace.past.list_sessions(limit=given.get("limit", 20), offset=given.get("offset", 0), **wanted)
     return {"sessions": [_session(each) for each in found]}
 
 

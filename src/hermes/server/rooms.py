@@ -9,14 +9,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent import Agent
 from hermes.server.openai_wire import Answer, BadRequest, digest
 from hermes.server.workspace import Workspace
 from hermes.session.requests import unanswered_calls
-from hermes.vocabulary.errors import NotFound
+from hermes.vocabulary.errors import DamagedFile, NotFound, StorageError
 from hermes.vocabulary.events import Retrying, TextDelta, TurnFinished
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class Rooms:
                 return room
         try:
             agent = self._open(person, resume=stored, model=model)
-        except NotFound:
+        except (NotFound, DamagedFile):
             return self._enter(self._begin(person, name, request, model), name)
         return self._enter(Room(person, agent, request.system, "" if name else key), key)
 
@@ -194,11 +194,14 @@ class Rooms:
         """The session of an earlier time, if there is one."""
         if not key:
             return ""
-        database = self.workspace(person).database
-        if name:
-            found = database.resolve(name)
-            return database.tip(found.id).id if found is not None else ""
-        return str(database.get_meta(f"chat:{key}") or "")
+        try:
+            database = self.workspace(person).past
+            if name:
+                found = database.resolve(name)
+                return database.tip(found.id).id if found is not None else ""
+            return str(database.get_meta(f"chat:{key}") or "")
+        except StorageError:  # it goes on with what the client sends, and its session says why
+            return ""
 
     def _begin(self, person: str, name: str, request: ChatRequest, model: str) -> Room:
         agent = self._open(person, title=name or None, model=model, system_message=request.system)
@@ -247,9 +250,10 @@ class Rooms:
 
     def _remember(self, room: Room, after: str) -> None:
         database = room.agent.session.database
-        database.set_meta(f"chat:{after}", room.agent.session.id)
-        if room.after and room.after != after:
-            database.set_meta(f"chat:{room.after}", None)
+        with suppress(StorageError):  # then a later process begins anew with the history that the client sends
+            database.set_meta(f"chat:{after}", room.agent.session.id)
+            if room.after and room.after != after:
+                database.set_meta(f"chat:{room.after}", None)
         with self._lock:
             self._names.pop((room.person, room.after), None)
             self._names[room.person, after] = room.key

@@ -72,7 +72,17 @@ class Workspace:
 
     @property
     def database(self) -> SessionDB:
-        return self._parts.database
+        """Past conversations; raises why they cannot be used, and tries again at the next call."""
+        with self._lock:
+            self._parts.try_again()
+            return self._parts.database
+
+    @property
+    def past(self) -> SessionDB:
+        """The same, to read: also while another program keeps them locked."""
+        with self._lock:
+            self._parts.try_again()
+            return self._parts.readable
 
     def close(self) -> None:
         with self._lock:
@@ -125,17 +135,17 @@ class Workspace:
         return block(target, shown, usage(entries, self.store.limit(target)))
 
     def search(self, query: str, wanted: Criteria) -> Found:
-        return Finder(self.database, mask=mask_secrets).find(query, wanted)
+        return Finder(self.past, mask=mask_secrets).find(query, wanted)
 
     def session(self, name: str) -> Session:
-        found = self.database.resolve(name) if 0 < len(name) <= _LONGEST_KEY else None
+        found = self.past.resolve(name) if 0 < len(name) <= _LONGEST_KEY else None
         if found is None:
             raise NotFound("there is no such conversation")
         return found
 
     def messages(self, session: Session, *, limit: int, before: int | None = None) -> list[StoredMessage]:
         """The newest messages of a conversation, or the newest before one of them."""
-        stored = self.database.messages(session.id)
+        stored = self.past.messages(session.id)
         earlier = stored if before is None else [each for each in stored if each.id < before]
         return earlier[-limit:]
 
@@ -193,8 +203,11 @@ class Workspace:
                 state["memory"][target] = self.entries(target)["usage"]
             except HermesError as error:
                 state["memory"][target] = f"cannot be read: {error}"
-        state["conversations"] = self.database.counts()
-        state["bytes"] = os.path.getsize(self.database.path)
+        try:
+            state["conversations"] = self.past.counts()
+            state["bytes"] = os.path.getsize(self.past.path)
+        except HermesError as error:
+            state["conversations"] = f"cannot be read: {error}"
         if self._parts.project:
             state["project"] = self._parts.project
         return state

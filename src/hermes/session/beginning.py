@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.session.announcements import Announcements
 from hermes.session.ending import mark_open
 from hermes.storage.opened import Opened
+from hermes.vocabulary.errors import StorageError
 from hermes.vocabulary.values import value
 
 if TYPE_CHECKING:
@@ -62,23 +63,47 @@ def begin(parts: Parts, session_id: str, about: About, wishes: PromptWishes) -> 
         "kind": "delegate" if about.parent else None,
         **_furniture(parts, about, wishes),
     }
+    try:
+        _create(parts, row)
+    except StorageError as error:  # the session opens all the same
+        spare = parts.fall_back(error)
+        known = {"parent_session_id": None, "kind": None}  # the session above is not in the spare database
+        _create(parts, row | known)
+        spare.begun(session_id, parent=about.parent)
+        parts.notices.add("storage", spare.in_words())
+    return []
+
+
+def _create(parts: Parts, row: Mapping[str, Any]) -> None:
     with Opened(parts.database).together():
         parts.database.create_session(**row)
-        mark_open(parts, session_id)
-    return []
+        mark_open(parts, row["session_id"])
 
 
 def go_on(parts: Parts, session_id: str, about: About, wishes: PromptWishes) -> list[StoredMessage]:
     """What the model knows of a session that is resumed; one that was not begun here gets a prompt and tools now."""
     from hermes.storage.compaction import Contexts
 
-    mark_open(parts, session_id)
-    contexts = Contexts(parts.database)
-    if "tools" not in parts.database.session_details(session_id):
-        if parts.database.get_session(session_id).cwd is None:
-            parts.database.update_session(session_id, cwd=about.cwd)
-        contexts.furnish(session_id, **_furniture(parts, about, wishes))
-    return contexts.live(session_id)
+    database = parts.readable
+    added: dict[str, Any] = {}
+    if "tools" not in database.session_details(session_id):
+        added = _furniture(parts, about, wishes)
+    try:
+        mark_open(parts, session_id)
+        if added:
+            if database.get_session(session_id).cwd is None:
+                database.update_session(session_id, cwd=about.cwd)
+            Contexts(database).furnish(session_id, **added)
+        return Contexts(database).live(session_id)
+    except StorageError as error:  # what can still be read goes on in a spare database
+        with parts.reading_after(error) as past:
+            row, details = past.get_session(session_id), past.session_details(session_id)
+            known = Contexts(past).live(session_id)
+        spare = parts.fall_back(error)
+        spare.carry(row, details | added, ((each.id, each.message) for each in known))
+        parts.opened_as = session_id
+        parts.notices.add("storage", spare.in_words())
+        return Contexts(spare.db).live(session_id)
 
 
 def _furniture(parts: Parts, about: About, wishes: PromptWishes) -> dict[str, Any]:

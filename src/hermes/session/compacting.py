@@ -1,35 +1,137 @@
-"""The part of a session that keeps it inside the model's window: what hosts and the loop call."""
+"""The parts of a session that keep it going: without its database, and inside the model's window."""
 
 from __future__ import annotations
 
+import logging
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.session.announcements import Announcements
 from hermes.session.context import Context
+from hermes.session.ending import mark_open
 from hermes.session.host import Host
+from hermes.session.unsaved import KIND, close_quietly, note_of, store
+from hermes.storage.compaction import Contexts
+from hermes.vocabulary.errors import StorageError
 from hermes.vocabulary.usage import Usage
+from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hermes.llm.client import Model
     from hermes.prompt.assembly import Prompt
     from hermes.session.compaction import Compactor
+    from hermes.session.nudges import Nudges
     from hermes.session.requests import Request
     from hermes.session.wiring import Parts
+    from hermes.storage.conversations import Session
     from hermes.storage.transcripts import StoredMessage
     from hermes.vocabulary.errors import ContextTooLong
     from hermes.vocabulary.events import Compacted, Notice
 
+Answer = TypeVar("Answer")
+_LOG = logging.getLogger("hermes.session")
 _FEWEST = 4  # messages below which nothing is ever compacted
 
 
-class Compacting(Host):
+class Storing(Host):
+    """The part of a session that goes on when its database does not."""
+
+    id: str
+    context: Context
     _parts: Parts
+    _row: Session
+    _details: dict[str, Any]
     _announcements: Announcements
-    _real: tuple[int, int] | None
     _compactor: Compactor | None
+    nudges: Nudges
+
+    def _kept(self, act: Callable[[], Answer]) -> Answer:
+        """Does `act`; when the database cannot be used, once more with the conversation in a spare one."""
+        try:
+            return act()
+        except StorageError as error:
+            self._go_on_without(error)
+            return act()
+
+    def _counting(self, act: Callable[[], object]) -> None:
+        """Does `act`, which counts something; the counts go along to a spare database."""
+        try:
+            act()
+        except StorageError as error:
+            self._go_on_without(error)
+
+    def _go_on_without(self, error: StorageError) -> None:
+        spare = self._parts.fall_back(error)
+        row = self._row._replace(id=self.id, model=self.model or None)
+        details = {**self._details, "system_prompt": self.system_prompt, "announced": self._announcements.seen}
+        ids = spare.carry(row, details, self.context.stored())
+        self.context.renumbered(ids)
+        self.last_id = ids[-1] if ids else 0
+        self._moved()
+        self.notices.add(KIND, spare.in_words())
+
+    def _store_again(self, *, closing: bool = False) -> None:
+        """Adds a conversation from a spare database to `state.db`, if that can be used again, and goes on there.
+
+        One that was compacted meanwhile goes on in the spare database until it is closed: `state.db` gets it as it was
+        said, which may not fit the model's window.
+        """
+        spare = self._parts.spare
+        if spare is None or not (closing or spare.worth_trying()):
+            return
+        if not closing and (self.id != spare.session or Contexts(spare.db).was_compacted(self.id)):
+            return
+        try:
+            database = self._parts.open_again(wait=None if closing else 0.0)
+        except StorageError:
+            return
+        try:
+            session_id, added = store(spare.db, database, spare.name)
+            if not session_id:  # there is nothing in it
+                database.close()
+                return
+            stored = Contexts(database).live(session_id)
+            last_id = database.get_session(session_id).last_id
+        except StorageError:
+            close_quietly(database)
+            return
+        self._parts.go_back_to(database)
+        context = Context((each.id, each.message) for each in stored)
+        if context.messages == Context(self.context.stored()).messages:
+            self.context.renumbered(context.ids)
+        else:  # another process has written to it, too, or it was compacted
+            self.context = context
+            self.compactions += 1
+        self.id, self.last_id = session_id, last_id
+        self._parts.bind(session_id)
+        self._kept(lambda: self._parts.database.set_meta(note_of(spare.name), None))
+        self._kept(lambda: mark_open(self._parts, session_id))
+        self._counting(self._moved)
+        self.notices.add(KIND, f"state.db can be used again; {counted(added, 'message')} of this conversation stored")
+
+    def _moved(self) -> None:
+        """The conversation is in another database now."""
+        self.nudges.move(self._parts.database, self.id)
+        if self._compactor is not None:
+            self._compactor.moved()
+
+    def _tell_unsaved(self) -> None:
+        """At the close: what is still not in `state.db` stays where it is, and the operator is told."""
+        spare = self._parts.spare
+        if spare is None or spare.is_empty():
+            return
+        told = (
+            f"this conversation is not in state.db ({spare.why}); it is in {spare.db.path}, "
+            "and the next session that can open state.db adds it"
+        )
+        self.notices.add(KIND, told)
+        _LOG.warning("%s", told)
+
+
+class Compacting(Storing):
+    _real: tuple[int, int] | None
 
     def start_engine(self) -> None:
         """An engine of somebody else is told at once that a session begins: its tools may be called at any time."""
@@ -38,18 +140,18 @@ class Compacting(Host):
 
     def use_model(self, model: Model) -> None:
         """Says which model answers: its window counts, and it may be asked for a summary."""
-        self.compactor.use_model(model)
+        self._kept(lambda: self.compactor.use_model(model))
 
     def counted(self, usage: Usage | Mapping[str, Any]) -> None:
         """Tells what the provider's API counted for the last request; call it before the answer is recorded."""
-        self.compactor.counted(Usage.of(usage))
+        self._kept(lambda: self.compactor.counted(Usage.of(usage)))
 
     def fit(self, request: Request, too_long: ContextTooLong | None = None) -> Request:
         """What to send instead of `request`: itself, or a shorter one after a compaction.
 
         With `too_long` a model has refused the request, so it is made shorter in any case.
         """
-        return self.compactor.fit(request, too_long)
+        return self._kept(lambda: self.compactor.fit(request, too_long))
 
     def compact(self, focus: str = "") -> Compacted | None:
         """Compacts because a person asked for it; None when there is nothing to take out, with a notice that says so.
@@ -61,7 +163,7 @@ class Compacting(Host):
     def preflight(self) -> None:
         """The safety net before a message is handled: a history that has nearly outgrown the window is compacted."""
         if len(self.context.messages) >= _FEWEST:
-            self.compactor.preflight()
+            self._kept(lambda: self.compactor.preflight())  # noqa: PLW0108 - making it reads the database
 
     def compact_range(self, wanted: Mapping[str, str]) -> dict[str, Any]:
         """Puts away what a model no longer needs; see the tool `context_compact`."""
@@ -119,8 +221,6 @@ class Compacting(Host):
 
     def reload(self) -> None:
         """Takes over what another process made of this session."""
-        from hermes.storage.compaction import Contexts
-
         tip = self._parts.database.tip(self.id)
         stored = Contexts(self._parts.database).live(tip.id)
         self.system_prompt = self._parts.database.session_details(tip.id).get("system_prompt", self.system_prompt)

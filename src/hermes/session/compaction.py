@@ -64,6 +64,11 @@ class Compactor:
     def close(self) -> None:
         self._seat.close()
 
+    def moved(self) -> None:
+        """The conversation is in another database now."""
+        self._contexts = Contexts(self._parts.database)
+        self._seat.moved()
+
     def counted(self, usage: Usage) -> None:
         """What the provider counted for the request that ended with the newest message."""
         if not usage.input_tokens:

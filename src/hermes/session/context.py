@@ -25,6 +25,7 @@ class Context:
         self.messages: list[dict[str, Any]] = []
         self.ids: list[int] = []
         self._sizes: list[int | None] = []
+        self._stored: dict[int, Mapping[str, Any]] = {}  # with what is kept beside a message
         # Where something was added at request time: what was really said. Only that is worth a place in a summary.
         self._said: dict[int, dict[str, Any]] = {}
         self._outside: dict[int, str] = {}  # where the text of a message comes from that nobody here wrote
@@ -47,6 +48,7 @@ class Context:
         self.messages.append(message)
         self.ids.append(number)
         self._sizes.append(None)
+        self._stored[number] = stored
         if "api_content" in stored or private is not None:
             self._said[number] = {**message, "content": stored.get("content")}
         self.compacted = self.compacted or WRITTEN in stored
@@ -60,6 +62,10 @@ class Context:
         if not self._said:
             return self.messages
         return [self._said.get(number, message) for number, message in zip(self.ids, self.messages, strict=True)]
+
+    def stored(self) -> list[tuple[int, Mapping[str, Any]]]:
+        """The ids and the messages as they are stored."""
+        return [(number, self._stored[number]) for number in self.ids]
 
     def outside(self) -> list[tuple[int, str, dict[str, Any]]]:
         """The place of each message that holds text from outside, the origin of that, and the message."""
@@ -105,6 +111,7 @@ class Context:
     def renumbered(self, ids: Sequence[int]) -> None:
         """The same messages under the ids of another session."""
         known = dict(zip(self.ids, ids, strict=True))
+        self._stored = {known[number]: message for number, message in self._stored.items() if number in known}
         self._said = {known[number]: message for number, message in self._said.items()}
         self._outside = {known[number]: origin for number, origin in self._outside.items()}
         self._of_person = {known[number]: words for number, words in self._of_person.items()}
@@ -113,6 +120,7 @@ class Context:
 
     def _know(self, number: int, other: Context) -> None:
         """What another context knows about a message beside its text."""
+        self._stored[number] = other._stored[number]
         if number in other._said:
             self._said[number] = other._said[number]
         if number in other._outside:

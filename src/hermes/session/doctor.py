@@ -54,6 +54,7 @@ def examine(home: Home, options: Options) -> Iterator[Check]:
     if os.path.isdir(home.path):
         yield from _guarded("storage", lambda: _scratch_database(home))
         yield from _guarded("conversations", lambda: _conversations(home, options))
+        yield from _guarded("unsaved", lambda: _unsaved(home, fix=options.fix))
     if settings is not None:
         yield from _guarded("model", lambda: check_model(chosen, connect=options.connect))
         yield from _guarded("providers", lambda: check_providers(home, chosen, connect=options.connect))
@@ -224,6 +225,26 @@ def _conversations(home: Home, options: Options) -> Iterator[Check]:
         yield _sound(path, fix=options.fix)
     yield from _log(home, path, fix=options.fix)
     yield from _unfinished_imports(path)
+
+
+def _unsaved(home: Home, *, fix: bool) -> Iterator[Check]:
+    """Conversations that were kept beside the database, because it was locked or damaged."""
+    from hermes.session.unsaved import take_up, waiting
+
+    found = waiting(home)
+    left = [each for each in found if not each["open"]]
+    if left and fix:
+        from hermes.storage.sessions import SessionDB
+
+        with SessionDB.open(home.join(DATABASE)) as db:
+            for told in take_up(home, db):
+                yield Check(name="unsaved", state=OK, found=told, fixed=True)
+        found = waiting(home)
+    for each in found:
+        held = "; the program that has it is running and adds it" if each["open"] else ""
+        remedy = "" if each["open"] else "the next session adds it, and so does `hermes doctor --fix`"
+        told = f"the conversation in {each['file']} is not in state.db{held}"
+        yield Check(name="unsaved", state=WARNING, found=told, remedy=remedy)
 
 
 def _sound(path: str, *, fix: bool) -> Check:

@@ -75,6 +75,11 @@ class EngineSeat:
         }
         self.told(self.engine.on_session_start, self._host.id, **given)
 
+    def moved(self) -> None:
+        """The conversation is in another database now, which an engine of somebody else may read."""
+        if self._engine is not None and type(self._engine) is not ContextCompressor:
+            self.start()
+
     def close(self) -> None:
         """The session ends: an engine that was used hears of it, after the providers."""
         if self._engine is not None:

@@ -31,6 +31,12 @@ class Nudges:
         self._saved_memory = False
         self.answered = 0  # turns of this process, for the note at its end
 
+    def move(self, database: SessionDB, session_id: str) -> None:
+        """The conversation is in another database now; its counts go along."""
+        self._database = database
+        self._key = f"nudges:{database.get_session(session_id).root}"
+        self._save()
+
     def called(self, name: str) -> None:
         """A tool was called in the conversation."""
         self.calls += 1

@@ -7,6 +7,7 @@ from functools import partial
 
 from hermes.settings.home import DATABASE, locate_home
 from hermes.tools.session_search import SessionSearchTool
+from hermes.vocabulary.errors import LockTimeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,13 +27,20 @@ DIGEST, REWRITE = "session_search", "memory_query_rewrite"  # tasks of helper mo
 
 
 def open_past(home: Home, owner: str = LOCAL) -> SessionDB | None:
-    """The home's conversations, or None when nothing was ever stored; looking does not create the file."""
+    """The home's conversations, or None when nothing was ever stored; looking does not create the file.
+
+    While another program keeps them locked they are opened for reading.
+    """
     path = home.join(DATABASE)
     if not os.path.lexists(path):
         return None
     from hermes.storage.sessions import SessionDB
 
-    return SessionDB.open(path, owner=owner, semantic=partial(embedding_of, home))
+    semantic = partial(embedding_of, home)
+    try:
+        return SessionDB.open(path, owner=owner, semantic=semantic)
+    except LockTimeout:
+        return SessionDB.open(path, owner=owner, semantic=semantic, reading=True)
 
 
 def embedding_of(home: Home) -> Embedding | None:
@@ -81,14 +89,16 @@ def session_search_tool(
 
 
 def context_expand_tool(
-    home: Home, current_session: Callable[[], str], database: Callable[[], SessionDB | None] = lambda: None
+    home: Home,
+    current_session: Callable[[], str],
+    database: Callable[[Sequence[int]], SessionDB | None] = lambda _ids: None,
 ) -> ContextExpand:
     """Reads the messages of the conversation the model is in; without one, of any conversation of the owner."""
 
     def read(ids: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
         from hermes.storage.compaction import Contexts
 
-        opened = database()
+        opened = database(ids)
         if opened is not None:
             yield from Contexts(opened).read(current_session(), ids)
             return

@@ -32,7 +32,7 @@ from hermes.session.usage import what_broke_the_cache
 from hermes.session.wiring import open_parts
 from hermes.storage.conversations import new_id
 from hermes.vocabulary.closing import Closing
-from hermes.vocabulary.errors import NotFound, OutOfOrder
+from hermes.vocabulary.errors import NotFound, OutOfOrder, StorageError
 from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class MemorySession(Compacting, Reviewable, Closing):
         self.notices = parts.notices
         self.external = parts.external
         self.boundary: Boundary = parts.external
-        details = parts.database.session_details(session_id)
+        self._details = details = parts.database.session_details(session_id)
         self.system_prompt: str = details["system_prompt"]
         self._tools: list[dict[str, Any]] = details["tools"]
         self.context = Context((each.id, each.message) for each in stored)
@@ -75,7 +75,7 @@ class MemorySession(Compacting, Reviewable, Closing):
         self._prefill: list[dict[str, Any]] = []
         self._unfinished = False  # nothing followed the newest words of the person, here or in the process before
         self._announcements = Announcements(parts.store, session_id, seen_changes(stored, details["announced"]))
-        row = parts.database.get_session(session_id)
+        self._row = row = parts.database.get_session(session_id)
         self._hints = parts.subdirectory_hints(row.cwd)
         self.last_id, self.model = row.last_id, row.model or ""
         self._answered = row.last_active if stored else None
@@ -102,6 +102,7 @@ class MemorySession(Compacting, Reviewable, Closing):
         skip_context_files: bool = False,
         today: date | None = None,
         toolsets: Collection[str] | None = None,
+        must_store: bool | None = None,
         identity: Mapping[str, Any] | None = None,
         providers: Sequence[MemoryProvider] = (),
         follows: MemorySession | None = None,
@@ -121,6 +122,9 @@ class MemorySession(Compacting, Reviewable, Closing):
         which hear of the change (`reason`: new, reset, resume or branch); the other is closed after it. `tools` are the
         host's own, `makers` how to make more of them by name when they are needed. `parent` is the session that
         delegates to this one.
+
+        When `state.db` is locked or damaged, the session goes on with a notice and keeps the conversation in `unsaved/`
+        until it can be added. With `must_store` (default: the setting `sessions.required`) it raises StorageError.
         """
         parts = open_parts(
             home,
@@ -133,6 +137,7 @@ class MemorySession(Compacting, Reviewable, Closing):
             resume=resume,
             toolsets=toolsets,
             platform=source,
+            must_store=must_store,
         )
         about = About(source=source, title=title, model=model, cwd=cwd, parent=parent)
         wishes = PromptWishes(
@@ -161,6 +166,7 @@ class MemorySession(Compacting, Reviewable, Closing):
         When nothing followed the message before it, because the host failed there, that turn is marked as broken off.
         """
         self._refuse_closed()
+        self._store_again()
         self._close_open_calls()
         self._close_broken_turn()
         self.preflight()
@@ -216,7 +222,7 @@ class MemorySession(Compacting, Reviewable, Closing):
         session has not seen (AGENTS.md and the like), they follow the result: the prompt must not move any more.
         """
         self._refuse_closed()
-        expect_result(self, self._parts.database, call_id, content)
+        self._kept(lambda: expect_result(self, self._parts.database, call_id, content))
         hint = self._hints.for_call(arguments or {}) if self._hints else ""
         shown = f"{content}\n\n{hint}" if hint else content
         self.nudges.called("")
@@ -240,7 +246,7 @@ class MemorySession(Compacting, Reviewable, Closing):
         notes = self._notes_for(name, arguments)
         result += notes
         self.nudges.called(name)
-        self.nudges.tainted(self._parts.taint.origin)
+        self._counting(lambda: self.nudges.tainted(self._parts.taint.origin))
         brings = "file" if notes else self._parts.toolbox.brings(name)
         told = {"role": "tool", "tool_call_id": call_id, "name": name, "content": result, OUTSIDE: brings}
         self._save({**told, **noted(notes)})
@@ -277,12 +283,13 @@ class MemorySession(Compacting, Reviewable, Closing):
             saved["cache"] = {"share": round(counted.cached_share, 3), "broken_by": self._cache_miss(counted, model)}
         self._save(saved)
         if counted is not None:
-            self._parts.database.update_session(self.id, api_call_count=1, **counted.as_dict())
+            more = counted.as_dict()
+            self._kept(lambda: self._parts.database.update_session(self.id, api_call_count=1, **more))
             self._answered, self.model = time.time(), model or self.model
         if not interrupted:
-            self.nudges.turn_finished()
+            self._counting(self.nudges.turn_finished)
             self.capture(self._said)
-        self._parts.database.sync()
+        self._kept(lambda: self._parts.database.sync())  # noqa: PLW0108 - it may be another one then
         self.external.finish(reply, self.context.said(), interrupted=interrupted)
 
     def undo(self) -> str:
@@ -300,11 +307,13 @@ class MemorySession(Compacting, Reviewable, Closing):
 
     def branch(self, title: str | None = None) -> str:
         """The id of a new conversation that begins with this one; open it with `resume`."""
+        if self._parts.spare is not None:
+            raise StorageError(f"a conversation cannot branch before it is stored: {self._parts.spare.why}")
         return branch_off(self._parts.database, self.id, title)
 
     def rename(self, title: str | None) -> str | None:
         """Gives the conversation a title and returns it, with ` #N` when another has it."""
-        return self._parts.database.rename(self.id, title)
+        return self._kept(lambda: self._parts.database.rename(self.id, title))
 
     def drop_if_empty(self) -> None:
         """Forgets a session in which nobody has said anything, so that no list shows it; the session is over then."""
@@ -313,21 +322,31 @@ class MemorySession(Compacting, Reviewable, Closing):
 
     def about(self) -> Session:
         """The stored facts about this session: title, source, tokens, times."""
-        return self._parts.database.get_session(self.id)
+        return self._kept(lambda: self._parts.database.get_session(self.id))
 
     def close(self) -> None:
         """Ends the session; a second call does nothing."""
         if not self._parts.has_database:
             return
-        self.write_note()
-        end(self._parts, self.id, self._compactor, self.context.said())
+        self._store_again(closing=True)
+        self._tell_unsaved()
+        try:
+            self.write_note()
+            end(self._parts, self.id, self._compactor, self.context.said())
+        except StorageError as error:
+            if self._parts.must_store:
+                raise
+            # What was said is stored. The mark that this process has it open goes when the next one looks.
+            self.notices.add("storage", f"the end of this conversation was not noted: {error}")
+        finally:
+            self._parts.close()
 
     @classmethod
     def _tip(cls, parts: Parts, name: str) -> str:
-        found = parts.database.resolve(name)
+        found = parts.readable.resolve(name)
         if found is None:
             raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows them")
-        return parts.database.tip(found.id).id
+        return parts.readable.tip(found.id).id
 
     @classmethod
     def _ready(
@@ -392,10 +411,10 @@ class MemorySession(Compacting, Reviewable, Closing):
 
     def _taint(self, origin: str, name: str, text: str) -> None:
         self._parts.taint.note(origin, name, text)
-        self.nudges.tainted(self._parts.taint.origin)
+        self._counting(lambda: self.nudges.tainted(self._parts.taint.origin))
 
     def _save(self, message: dict[str, Any], private: tuple[str, str] | None = None) -> None:
-        self.last_id = self._parts.database.append(self.id, message)
+        self.last_id = self._kept(lambda: self._parts.database.append(self.id, message))
         self.context.append(self.last_id, message, private)
         self._unfinished = False
 

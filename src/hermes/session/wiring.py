@@ -10,12 +10,12 @@ from hermes.curated.store import SWITCHES, MemoryStore
 from hermes.session.external import External, ProviderTool
 from hermes.session.notices import Notices
 from hermes.session.toolsets import MEMORY, check_names, is_enabled, toolsets_of
-from hermes.settings.home import DATABASE, SHARED, find_home
+from hermes.settings.home import DATABASE, SHARED, UNSAVED, find_home
 from hermes.settings.load import load_settings
 from hermes.tools.memory import MemoryTool
 from hermes.tools.registry import Toolbox, check_tool
 from hermes.tools.taint import Taint
-from hermes.vocabulary.errors import OutOfOrder
+from hermes.vocabulary.errors import ForeignFile, LockTimeout, OutOfOrder, StorageError, UnsafePath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hermes.providers.base import MemoryProvider
     from hermes.recall.session_search import Helpers
     from hermes.session.judging import Judged
+    from hermes.session.unsaved import Spare
     from hermes.settings.home import Home
     from hermes.settings.load import Settings
     from hermes.skills.tool import SkillTools
@@ -54,8 +55,14 @@ class Parts:
         toolsets: Collection[str] | None = None,
         project: str = "",
         database: SessionDB | None = None,
+        owner: str | None = None,
+        trouble: StorageError | None = None,
+        must_store: bool = False,
     ) -> None:
-        """`extra` are a host's tools, `makers` how to make more; `toolsets` switches ours on, without it all are."""
+        """`extra` are a host's tools, `makers` how to make more; `toolsets` switches ours on, without it all are.
+
+        `trouble` is why the database of the `owner` could not be opened.
+        """
         self.home = home
         self.settings = settings
         self.store = store
@@ -92,9 +99,16 @@ class Parts:
         self._skills: SkillTools | None = None
         self._judged: Judged | None = None
         self._database = database
+        self._owner = owner or "local"
+        self.trouble = trouble  # why state.db cannot be used now
+        self.must_store = must_store
+        self.spare: Spare | None = None  # where the conversation is kept instead
+        self._reading: SessionDB | None = None  # a locked state.db, which can still be read
+        if isinstance(trouble, LockTimeout):
+            self._reading = self._to_read()
         self._engine: Choice | None = None
         self.compact_range: CompactRange | None = None  # set by the session that these parts belong to
-        if database is not None and settings.text("context.engine") not in ("", "compressor"):
+        if owner is not None and settings.text("context.engine") not in ("", "compressor"):
             self._add_engine_tools()
 
     @property
@@ -133,6 +147,8 @@ class Parts:
 
     @property
     def database(self) -> SessionDB:
+        if self._database is None and self.trouble is not None:
+            raise self.trouble
         if self._database is None:  # whoever names no owner does not ask for it, so it was there and is closed
             raise OutOfOrder(f"this session is closed; MemorySession.open(resume={self.opened_as!r}) goes on with it")
         return self._database
@@ -141,8 +157,72 @@ class Parts:
     def has_database(self) -> bool:
         return self._database is not None
 
+    @property
+    def readable(self) -> SessionDB:
+        """Past conversations, only to read while another program keeps them locked; raises why they are unavailable."""
+        if self._reading is not None:
+            return self._reading
+        if self.trouble is not None:
+            raise self.trouble
+        return self.database
+
     def open_database(self, owner: str) -> None:
-        self._database = _open_database(self.home, owner)
+        self._database = _open_database(self.home, self.settings, owner)
+
+    def open_again(self, *, wait: float | None) -> SessionDB:
+        return _open_database(self.home, self.settings, self._owner, wait)
+
+    def try_again(self) -> None:
+        """Opens a database that could not be opened before, if that works now; waits for nobody."""
+        if self.trouble is not None and self.spare is None:
+            try:
+                database = self.open_again(wait=0.0)
+            except StorageError as error:
+                self.trouble = error
+            else:
+                self.go_back_to(database)
+
+    def reading_after(self, error: StorageError) -> SessionDB:
+        """Opens `state.db` for reading after it failed; raises `error` where that is not possible."""
+        found = self._to_read()
+        if found is None:
+            raise error
+        return found
+
+    def fall_back(self, error: StorageError) -> Spare:
+        """From now on a spare database is used; raises `error` where the host or the disk does not allow that."""
+        from hermes.session.unsaved import Spare, close_quietly
+
+        closed = self._database is None and self.trouble is None
+        if closed or self.must_store or self.spare is not None or isinstance(error, (UnsafePath, ForeignFile)):
+            raise error
+        try:
+            self.spare = Spare.make(self.home, self._owner, error)
+        except StorageError:
+            raise error from None
+        close_quietly(self._database)
+        self.spare.look()
+        self._database, self.trouble = self.spare.db, error
+        if self._reading is None and isinstance(error, LockTimeout):
+            self._reading = self._to_read()
+        return self.spare
+
+    def go_back_to(self, database: SessionDB) -> None:
+        """`state.db` can be used again, and has everything that is in the spare database."""
+        from hermes.session.unsaved import close_quietly
+
+        if self.spare is not None:
+            self.spare.close(discard=True)
+        close_quietly(self._reading)
+        self._database, self.spare, self.trouble, self._reading = database, None, None, None
+
+    def _to_read(self) -> SessionDB | None:
+        from hermes.storage.sessions import SessionDB
+
+        try:
+            return SessionDB.open(self.home.join(DATABASE), owner=self._owner, wait=0.25, reading=True)
+        except StorageError:
+            return None
 
     def start_external(
         self,
@@ -243,7 +323,7 @@ class Parts:
     def _session_search(self) -> Tool:
         from hermes.session.past import session_search_tool
 
-        current, database = lambda: self.memory.cause.session, lambda: self._database
+        current, database = lambda: self.memory.cause.session, self._past
         return session_search_tool(
             self.home,
             current,
@@ -267,10 +347,21 @@ class Parts:
 
         return find_archived(self.store, query, self.memory.cause.session) if self.store else []
 
+    def _past(self, ids: Sequence[int] = ()) -> SessionDB | None:
+        """Where past conversations or these messages are; None before anything was opened."""
+        if self.trouble is None:
+            return self._database
+        if self.spare is not None and ids:
+            from hermes.session.unsaved import FIRST_ID
+
+            if ids[-1] >= FIRST_ID:
+                return self.spare.db
+        return self.readable
+
     def _context_expand(self) -> Tool:
         from hermes.session.past import context_expand_tool
 
-        return context_expand_tool(self.home, lambda: self.memory.cause.session, lambda: self._database)
+        return context_expand_tool(self.home, lambda: self.memory.cause.session, self._past)
 
     def _context_compact(self) -> Tool:
         from hermes.tools.context_compact import ContextCompact
@@ -299,9 +390,13 @@ class Parts:
         return SkillTool(name, self.skills, gate)
 
     def close(self) -> None:
-        if self._database is not None:
+        if self._reading is not None:
+            self._reading.close()
+        if self.spare is not None:
+            self.spare.close()
+        elif self._database is not None:
             self._database.close()
-            self._database = None
+        self._database = self._reading = self.spare = self.trouble = None
 
 
 def open_parts(
@@ -317,12 +412,14 @@ def open_parts(
     project: str | None = None,
     cwd: str | None = None,
     resume: str | None = None,
+    must_store: bool | None = None,
 ) -> Parts:
     """Opens curated memory and, when an owner is named, the database of conversations.
 
     Without a `project`, that of the session to `resume` is taken, or that of the repository around `cwd` if the
     settings say so; "" stands for none. `toolsets`, else what the settings say about the platform, decides which tools
-    there are; without both all are.
+    there are; without both all are. A database that is locked or damaged is the `trouble` of the parts, or raises with
+    `must_store`.
     """
     place = find_home(home)
     chosen = settings or load_settings(place)
@@ -331,28 +428,78 @@ def open_parts(
         toolsets = check_names(toolsets)
     elif platform is not None:
         toolsets = toolsets_of(chosen, platform)
-    database = _open_database(place, owner) if owner is not None else None
+    strict = chosen.flag("sessions.required") if must_store is None else must_store
+    database, trouble = _opened(place, chosen, owner, strict=strict) if owner is not None else (None, None)
     try:
-        if resume is not None and database is not None and project is None:
-            from hermes.settings.projects import recorded_project
-
-            resumed = database.resolve(resume)
-            project = recorded_project(resumed.project) if resumed is not None else ""
+        if resume is not None and owner is not None and project is None:
+            project = _project_of(place, owner, database, trouble, resume)
         scope = _project(chosen, project, cwd)
         store = MemoryStore.open(place, settings=chosen, project=scope) if remembers else None
-        return Parts(place, chosen, store, extra, makers=makers, toolsets=toolsets, project=scope, database=database)
+        parts = Parts(
+            place,
+            chosen,
+            store,
+            extra,
+            makers=makers,
+            toolsets=toolsets,
+            project=scope,
+            database=database,
+            owner=owner,
+            trouble=trouble,
+            must_store=strict,
+        )
+        if database is not None and os.path.isdir(place.join(UNSAVED)):
+            from hermes.session.unsaved import KIND, take_up
+
+            for told in take_up(place, database):
+                parts.notices.add(KIND, told)
     except BaseException:
         if database is not None:
             database.close()
         raise
+    return parts
 
 
-def _open_database(home: Home, owner: str) -> SessionDB:
+def _opened(
+    home: Home, settings: Settings, owner: str, *, strict: bool
+) -> tuple[SessionDB | None, StorageError | None]:
+    """The database, or why it cannot be used now."""
+    try:
+        return _open_database(home, settings, owner), None
+    except StorageError as error:
+        if strict or isinstance(error, (UnsafePath, ForeignFile)):
+            raise
+        return None, error
+
+
+def _open_database(home: Home, settings: Settings, owner: str, wait: float | None = None) -> SessionDB:
     from hermes.session.past import embedding_of
     from hermes.storage.sessions import SessionDB
 
-    semantic = _given(embedding_of, home)
-    return SessionDB.open(home.join(DATABASE), owner=owner, durability="turn", semantic=semantic)
+    return SessionDB.open(
+        home.join(DATABASE),
+        owner=owner,
+        durability="turn",
+        semantic=_given(embedding_of, home),
+        wait=settings.number("sessions.lock_wait_seconds") if wait is None else wait,
+    )
+
+
+def _project_of(
+    home: Home, owner: str, database: SessionDB | None, trouble: StorageError | None, name: str
+) -> str | None:
+    """The project of a session that is resumed; of a locked database what can be read."""
+    from hermes.settings.projects import recorded_project
+    from hermes.storage.sessions import SessionDB
+
+    if database is None:
+        if not isinstance(trouble, LockTimeout):
+            raise trouble or OutOfOrder("there is no database to resume from")
+        with SessionDB.open(home.join(DATABASE), owner=owner, reading=True) as past:
+            resumed = past.resolve(name)
+    else:
+        resumed = database.resolve(name)
+    return recorded_project(resumed.project) if resumed is not None else ""
 
 
 def _project(settings: Settings, project: str | None, cwd: str | None) -> str:

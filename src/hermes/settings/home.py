@@ -15,6 +15,7 @@ PEOPLE = "users"
 STICKY_CHOICE = "active_profile"
 DEFAULT_PROFILE = "default"
 DATABASE = "state.db"
+UNSAVED = "unsaved"  # databases of conversations that could not be stored yet
 SHARED = os.path.join("shared", "KNOWLEDGE.md")  # in the operator's home: what all people of it may know
 _LONGEST_NAME = 64
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")

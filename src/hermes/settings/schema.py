@@ -204,6 +204,17 @@ KEYS = (
         ("off", "extract", "model"),
         "Write a dated note about each conversation when it ends: from its messages alone, or by a helper model.",
     ),
+    _number(
+        "sessions.lock_wait_seconds",
+        3.0,
+        "Seconds to wait for another program that keeps state.db locked; then a session goes on and stores later.",
+        high=600,
+    ),
+    _flag(
+        "sessions.required",
+        False,
+        "Refuse to open or continue a session while state.db is locked or damaged, instead of storing it later.",
+    ),
     _flag("sessions.auto_prune", False, "Remove ended sessions that are older than the retention."),
     _integer("sessions.retention_days", 90, "Days an ended session is kept when pruning.", low=1),
     _flag("sessions.vacuum_after_prune", True, "Give disk space back after pruning."),

@@ -91,7 +91,7 @@ class Database:
         wait = WAIT_SECONDS if wait is None else wait
         try:
             if reading:
-                why = "it was opened for reading while another program held it"
+                why = "another program held it when it was opened"
                 return cls(path, _to_look(path, wait), durability=durability, journal="", only_read=why, wait=wait)
             connection, journal = _connect_patiently(path, wait)
         except DAMAGE as error:
