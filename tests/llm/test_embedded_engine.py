@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hermes.agent import Agent
+from hermes.curated.store import MemoryStore
 from hermes.llm import local, weights
 from hermes.llm.local import FOLDER, MODELS, EmbeddedModel, installed
+from hermes.llm.scripted import Scripted
 from hermes.vocabulary.errors import ModelUnreachable
 from hermes.vocabulary.events import Finished, TextDelta, ToolCall
 
@@ -119,6 +122,28 @@ def test_the_larger_model_calls_tools_from_weights_in_the_home(engine: Path, hom
     asked = json.loads(path.with_name(f"{path.name}.asked").read_text())
     assert asked["body"]["tools"] == TOOLS
     assert "tool_call" in asked["template"]
+
+
+@pytest.mark.proves("embedded.template")
+def test_a_memory_change_leaves_nine_tenths_of_the_larger_model_s_next_prompt_as_it_was(home: Path) -> None:
+    jinja2 = pytest.importorskip("jinja2", reason="renders the template as the engine does")
+    template = jinja2.Environment().from_string(local._template("qwen.jinja"))
+
+    def first_prompt() -> str:
+        model = Scripted(["Hello."], name=QWEN)
+        with Agent.open(home, model=model) as agent:
+            list(agent.turn("hello"))
+        sent = model.requests[0]
+        messages = [{"role": "system", "content": sent.system}, *sent.messages]
+        return str(template.render(messages=messages, tools=sent.tools, add_generation_prompt=True))
+
+    before = first_prompt()
+    MemoryStore.open(str(home)).add("memory", "The deploy host runs Debian 13.")
+    after = first_prompt()
+    kept = next(at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other)
+    assert after.index('"name": "delegate_task"') < after.index("You are Hermes") < kept
+    assert "Debian 13" in after[kept:]
+    assert kept / len(after) > 0.9
 
 
 @pytest.mark.proves("embedded.remedy")

@@ -116,6 +116,17 @@ def test_the_system_prompt_and_the_last_three_messages_carry_cache_points() -> N
 
 
 @pytest.mark.proves("llm.cache-points")
+def test_a_point_that_a_short_conversation_leaves_over_stands_on_the_tools() -> None:
+    model = Anthropic(Endpoint(**{**_fields(CLAUDE), "cache_points": "native"}))
+    other: dict[str, Any] = {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}
+    said = [{"role": ("user", "assistant")[n % 2], "content": f"message {n}"} for n in range(3)]
+    for count, expected in ((1, [None, MARK]), (2, [None, MARK]), (3, [None, None])):
+        sent = json.loads(model.body(SYSTEM, said[:count], [TOOL, other]))
+        assert [tool.get("cache_control") for tool in sent["tools"]] == expected
+        assert json.dumps(sent).count("cache_control") == min(count + 2, 4)
+
+
+@pytest.mark.proves("llm.cache-points")
 def test_behind_openrouter_the_points_stand_in_content_parts() -> None:
     endpoint = Endpoint(**{**_fields(OPENAI), "provider": "openrouter", "cache_points": "envelope"})
     sent = json.loads(OpenAICompatible(endpoint).body(SYSTEM, PLAIN, []))["messages"]

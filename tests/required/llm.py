@@ -2,7 +2,10 @@
 
 REQUIREMENTS: dict[str, tuple[str, str]] = {
     "llm.sdk-bytes": ("what we send is what the official SDKs would send for the same conversation", "product"),
-    "llm.cache-points": ("system prompt and last three messages carry cache points, 5m or 1h", "004 Prompt caching"),
+    "llm.cache-points": (
+        "system prompt and last three messages carry cache points, 5m or 1h; a spare one stands on the tools",
+        "004 Prompt caching",
+    ),
     "llm.reasoning": ("reasoning is kept with its signatures and goes back to the model that wants it", "product"),
     "llm.awkward-histories": ("histories from elsewhere become requests that the provider accepts", "product"),
     "llm.options": ("more fields of a request come from the settings", "product"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.llm.answer import Answer
 from hermes.llm.anthropic_blocks import blocks_of, tool_of
-from hermes.llm.cache_points import cache_points, system_blocks
+from hermes.llm.cache_points import ROLLING, cache_points, marker_for, system_blocks
 from hermes.llm.client import HttpModel, ended_early
 from hermes.llm.wire import WireLog, encode
 from hermes.vocabulary.usage import Usage
@@ -35,6 +35,9 @@ class Anthropic(HttpModel):
     def body(self, system: str, messages: Sequence[Message], tools: Sequence[Message]) -> bytes:
         """Everything that stays the same stands before the messages, so each request begins with the one before it."""
         points = cache_points(messages, ttl=self.endpoint.cache_ttl) if self.endpoint.cache_points else {}
+        if points and len(points) < ROLLING and tools:
+            # A new session may have another memory, and so another system prompt; a spare point keeps the tools.
+            tools = [*tools[:-1], {**tools[-1], "cache_control": marker_for(self.endpoint.cache_ttl)}]
         parts = self._log.parts(messages, points)
         joined: list[bytes] = [self.beginning(system, tools)]
         before = ""

@@ -39,7 +39,7 @@ def tool_of(tool: Message) -> dict[str, Any]:
     converted = {"name": function["name"], "input_schema": function.get("parameters") or {"type": "object"}}
     if function.get("description"):
         converted["description"] = function["description"]
-    return converted
+    return converted | ({"cache_control": tool["cache_control"]} if "cache_control" in tool else {})
 
 
 def _content(content: Any) -> list[dict[str, Any]]:

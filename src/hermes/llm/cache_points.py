@@ -1,5 +1,7 @@
 """Where a request tells Anthropic to keep its prefix: the system prompt and the last three messages (`system_and_3`).
 
+A conversation that has fewer messages leaves a point over, which `anthropic.py` puts on the tools.
+
 Only the marked messages are copied, so the cost does not depend on the length of the history, and nothing that was
 handed in is changed: the stored messages stay free of markers.
 """
