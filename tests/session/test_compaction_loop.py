@@ -13,7 +13,9 @@ from hermes.compression.block import is_block
 from hermes.curated.store import MemoryStore
 from hermes.llm.scripted import Reply, Scripted
 from hermes.session.session import MemorySession
-from hermes.vocabulary.errors import ContextTooLong, ModelUnreachable
+from hermes.storage.compaction import Contexts
+from hermes.storage.sessions import SessionDB
+from hermes.vocabulary.errors import ContextTooLong, ModelRefused, ModelUnreachable
 from hermes.vocabulary.events import Compacted, Notice, TurnFinished
 from hermes.vocabulary.usage import Usage
 from histories import openai_faults
@@ -215,6 +217,83 @@ def test_external_memory_is_told_before_at_the_end_and_after(home: Path) -> None
             ("on_session_switch", session.id, {"parent_session_id": old, "reset": False, "reason": "compression"}),
         ]
     assert "the release is on Friday" in str(model.requests[0].messages[0]["content"])
+
+
+@pytest.mark.proves("compaction.hooks")
+@pytest.mark.parametrize("engine", ["compressor", "lcm"])
+@pytest.mark.parametrize("window", [8_000, 16_000])
+def test_external_memory_is_told_only_of_compactions_that_happen(home: Path, window: int, engine: str) -> None:
+    configure(home, f"context: {{engine: {engine}}}\n{NO_HELPER}", window=window)
+    with MemorySession.open(home) as session:
+        session.boundary = witness = Witness(session)
+        happened = []
+        for number in range(30):
+            talk(session, 1, start=number)
+            session.prepare_turn("go on")
+            session.fit(session.request())
+            session.finish_turn("ok")
+            happened += [event for event in session.take_events() if isinstance(event, Compacted)]
+        told = [name for name, *_ in witness.told]
+    assert happened
+    assert told.count("on_pre_compress") == told.count("on_session_switch") == len(happened)
+
+
+@pytest.mark.proves("compaction.notice", "compaction.cooldown")
+def test_a_compaction_that_ends_without_a_summary_is_told_and_tried_again(home: Path) -> None:
+    configure(home, "  abort_on_summary_failure: true\nreview:\n  enabled: false\n")
+    model = Scripted([ModelRefused("no credit")] * 4, context_length=16_000)
+    with MemorySession.open(home) as session:
+        session.use_model(model)
+        session.boundary = witness = Witness(session)
+        talk(session, 20)
+        before = session.request()
+        assert session.fit(before) == before
+        assert session.fit(session.request()) == before
+        (told,) = [event.text for event in session.take_events() if isinstance(event, Notice)]
+        assert told.startswith(
+            "Nothing was compacted: no model could summarise and compression.abort_on_summary_failure"
+        )
+        assert "`/compress` tries again" in told
+        assert [name for name, *_ in witness.told] == ["on_pre_compress"]  # the model rests: nobody is asked again
+        assert session.compact() is None
+        assert [type(event) for event in session.take_events()] == [Notice]
+
+
+@pytest.mark.proves("compaction.hygiene")
+@pytest.mark.parametrize(("limit", "stay"), [(10, 6), (30, 16)])
+def test_a_limit_of_messages_holds_for_short_ones(home: Path, limit: int, stay: int) -> None:
+    configure(home, f"  hygiene_hard_message_limit: {limit}\n{NO_HELPER}", window=200_000)
+    with MemorySession.open(home) as session:
+        for number in range(40):
+            session.prepare_turn(f"short {number}")
+            assert len(session.request().messages) <= limit
+            session.finish_turn("ok")
+        done = [event for event in session.take_events() if isinstance(event, Compacted)]
+        assert {event.why for event in done} == {"hygiene"}
+        kept = texts(session.request().messages)
+        assert "short 0" in kept
+        assert "short 39" in kept
+        assert len(done) < 40 // ((limit - stay) // 2) + 2  # not before every message
+    with SessionDB.open(home / "state.db") as db:
+        said = [each.text for each in Contexts(db).originals(session.id)]
+    assert [text for text in said if text.startswith("short")] == [f"short {number}" for number in range(40)]
+
+
+@pytest.mark.proves("compaction.lcm", "compaction.threshold")
+def test_lcm_acts_where_the_compressor_does(home: Path) -> None:
+    acted = {}
+    for engine in ("compressor", "lcm"):
+        configure(home, f"  threshold: 0.6\ncontext: {{engine: {engine}}}\n{NO_HELPER}", window=32_000)
+        with MemorySession.open(home) as session:
+            for number in range(40):
+                talk(session, 1, start=number, words=150)
+                session.fit(session.request())
+                if events := [event for event in session.take_events() if isinstance(event, Compacted)]:
+                    assert events[0].why == "threshold"
+                    acted[engine] = number
+                    break
+            assert session.compactor.engine.threshold_tokens == 19_200
+    assert acted["compressor"] - acted["lcm"] in (0, 1)  # its tools take room in the window, too
 
 
 @pytest.mark.proves("compaction.reinjected", "compaction.prefix")

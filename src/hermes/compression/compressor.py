@@ -47,6 +47,7 @@ _PAYS = 0.10  # of the tokens; a compaction that saves less costs more than it b
 _FEWEST_FACTS = 200
 _TOKENS_PER_FACT = 16  # of the summary's budget: about as many as the block can keep word for word
 _TOO_LITTLE = "it would save less than a tenth"
+NO_SUMMARY = "no model could summarise"
 _ROUGH_TOLERANCE = 0.05
 
 
@@ -171,11 +172,13 @@ class ContextCompressor(ContextEngine):
         memory_context: str = "",
         deadline: float | None = None,
         cut: Cut | None = None,
+        fewer: bool = False,
     ) -> Compaction:
         """Compacts, or says why not; with `cut` exactly what it says.
 
         `ids` and `counts` stand beside the messages; `deadline` is a time of the timer after which no further model
-        call begins. With `force` a person asked for it: breaker, cooldowns and thrift are off.
+        call begins. With `force` a person asked for it: breaker, cooldowns and thrift are off. With `fewer` there are
+        too many messages, and it is their number that has to become smaller.
         """
         numbers = list(ids) if ids is not None else [None] * len(messages)
         if len(numbers) != len(messages):
@@ -187,9 +190,8 @@ class ContextCompressor(ContextEngine):
         if blocks := blocks_in(said):
             said_ids = [number for number, message in zip(said_ids, said, strict=True) if message not in blocks]
             said = [message for message in said if message not in blocks]
-        content = known.total(cut.head, cut.tail) - (known[cut.pinned] if cut.pinned is not None else 0)
-        budget = self.summary_budget(content)
-        if refusal := self._refusal(said, content - budget, before, force=force):
+        content, budget = self._content(known, cut)
+        if refusal := self._refusal(said, content - budget, before, force=force or fewer):
             return self._not_worth_it(messages, numbers, max(before, current_tokens or 0), refusal)
         previous = join_blocks([parse_block(message) for message in blocks])
         facts = _Facts(said, budget)
@@ -204,19 +206,37 @@ class ContextCompressor(ContextEngine):
         attempt = self.summarised(task, facts.shown, deadline=deadline, force=force)
         self.breaker = attempt.breaker
         if attempt.how == EXTRACT and self.abort_on_summary_failure:
-            return unchanged(messages, numbers, before, "no model could summarise", attempt.failures)
+            return unchanged(messages, numbers, before, NO_SUMMARY, attempt.failures)
         held = Held(attempt.text)
         found = [*facts.beside(held, previous.kept), *facts_in(previous.summary)]
         past = Past(attempt=attempt, held=held, previous=previous, facts=found, budget=budget)
         ceiling = before if given_cut else self._tail_ceiling  # what somebody asked for touches nothing else
         done = assemble(messages, numbers, known, cut, past, tail_ceiling=ceiling, tokens_before=before)
+        if fewer and done.tokens_after < max(before, self.threshold_tokens):
+            return self._compacted(done)
         if not force and done.tokens_after > before * (1 - _PAYS):
             return self._not_worth_it(messages, numbers, max(before, current_tokens or 0), _TOO_LITTLE)
         if done.tokens_after >= before:
             return unchanged(messages, numbers, before, "it would not become smaller", attempt.failures)
-        self.compression_count += 1
-        self.breaker = self.breaker.compacted()
-        return done
+        return self._compacted(done)
+
+    def would_ask(
+        self,
+        messages: Sequence[dict[str, Any]],
+        counts: Sequence[int | None] | None = None,
+        *,
+        force: bool = False,
+        cut: Cut | None = None,
+        fewer: bool = False,
+    ) -> bool:
+        """Whether `compact` would ask a model for a summary of something whose removal pays; asks none itself."""
+        known = Counts(messages, counts)
+        cut = cut or self._cut(messages, known)
+        said = [message for message in cut.middle(messages) if not is_block(message)]
+        content, budget = self._content(known, cut)
+        if self._refusal(said, content - budget, known.total(0, len(messages)), force=force or fewer):
+            return False
+        return any(force or self.breaker.may_ask(rung.who, self._clock()) for rung in self._rungs())
 
     def summarised(
         self, task: Task, facts: Callable[[], Sequence[Fact]], *, deadline: float | None, force: bool
@@ -238,6 +258,11 @@ class ContextCompressor(ContextEngine):
         """What the tail may take at most: half of the threshold, so that head, block and growth find room."""
         return max(self.tail_token_budget, self.threshold_tokens // 2)
 
+    def _compacted(self, done: Compaction) -> Compaction:
+        self.compression_count += 1
+        self.breaker = self.breaker.compacted()
+        return done
+
     # --- phases ------------------------------------------------------------------------------------------------------
 
     def _cut(self, messages: Sequence[dict[str, Any]], counts: Counts) -> Cut:
@@ -250,6 +275,11 @@ class ContextCompressor(ContextEngine):
             head_ceiling=self.threshold_tokens // 4,
             tail_ceiling=self._tail_ceiling,
         )
+
+    def _content(self, counts: Counts, cut: Cut) -> tuple[int, int]:
+        """Tokens of what would be summarised, and how many the summary may take."""
+        content = counts.total(cut.head, cut.tail) - (counts[cut.pinned] if cut.pinned is not None else 0)
+        return content, self.summary_budget(content)
 
     def _rungs(self) -> list[Rung]:
         rungs = []

@@ -1,7 +1,8 @@
 """Compaction of a session, whoever asks for it, is one function: `Compactor.run`.
 
-    the lease is taken → providers: on_pre_compress → compress → providers and engine: on_session_end →
-    archive, and rotate or replace, in one transaction → engine: on_session_start → providers: on_session_switch →
+    the lease is taken → providers: on_pre_compress, unless there is nothing to take out → compress →
+    providers and engine: on_session_end → archive, and rotate or replace, in one transaction →
+    engine: on_session_start → providers: on_session_switch →
     a `Compacted` event, and one notice for the person
 
 The model is told nothing about a filling window; it finds the block.
@@ -9,12 +10,13 @@ The model is told nothing about a filling window; it finds the block.
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import TYPE_CHECKING, Any
 
 from hermes.compression.block import SYSTEM_NOTE
 from hermes.compression.boundaries import newest
-from hermes.compression.compressor import HYGIENE_MESSAGES, HYGIENE_THRESHOLD, ContextCompressor
+from hermes.compression.compressor import HYGIENE_MESSAGES, HYGIENE_THRESHOLD, NO_SUMMARY, ContextCompressor
 from hermes.session.compaction_rows import by_gap, by_id, with_gaps, written_messages
 from hermes.session.engine_seat import EngineSeat
 from hermes.session.engine_state import BREAKER
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
     from hermes.vocabulary.errors import ContextTooLong
     from hermes.vocabulary.usage import Usage
 
+_LAST_EXCHANGE = 2  # messages that stay, however few may
+_ABORTED = (
+    "and compression.abort_on_summary_failure is set, so the conversation stays as it is. `/compress` tries again;"
+    " set it to false to go on with an extract of the conversation's own words."
+)
 _PASSES = 3  # attempts to fit after a model said that it was too much
 _STEPS = (256_000, 128_000, 64_000, 32_000, 16_000, 8_000)  # windows to assume when it does not say how much is
 
@@ -109,9 +116,11 @@ class Compactor:
             return
         engine = self.engine
         if not isinstance(engine, ContextCompressor) or not engine.breaker.blocks(self.tokens(), self._seat.window):
-            # Too many messages may be few tokens: then it is their number that decides what stays.
-            cut = None if full else newest(self._host.context.said(), engine.protect_first_n, most // 2)
-            self._try("hygiene", in_place=True, cut=cut)
+            # Too many messages may be few tokens: then it is their number that decides what stays, and half as many do.
+            first = engine.protect_first_n
+            last = max(most // 2 - first - 1, _LAST_EXCHANGE)
+            cut = None if full else newest(self._host.context.said(), first, last)
+            self._try("hygiene", in_place=True, cut=cut, fewer=not full)
 
     # --- one compaction ----------------------------------------------------------------------------------------------
 
@@ -123,8 +132,12 @@ class Compactor:
         force: bool = False,
         in_place: bool | None = None,
         cut: Cut | None = None,
+        fewer: bool = False,
     ) -> Compacted | None:
-        """Compacts, or says in a notice why not; StorageError when another process is at it."""
+        """Compacts, or says in a notice why not; StorageError when another process is at it.
+
+        With `fewer` it is the number of messages that has to become smaller, not their size.
+        """
         host = self._host
         if not self._contexts.lease(host.id, self._holder):
             raise refuse_held(host.id)
@@ -133,18 +146,34 @@ class Compactor:
             if self._went_on_elsewhere():
                 self._note("the session went on in another process; its newest state was loaded")
                 return None
-            recalled = host.boundary.on_pre_compress(host.context.said())
-            done = self._compress(focus=focus, force=force, memory_context=recalled, cut=cut)
+            wanted: dict[str, Any] = {"force": force, "cut": cut, "fewer": fewer}
+            told = self._will_be_asked(**wanted)
+            recalled = host.boundary.on_pre_compress(host.context.said()) if told else ""
+            done = self._compress(focus=focus, memory_context=recalled, **wanted)
             if done.changed:
+                if not told:
+                    host.boundary.on_pre_compress(host.context.said())
                 return self._commit(done, why, in_place=in_place)
             self._seat.store_breaker()
-            if force:
+            if done.reason == NO_SUMMARY:
+                (self._note if force else self._note_once)(f"{done.notice[:-1]} {_ABORTED}")
+            elif force:
                 self._note(done.notice)
             return None
         finally:
             self._contexts.release(held, self._holder)
 
-    def _compress(self, *, focus: str, force: bool, memory_context: str, cut: Cut | None) -> Compaction:
+    def _will_be_asked(self, *, force: bool, cut: Cut | None, fewer: bool) -> bool:
+        """Whether somebody will summarise with what providers say; without a model they are told when it is certain."""
+        engine, context = self.engine, self._host.context
+        messages = context.said()
+        settled = settled_until(messages)
+        if isinstance(engine, ContextCompressor):
+            sizes = context.sizes()[:settled]
+            return engine.would_ask(messages[:settled], sizes, force=force, cut=cut, fewer=fewer)
+        return self._seat.told(engine.has_content_to_compress, copy.deepcopy(messages[:settled])) is not False
+
+    def _compress(self, *, focus: str, force: bool, memory_context: str, cut: Cut | None, fewer: bool) -> Compaction:
         engine, context, tokens = self.engine, self._host.context, self.tokens()
         messages, ids, sizes = context.said(), context.ids, context.sizes()
         # Calls that run right now have no results yet: they wait outside, or they would get made-up ones.
@@ -163,7 +192,7 @@ class Compactor:
         compact = self._seat.compact_instead if ours is None else ours.compact
         done = compact(
             messages, ids=ids, counts=sizes, current_tokens=tokens, focus=focus, force=force,
-            memory_context=memory_context, cut=cut,
+            memory_context=memory_context, cut=cut, fewer=fewer,
         )  # fmt: skip
         if refused:
             did = "did" if done.changed else "found nothing to take out"

@@ -42,14 +42,21 @@ BUNDLED = {
 def built_in(settings: Settings, window: int = UNKNOWN_CONTEXT, **more: Any) -> ContextCompressor:
     return ContextCompressor(
         window,
-        enabled=settings.flag("compression.enabled"),
-        threshold=settings.number("compression.threshold"),
-        target_ratio=settings.number("compression.target_ratio"),
         protect_last_n=settings.integer("compression.protect_last_n"),
-        protect_first_n=settings.integer("compression.protect_first_n"),
         abort_on_summary_failure=settings.flag("compression.abort_on_summary_failure"),
+        **_shared(settings),
         **more,
     )
+
+
+def _shared(settings: Settings) -> dict[str, Any]:
+    """When and how much is compacted, for every engine of ours."""
+    return {
+        "enabled": settings.flag("compression.enabled"),
+        "threshold": settings.number("compression.threshold"),
+        "target_ratio": settings.number("compression.target_ratio"),
+        "protect_first_n": settings.integer("compression.protect_first_n"),
+    }
 
 
 def known_engines(home: Home) -> list[EngineInfo]:
@@ -65,14 +72,14 @@ def engine_folders(home: Home) -> list[str]:
 def chosen_engine(home: Home, settings: Settings) -> Choice:
     """The engine of the settings; `problem` says why it is another one."""
     name = settings.text("context.engine")
-    return choose_engine(name, lambda: built_in(settings), engine_folders(home), _registered(home, name))
+    return choose_engine(name, lambda: built_in(settings), engine_folders(home), _registered(home, name, settings))
 
 
 def named_engine(home: Home, settings: Settings, name: str) -> ContextEngine:
     """The engine of that name, chosen or not; NotFound or SettingsError with the reason when there is none."""
     if name == BUILT_IN:
         return built_in(settings)
-    return load_engine(name, engine_folders(home), _registered(home, name))
+    return load_engine(name, engine_folders(home), _registered(home, name, settings))
 
 
 def _homes(home: Home) -> list[str]:
@@ -80,11 +87,11 @@ def _homes(home: Home) -> list[str]:
     return list(dict.fromkeys([home.operator, *([] if home.above else [home.root])]))
 
 
-def _registered(home: Home, name: str) -> EngineRegistry:
+def _registered(home: Home, name: str, settings: Settings) -> EngineRegistry:
     registry = EngineRegistry()
     if name not in ("", BUILT_IN):
         register_plugins(registry, [os.path.join(place, "plugins") for place in _homes(home)])
-        register_lcm(registry)
+        register_lcm(registry, **_shared(settings))
     return registry
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from hermes.storage.sessions import SessionDB
     from hermes.storage.summaries import Node
 
-THRESHOLD = 0.75
 FRESH_TAIL = 64
 FANOUT = 8
 LEAF_TOKENS = 20_000
@@ -40,7 +39,7 @@ _HEADING = re.compile(r"^### lcm:(\d{1,18}) ", re.MULTILINE)
 
 class LosslessEngine(ContextCompressor):
     def __init__(self, **given: Any) -> None:
-        super().__init__(**({"threshold": THRESHOLD, "protect_last_n": FRESH_TAIL} | given))
+        super().__init__(**({"protect_last_n": FRESH_TAIL} | given))
         self._graph: SummaryGraph | None = None
         self._tools: LcmTools | None = None
 

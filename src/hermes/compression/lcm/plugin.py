@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes.compression.lcm.engine import LosslessEngine
 
@@ -10,5 +10,5 @@ if TYPE_CHECKING:
     from hermes.compression.discovery import EngineRegistry
 
 
-def register(ctx: EngineRegistry) -> None:
-    ctx.register_context_engine(LosslessEngine())
+def register(ctx: EngineRegistry, **given: Any) -> None:
+    ctx.register_context_engine(LosslessEngine(**given))
