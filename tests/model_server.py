@@ -41,8 +41,11 @@ class Received:
 
 
 class ModelServer:
-    def __init__(self, *answers: Answer) -> None:
+    """`strict` refuses a request that the pickiest of the real servers would refuse."""
+
+    def __init__(self, *answers: Answer, strict: bool = False) -> None:
         self.answers = list(answers)
+        self.strict = strict
         self.received: list[Received] = []
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self))
         self._http.daemon_threads = True
@@ -72,7 +75,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         names = {name.lower(): text for name, text in self.headers.items()}
         self._owner.received.append(Received(path=self.path, headers=names, body=body, client=self.client_address))
-        answer = self._owner.answers.pop(0)
+        wrong = _wrong(json.loads(body)["messages"]) if self._owner.strict else ""
+        answer = failing(400, {"error": {"message": wrong}}) if wrong else self._owner.answers.pop(0)
         if answer.hold is not None:
             answer.hold.wait()
         try:
@@ -99,6 +103,28 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
+
+
+def _wrong(messages: list[dict[str, Any]]) -> str:
+    """Why a strict server refuses these messages of either wire; "" when it does not."""
+    for message in messages:
+        if strange := message.keys() - {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content"}:
+            return f"unknown fields {strange}"
+        for call in message.get("tool_calls") or ():
+            try:
+                given = json.loads(call["function"]["arguments"], parse_constant=_no_constant)
+            except ValueError as error:
+                return f"function.arguments is not valid JSON: {error}"
+            if not isinstance(given, dict):
+                return "function.arguments is not an object"
+        for block in message["content"] if isinstance(message["content"], list) else ():
+            if block["type"] == "tool_use" and not isinstance(block["input"], dict):
+                return "tool_use.input is not an object"
+    return ""
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
 
 
 def sse(*contents: Any, done: bool = True, named: bool = False) -> bytes:

@@ -177,7 +177,7 @@ def test_awkward_histories_become_ones_anthropic_accepts() -> None:
         "(no text)",
         "[a part of the kind 'input_audio' stood here; this model cannot read it]",
     ]
-    used = {"type": "tool_use", "id": "functions_memory_0", "name": "memory", "input": {"arguments": "not json"}}
+    used = {"type": "tool_use", "id": "functions_memory_0", "name": "memory", "input": {}}
     assert sent[3]["content"] == [used]
     assert sent[4]["content"] == [{"type": "tool_result", "tool_use_id": "functions_memory_0"}]
     assert sent[5]["content"] == [{"type": "text", "text": "I will not."}]

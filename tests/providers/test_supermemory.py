@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from contract_scenarios import ServiceContract
+from hermes import MemorySession
 from hermes.providers.config import save_config
 from hermes.providers.discovery import load_provider
 from service_scenarios import ANSWER, FACT, ServiceScenarios
@@ -235,6 +236,23 @@ def test_only_containers_that_are_allowed_can_be_chosen(home: Path) -> None:
         assert [container for container, _ in service.memories.values()] == ["team"]
         elsewhere = {"query": "green parrots", "container_tag": "work-notes"}
         assert json.loads(several.handle_tool_call("supermemory_search", elsewhere))["count"] == 0
+
+
+@pytest.mark.proves("supermemory.tools", "agent.forgiving-arguments")
+def test_a_model_may_store_any_metadata(home: Path) -> None:
+    with SupermemoryService("v4") as service:
+        opened(home, service, api="v4")
+        (home / "config.yaml").write_text("memory: {provider: supermemory}\n")
+        with MemorySession.open(home) as session:
+            session.prepare_turn("keep this")
+            store = {"content": FACT, "metadata": {"about": "birds", "weight": 3}}
+            result = json.loads(session.call_tool("supermemory_store", store))
+            session.finish_turn("Kept.")
+        kept = next(
+            each.body for each in service.asked if each.path == "/v3/documents" and FACT in each.body["content"]
+        )
+    assert result["saved"]
+    assert (kept["metadata"]["about"], kept["metadata"]["weight"]) == ("birds", 3)
 
 
 @pytest.mark.proves("services.forgotten")

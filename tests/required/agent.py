@@ -32,5 +32,9 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "agent.kills": ("a process killed in a turn leaves a history both wires take, nothing lost", "product"),
     "agent.titles": ("a conversation gets a readable title, from its words or by a helper model", "product"),
     "agent.any-arguments": ("any arguments, and any failing tool, give a result", "product"),
+    "agent.forgiving-arguments": (
+        "arguments are coerced to the schema, defaults filled in, unknown keys ignored and named",
+        "product",
+    ),
     "agent.toolsets": ("toolsets are switched by platform; one that is off costs nothing", "003 Toolset Gating"),
 }

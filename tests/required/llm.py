@@ -33,6 +33,8 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "recalled memory a model repeats is neither shown nor stored",
         "003 Memory Context Fencing",
     ),
+    "llm.malformed-calls": ("malformed tool JSON is repaired or refused, told to the model, replayed valid", "product"),
+    "llm.continues": ("an answer cut off by the output limit is continued, a cut-off call is told as that", "product"),
     "llm.import": ("no HTTP client is loaded before the first model call", "product"),
     "llm.bench": ("the cost of a model call is measured beside encoding the whole history", "product"),
 }

@@ -235,3 +235,17 @@ def test_memory_that_is_switched_off_leaves_the_rest_working(home: Path) -> None
     assert json.loads(call(workspace, "memory", {"action": "list"}, "x"))["success"] is True
     assert json.loads(call(workspace, "status", {}, "x"))["memory"] == {}
     workspace.close()
+
+
+@pytest.mark.proves("mcp.tools", "agent.forgiving-arguments")
+def test_a_host_may_leave_out_the_target_and_write_json_as_text(home: Path) -> None:
+    async def script(client: Client[Any]) -> None:
+        saved = await asked(client, "memory", action="add", content="Uses Debian.", why="they said so")
+        assert (saved["success"], saved["target"], saved["ignored_arguments"]) == (True, "memory", ["why"])
+        found = await asked(client, "session_search", query="Debian", limit="3")
+        assert found["success"] is True
+        messages = json.dumps([{"role": "user", "content": "Which system?", "id": 4}])
+        kept = await asked(client, "record_conversation", messages=messages, model="m")
+        assert (kept["added"], kept["ignored_arguments"]) == (1, ["model", "messages[0].id"])
+
+    talk(home, script)

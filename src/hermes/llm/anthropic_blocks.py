@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
+
+from hermes.vocabulary.json_repair import read_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,17 +76,8 @@ def _source(image: Any) -> dict[str, str]:
 
 def _tool_use(call: Message) -> dict[str, Any]:
     function = call["function"]
-    return {"type": "tool_use", "id": _id(call["id"]), "name": function["name"], "input": _input(function)}
-
-
-def _input(function: Message) -> dict[str, Any]:
-    text = function.get("arguments") or "{}"
-    try:
-        given = json.loads(text) if isinstance(text, str) else text
-    except (ValueError, RecursionError):
-        given = None
-    # The API takes an object only; what the model wrote instead stays readable for it.
-    return given if isinstance(given, dict) else {"arguments": str(text)}
+    given, _ = read_arguments(function.get("arguments"))  # the API takes an object only
+    return {"type": "tool_use", "id": _id(call["id"]), "name": function["name"], "input": given or {}}
 
 
 def _tool_result(message: Message) -> dict[str, Any]:

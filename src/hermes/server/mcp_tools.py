@@ -153,14 +153,18 @@ def in_words_of_a_host(text: str) -> str:
 
 
 def _record(workspace: Workspace, arguments: Mapping[str, Any], host_and_run: str) -> str:
-    from hermes.tools.arguments import problems
+    from hermes.tools.arguments import fitted, problems, without_nulls
 
-    if wrong := problems(_RECORD, dict(arguments)):
+    ignored: list[str] = []
+    given = without_nulls(fitted(_RECORD, dict(arguments), ignored))
+    if wrong := problems(_RECORD, given):
         return to_json(failure("; ".join(wrong)))
-    messages, title = arguments["messages"], arguments.get("title", "")
-    if name := arguments.get("conversation"):
-        return to_json({**workspace.record(name, messages, title=title), "conversation": name})
-    return to_json(workspace.record_unnamed(host_and_run, messages, title=title))
+    messages, title = given["messages"], given.get("title", "")
+    if name := given.get("conversation"):
+        result = {**workspace.record(name, messages, title=title), "conversation": name}
+    else:
+        result = workspace.record_unnamed(host_and_run, messages, title=title)
+    return to_json({**result, "ignored_arguments": ignored[:20]} if ignored else result)
 
 
 def _memory_schema(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hermes.session.requests import Request, wire_message
-from hermes.tools.registry import failure, to_json
+from hermes.tools.registry import CUT_OFF, failure, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,8 +35,10 @@ class Fork:
     def record(self, message: Mapping[str, Any]) -> None:
         self._messages.append(wire_message(dict(message)))
 
-    def call_tool(self, name: str, arguments: str, *, call_id: str) -> str:
-        if name in self._toolbox.names():
+    def call_tool(self, name: str, arguments: str, *, call_id: str, cut_off: bool = False) -> str:
+        if cut_off:
+            result = to_json(failure(CUT_OFF))
+        elif name in self._toolbox.names():
             result = self._toolbox.call(name, arguments)
         else:
             allowed = ", ".join(self._toolbox.names())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from hermes.vocabulary.json_repair import read_arguments, valid_arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # What goes over the wire; everything else in a stored message is for us.
 WIRE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning_details")
@@ -35,7 +38,7 @@ def wire_message(stored: dict[str, Any]) -> dict[str, Any]:
         refusal = stored.get("refusal")  # as OpenAI's models say no
         # No API takes a message that has neither words nor calls.
         message["content"] = refusal if isinstance(refusal, str) else ""
-    return message
+    return with_valid_calls(message)
 
 
 def reply_message(reply: str, answered: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,11 +51,24 @@ def reply_message(reply: str, answered: Mapping[str, Any]) -> dict[str, Any]:
 
 def parsed(arguments: str | Mapping[str, Any] | None) -> dict[str, Any]:
     """The arguments of a call as an object; empty when they are none."""
-    try:
-        given = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except (ValueError, RecursionError):
-        return {}
-    return dict(given) if isinstance(given, Mapping) else {}
+    return read_arguments(arguments)[0] or {}
+
+
+def with_valid_calls(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with the arguments of its calls as JSON, which a model does not always write and servers insist on.
+
+    The same arguments always become the same text, so a message that was sent once is sent like that again.
+    """
+    calls = message.get("tool_calls") or ()
+    functions = [call.get("function") if isinstance(call, dict) else None for call in calls]
+    texts = [valid_arguments(each.get("arguments")) if isinstance(each, dict) else None for each in functions]
+    if all(each is None or each.get("arguments") is text for each, text in zip(functions, texts, strict=True)):
+        return message
+    valid = [
+        call if text is None else {**call, "function": {**call["function"], "arguments": text}}
+        for call, text in zip(calls, texts, strict=True)
+    ]
+    return {**message, "tool_calls": valid}
 
 
 def is_answer(message: Mapping[str, Any]) -> bool:

@@ -26,11 +26,21 @@ from hermes.session.ending import CHAT, end
 from hermes.session.nudges import Nudges
 from hermes.session.outside import ENDED, OUTSIDE, origin_of
 from hermes.session.recording import expect_result, refuse_strange_role
-from hermes.session.requests import Request, is_answer, noted, parsed, reply_message, sizes_of, unanswered_calls
+from hermes.session.requests import (
+    Request,
+    is_answer,
+    noted,
+    parsed,
+    reply_message,
+    sizes_of,
+    unanswered_calls,
+    with_valid_calls,
+)
 from hermes.session.reviewable import Reviewable
 from hermes.session.usage import what_broke_the_cache
 from hermes.session.wiring import open_parts
 from hermes.storage.conversations import new_id
+from hermes.tools.registry import CUT_OFF, failure, to_json
 from hermes.vocabulary.closing import Closing
 from hermes.vocabulary.errors import NotFound, OutOfOrder, StorageError
 from hermes.vocabulary.usage import Usage
@@ -230,8 +240,18 @@ class MemorySession(Compacting, Reviewable, Closing):
         self._save({"role": "tool", "tool_call_id": call_id, "content": shown, **noted(hint)})
         return shown
 
-    def call_tool(self, name: str, arguments: str | Mapping[str, Any] | None, *, call_id: str | None = None) -> str:
-        """Runs one of our tools and returns its JSON result; call and result are part of the conversation."""
+    def call_tool(
+        self,
+        name: str,
+        arguments: str | Mapping[str, Any] | None,
+        *,
+        call_id: str | None = None,
+        cut_off: bool = False,
+    ) -> str:
+        """Runs one of our tools and returns its JSON result; call and result are part of the conversation.
+
+        A call whose arguments the output limit `cut_off` is not run: its result tells the model to make it shorter.
+        """
         import json
 
         self._refuse_closed()
@@ -240,6 +260,10 @@ class MemorySession(Compacting, Reviewable, Closing):
             text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments or {}), ensure_ascii=False)
             call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
             self._save({"role": "assistant", "content": None, "tool_calls": [call]})
+        if cut_off:
+            result = to_json(failure(CUT_OFF))
+            self._save({"role": "tool", "tool_call_id": call_id, "name": name, "content": result, OUTSIDE: ""})
+            return result
         self.external.calling(call_id)
         result = self._parts.toolbox.call(name, arguments)
         self.external.calling("")
@@ -414,6 +438,7 @@ class MemorySession(Compacting, Reviewable, Closing):
         self._counting(lambda: self.nudges.tainted(self._parts.taint.origin))
 
     def _save(self, message: dict[str, Any], private: tuple[str, str] | None = None) -> None:
+        message = with_valid_calls(message)
         self.last_id = self._kept(lambda: self._parts.database.append(self.id, message))
         self.context.append(self.last_id, message, private)
         self._unfinished = False

@@ -73,7 +73,7 @@ class MemoryTool:
 
     schema = SCHEMA
     brings = ""
-    null_means = {"target": "memory"}  # noqa: RUF012 - a constant of the class
+    defaults = {"target": "memory"}  # noqa: RUF012 - a constant of the class
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class MemoryTool:
             return failure(
                 "memory is switched off in the settings (memory.memory_enabled, memory.user_profile_enabled)"
             )
-        target = arguments.get("target", "memory")
+        target = arguments["target"]
         try:
             result = self._write(self._store, target, arguments.get("operations") or [_single(arguments)])
         except WriteRefused as refusal:

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from hermes.tools.arguments import problems, without_nulls
+from hermes.tools.arguments import fitted, problems, without_nulls
 from hermes.vocabulary.errors import HermesError, WriteRefused
-from hermes.vocabulary.jsontext import decode, encode
+from hermes.vocabulary.json_repair import read_arguments
+from hermes.vocabulary.jsontext import encode
+
+_UNREADABLE = (
+    "arguments must be a JSON object, and what you wrote cannot be read as one: {wrong}. Nothing was run. Make the "
+    "call again with valid JSON (double quotes, escaped quotes and line breaks in strings, all brackets closed). "
+    "You wrote: {found}"
+)
+CUT_OFF = (
+    "This call was cut off: your answer reached the output limit before its arguments were complete, so nothing was "
+    "run. Make the call again and keep it shorter; spread a long text over several calls."
+)
+_REPAIRED = "Your arguments were not valid JSON ({wrong}). They were read as {read}"
+_LONGEST = 300  # characters of arguments that a result repeats
+_MOST_NAMED = 20
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +33,8 @@ if TYPE_CHECKING:
         What a tool returns is text from outside. Its attribute `brings` says from where: web, file, recall, provider,
         or tool, which a missing one means; "" when nothing in the results was written by others. A tool that
         `works_in_folders` gets the notes for agents that lie in them added to its results. One that `checks_itself`
-        gets any object. A tool with a method `start_turn` is told when a new user turn begins.
+        gets any object. `defaults` are the arguments of a call that leaves them out. A tool with a method `start_turn`
+        is told when a new user turn begins.
         """
 
         @property
@@ -87,18 +102,24 @@ class Toolbox:
         tool = self.get(name)
         if tool is None:
             return failure(f"there is no tool {name!r}; the tools are {', '.join(self._makers)}")
-        try:
-            given = decode(arguments or "{}") if isinstance(arguments, str | bytes | None) else dict(arguments)
-        except (ValueError, RecursionError) as error:
-            return failure(f"arguments must be a JSON object: {error}")
-        for field, meaning in getattr(tool, "null_means", {}).items():
-            if isinstance(given, dict) and field in given and given[field] is None:
-                given[field] = meaning
-        own = getattr(tool, "checks_itself", False) and isinstance(given, dict)
-        if not own and (wrong := problems(tool.schema["parameters"], given)):
+        given, wrong = read_arguments(arguments)
+        if given is None:
+            return failure(_UNREADABLE.format(wrong=wrong, found=_short(arguments)))
+        own, ignored = getattr(tool, "checks_itself", False), list[str]()
+        given |= {name: each for name, each in getattr(tool, "defaults", {}).items() if given.get(name) is None}
+        given = fitted(tool.schema["parameters"], given, None if own else ignored)
+        result = self._called(tool, name, given if own else without_nulls(given), check=not own)
+        if not isinstance(result, dict):
+            return result  # type: ignore[no-any-return] # a host's tool may return what it likes
+        if wrong:
+            result = {**result, "repaired_arguments": _REPAIRED.format(wrong=wrong, read=_short(to_json(given)))}
+        return {**result, "ignored_arguments": ignored[:_MOST_NAMED]} if ignored else result
+
+    def _called(self, tool: Tool, name: str, given: dict[str, Any], *, check: bool) -> Any:
+        if check and (wrong := problems(tool.schema["parameters"], given)):
             return failure("; ".join(wrong))
         try:
-            return tool.call(given if own else without_nulls(given))
+            return tool.call(given)
         except WriteRefused as refusal:
             return failure(str(refusal), refusal.details)
         except HermesError as error:
@@ -114,3 +135,8 @@ def failure(message: str, details: Mapping[str, object] | None = None) -> dict[s
 def to_json(result: Mapping[str, Any]) -> str:
     # Half a character, which only a broken caller can bring in, becomes a JSON escape instead of an encoding error.
     return encode(result).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _short(text: object) -> str:
+    words = text if isinstance(text, str) else repr(text)
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"

@@ -45,7 +45,7 @@ try:
         words = text if isinstance(text, str) else _decoded(text)
         try:
             value, end = _scan(words, len(words) - len(words.lstrip(_SPACE)))
-        except StopIteration:
+        except (StopIteration, SystemError):  # the latter: Python 3.11 cannot raise its error before `json` is loaded
             return _read_by_json(text)
         return value if end == len(words) or not words[end:].strip(_SPACE) else _read_by_json(text)
 
