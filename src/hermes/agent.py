@@ -27,7 +27,7 @@ from hermes.tools.loop import run_turn
 from hermes.tools.outside import OutsideFunctions
 from hermes.vocabulary.closing import Closing
 from hermes.vocabulary.errors import HermesError
-from hermes.vocabulary.events import Retrying, TextDelta, ToolReturned, TurnFinished
+from hermes.vocabulary.events import Continuing, Retrying, TextDelta, ToolReturned, TurnFinished
 
 if TYPE_CHECKING:
     import os
@@ -257,11 +257,11 @@ class Agent(Closing):
         return fitted
 
     def _events(self, running: Any) -> Iterator[TurnEvent]:
-        said, answered = "", False
+        said, kept, answered = "", "", False
         with closing(running) as events:
             try:
                 for event in events:
-                    said = _said(said, event)
+                    said, kept = _said(said, kept, event)
                     if isinstance(event, TurnFinished):
                         self._finish(event)
                         answered = event.reason not in ("interrupted", "tool_calls")
@@ -332,8 +332,16 @@ def _follow(agent: Agent, task: Task, stopped: Callable[[], bool]) -> Outcome:
     )
 
 
-def _said(before: str, event: TurnEvent) -> str:
-    """The text of the answer so far; what stood before a tool call is stored with the call."""
-    if isinstance(event, TextDelta):
-        return before + event.text
-    return "" if isinstance(event, Retrying | ToolReturned) else before
+def _said(before: str, kept: str, event: TurnEvent) -> tuple[str, str]:
+    """The text of the answer so far, and what of it a retry leaves; what stood before a tool call is stored with it."""
+    match event:
+        case TextDelta(text=text):
+            return before + text, kept
+        case Continuing():
+            return before, before
+        case Retrying():
+            return kept, kept
+        case ToolReturned():
+            return "", ""
+        case _:
+            return before, kept

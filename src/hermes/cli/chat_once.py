@@ -9,7 +9,7 @@ from hermes.cli.chat_screen import Screen
 from hermes.cli.chat_turn import TurnView, retrying_in_words
 from hermes.cli.context import OK, REFUSED
 from hermes.cli.render import print_json, print_problem
-from hermes.vocabulary.events import Notice, Retrying, TextDelta, ToolReturned
+from hermes.vocabulary.events import Continuing, Notice, Retrying, TextDelta, ToolReturned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +52,8 @@ class _Apart(TurnView):
             self.screen.erase()
             self._answer.answer("" if self._as_json else event.text)
             return
+        if isinstance(event, Continuing):
+            return  # the answer goes on in the same line
         self._answer.end_answer()
         if self.screen.is_terminal:
             super().show(event)

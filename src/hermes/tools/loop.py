@@ -6,12 +6,24 @@ nothing itself: the conversation saves each message before the next step begins,
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes.safety.fence import StreamingContextScrubber
-from hermes.vocabulary.errors import ContextTooLong, Interrupted, ModelBusy
-from hermes.vocabulary.events import Finished, Retrying, TextDelta, ToolCall, ToolReturned, TurnFinished
+from hermes.vocabulary.errors import ContextTooLong, Interrupted, ModelBusy, ModelError
+from hermes.vocabulary.events import (
+    Continuing,
+    Finished,
+    Notice,
+    ReasoningDelta,
+    Retrying,
+    TextDelta,
+    ToolCall,
+    ToolReturned,
+    TurnFinished,
+)
+from hermes.vocabulary.json_repair import read_arguments, valid_arguments
 from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
@@ -25,13 +37,25 @@ if TYPE_CHECKING:
 
         def request(self) -> Any: ...
         def record(self, message: Mapping[str, Any]) -> None: ...
-        def call_tool(self, name: str, arguments: str, *, call_id: str) -> str: ...
+        def call_tool(self, name: str, arguments: str, *, call_id: str, cut_off: bool = False) -> str: ...
 
     # Returns the request to send, compacted when it must be; the error says that the one before did not fit.
     Fit = Callable[[Any, ContextTooLong | None], Any]
 
 _STOPPED = "[This call was not run: the turn was stopped.]"
 _AT_LIMIT = "I stopped after {calls} model calls, the limit for one turn. Say “go on” to continue from here."
+_CONTINUATIONS = 3  # of one answer; and so many answers in a row may be cut off inside a tool call
+_GO_ON = (
+    "[Your answer reached the output limit and was cut off. Continue it exactly where it stops: repeat nothing, begin "
+    "with the next character, and do not mention this message.]"
+)
+_ONLY_THOUGHT = "{model} used up its output limit before it wrote any of its answer; allow it more, or less reasoning"
+_NO_REST = "the answer reached the output limit, and asking for the rest failed: {error}"
+_CUT_CALL = "{model} reached its output limit while it wrote a call of {name}; it was not run, and the model was told"
+_CUT_CALLS = (
+    "I stopped: {calls} times in a row a tool call of mine was longer than the output limit allows, so it was not run. "
+    "Allow longer answers, or ask for it in smaller pieces."
+)
 
 
 def run_turn(
@@ -51,19 +75,29 @@ def run_turn(
     Stopping, by `cancelled`, by Ctrl-C or by closing the iterator, leaves a history that every model accepts.
     """
     so_far = _SoFar(model.name)
+    ask = _Ask(model, conversation, fit, cancelled)
     try:
         while so_far.calls < limit:
-            answer = yield from _answer(model, _ask(model, conversation, fit, cancelled), so_far)
-            counted(answer.usage)
+            answer = yield from _answer(ask, so_far, counted, limit)
             if not answer.message.get("tool_calls"):
                 yield so_far.finished(answer.reason, answer=answer)
                 return
             conversation.record(_with_text(answer.message, so_far.text))
             said, so_far.text = so_far.text, ""  # it is saved
-            yield from _run_calls(conversation, _calls(answer, outside, run_here=True), cancelled)
-            if theirs := _calls(answer, outside, run_here=False):
+            cut = _cut_call(answer)
+            theirs = [call for call in answer.message["tool_calls"] if _name(call) in outside and call is not cut]
+            ours = [call for call in answer.message["tool_calls"] if call not in theirs]
+            yield from _run_calls(conversation, ours, cut, cancelled)
+            if cut is not None:
+                yield Notice(kind="model", text=_CUT_CALL.format(model=model.name, name=_name(cut)))
+            if theirs:
                 so_far.text = said
-                yield so_far.finished("tool_calls", answer=answer, calls=theirs)
+                yield so_far.finished("tool_calls", answer=answer, calls=[_readable(call) for call in theirs])
+                return
+            so_far.cut_calls = so_far.cut_calls + 1 if cut is not None else 0
+            if so_far.cut_calls == _CONTINUATIONS:
+                so_far.text = _CUT_CALLS.format(calls=so_far.cut_calls)
+                yield so_far.finished("length")
                 return
     except (Interrupted, KeyboardInterrupt):
         yield so_far.finished("interrupted")
@@ -78,6 +112,7 @@ class _SoFar:
     def __init__(self, model: str) -> None:
         self._model = model
         self.usage, self.calls, self.text = Usage(), 0, ""
+        self.cut_calls = 0  # answers in a row that the output limit ended inside a tool call
 
     def finished(
         self, reason: str, *, answer: Finished | None = None, calls: list[dict[str, Any]] | None = None
@@ -94,44 +129,105 @@ class _SoFar:
         )
 
 
-def _answer(model: Model, events: Iterator[ModelEvent], so_far: _SoFar) -> Generator[TurnEvent, None, Finished]:
-    """Passes on what comes of one model call, and returns its answer."""
-    so_far.calls, so_far.text, answer = so_far.calls + 1, "", None
-    for event in events:
+class _Ask:
+    """Asks the model once; when the conversation turns out to be too long, `fit` gets one chance to shorten it."""
+
+    def __init__(self, model: Model, conversation: Conversation, fit: Fit, cancelled: Callable[[], bool]) -> None:
+        self.model = model
+        self._conversation, self._fit, self._cancelled = conversation, fit, cancelled
+
+    def __call__(self, written: str) -> Iterator[ModelEvent]:
+        """The events of one call; `written` is the beginning of the answer, when the model is asked for the rest."""
+        sent = self._fit(self._conversation.request(), None)
+        try:
+            yield from self._stream(sent, written)
+        except ContextTooLong as error:
+            shorter = self._fit(self._conversation.request(), error)
+            if shorter.messages == sent.messages:
+                raise
+            yield Retrying(error=error, seconds=0, model=self.model.name)
+            yield from self._stream(shorter, written)
+
+    def _stream(self, sent: Any, written: str) -> Iterator[ModelEvent]:
+        # Only this request has them: what is stored is the whole answer.
+        rest = [{"role": "assistant", "content": written}, {"role": "user", "content": _GO_ON}] if written else []
+        return self.model.stream(sent.system, [*sent.messages, *rest], sent.tools, cancelled=self._cancelled)
+
+
+def _answer(
+    ask: _Ask, so_far: _SoFar, counted: Callable[[Usage], None], limit: int
+) -> Generator[TurnEvent, None, Finished]:
+    """One answer of the model, whole: the rest of one that the output limit cut off is asked for a few times."""
+    scrubber, number = StreamingContextScrubber(), 0
+    written = so_far.text = ""
+    answer = yield from _call(ask, "", so_far, scrubber)
+    counted(answer.usage)
+    while _is_cut_text(answer) and number < _CONTINUATIONS and so_far.calls < limit:
+        number += 1
+        written += _text_of(answer.message)
+        yield Continuing(number=number, limit=_CONTINUATIONS, model=ask.model.name)
+        try:
+            answer = yield from _call(ask, written, so_far, scrubber)
+        except ModelError as error:  # what there is of the answer is kept
+            yield Notice(kind="model", text=_NO_REST.format(error=error))
+            break
+        counted(answer.usage)
+    if rest := scrubber.flush():
+        so_far.text += rest
+        yield TextDelta(text=rest)
+    if answer.reason == "length" and not so_far.text and not answer.message.get("tool_calls"):
+        yield Notice(kind="model", text=_ONLY_THOUGHT.format(model=ask.model.name))
+    return replace(answer, message=_with_text(answer.message, so_far.text)) if number else answer
+
+
+def _call(
+    ask: _Ask, written: str, so_far: _SoFar, scrubber: StreamingContextScrubber
+) -> Generator[TurnEvent, None, Finished]:
+    """Passes on what comes of one model call, and returns what it came to."""
+    so_far.calls, before, answer = so_far.calls + 1, so_far.text, None
+    for event in _visible(ask(written), scrubber):
         if isinstance(event, Finished):
             answer = event
             continue
         if isinstance(event, TextDelta):
             so_far.text += event.text
         elif isinstance(event, Retrying):
-            so_far.text = ""
+            so_far.text = before
+        elif isinstance(event, ReasoningDelta) and written:
+            continue  # the person is in the middle of the answer
         yield event
     if answer is None:
-        raise ModelBusy(f"{model.name} ended without finishing its answer (try again)")
+        raise ModelBusy(f"{ask.model.name} ended without finishing its answer (try again)")
     so_far.usage += answer.usage
     return answer
 
 
-def _calls(answer: Finished, outside: Collection[str], *, run_here: bool) -> list[dict[str, Any]]:
-    return [call for call in answer.message["tool_calls"] if (call["function"]["name"] not in outside) == run_here]
+def _is_cut_text(answer: Finished) -> bool:
+    message = answer.message
+    return answer.reason == "length" and not message.get("tool_calls") and bool(_text_of(message).strip())
 
 
-def _ask(model: Model, conversation: Conversation, fit: Fit, cancelled: Callable[[], bool]) -> Iterator[ModelEvent]:
-    """One model call; when the conversation turns out to be too long, `fit` gets one chance to shorten it."""
-    sent = fit(conversation.request(), None)
-    try:
-        yield from _visible(model.stream(sent.system, sent.messages, sent.tools, cancelled=cancelled))
-    except ContextTooLong as error:
-        shorter = fit(conversation.request(), error)
-        if shorter.messages == sent.messages:
-            raise
-        yield Retrying(error=error, seconds=0, model=model.name)
-        yield from _visible(model.stream(shorter.system, shorter.messages, shorter.tools, cancelled=cancelled))
+def _cut_call(answer: Finished) -> dict[str, Any] | None:
+    """The call that the output limit cut off: the last one, unless its arguments are complete."""
+    if answer.reason != "length":
+        return None
+    last: dict[str, Any] = answer.message["tool_calls"][-1]
+    arguments, wrong = read_arguments(last["function"]["arguments"])
+    return last if wrong or not arguments else None  # no arguments at all: cut off right behind the name
 
 
-def _visible(events: Iterator[ModelEvent]) -> Iterator[ModelEvent]:
+def _name(call: Mapping[str, Any]) -> str:
+    return str(call["function"]["name"])
+
+
+def _readable(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    return {**call, "function": {**function, "arguments": valid_arguments(function["arguments"])}}
+
+
+def _visible(events: Iterator[ModelEvent], scrubber: StreamingContextScrubber) -> Iterator[ModelEvent]:
     """Hides what a model repeats of recalled memory and its fence; one that does not stream says all at the end."""
-    scrubber, streams = StreamingContextScrubber(), False
+    streams = False
     for event in events:
         if isinstance(event, TextDelta):
             streams = True
@@ -141,10 +237,8 @@ def _visible(events: Iterator[ModelEvent]) -> Iterator[ModelEvent]:
         if isinstance(event, Retrying):
             scrubber.reset()
             streams = False
-        elif isinstance(event, Finished):
-            said = "" if streams else scrubber.feed(_text_of(event.message))
-            if rest := said + scrubber.flush():
-                yield TextDelta(text=rest)
+        elif isinstance(event, Finished) and not streams and (said := scrubber.feed(_text_of(event.message))):
+            yield TextDelta(text=said)
         yield event
 
 
@@ -159,13 +253,19 @@ def _text_of(message: Mapping[str, Any]) -> str:
 
 
 def _run_calls(
-    conversation: Conversation, calls: list[dict[str, Any]], cancelled: Callable[[], bool]
+    conversation: Conversation,
+    calls: list[dict[str, Any]],
+    cut: dict[str, Any] | None,
+    cancelled: Callable[[], bool],
 ) -> Iterator[ToolReturned]:
     try:
         for each in calls:
             _stop_if(cancelled)
-            call = ToolCall(id=each["id"], name=each["function"]["name"], arguments=each["function"]["arguments"])
-            yield ToolReturned(call=call, result=conversation.call_tool(call.name, call.arguments, call_id=call.id))
+            name, written = _name(each), each["function"]["arguments"]
+            result = conversation.call_tool(name, written, call_id=each["id"], cut_off=each is cut)
+            yield ToolReturned(
+                call=ToolCall(id=each["id"], name=name, arguments=valid_arguments(written)), result=result
+            )
     except BaseException:  # also when the iterator is closed: no call may stay without a result
         results = takewhile(lambda message: message["role"] == "tool", reversed(conversation.request().messages))
         answered = {message["tool_call_id"] for message in results}

@@ -33,8 +33,8 @@ class OutsideFunctions:
     def record(self, message: Mapping[str, Any]) -> None:
         self._conversation.record(message)
 
-    def call_tool(self, name: str, arguments: str, *, call_id: str) -> str:
-        return self._conversation.call_tool(name, arguments, call_id=call_id)
+    def call_tool(self, name: str, arguments: str, *, call_id: str, cut_off: bool = False) -> str:
+        return self._conversation.call_tool(name, arguments, call_id=call_id, cut_off=cut_off)
 
     def _extended(self, request: Any) -> Any:
         own = [tool for tool in request.tools if tool["function"]["name"] not in self.names]

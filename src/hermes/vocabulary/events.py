@@ -75,6 +75,18 @@ class ToolReturned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Continuing:
+    """The answer reached the output limit, and the model is asked for the rest; what was streamed so far stays.
+
+    A `Retrying` after it makes only that void which was streamed since.
+    """
+
+    number: int  # 1 for the first continuation of this answer
+    limit: int  # how often an answer is continued at most
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnFinished:
     """The last event of a turn. `reason` is that of the last model call, or limit, or interrupted."""
 
@@ -90,7 +102,7 @@ class TurnFinished:
 class Notice:
     """One line for the person, never for the model: a provider degraded, a review saved something."""
 
-    kind: str  # settings, context, compaction, provider, review, curation, session
+    kind: str  # settings, model, context, compaction, provider, review, curation, session
     text: str
 
 
@@ -116,6 +128,7 @@ TurnEvent = (
     | ToolCall
     | Retrying
     | ToolReturned
+    | Continuing
     | Notice
     | Compacted
     | TurnFinished
