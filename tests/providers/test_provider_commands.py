@@ -6,10 +6,15 @@ import io
 import json
 import os
 import stat
+import subprocess
+import sysconfig
+import venv
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import hermes as package
 from hermes.providers.outbox import Outbox
 from hermes.vocabulary.errors import ProviderError
 from provider_plugins import REGISTERS, Notebook, install, use
@@ -140,6 +145,96 @@ def test_packages_are_installed_only_with_consent(
     assert "also needs the program ledgerd: make it" in ran.out
     (tmp_path / "code").write_text("1")
     assert "could not be installed" in hermes("memory", "setup", "ledger", "--set", "api_key=x", "--yes").err
+
+
+def wheel(folder: Path) -> None:
+    """A package of one module, as an index would serve it."""
+    folder.mkdir()
+    about = "ledger_client-1.0.dist-info"
+    with zipfile.ZipFile(folder / "ledger_client-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("ledger_client.py", "CURRENCY = 'yen'\n")
+        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: ledger-client\nVersion: 1.0\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{about}/RECORD", "")
+
+
+OWN_SETUP = """
+    def post_setup(self, home, config):
+        import ledger_client
+        config["memory"]["provider"] = "ledger"
+        with open(home + "/own.txt", "w") as file:
+            file.write(f"{ledger_client.CURRENCY} {config['memory']['nudge_interval']}")
+
+    def get_config_schema"""
+
+
+@pytest.mark.proves("providers.packages")
+def test_packages_come_into_an_environment_without_pip_and_the_set_up_goes_on(home: Path, tmp_path: Path) -> None:
+    """As in a checkout, whose environment `bin/install` makes without pip."""
+    environment, packages = tmp_path / "venv", tmp_path / "packages"
+    venv.create(environment, with_pip=False)
+    wheel(packages)
+    code = "import ledger_client\n" + REGISTERS.replace("\n    def get_config_schema", OWN_SETUP)
+    install(home, "ledger", code, plugin_yaml="pip_dependencies: [ledger-client>=1]\n")
+    (home / "config.yaml").write_text("memory:\n  nudge_interval: 5\n")
+    start = "from hermes.__main__ import start; start()"
+    paths = [os.path.dirname(os.path.dirname(package.__file__)), sysconfig.get_path("purelib")]
+    without_index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(packages), "UV_NO_INDEX": "1"}
+    without_index |= {"UV_FIND_LINKS": str(packages), "PYTHONPATH": os.pathsep.join(paths)}
+
+    def setup(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [str(environment / "bin" / "python"), "-c", start, "memory", "setup", "ledger", *words]
+        variables = {**os.environ, **without_index}
+        nobody = subprocess.DEVNULL
+        return subprocess.run(command, env=variables, stdin=nobody, capture_output=True, text=True, check=False)
+
+    refused = setup()
+    assert (refused.returncode, "ledger needs ledger-client>=1; install them (`" in refused.stderr) == (2, True)
+    os.rename(packages, tmp_path / "gone")
+    failed = setup("--yes")
+    assert failed.returncode == 2
+    by_hand = failed.stderr.split("Try it by hand: `")[1].split("`")[0]
+    assert f"installing ledger-client>=1: {by_hand}\n" in failed.stdout
+    assert "ledger" not in (home / "config.yaml").read_text()
+    os.rename(tmp_path / "gone", packages)
+    done = setup("--yes", "--no-check")
+    assert done.returncode == 0, done.stderr
+    assert "ledger-client>=1 installed\nledger is the memory provider now" in done.stdout
+    assert (home / "own.txt").read_text() == "yen 5"
+    again = setup("--yes", "--no-check")
+    assert (again.returncode, "installing" in again.stdout) == (0, False)
+
+
+@pytest.mark.proves("providers.packages")
+def test_a_mode_that_needs_a_package_has_it_installed(
+    hermes: Command, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "uv").write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\nexit 1\n')
+    (tmp_path / "uv").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    ran = hermes("memory", "setup", "mem0", "--set", "mode=oss", "--yes")
+    assert (ran.code, "mem0ai could not be installed" in ran.err) == (2, True)
+    assert (tmp_path / "asked").read_text().endswith(" mem0ai\n")
+    assert hermes("config", "get", "memory.provider").out == "\n"
+
+
+@pytest.mark.proves("providers.setup")
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        ("raise RuntimeError('no such ledger')", "the set-up of ledger failed (RuntimeError: no such ledger)"),
+        ("raise SystemExit(3)", "the set-up of ledger failed (SystemExit: 3)"),
+        ("raise EOFError", "ledger asks its own questions when it is set up; run `hermes memory setup ledger` in"),
+    ],
+)
+def test_a_set_up_of_its_own_that_fails_is_told_and_the_provider_is_not_in_use(
+    does: str, told: str, hermes: Command, home: Path
+) -> None:
+    own = f"    def post_setup(self, home, config):\n        {does}\n\n    def get_config_schema"
+    install(home, "ledger", REGISTERS.replace("    def get_config_schema", own))
+    ran = hermes("memory", "setup", "ledger", "--yes")
+    assert (ran.code, told in ran.err) == (2, True)
+    assert hermes("config", "get", "memory.provider").out == "\n"
 
 
 @pytest.mark.proves("providers.setup")

@@ -54,6 +54,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "providers.foreign": ("a provider written for hermes-agent loads unchanged, both patterns", "003 Discovery"),
     "providers.commands": ("only the active provider's own commands exist", "003 Discovery"),
     "providers.setup": ("set-up asks, installs with consent, tests and really saves", "003 hermes memory setup"),
+    "providers.packages": (
+        "set-up brings the packages a provider needs with uv or pip, also where the environment has no pip",
+        "product",
+    ),
     "providers.status": ("status really looks: availability, connection, missing keys, what waits", "003 status"),
     "providers.off": ("one command goes back to built-in memory", "facts 9.3"),
     "providers.plugins-command": ("plug-ins can be listed, shown, found and checked", "product"),

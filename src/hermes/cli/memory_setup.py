@@ -19,7 +19,7 @@ from hermes.vocabulary.errors import HermesError, SettingsError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from hermes.cli.context import Context
     from hermes.providers.discovery import ProviderInfo
@@ -37,16 +37,39 @@ def _setup(given: argparse.Namespace, context: Context) -> int:
     info = find_provider(name, context.home.operator)
     _dependencies(info, yes=given.yes, talking=talking)
     provider = load_provider(name, context.home.operator)
-    home = context.home.operator
     if hasattr(provider, "post_setup") and not answers:
-        provider.post_setup(home, provider_config.read_config(name, home))
+        _own_setup(name, provider, context)
     else:
         fields = fields_of(provider)
         values = _answered(name, fields, answers, context.home, talking=talking)
+        if hasattr(provider, "packages_for"):
+            _install(name, provider.packages_for(values), yes=given.yes, talking=talking)
         _save(provider, name, fields, values, context.home)
     _activate(context, name)
     print_text(f"{name} is the memory provider now; new sessions use it.")
     return OK if given.no_check else _try(name, context)
+
+
+def _own_setup(name: str, provider: Any, context: Context) -> None:
+    """Lets a provider ask its questions itself. As in hermes-agent it gets the settings, and its own beside them."""
+    settings, home = context.settings, context.home.operator
+    config: dict[str, Any] = {"memory": {}}
+    for key in (each for each in settings.names() if settings.origin(each) != "default"):
+        below, *words = key.split(".")[::-1]
+        place = config
+        for word in reversed(words):
+            place = place.setdefault(word, {})
+        place[below] = settings.get(key)
+    try:
+        provider.post_setup(home, config | provider_config.read_config(name, home))
+    except EOFError as error:
+        raise SettingsError(
+            f"{name} asks its own questions when it is set up; run `hermes memory setup {name}` in a terminal, or "
+            "answer with --set key=value"
+        ) from error
+    except (Exception, SystemExit) as error:  # a plug-in's code; whatever it raises, it is not set up
+        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise SettingsError(f"the set-up of {name} failed ({told}), and it is not in use") from error
 
 
 def _off(given: argparse.Namespace, context: Context) -> int:
@@ -94,23 +117,64 @@ def _picked(home: str, *, talking: bool) -> str:
 def _dependencies(info: ProviderInfo, *, yes: bool, talking: bool) -> None:
     """Installs the packages a plug-in names, if a person agrees; says how to get the programs it needs."""
     import shutil
-    import subprocess
 
-    lacking = [each for each in info.pip_dependencies if not _is_installed(each)]
-    if lacking:
-        agreed = yes or (
-            talking and ask(f"{info.name} needs {', '.join(lacking)}. Install? (y/n)", "y").startswith("y")
-        )
-        if not agreed:
-            raise SettingsError(f"{info.name} needs {', '.join(lacking)}; install them, or say --yes to have it done")
-        uv = shutil.which("uv")
-        command = [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
-        if subprocess.run([*command, *lacking], check=False).returncode:
-            raise SettingsError(f"{', '.join(lacking)} could not be installed; see above, then try again")
+    _install(info.name, info.pip_dependencies, yes=yes, talking=talking)
     for program in info.external_dependencies:
         name = str(program.get("name", ""))
         if name and shutil.which(name) is None:
             print_text(f"{info.name} also needs the program {name}: {program.get('install', 'see its documentation')}")
+
+
+def _install(provider: str, packages: Iterable[str], *, yes: bool, talking: bool) -> None:
+    """Installs those that are missing beside Hermes; what uv or pip say while they work is shown as it comes."""
+    import importlib
+    import shlex
+    import subprocess
+
+    lacking = [each for each in packages if not _is_installed(each)]
+    if not lacking:
+        return
+    names = ", ".join(lacking)
+    agreed = yes or (talking and ask(f"{provider} needs {names}. Install? (y/n)", "y").lower().startswith("y"))
+    command = [*_installer(), *lacking]
+    if not agreed:
+        raise SettingsError(
+            f"{provider} needs {names}; install them (`{shlex.join(command)}`), or say --yes to have it done"
+        )
+    print_text(f"installing {names}: {shlex.join(command)}")
+    sys.stdout.flush()
+    code = subprocess.run(command, check=False).returncode
+    if code:
+        raise SettingsError(
+            f"{names} could not be installed (exit code {code}; what went wrong stands above) and no setting was "
+            f"changed. Try it by hand: `{shlex.join(command)}`, then `hermes memory setup {provider}` again"
+        )
+    importlib.invalidate_caches()  # a folder that was looked at before has new modules now
+    print_text(f"{names} installed")
+
+
+def _installer() -> list[str]:
+    """The command that brings packages into the environment we run in: uv, its own pip, or another Python's pip.
+
+    The environment of a checkout has no pip inside: `bin/install` makes it without, to start faster.
+    """
+    import importlib.util
+    import os
+    import shutil
+    import subprocess
+
+    if uv := shutil.which("uv"):
+        return [uv, "pip", "install", "--python", sys.executable]
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip", "install"]
+    base = getattr(sys, "_base_executable", "")
+    for python in filter(None, dict.fromkeys((os.environ.get("HERMES_PYTHON"), base, shutil.which("python3")))):
+        has_pip = [python, "-m", "pip", "--version"]
+        if python != sys.executable and subprocess.run(has_pip, capture_output=True, check=False).returncode == 0:
+            return [python, "-m", "pip", "--python", sys.executable, "install"]
+    raise SettingsError(
+        "neither uv nor pip is installed here to bring packages; install uv (https://docs.astral.sh/uv)"
+    )
 
 
 def _is_installed(requirement: str) -> bool:

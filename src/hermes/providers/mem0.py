@@ -22,6 +22,7 @@ from hermes.providers.service import (
     tool,
 )
 from hermes.vocabulary.errors import ProviderError
+from hermes.vocabulary.extras import PACKAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -106,6 +107,10 @@ class Mem0Provider(ServiceProvider[Backend]):
     def __init__(self) -> None:
         super().__init__()
         self._sent = Once()
+
+    def packages_for(self, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """What `hermes memory setup` installs for these answers: only Mem0 in this process is a package."""
+        return PACKAGES["mem0"] if values.get("mode") == "oss" else ()
 
     def is_available(self) -> bool:
         values = configured(self.name, home_of_the_caller(), self.FIELDS)
