@@ -100,6 +100,7 @@ class Agent(Closing):
         skip_memory: bool = False,
         skip_context_files: bool = False,
         today: date | None = None,
+        must_store: bool | None = None,
         identity: Mapping[str, Any] | None = None,
         follows: MemorySession | None = None,
         reason: str = "new",
@@ -109,7 +110,8 @@ class Agent(Closing):
         `ask` is called with a question when a tool needs a person's consent; without it such a tool is refused.
         `toolsets` replaces what the settings switch on for this platform (`source`). `cwd` is the folder that tools
         work in; without it that is the folder of the process, and the prompt holds no project files. `identity` is what
-        a chat platform knows about whom we talk to.
+        a chat platform knows about whom we talk to. With `must_store` a locked or damaged `state.db` raises
+        StorageError.
         """
         return cls.opened_from(
             Opening(
@@ -131,6 +133,7 @@ class Agent(Closing):
             skip_memory=skip_memory,
             skip_context_files=skip_context_files,
             today=today,
+            must_store=must_store,
             identity=identity,
             follows=follows,
             reason=reason,

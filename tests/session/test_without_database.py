@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
+import gateway_home
+import http_service
 from agents import configure
 from hermes import Agent, MemorySession, SessionDB
 from hermes.curated.store import MemoryStore
@@ -18,6 +20,8 @@ from hermes.llm.scripted import Reply, Scripted
 from hermes.storage.repair import repair
 from hermes.vocabulary.errors import DamagedFile, ForeignFile, LockTimeout, StorageError
 from hermes.vocabulary.events import Notice, TurnFinished
+from telegram_server import bot_api
+from terminal_program import Terminal, script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,17 +116,14 @@ def stored_reading(home: Path, session_id: str) -> list[str]:
 
 
 @pytest.mark.proves("failure.locked")
-def test_a_session_that_opens_and_closes_during_a_lock_is_stored_by_the_next_one(
-    quick: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_session_that_opens_and_closes_during_a_lock_is_stored_by_the_next_one(quick: Path) -> None:
     with locked(quick):
         with MemorySession.open(quick, title="Urgent", model="m") as session:
-            assert "as soon as the file is free" in told(session)
+            assert "stored when it is free" in told(session)
             turn(session, "Remember the heron.")
             session.call_tool("memory", {"action": "add", "target": "memory", "content": "Likes herons."})
             session.finish_turn("Done.")
-        assert "the next session that can open state.db adds it" in told(session)
-        assert "unsaved" in caplog.text
+        assert "the next session adds it" in told(session)
         assert MemoryStore.open(quick).entries("memory") == ("Likes herons.",)
     with MemorySession.open(quick) as following:
         assert "5 messages that could not be stored before are in state.db now" in told(following)
@@ -317,6 +318,93 @@ def test_an_agent_answers_and_delegates_during_a_lock(quick: Path) -> None:
         assert stored(quick, agent.session.id)[0] == "count"
         assert db.get_session(agent.session.id).title == "Count"
     assert "cli" in sources
+
+
+@pytest.mark.proves("failure.locked", "failure.damaged")
+def test_the_chat_goes_on_through_a_lock_and_over_a_damaged_file(home: Path) -> None:
+    script(home, {"when": "", "text": "Understood."})
+    with Terminal(home) as terminal:
+        terminal.wait_for_prompt()
+        terminal.say("first words")
+        terminal.wait_for("Understood.")
+        (home / "config.yaml").write_text((home / "config.yaml").read_text() + "sessions: {lock_wait_seconds: 0.05}\n")
+        terminal.say("/new")
+        terminal.wait_for("new conversation")
+        with locked(home):
+            terminal.say("during the lock")
+            terminal.wait_for("keeps state.db locked")
+            terminal.wait_for_prompt()
+        terminal.say("after the lock")
+        terminal.wait_for("2 messages of this conversation stored")
+    overwrite(home, "not a database")
+    with Terminal(home) as terminal:
+        terminal.wait_for("state.db is damaged")
+        terminal.wait_for_prompt()
+        terminal.say("over a damaged file")
+        terminal.wait_for("Understood.")
+        terminal.say("/quit")
+        terminal.wait_for("is not in state.db yet")
+        assert terminal.wait_for_end() == 0
+
+
+@pytest.mark.proves("failure.locked", "failure.damaged")
+def test_one_question_is_answered_and_the_notice_goes_to_standard_error(home: Path, hermes: Callable[..., Ran]) -> None:
+    script(home, {"when": "", "text": "Understood."})
+    assert hermes("-q", "first words").code == 0
+    with (home / "config.yaml").open("a") as file:
+        file.write("sessions: {lock_wait_seconds: 0.05}\n")
+    with locked(home):
+        ran = hermes("-q", "during the lock")
+        assert (ran.code, ran.out) == (0, "Understood.\n")
+        assert "another program keeps state.db locked" in ran.err
+        assert "during the lock" not in hermes("sessions", "list").out
+        assert "first words" in hermes("sessions", "list").out.lower()  # reading does not need the lock
+    overwrite(home, "not a database")
+    ran = hermes("-q", "over a damaged file", "--json")
+    assert (ran.code, ran.json["reply"]) == (0, "Understood.")
+    assert "hermes sessions repair" in ran.json["notices"][0]
+
+
+@pytest.mark.proves("failure.locked", "failure.damaged")
+def test_the_gateway_answers_with_a_notice(home: Path) -> None:
+    with bot_api() as api:
+        gateway_home.prepare(home, api, settings="sessions: {lock_wait_seconds: 0.05}\n")
+        ann = home / "users" / "ann"
+        with gateway_home.running(home) as gateway:
+            assert gateway_home.ask(api, gateway, gateway_home.ANN, "first words") == "Understood."
+            with locked(ann):
+                told = gateway_home.ask(api, gateway, gateway_home.ANN, "during the lock")
+            assert "Understood." in told
+            assert "keeps state.db locked" in told
+            assert "2 messages" in gateway_home.ask(api, gateway, gateway_home.ANN, "after the lock")
+        overwrite(ann, "not a database")
+        with gateway_home.running(home) as gateway:
+            told = gateway_home.ask(api, gateway, gateway_home.ANN, "over a damaged file")
+            assert "Understood." in told
+            assert "hermes sessions repair" in told
+
+
+@pytest.mark.proves("failure.locked", "failure.damaged")
+def test_the_http_server_chats_and_serves_memory_without_its_database(home: Path) -> None:
+    keys = http_service.prepare(home, [{"when": "", "text": "Understood."}], "sessions: {lock_wait_seconds: 0.05}\n")
+    ann = home / "users" / "ann"
+    with http_service.listening(home, keys) as up, up.client("ann") as http:
+        asked = {"model": "hermes", "messages": [{"role": "user", "content": "first words"}]}
+        assert http.post("/v1/chat/completions", json=asked).status_code == 200
+    for how in ("locked", "damaged"):
+        if how == "damaged":
+            overwrite(ann, "not a database")
+        with (
+            locked(ann) if how == "locked" else contextlib.nullcontext(),
+            http_service.listening(home, keys) as up,
+            up.client("ann") as http,
+        ):
+            answer = http.post("/v1/chat/completions", json=asked)
+            assert answer.json()["choices"][0]["message"]["content"] == "Understood."
+            assert http.get("/api/v1/memory/user").status_code == 200
+            listed = http.get("/api/v1/sessions")
+            assert listed.status_code == (200 if how == "locked" else 503), listed.text
+            assert how == "locked" or listed.json()["error"]["code"] == "storage"  # the operator's log says more
 
 
 @pytest.mark.proves("failure.told")

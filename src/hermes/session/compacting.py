@@ -12,6 +12,7 @@ from hermes.session.ending import mark_open
 from hermes.session.host import Host
 from hermes.session.unsaved import KIND, close_quietly, note_of, store
 from hermes.storage.compaction import Contexts
+from hermes.storage.database import OPTIONAL_WAIT
 from hermes.vocabulary.errors import StorageError
 from hermes.vocabulary.usage import Usage
 from hermes.vocabulary.words import counted
@@ -84,7 +85,7 @@ class Storing(Host):
         if not closing and (self.id != spare.session or Contexts(spare.db).was_compacted(self.id)):
             return
         try:
-            database = self._parts.open_again(wait=None if closing else 0.0)
+            database = self._parts.open_again(wait=OPTIONAL_WAIT if closing else 0.0)
         except StorageError:
             return
         try:
@@ -122,12 +123,9 @@ class Storing(Host):
         spare = self._parts.spare
         if spare is None or spare.is_empty():
             return
-        told = (
-            f"this conversation is not in state.db ({spare.why}); it is in {spare.db.path}, "
-            "and the next session that can open state.db adds it"
-        )
+        told = f"this conversation is not in state.db yet; {spare.db.path} has it, and the next session adds it"
         self.notices.add(KIND, told)
-        _LOG.warning("%s", told)
+        _LOG.info("%s: %s", told, spare.why)
 
 
 class Compacting(Storing):

@@ -98,14 +98,17 @@ class Spare:
         return isinstance(self.why, LockTimeout) or _stamp(self._home.join(DATABASE)) != self._seen
 
     def in_words(self) -> str:
-        kept = f"this conversation is kept in {os.path.join(FOLDER, self.name)}"
+        kept = f"kept in {os.path.join(FOLDER, self.name)}"
         if isinstance(self.why, LockTimeout):
-            return f"past conversations cannot be changed now: {self.why}; {kept} and added as soon as the file is free"
-        remedy = "" if isinstance(self.why, DamagedFile) else "when it works again, "
-        return (
-            f"past conversations are not available: {self.why}; memory works, {kept}, "
-            f"and {remedy}the next session adds it to state.db"
-        )
+            return (
+                f"another program keeps state.db locked; this conversation is stored when it is free, until then {kept}"
+            )
+        if isinstance(self.why, DamagedFile):
+            return (
+                "state.db is damaged: run `hermes sessions repair`; until then past conversations cannot be searched, "
+                f"and this one is {kept}; memory works"
+            )
+        return f"{self.why}; this conversation is {kept}, and the next session adds it; memory works"
 
     def is_empty(self) -> bool:
         """Whether nothing was said in it that `state.db` does not have."""

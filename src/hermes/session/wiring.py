@@ -169,7 +169,7 @@ class Parts:
     def open_database(self, owner: str) -> None:
         self._database = _open_database(self.home, self.settings, owner)
 
-    def open_again(self, *, wait: float | None) -> SessionDB:
+    def open_again(self, *, wait: float) -> SessionDB:
         return _open_database(self.home, self.settings, self._owner, wait)
 
     def try_again(self) -> None:
@@ -217,10 +217,11 @@ class Parts:
         self._database, self.spare, self.trouble, self._reading = database, None, None, None
 
     def _to_read(self) -> SessionDB | None:
+        from hermes.storage.database import OPTIONAL_WAIT
         from hermes.storage.sessions import SessionDB
 
         try:
-            return SessionDB.open(self.home.join(DATABASE), owner=self._owner, wait=0.25, reading=True)
+            return SessionDB.open(self.home.join(DATABASE), owner=self._owner, wait=OPTIONAL_WAIT, reading=True)
         except StorageError:
             return None
 
