@@ -83,6 +83,20 @@ def quick(home: Path) -> Path:
     return home
 
 
+@pytest.mark.proves("private.stored", "private.sent", "failure.locked")
+def test_private_words_stay_in_memory_while_the_database_is_locked(quick: Path) -> None:
+    said = "the code is <private>swordfish</private>"
+    with MemorySession.open(quick) as session:
+        turn(session, said)
+        with locked(quick):
+            turn(session, f"again: {said}")
+            assert [each["content"] for each in session.request().messages[::2]] == [said, f"again: {said}"]
+            assert not [path for path in quick.rglob("*") if path.is_file() and b"swordfish" in path.read_bytes()]
+        turn(session, "and now?")
+        assert [each["content"] for each in session.request().messages[:3:2]] == [said, f"again: {said}"]
+    assert stored(quick, session.id)[:3:2] == ["the code is [private]", "again: the code is [private]"]
+
+
 @pytest.mark.proves("failure.locked")
 def test_a_lock_in_the_middle_of_a_session_delays_what_is_stored_and_loses_nothing(quick: Path) -> None:
     with MemorySession.open(quick) as session:
