@@ -9,13 +9,14 @@ import pytest
 
 from hermes import Agent, MemorySession, SessionDB
 from hermes.llm.anthropic import Anthropic
+from hermes.llm.client import Fallback
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.scripted import Reply, Scripted
 from hermes.vocabulary.errors import ModelRefused, SettingsError
 from hermes.vocabulary.events import Finished, Notice, TextDelta, ToolReturned, TurnFinished
 from hermes.vocabulary.usage import Usage
-from model_server import Answer, ModelServer, chat, claude
+from model_server import Answer, ModelServer, chat, claude, failing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,6 +167,66 @@ def test_the_reasoning_of_an_answer_goes_back_with_the_next_turn_also_after_a_re
         assert [each["reasoning_content"] for each in answers] == ["tea, then"] * 2
     else:
         assert [each["content"][0]["thinking"] for each in answers] == ["tea, then"] * 2
+
+
+THOUGHT = "the person wants tea"
+
+
+def thinking(wire: str, text: str = "Tea.") -> Answer:
+    """An answer with reasoning that its model wants back."""
+    if wire == "anthropic":
+        thought: Any = ({"type": "thinking", "thinking": THOUGHT, "signature": "s"}, [])
+        return Answer(pieces=[claude(thought, ({"type": "text", "text": text}, []))])
+    detail = {"type": "reasoning.text", "text": THOUGHT, "signature": "s", "index": 0}
+    reasoning = {"reasoning_content": THOUGHT} if wire == "content" else {"reasoning_details": [detail]}
+    return Answer(pieces=[chat({**reasoning, "content": text})])
+
+
+def at(server: ModelServer, wire: str, name: str) -> Any:
+    made = Anthropic if wire == "anthropic" else OpenAICompatible
+    return made(Endpoint(model=name, base_url=server.url, replays_reasoning="" if wire == "anthropic" else wire))
+
+
+@pytest.mark.proves("agent.reasoning", "llm.reasoning")
+@pytest.mark.parametrize("after", ["content", "details", "anthropic"])
+@pytest.mark.parametrize("before", ["content", "details", "anthropic"])
+def test_one_models_reasoning_is_never_sent_to_another(home: Path, before: str, after: str) -> None:
+    with ModelServer(*[thinking(before)] * 3, *[thinking(after)] * 4, thinking(before)) as server:
+        with Agent.open(home, model=at(server, before, "one")) as agent:
+            list(agent.turn("what do I drink?"))
+            list(agent.turn("and then?"))
+            fallback = Fallback([at(server, before, "one"), at(server, after, "two")])
+            agent.model = fallback
+            list(agent.turn("still there?"))
+            server.answers.insert(0, failing(401, {"error": {"message": "no"}}))
+            list(agent.turn("is anybody?"))
+            agent.model = at(server, after, "two")
+            list(agent.turn("who are you?"))
+            branch = agent.session.branch()
+        for resumed in (agent.session.id, branch):
+            with Agent.open(home, model=at(server, after, "two"), resume=resumed) as other:
+                list(other.turn("and now?"))
+        with Agent.open(home, model=at(server, before, "one"), resume=agent.session.id) as back:
+            list(back.turn("and you?"))
+        sent = [(each.json["model"], each.body.decode().count(THOUGHT)) for each in server.received]
+    # Each model gets its own thoughts back, and none of the other's.
+    assert sent == [
+        *(("one", 0), ("one", 1), ("one", 2), ("one", 3)),
+        *(("two", 0), ("two", 1), ("two", 2), ("two", 2), ("one", 3)),
+    ]
+
+
+@pytest.mark.proves("agent.reasoning")
+def test_reasoning_of_an_unknown_model_is_sent_to_none(home: Path) -> None:
+    with MemorySession.open(home) as session:
+        session.prepare_turn("what do I drink?")
+        session.finish_turn("Tea.", message={"role": "assistant", "content": "Tea.", "reasoning_content": THOUGHT})
+    with (
+        ModelServer(thinking("content")) as server,
+        Agent.open(home, model=at(server, "content", "one"), resume=session.id) as agent,
+    ):
+        list(agent.turn("and then?"))
+        assert THOUGHT not in server.received[0].body.decode()
 
 
 class AtOnce:

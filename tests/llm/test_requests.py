@@ -137,6 +137,7 @@ def test_behind_openrouter_the_points_stand_in_content_parts() -> None:
 def test_reasoning_goes_back_only_where_it_is_wanted() -> None:
     message: dict[str, Any] = {"role": "assistant", "content": "x", "reasoning": "a", "reasoning_content": "b"}
     message["reasoning_details"] = [{"type": "reasoning.text", "text": "c"}, {"type": "thinking", "thinking": "d"}]
+    message["reasoning_model"] = OPENAI.model
     sent = {}
     for kind in ("", "content", "details"):
         endpoint = Endpoint(**{**_fields(OPENAI), "replays_reasoning": kind})

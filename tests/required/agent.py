@@ -6,7 +6,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "a stopped turn is marked and the conversation goes on",
         "003 Interrupted Turns",
     ),
-    "agent.reasoning": ("the reasoning of every message is stored and goes back as the wire wants it", "product"),
+    "agent.reasoning": (
+        "the reasoning of every message is stored and goes back to its own model",
+        "product",
+    ),
     "agent.outside": ("a call of a client's own function ends the turn, which goes on with its result", "product"),
     "agent.models": ("main model, fallback and helper models come from the settings with their keys", "product"),
     "agent.scripted": (

@@ -31,6 +31,7 @@ class Answer:
 
     def __init__(self, model: str) -> None:
         self.model = model
+        self._asked = model  # by our name; a server may call it otherwise
         self.usage = Usage()
         self.reason = ""
         self.texts: list[str] = []  # one per text block; a wire without blocks has one
@@ -120,4 +121,6 @@ class Answer:
             message[self._thought_field] = "".join(self._thoughts)
         if self._details:
             message["reasoning_details"] = self._details
+        if "reasoning_content" in message or self._details:
+            message["reasoning_model"] = self._asked  # these go back to it, and to no other
         return message

@@ -27,7 +27,7 @@ class OpenAICompatible(HttpModel):
 
     def __init__(self, endpoint: Endpoint, patience: Patience | None = None) -> None:
         super().__init__(endpoint, patience)
-        self._keys = (*_WIRE_KEYS, *_REPLAYED[endpoint.replays_reasoning])
+        self._replayed = _REPLAYED[endpoint.replays_reasoning]
         self._log = WireLog(self._encode)
 
     def body(self, system: str, messages: Sequence[Message], tools: Sequence[Message]) -> bytes:
@@ -79,7 +79,9 @@ class OpenAICompatible(HttpModel):
         return options | ({"tools": list(tools)} if tools else {})
 
     def _encode(self, message: Message) -> bytes:
-        kept = {key: message[key] for key in self._keys if key in message}
+        kept = {key: message[key] for key in _WIRE_KEYS if key in message}
+        if message.get("reasoning_model") == self.name:  # what another model thought is none of its business
+            kept |= {key: message[key] for key in self._replayed if key in message}
         if self.endpoint.cache_points and kept.get("content") and isinstance(kept["content"], str):
             # Always as a part: only parts can carry a point, and the form must not change when the point moves on.
             kept["content"] = [{"type": "text", "text": kept["content"]}]

@@ -10,8 +10,12 @@ from hermes.vocabulary.json_repair import read_arguments, valid_arguments
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What goes over the wire; everything else in a stored message is for us.
-WIRE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning_details")
+# What a request is made of; everything else in a stored message is for us. `reasoning_model` tells our clients whose
+# reasoning it is, and they do not send it.
+WIRE_KEYS = (
+    *("role", "content", "name", "tool_calls", "tool_call_id"),
+    *("reasoning_content", "reasoning_details", "reasoning_model"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
