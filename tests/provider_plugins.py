@@ -115,10 +115,12 @@ class Gate:
     def __init__(self) -> None:
         self._open = threading.Event()
         self.reached = threading.Event()
+        self.left = threading.Event()  # nothing hangs here any more
 
     def wait(self) -> None:
         self.reached.set()
         self._open.wait(30)
+        self.left.set()
 
     def open(self) -> None:
         self._open.set()

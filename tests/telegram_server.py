@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import defaultdict, deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,6 +43,7 @@ class BotApi:
         self.sent: list[Sent] = []
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.failures: dict[str, deque[tuple[int, dict[str, Any]]]] = defaultdict(deque)
+        self.not_before: dict[str, float] = defaultdict(float)  # a method asked again earlier than `retry_after` fails
         self.dropped: list[str] = []  # methods whose next call is carried out, and never answered
         self.webhook: dict[str, Any] = {}
         self.problems: list[str] = []
@@ -118,8 +120,12 @@ class BotApi:
         with self.changed:
             self.calls.append((method, fields))
             self.changed.notify_all()
+            if time.monotonic() < self.not_before[method]:
+                return _error(429, "Too Many Requests: asked again too early")
             if self.failures[method]:
-                return self.failures[method].popleft()
+                code, told = self.failures[method].popleft()
+                self.not_before[method] = time.monotonic() + told.get("parameters", {}).get("retry_after", 0)
+                return code, told
             known = getattr(self, f"_{method}", None)
             if known is None:
                 return _error(404, "Not Found: method not found")

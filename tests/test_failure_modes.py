@@ -52,7 +52,7 @@ ROWS = {
     "Provider mode is tools": ("test_the_three_modes_hold_for_every_provider",),
     "Provider mode is context": ("test_the_three_modes_hold_for_every_provider",),
     "Provider budget too small": (
-        "test_whatever_recall_returns_or_raises_the_turn_goes_on_in_time",
+        "test_whatever_recall_returns_or_raises_the_turn_goes_on",
         "test_several_providers_share_the_budget_and_repeat_nothing",
     ),
     "First external-memory turn": ("test_recall_warmed_in_the_background_comes_one_turn_later",),

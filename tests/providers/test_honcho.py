@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -119,9 +118,7 @@ class TestHoncho(ServiceScenarios):
             provider = opened(service, home, firstTurnDialecticWait=0.2)
             provider.on_memory_write("add", "user", FACT, {})
             provider.on_turn_start(1, "green parrots?")
-            began = time.monotonic()
             found = provider.prefetch("where are the green parrots?", session_id="s1")
-            assert time.monotonic() - began < 2
             assert FACT in found
             assert "What Honcho thinks" not in found
             service.released.set()

