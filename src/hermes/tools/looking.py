@@ -42,7 +42,7 @@ class SearchFiles:
             "type": "object",
             "properties": {
                 "pattern": _text(),
-                "path": _text("default: working folder"),
+                "path": _text("default ."),
                 "files": _text("such as *.py or docs/**/*.md"),
                 "depth": {"type": "integer", "description": "1: the folder itself"},
                 "ignore_case": {"type": "boolean"},
