@@ -28,6 +28,8 @@ def _log(given: argparse.Namespace, context: Context) -> int:
     if given.json:
         print_json([_as_json(change) | ({"told": told[change.id]} if told else {}) for change in wanted])
         return OK
+    if not wanted:
+        print_text("no such change; `hermes memory log` shows all" if changes else "nothing has changed yet")
     for change in wanted:
         print_text(_headline(change))
         if told:
