@@ -1,4 +1,7 @@
-"""`bin/live NAME`: stores, recalls and forgets through a provider against its real service."""
+"""`bin/live NAME`: stores, recalls and forgets through a provider against its real service.
+
+`bin/live hosts` connects Claude Code, Codex and Gemini CLI from npm instead.
+"""
 
 from __future__ import annotations
 
