@@ -78,7 +78,8 @@ class StreamingContextScrubber:
         ):
             if self._hidden:
                 return ""
-            self._blank = is_blank_line((text,), before=self._blank)
+            if self._blank or "\n" in text or "\r" in text:
+                self._blank = is_blank_line((text,), before=self._blank)
             return text
         return self._read(text)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 IGNORED = ""
 OPENING = "<"
 CLOSING = ">"
-LINE_BREAKS = "\n\r\v\f\x85\u2028\u2029"
+LINE_BREAKS = "\n\r"
 
 # Characters that look like the brackets of a tag (UTS #39 confusables and the CJK and mathematical brackets).
 OPENING_LOOKALIKES = "\uff1c\ufe64\u2039\u02c2\u276e\u3008\u27e8\u2329\u1438\u16b2\u276c\u2770\u2991\u29fc\u227a"
