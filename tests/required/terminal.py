@@ -2,7 +2,17 @@
 
 REQUIREMENTS: dict[str, tuple[str, str]] = {
     "terminal.stream": ("an answer streams to the screen, broken at words, and is stored", "product"),
-    "terminal.tools": ("a tool call is one line with its outcome; the whole is shown on request", "product"),
+    "terminal.markdown": ("Markdown is rendered while it streams; what is finished is printed once", "product"),
+    "terminal.plain": ("NO_COLOR, --plain and a pipe get the text as the model wrote it", "product"),
+    "terminal.typeahead": (
+        "what is typed during an answer waits in the next input line and answers nothing",
+        "issue 22",
+    ),
+    "terminal.retry": ("a model server that is down is one line with a counter", "product"),
+    "terminal.tools": (
+        "a tool call is one line with its outcome, a failed one gives its whole reason; the whole is shown on request",
+        "product",
+    ),
     "terminal.interrupt": (
         "Ctrl-C ends the turn, what was said is kept and marked, the conversation goes on",
         "product",
@@ -13,7 +23,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "terminal.completion": ("slash commands are completed", "product"),
     "terminal.lines": ("several lines: Alt-Enter, a backslash at the end, pasted text", "product"),
     "terminal.history": ("what was typed can be called back in the next chat; the file is private", "product"),
-    "terminal.status": ("a status line shows model, tokens, share cached and memory use", "product"),
+    "terminal.status": ("a status line shows model, use of the window, share cached, cost and memory use", "product"),
     "terminal.narrow": ("narrow terminals and NO_COLOR are respected", "product"),
     "terminal.safe": ("what a model writes cannot act on the terminal", "product"),
     "terminal.safe-commands": ("no command and no question prints what acts on the terminal or hides text", "product"),

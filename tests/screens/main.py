@@ -33,7 +33,11 @@ _STEPS = (
         "when": "you remember",
         "calls": [{"name": "session_search", "arguments": {"query": "what did we decide about auth?", "limit": 1}}],
     },
-    {"when": "sessions_searched", "text": "Server sessions, because they can be revoked at once (3 November)."},
+    {
+        "when": "sessions_searched",
+        "text": "**Server sessions** (3 November), because of this:\n\n| | can be revoked | where |\n|---|---|---|\n"
+        "| server sessions | at once | `sessions` table |\n| JWT | when it expires | nowhere |",
+    },
 )
 _TITLE = "Keep your answers short, and use metric units."  # how the chat names the conversation
 _PAST = (
@@ -48,7 +52,8 @@ def chat(home: Path) -> str:
         terminal.say("Please keep your answers short, and use metric units.")
         terminal.wait_for("short, and metric.")
         terminal.say("Do you remember what we chose for auth?")
-        terminal.wait_for("revoked at once")
+        terminal.wait_for("nowhere")
+        terminal.wait_for("cached · memory")
         terminal.wait_for_prompt()
         return as_svg(terminal.rows, "hermes")
 

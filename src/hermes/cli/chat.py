@@ -33,13 +33,13 @@ def _chat(given: argparse.Namespace, context: Context) -> int:
     if question is not None:
         from hermes.cli.chat_once import answer_once
 
-        return answer_once(opener, question, resume=resume, as_json=given.json)
+        return answer_once(opener, question, resume=resume, as_json=given.json, plain=given.plain)
     from hermes.cli.chat_commands import COMMANDS as SLASH
     from hermes.cli.chat_commands import run_command
     from hermes.cli.chat_loop import Chat
     from hermes.cli.chat_screen import Screen
 
-    chat = Chat(context, Screen(), opener)
+    chat = Chat(context, Screen(plain=given.plain), opener)
     try:
         chat.reopen(resume=resume)
         chat.greet()
@@ -137,6 +137,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--continue", "-c", dest="newest", action="store_true", help="go on with the newest conversation"
     )
     parser.add_argument("--resume", "-r", metavar="ID|TITLE", help="go on with this conversation")
+    parser.add_argument("--plain", action="store_true", help="answers as the model writes them, without styles")
     parser.add_argument("--model", "-m", metavar="NAME", help="talk to this model instead of the one in the settings")
 
 

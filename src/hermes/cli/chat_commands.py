@@ -100,7 +100,9 @@ def _status(chat: Chat, _rest: str) -> None:
         "model": f"{chat.agent.model.name}, {chat.agent.model.context_length:,} tokens of context",
         "messages": f"{counted(about.message_count, 'message')}, {counted(about.tool_call_count, 'tool call')}",
         "tokens": f"{about.input_tokens:,} read, {about.output_tokens:,} written (without answers that were stopped)",
+        "context": f"{chat.context_use()} tokens",
         "cached": share,
+        "cost": f"{cost} (list prices, without helper models)" if (cost := chat.cost()) else "the price is not known",
         "filled": chat.memory_use() or "memory is switched off",
         "home": f"{home.path}{f' (profile {home.profile})' if home.profile else ''}",
     }.items():

@@ -1,9 +1,16 @@
-"""The line editor of the chat: history, completion, several lines, and a status line below."""
+"""The line editor of the chat: history, completion, several lines, a status line, and what is typed meanwhile."""
 
 from __future__ import annotations
 
+import codecs
 import os
-from typing import TYPE_CHECKING
+import re
+import select
+import sys
+import termios
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
@@ -18,7 +25,7 @@ from hermes.storage.files import Folder
 from hermes.storage.privacy import keep_private
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from prompt_toolkit.completion import CompleteEvent
     from prompt_toolkit.document import Document
@@ -27,6 +34,10 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
 
 HISTORY = "chat_history"
+# Keys that are not text: Alt-Enter becomes a newline, arrows and the like are left out.
+_ALT_ENTER = re.compile("\x1b[\r\n]")
+_KEY = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|O.|.)?", re.DOTALL)
+_BACKSPACES, _CTRL_U, _CTRL_W = "\x08\x7f", "\x15", "\x17"
 _LOOK = Style.from_dict({"bottom-toolbar": "noreverse", "bottom-toolbar.text": "noreverse"})
 
 
@@ -58,9 +69,100 @@ class Editor:
             enable_open_in_editor=True,
         )
 
-    def read(self) -> str:
-        """What the person typed. Ctrl-C on an empty line raises KeyboardInterrupt, Ctrl-D raises EOFError."""
-        return self._session.prompt("> ").strip()
+    def read(self, typed: str = "") -> str:
+        """What the person types, beginning with `typed`.
+
+        Ctrl-C on an empty line raises KeyboardInterrupt, Ctrl-D raises EOFError.
+        """
+        return self._session.prompt("> ", default=typed).strip()
+
+
+class Typeahead:
+    """Keeps what a person types while an answer is being written, for the next input line.
+
+    Enter does not send it: the answer may end with something the person has not read yet. `show` is called with the
+    text whenever it changes, from another thread. Without a terminal nothing happens.
+    """
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._text = ""
+        self._modes: list[Any] = []  # of the terminal, as they were
+        self._wake = -1
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        if self._thread is not None or sys.stdin is None or not sys.stdin.isatty():
+            return
+        terminal = sys.stdin.fileno()
+        self._modes = termios.tcgetattr(terminal)
+        quiet = termios.tcgetattr(terminal)
+        quiet[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)  # Ctrl-C stays a signal
+        quiet[6][termios.VMIN], quiet[6][termios.VTIME] = 1, 0
+        termios.tcsetattr(terminal, termios.TCSANOW, quiet)
+        woken, self._wake = os.pipe()
+        self._thread = threading.Thread(target=self._listen, args=(terminal, woken), name="typeahead", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        if self._thread is None:
+            return
+        os.close(self._wake)
+        self._thread.join()
+        self._thread = None
+        termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, self._modes)
+
+    def take(self) -> str:
+        """Stops, and gives what was typed."""
+        self.stop()
+        text, self._text = self._text, ""
+        self._show("")
+        return text.strip("\n")
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """While a question is asked: what was typed before is no answer to it."""
+        running = self._thread is not None
+        self.stop()
+        try:
+            self._show("")
+            yield
+        finally:
+            if running:
+                self._show(self._text)
+                self.start()
+
+    def _listen(self, terminal: int, woken: int) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        try:
+            while True:
+                ready, _, _ = select.select([terminal, woken], [], [])
+                if terminal in ready:
+                    data = os.read(terminal, 4096)
+                    if not data:  # the terminal is gone
+                        return
+                    self._text = edited(self._text, decoder.decode(data))
+                    self._show(self._text)
+                elif woken in ready:
+                    return
+        except OSError:
+            return
+        finally:
+            os.close(woken)
+
+
+def edited(text: str, keys: str) -> str:
+    """The text of an input line after these keys, which are typed at its end."""
+    for key in _KEY.sub("", _ALT_ENTER.sub("\n", keys)):
+        if key in _BACKSPACES:
+            text = text[:-1]
+        elif key == _CTRL_U:
+            text = text[: text.rfind("\n") + 1]
+        elif key == _CTRL_W:
+            text = re.sub(r"\S*\s*$", "", text)
+        elif key in "\r\n\t" or key.isprintable():
+            text += "\n" if key == "\r" else key
+    return text
 
 
 class _History(FileHistory):

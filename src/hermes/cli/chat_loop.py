@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.chat_editor import Editor
+from hermes.cli.chat_editor import Editor, Typeahead
 from hermes.cli.chat_turn import TurnView, compacted_in_words
 from hermes.cli.context import OK
 from hermes.cli.sessions_report import named, open_existing
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from hermes.storage.conversations import Session
 
 _RECENT = 20
+_MILLION = 1_000_000
+_CENTS = 0.1  # dollars; below, cents have decimals
 _SHOWN = 600  # characters of each side of the last exchange
 
 
@@ -36,10 +38,12 @@ class Chat:
     def __init__(self, context: Context, screen: Screen, opener: Callable[..., Agent]) -> None:
         self.context = context
         self.screen = screen
-        self.view = TurnView(screen)
+        self._typeahead = Typeahead(screen.show_typed)
+        self.view = TurnView(screen, pause_typing=self._typeahead.paused)
         self._opener = opener
         self._model: Any = None
         self._agent: Agent | None = None
+        self._status: list[str] = []
 
     @property
     def agent(self) -> Agent:
@@ -59,6 +63,7 @@ class Chat:
 
     def close(self) -> None:
         """Ends the present conversation; one in which nothing was said leaves no trace."""
+        self._typeahead.stop()
         if self._agent is not None:
             agent, self._agent = self._agent, None
             agent.session.drop_if_empty()
@@ -78,8 +83,9 @@ class Chat:
         warned = False
         while True:
             self._show_notices()
+            self._status = self._status_parts()
             try:
-                line = editor.read()
+                line = editor.read(self._typeahead.take())
             except EOFError:
                 return OK
             except KeyboardInterrupt:
@@ -96,6 +102,7 @@ class Chat:
                 self.take_turn(line)
 
     def take_turn(self, text: str) -> None:
+        self._typeahead.start()
         try:
             self.view.run(self.agent, text)
             self.screen.line()
@@ -158,15 +165,39 @@ class Chat:
             return
 
     def status_line(self) -> str:
-        """Model, tokens, share cached and memory use; as many of them as the terminal has room for."""
-        about = self.agent.session.about()
-        parts = [self.agent.model.name, f"{about.input_tokens + about.output_tokens:,} tokens"]
-        if about.input_tokens:
-            parts.append(f"{about.cache_read_tokens / about.input_tokens:.0%} cached")
-        parts.append(self.memory_use())
+        """As much of the status as the terminal has room for."""
+        parts = list(self._status)
         while len(parts) > 1 and len(" · ".join(parts)) > self.screen.width - 1:
             parts.pop()
-        return " · ".join(filter(None, parts))[: self.screen.width - 1]
+        return " · ".join(parts)[: self.screen.width - 1]
+
+    def _status_parts(self) -> list[str]:
+        """Model, how full its window is, share cached, cost and memory use; looked up once for each line."""
+        about = self.agent.session.about()
+        parts = [self.agent.model.name, f"context {self.context_use()}"]
+        if about.input_tokens:
+            parts.append(f"{about.cache_read_tokens / about.input_tokens:.0%} cached")
+        return [*parts, *filter(None, (self.cost(), self.memory_use()))]
+
+    def context_use(self) -> str:
+        """`12% of 200k`: how much of the window the next request takes."""
+        window = self.agent.model.context_length
+        size = f"{window / 1_000_000:.3g}M" if window >= _MILLION else f"{window / 1000:.0f}k"
+        return f"{self.agent.session.compactor.tokens() / window:.0%} of {size}"
+
+    def cost(self) -> str:
+        """What the conversation has cost so far, where prices are known: with what was compacted and delegated."""
+        session = self.agent.session
+        rows = {each.key: each for each in session.database.lineage(session.id)}
+        chain = [session.about()]
+        while chain[-1].kind == "compression" and chain[-1].parent in rows:
+            chain.append(rows[chain[-1].parent])
+        keys = {each.key for each in chain}
+        chain += [each for each in rows.values() if each.kind == "delegate" and each.parent in keys]
+        known = [each.estimated_cost_usd for each in chain if each.estimated_cost_usd is not None]
+        if not known:
+            return ""
+        return f"${sum(known):.2f}" if sum(known) >= _CENTS else f"${sum(known):.4f}"
 
     def memory_use(self) -> str:
         parts = open_parts(self.context.home, settings=self.context.settings)

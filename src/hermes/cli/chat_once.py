@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130
 
 
-def answer_once(opener: Callable[..., Agent], question: str, *, resume: str | None, as_json: bool) -> int:
-    view = _Apart(as_json=as_json)
+def answer_once(
+    opener: Callable[..., Agent], question: str, *, resume: str | None, as_json: bool, plain: bool = False
+) -> int:
+    view = _Apart(as_json=as_json, plain=plain)
     watched = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     with opener(resume=resume, ask=view.ask if watched else None) as agent:
         end = view.run(agent, question)
@@ -36,21 +38,23 @@ def answer_once(opener: Callable[..., Agent], question: str, *, resume: str | No
 class _Apart(TurnView):
     """The answer on standard output, all else on standard error, and only when a person looks at it."""
 
-    def __init__(self, *, as_json: bool) -> None:
-        super().__init__(Screen(sys.stderr))
+    def __init__(self, *, as_json: bool, plain: bool) -> None:
+        super().__init__(Screen(sys.stderr, plain=plain))
         self.notices: list[str] = []
         self._as_json = as_json
-        self._answer = Screen(sys.stdout)
+        self._answer = Screen(sys.stdout, plain=plain)
 
     def show(self, event: TurnEvent) -> None:
         if isinstance(event, Notice):
             # a script, too, should learn that what it was set up with is not all there
             self._note(event.text, aloud=event.kind in ("settings", "context", "private", "storage"))
-        if isinstance(event, Retrying):
-            self._note(retrying_in_words(event), aloud=True)  # or whoever waits would think that it hangs
+        if isinstance(event, Retrying) and event.retry <= 1:
+            # once, or whoever waits would think that it hangs
+            self._note(retrying_in_words(event, once=True), aloud=True)
         if isinstance(event, TextDelta):
             self.screen.erase()
-            self._answer.answer("" if self._as_json else event.text)
+            if not self._as_json:
+                self._answer.answer(event.text)
             return
         if isinstance(event, Continuing):
             return  # the answer goes on in the same line

@@ -21,7 +21,7 @@ def summary(returned: ToolReturned) -> str:
 
 
 def outcome(returned: ToolReturned) -> tuple[bool, str]:
-    """Whether it worked, and how it ended in a few words."""
+    """Whether it worked, and how it ended: in a few words, or the whole reason why it failed."""
     result = _parsed(returned.result)
     if not isinstance(result, dict):
         return True, _cut(returned.result, _LONGEST_OUTCOME)
@@ -31,7 +31,7 @@ def outcome(returned: ToolReturned) -> tuple[bool, str]:
         return worked, _cut(f"exit code {result['exit_code']}{f', {printed[-1]}' if printed else ''}", _LONGEST_OUTCOME)
     for name in ("error", "message", "summary", "note"):
         if isinstance(result.get(name), str) and result[name]:
-            return worked, _cut(result[name], _LONGEST_OUTCOME)
+            return worked, _cut(result[name], _LONGEST_OUTCOME) if worked else result[name].strip()
     for name, found in result.items():
         if isinstance(found, list):
             return worked, f"{len(found):,} {name}"

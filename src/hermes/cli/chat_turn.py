@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from hermes.cli import chat_tools
@@ -23,7 +23,8 @@ from hermes.vocabulary.events import (
 from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from hermes.agent import Agent
     from hermes.cli.chat_screen import Screen
@@ -35,12 +36,16 @@ _ASK = "[y]es, [n]o, [a]lways for this: "
 class TurnView:
     """Remembers the tool calls it has shown, by number, so that one can be looked at as a whole."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(
+        self, screen: Screen, *, pause_typing: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        """`pause_typing` lends the keyboard to a question that is asked in the middle of a turn."""
         self.screen = screen
         self.calls: list[ToolReturned] = []
         self._asking = threading.Lock()
         self._allowed: set[str] = set()
         self._agent: Agent | None = None
+        self._pause_typing = pause_typing
 
     def run(self, agent: Agent, text: str) -> TurnFinished | None:
         """The end of the turn, or None when Ctrl-C, pressed twice, did not leave it time for one."""
@@ -69,11 +74,11 @@ class TurnView:
             case ToolReturned():
                 self._show_call(event)
             case Retrying():
-                self.screen.line(f"({retrying_in_words(event)})", "dim")
+                self._show_retry(event)
             case Compacted():
                 pass  # the notice that comes with it says what was kept
             case Notice(text=text):
-                self.screen.fitted(f"({text})", "dim")
+                self.screen.line(f"({text})", "dim")
             case TurnFinished(reason="interrupted"):
                 self.screen.line("(stopped; the conversation goes on from here)", "dim")
             case TurnFinished(reason="length"):
@@ -86,7 +91,19 @@ class TurnView:
         worked, end = chat_tools.outcome(returned)
         mark = "ok" if worked else "failed"
         line = f"  [{len(self.calls)}] {chat_tools.summary(returned)} · {mark}: {end}"
-        self.screen.fitted(line, "dim" if worked else "yellow")
+        if worked:
+            self.screen.fitted(line, "dim")
+        else:
+            self.screen.line(line, "yellow")
+
+    def _show_retry(self, event: Retrying) -> None:
+        """One line that counts, where a line can be drawn again; elsewhere one line, the first time."""
+        if self.screen.is_answering:
+            self.screen.line("(the answer broke off and begins again)", "dim")
+        if event.retry and self.screen.has_styles:
+            self.screen.wait(f"({retrying_in_words(event)})")
+        elif event.retry <= 1:
+            self.screen.line(f"({retrying_in_words(event, once=True)})", "dim")
 
     def expand(self, number: int = 0) -> None:
         """The whole of a tool call; the newest without a number."""
@@ -102,9 +119,9 @@ class TurnView:
         with self._asking:  # delegated tasks may ask at the same time
             if question in self._allowed:
                 return True
-            self.screen.line(visible(question), "bold")  # also what would hide a part of the command
             try:
-                with _plain_ctrl_c():
+                with self._pause_typing(), _plain_ctrl_c():
+                    self.screen.line(visible(question), "bold")  # also what would hide a part of the command
                     said = read_line(_ASK).strip().lower()
             except (KeyboardInterrupt, EOFError):
                 self.screen.line()
@@ -116,8 +133,14 @@ class TurnView:
             return said in ("y", "yes", "a", "always")
 
 
-def retrying_in_words(event: Retrying) -> str:
-    return f"{event.error}; " + (f"again in {event.seconds:.0f} s" if event.seconds else "trying again")
+def retrying_in_words(event: Retrying, *, once: bool = False) -> str:
+    """The counter first, because a long reason is cut; `once`: for a line that the next retry does not replace."""
+    if not event.retry:
+        return f"{event.error}; asking {event.model}"
+    if once:
+        return f"{event.error}; trying again, up to {event.retries} times"
+    when = f" in {event.seconds:.0f} s" if event.seconds else ""
+    return f"retry {event.retry} of {event.retries}{when}: {event.error}"
 
 
 def compacted_in_words(done: Compacted) -> str:

@@ -10,13 +10,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
-    from typing import Any, TypeVar
+    from typing import Any, TextIO, TypeVar
 
     Thing = TypeVar("Thing")
 
 # What would move the cursor, change colours or answer questions when it reaches a terminal. Bold, which our own lines
 # use for found words, is let through: it can do no harm.
 _CONTROL = "(?!\x1b\\[[01]m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+
+
+def has_styles(stream: TextIO) -> bool:
+    """Whether bold, colours and lines that change may be written: on a terminal, unless NO_COLOR or TERM=dumb."""
+    import os
+
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.cli.arguments import wrong_argument
 from hermes.cli.context import OK, REFUSED
-from hermes.cli.render import print_problem, visible
+from hermes.cli.render import has_styles, print_problem, visible
 from hermes.safety.secrets import mask_secrets
 from hermes.session.past import open_past
 from hermes.vocabulary.errors import NotFound
@@ -76,10 +76,9 @@ def conversation(db: SessionDB, session: Session) -> list[Session]:
 
 
 def highlighted(snippet: str) -> str:
-    """Found words in bold on a terminal that may show it, between marks elsewhere."""
+    """Found words in bold where styles are wanted, between marks elsewhere."""
     text = " ".join(visible(snippet).split())
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()
-    return text if plain else _MARKED.sub("\x1b[1m\\1\x1b[0m", text)
+    return _MARKED.sub("\x1b[1m\\1\x1b[0m", text) if has_styles(sys.stdout) else text
 
 
 def name_of(session: Session) -> str:
@@ -143,8 +142,6 @@ def chosen_mask(given: argparse.Namespace) -> Callable[[str], str]:
 
 def project_option(words: str | None) -> str | None:
     """The project a person means: `.` and paths stand for the repository there, everything else is its name."""
-    import os
-
     if words is None or not (words in (".", "..") or os.sep in words):
         return words
     from hermes.settings.projects import named_project

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -10,7 +12,9 @@ from hermes.llm.endpoint import Endpoint
 from hermes.vocabulary.errors import NoModel, SettingsError, WrongKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
+
+    from hermes.vocabulary.usage import Usage
 
     # GET {address}/models: the entries of its list, or None when nothing answers there.
     Probe = Callable[[str], Sequence[Mapping[str, Any]] | None]
@@ -169,6 +173,38 @@ _OUTPUT = {
     "claude-fable": 64_000,
     "claude-mythos": 64_000,
 }
+# Dollars for a million tokens: read, written, read from the cache. List prices of 16 November 2026; `model.prices` in
+# the settings wins. Models whose price depends on the length of the prompt are left out.
+_PRICES = {
+    "claude-fable-5-1": (10, 50, 0.25),
+    "claude-mythos-5-1": (10, 50, 0.25),
+    "claude-fable-5": (10, 50, 1),
+    "claude-mythos-5": (10, 50, 1),
+    "claude-opus-5-5": (4, 20, 0.2),
+    **dict.fromkeys(("claude-opus-5", "claude-opus-4-8", "claude-opus-4-7"), (5, 25, 0.5)),
+    **dict.fromkeys(("claude-opus-4-6", "claude-opus-4-5"), (5, 25, 0.5)),
+    **dict.fromkeys(("claude-opus-4-1", "claude-opus-4"), (15, 75, 1.5)),
+    "claude-sonnet-5-5": (2, 10, 0.1),
+    "claude-sonnet-5": (2, 10, 0.2),
+    **dict.fromkeys(("claude-sonnet-4-6", "claude-sonnet-4-5", "claude-sonnet-4", "claude-3-7-sonnet"), (3, 15, 0.3)),
+    "claude-haiku-4-5": (1, 5, 0.1),
+    "claude-3-5-haiku": (0.8, 4, 0.08),
+    "gpt-5.5": (5, 30, 0.5),
+    "gpt-5.4": (2.5, 15, 0.25),
+    "gpt-5.4-mini": (0.75, 4.5, 0.075),
+    "gpt-5.4-nano": (0.2, 1.25, 0.02),
+    "gpt-5.2": (1.75, 14, 0.175),
+    **dict.fromkeys(("gpt-5.1", "gpt-5"), (1.25, 10, 0.125)),
+    "gpt-5-mini": (0.25, 2, 0.025),
+    "gpt-5-nano": (0.05, 0.4, 0.005),
+    "gpt-4.1": (2, 8, 0.5),
+    "gpt-4.1-mini": (0.4, 1.6, 0.1),
+    "gpt-4.1-nano": (0.1, 0.4, 0.025),
+    "gpt-4o": (2.5, 10, 1.25),
+    "gpt-4o-mini": (0.15, 0.6, 0.075),
+}
+_DATED = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
+_CACHE_WRITES = {"5m": 1.25, "1h": 2.0}  # times the price of reading, at Anthropic; others take nothing for it
 
 
 def resolve(
@@ -219,6 +255,39 @@ def resolve(
 def known_context(model: str) -> int | None:
     """Tokens of context, for models we know."""
     return _longest_match(_CONTEXT, model)
+
+
+def cost_of(model: str, usage: Usage, *, own: Mapping[str, Any] | None = None, cache_ttl: str = "5m") -> float | None:
+    """Dollars, for models whose price is known; `own` are prices of the settings, which win."""
+    name = _plain_name(model)
+    prices = _own_prices(own or {}, model) or _PRICES.get(_DATED.sub("", name))
+    if prices is None:
+        return None
+    read, written, from_cache = prices[:3]
+    to_cache = prices[3] if len(prices) > 3 else read * (_CACHE_WRITES[cache_ttl] if name.startswith("claude") else 1)  # noqa: PLR2004 - the fourth of them
+    fresh = max(usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens, 0)
+    dollars = (
+        fresh * read
+        + usage.output_tokens * written
+        + usage.cache_read_tokens * from_cache
+        + usage.cache_write_tokens * to_cache
+    )
+    return float(dollars / 1_000_000)
+
+
+def _own_prices(own: Mapping[str, Any], model: str) -> tuple[float, ...] | None:
+    told = own.get(model, own.get(model.rpartition("/")[2]))
+    if told is None:
+        return None
+    known = ("input", "output", "cache_read", "cache_write")
+    fits = isinstance(told, Mapping) and {"input", "output"} <= set(told) <= set(known)
+    if not fits or not all(isinstance(price, int | float) and price >= 0 for price in told.values()):
+        raise SettingsError(
+            f"model.prices has {told!r} for {model}; expected are dollars for a million tokens, such as"
+            " {input: 3, output: 15, cache_read: 0.3}"
+        )
+    prices = (told["input"], told["output"], told.get("cache_read", told["input"]))
+    return (*prices, told["cache_write"]) if "cache_write" in told else prices
 
 
 def listed_context(entry: Mapping[str, Any]) -> int | None:
@@ -312,10 +381,14 @@ def _nearest(model: str) -> str:
     return f" (did you mean {close}{'-…' if family else ''}?)" if close else ""
 
 
-def _longest_match(table: Mapping[str, int], model: str) -> int | None:
+def _plain_name(model: str) -> str:
     name = model.rpartition("/")[2].lower()
-    if name.startswith("claude"):
-        name = name.replace(".", "-")  # OpenRouter writes 4.6 where Anthropic writes 4-6
+    # OpenRouter writes 4.6 where Anthropic writes 4-6
+    return name.replace(".", "-") if name.startswith("claude") else name
+
+
+def _longest_match(table: Mapping[str, int], model: str) -> int | None:
+    name = _plain_name(model)
     best = max((known for known in table if name.startswith(known)), key=len, default=None)
     return table[best] if best is not None else None
 

@@ -186,7 +186,8 @@ class HttpModel:
                 seconds = self._patience.before_retry(error, attempt)
                 if seconds is None:
                     raise
-                yield Retrying(error=error, seconds=seconds, model=self.name)
+                retries = self._patience.attempts - 1
+                yield Retrying(error=error, seconds=seconds, model=self.name, retry=attempt, retries=retries)
                 self._patience.pause(seconds, cancelled)
             else:
                 return

@@ -42,7 +42,7 @@ from hermes.session.wiring import open_parts
 from hermes.storage.conversations import new_id
 from hermes.tools.registry import CUT_OFF, failure, to_json
 from hermes.vocabulary.closing import Closing
-from hermes.vocabulary.errors import NotFound, OutOfOrder, StorageError
+from hermes.vocabulary.errors import NotFound, OutOfOrder, SettingsError, StorageError
 from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ class MemorySession(Compacting, Reviewable, Closing):
             saved["cache"] = {"share": round(counted.cached_share, 3), "broken_by": self._cache_miss(counted, model)}
         self._save(saved)
         if counted is not None:
-            more = counted.as_dict()
+            more = counted.as_dict() | self._cost(counted, model or self.model)
             self._kept(lambda: self._parts.database.update_session(self.id, api_call_count=1, **more))
             self._answered, self.model = time.time(), model or self.model
         if not interrupted:
@@ -315,6 +315,18 @@ class MemorySession(Compacting, Reviewable, Closing):
             self.capture(self._said)
         self._kept(lambda: self._parts.database.sync())  # noqa: PLW0108 - it may be another one then
         self.external.finish(reply, self.context.said(), interrupted=interrupted)
+
+    def _cost(self, usage: Usage, model: str) -> dict[str, float]:
+        from hermes.llm.catalogue import cost_of
+
+        settings = self._parts.settings
+        ttl = settings.text("prompt_caching.cache_ttl")
+        try:
+            dollars = cost_of(model, usage, own=settings.get("model.prices"), cache_ttl=ttl)
+        except SettingsError as error:
+            self.notices.add("settings", str(error))
+            return {}
+        return {} if dollars is None else {"estimated_cost_usd": dollars}
 
     def undo(self) -> str:
         """Takes the last exchange out of the context and returns what the person had said in it."""

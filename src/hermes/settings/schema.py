@@ -289,6 +289,10 @@ KEYS = (
     ),
     _number("model.timeout", 600, "Seconds to wait for the next byte of an answer.", low=1, high=86_400),
     _mapping("model.extra_body", "More fields for requests to the model, as its provider names them."),
+    _mapping(
+        "model.prices",
+        "Dollars for a million tokens, by model: `{my-model: {input: 3, output: 15, cache_read: 0.3}}`.",
+    ),
     _texts("fallback_models", "Models to ask, in this order, when the model cannot answer."),
     _integer(
         "model.threads", 0, "Threads of the embedded model; 0 to decide by how busy the machine is.", low=0, high=256

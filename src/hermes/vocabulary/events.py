@@ -43,11 +43,16 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrying:
-    """The call starts over after `seconds`, at `model`: what it has streamed so far is void."""
+    """The call starts over after `seconds`, at `model`: what it has streamed so far is void.
+
+    `retry` of `retries` says how often that happened; 0 when it is no repetition of the same request.
+    """
 
     error: ModelError
     seconds: float
     model: str
+    retry: int = 0
+    retries: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
