@@ -10,6 +10,8 @@ Ctrl-C, leaves a conversation that goes on with the next turn.
 
 from __future__ import annotations
 
+import json
+import re
 import threading
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Self
@@ -46,6 +48,38 @@ if TYPE_CHECKING:
 
 _STOPPED = "[Stopped before there was an answer.]"
 _MODEL_CALLS = 90
+# What an answer says that claims to have saved something. Quoted speech is not meant: it may be a story.
+_CLAIMS = re.compile(
+    r"""(?<!["“\u2018'«])\b(?:
+        I(?:['\u2019]ll|\ will|\ shall)\ (?:always\ )?remember
+      | I(?:['\u2019]ve|\ have|['\u2019]ll|\ will)?\ (?:now\ |also\ )?
+        (?:saved?|stored?|noted?|record(?:ed)?|add(?:ed)?|updated?)\b[^.!?\n]{0,80}
+        \b(?:to\ memory|(?:my|your|long-term)\ memor(?:y|ies)|for\ (?:later|next\ time))
+      | I(?:['\u2019]ve|\ have)\ (?:now\ |also\ )?(?:saved|stored|remembered)\ (?:that|this|it|your)
+      | ich\ (?:merke|notiere)\ (?:mir|es|das)
+      | (?:habe|hab)\ (?:es|das|ich|mir)\b[^.!?\n]{0,60}\b(?:gespeichert|gemerkt)
+      | je\ m['\u2019]en\ souviendrai | j['\u2019]ai\ (?:bien\ )?(?:enregistré|mémorisé)
+      | lo\ recordaré | lo\ he\ guardado
+    )\b
+      | ^(?:(?:got\ it|done|ok(?:ay)?)[,.!]\ )?
+        (?:(?:saved|remembered|gespeichert|gemerkt)[.!]|(?:saved|stored|noted)\ (?:to|in)\ (?:my\ |your\ )?memory\b)
+      | (?<!["“「『])(?:我(?:会|已经?)(?:记住|记下|保存)|已(?:记住|保存)|覚えておきます|(?:記憶|保存)しました)""",
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
+# After a failed write a vaguer word is a claim, unless the answer says that it failed.
+_VAGUE = re.compile(
+    r"\b(?:got it|done|noted|saved|stored|updated|added|remember(?:ed)?|gespeichert|gemerkt)\b", re.IGNORECASE
+)
+_ADMITS = re.compile(
+    r"n['\u2019]t\b|\bnot\b|\b(?:fail|error|problem|unable|sorry|cannot|unfortunately|nicht|leider|impossible|désol)|不|没|失败|できません",
+    re.IGNORECASE,
+)
+_ONLY_LOOKS = frozenset(
+    ("session_search", "read_file", "search_files", "fetch_url", "context_expand", "skills_list", "skill_view", "todo")
+)
+_NOT_SAVED = (
+    "nothing was saved to memory in this turn, although the answer reads as if it was; ask again to have it saved"
+)
 _TITLE_SECONDS = 2  # a program that ends waits so long for the name of its conversation
 
 
@@ -177,12 +211,13 @@ class Agent(Closing):
         """Answers one line of a person. The reply is stored when `TurnFinished`, the last event, is given out."""
         self._begin(text)
         self.session.prepare_turn(text, overlay=overlay)
-        yield from self._events(self._run(lambda: self._stop.is_set() or cancelled()))
+        yield from self._events(self._run(lambda: self._stop.is_set() or cancelled()), _Saves())
 
     def go_on(self, *, cancelled: Callable[[], bool] = lambda: False) -> Iterator[TurnEvent]:
         """Answers what a process that died has left without an answer; nothing is said or done a second time."""
         self._begin(None)
         self.session.take_up()
+        # what was saved before the process died is not known
         yield from self._events(self._run(lambda: self._stop.is_set() or cancelled()))
 
     def turn_with(
@@ -259,14 +294,19 @@ class Agent(Closing):
             return self.session.request()
         return fitted
 
-    def _events(self, running: Any) -> Iterator[TurnEvent]:
+    def _events(self, running: Any, saves: _Saves | None = None) -> Iterator[TurnEvent]:
         said, kept, answered = "", "", False
         with closing(running) as events:
             try:
                 for event in events:
                     said, kept = _said(said, kept, event)
+                    if saves is not None and isinstance(event, ToolReturned):
+                        saves.called(event)
                     if isinstance(event, TurnFinished):
                         self._finish(event)
+                        # an external provider is told of every exchange, so there the claim is true
+                        if saves and saves.are_only_claimed(event.reply) and self.session.external.manager is None:
+                            self.session.notices.add("memory", _NOT_SAVED)
                         answered = event.reason not in ("interrupted", "tool_calls")
                     yield from self.session.take_events()
                     yield event
@@ -298,6 +338,32 @@ class Agent(Closing):
     def _settle_title(self, seconds: float = 0) -> None:
         if self._titles is not None:
             self._titles.settle(seconds)
+
+
+class _Saves:
+    """Whether something was saved in a turn, to be compared with what the answer claims."""
+
+    def __init__(self) -> None:
+        self._saved = self._failed = False
+
+    def called(self, returned: ToolReturned) -> None:
+        """Whatever worked and does more than look may have saved it; a write that waits for a person counts, too."""
+        name = returned.call.name
+        if name in _ONLY_LOOKS:
+            return
+        try:
+            result = json.JSONDecoder().raw_decode(returned.result)[0]
+        except ValueError:
+            result = None
+        worked = not isinstance(result, dict) or (result.get("success") is not False and not result.get("error"))
+        self._saved = self._saved or worked
+        self._failed = self._failed or (name == "memory" and not worked)
+
+    def are_only_claimed(self, reply: str) -> bool:
+        if self._saved:
+            return False
+        vague = self._failed and bool(_VAGUE.search(reply)) and not _ADMITS.search(reply)
+        return vague or bool(_CLAIMS.search(reply))
 
 
 def _run_task(parent: Opening, task: Task) -> Outcome:

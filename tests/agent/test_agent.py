@@ -58,6 +58,56 @@ def test_notices_reach_the_reader_before_the_turn_ends(home: Path) -> None:
     assert isinstance(last, TurnFinished)
 
 
+BROKEN = ("memory", {"action": "replace", "target": "user", "content": "Likes tea."})
+NOT_SAVED = "nothing was saved to memory in this turn"
+
+
+def notices(home: Path, steps: list[Any], said: str = "Please remember that I like tea.") -> list[str]:
+    with Agent(MemorySession.open(home), Scripted(steps)) as agent:
+        return [event.text for event in agent.turn(said) if isinstance(event, Notice)]
+
+
+@pytest.mark.proves("agent.claims")
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ["I'll remember that you like tea."],
+        ["Got it! I've saved that for you."],
+        ["I have noted your preference in my memory."],
+        ["Saved."],
+        ["Noted in memory: you like tea."],
+        ["Okay. I will add this to memory."],
+        ["Ich merke mir das."],
+        ["我会记住的。"],
+        ["覚えておきます。"],
+        [Reply(calls=[BROKEN]), "Done! Tea it is."],
+        [Reply(calls=[("session_search", {"query": "tea"})]), "I'll remember."],
+    ],
+)
+def test_a_claim_to_have_saved_something_is_contradicted(home: Path, steps: list[Any]) -> None:
+    assert [text.partition(",")[0] for text in notices(home, steps)] == [NOT_SAVED]
+
+
+@pytest.mark.proves("agent.claims")
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [Reply(calls=[ADD]), "Saved. I'll remember that."],
+        [Reply(calls=[BROKEN]), Reply(calls=[ADD]), "I've saved that."],
+        [Reply(calls=[BROKEN]), "I could not save it: the call failed."],
+        ["Noted. What kind of tea?"],
+        ["Should I remember that? I have not saved anything yet."],
+        ["You told me to remember the milk."],
+        ["“I'll remember you,” she said, and left."],
+        ["Save the file and run `git add`; it is stored in the index."],
+        ["The settings are saved in config.yaml."],
+        ["The array is stored in memory, and I have added a field for your preferences to the class."],
+    ],
+)
+def test_an_answer_that_claims_nothing_false_is_left_alone(home: Path, steps: list[Any]) -> None:
+    assert notices(home, steps) == []
+
+
 @pytest.mark.proves("agent.interrupt")
 def test_an_interrupted_turn_is_marked_and_the_conversation_goes_on(home: Path) -> None:
     with Agent(MemorySession.open(home), Scripted(["one two three four five six", "fine"])) as agent:
