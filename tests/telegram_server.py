@@ -8,8 +8,9 @@ import time
 from collections import defaultdict, deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
@@ -30,6 +31,7 @@ class Sent:
     chat: int
     fields: dict[str, Any]
     texts: list[str] = field(default_factory=list)
+    formatted: list[str] = field(default_factory=list)  # the same with their tags, as they were sent
 
     @property
     def text(self) -> str:
@@ -157,26 +159,27 @@ class BotApi:
         return _ok(list(self.updates)[:100])
 
     def _sendMessage(self, fields: dict[str, Any]) -> tuple[int, dict[str, Any]]:  # noqa: N802
-        text = fields["text"].strip()
-        if problem := _problem(text):
+        text, problem = _shown(fields)
+        if problem:
             self.problems.append(problem)
             return _error(400, problem)
         self._message += 1
-        sent = Sent(id=self._message, chat=fields["chat_id"], fields=fields, texts=[text])
+        sent = Sent(id=self._message, chat=fields["chat_id"], fields=fields, texts=[text], formatted=[fields["text"]])
         self.sent.append(sent)
         return _ok({"message_id": sent.id, "chat": {"id": sent.chat}, "text": text})
 
     def _editMessageText(self, fields: dict[str, Any]) -> tuple[int, dict[str, Any]]:  # noqa: N802
         found = [each for each in self.sent if (each.chat, each.id) == (fields["chat_id"], fields["message_id"])]
-        text = fields["text"].strip()
+        text, problem = _shown(fields)
         if not found:
             return _error(400, "Bad Request: message to edit not found")
-        if problem := _problem(text):
+        if problem:
             self.problems.append(problem)
             return _error(400, problem)
-        if found[0].text == text:
+        if (found[0].text, found[0].formatted[-1]) == (text, fields["text"]):
             return _error(400, "Bad Request: message is not modified: specified new message content is the same")
         found[0].texts.append(text)
+        found[0].formatted.append(fields["text"])
         return _ok({"message_id": found[0].id, "text": text})
 
     def _sendChatAction(self, _fields: dict[str, Any]) -> tuple[int, dict[str, Any]]:  # noqa: N802
@@ -189,6 +192,48 @@ def _ok(result: Any) -> tuple[int, dict[str, Any]]:
 
 def _error(code: int, description: str) -> tuple[int, dict[str, Any]]:
     return code, {"ok": False, "error_code": code, "description": description}
+
+
+class _Entities(HTMLParser):
+    """Reads the HTML that Telegram knows, and is as strict as Telegram."""
+
+    KNOWN = frozenset(("a", "b", "blockquote", "code", "i", "pre", "s", "u"))
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.text, self.problem = "", ""
+        self._open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        del attrs
+        if tag not in self.KNOWN:
+            self.problem = f'Unsupported start tag "{tag}"'
+        self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self._open or self._open.pop() != tag:
+            self.problem = f'Unmatched end tag "{tag}"'
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def read(self, text: str) -> Self:
+        self.feed(text)
+        self.close()
+        if self._open and not self.problem:
+            self.problem = f'Can\'t find end tag corresponding to start tag "{self._open[-1]}"'
+        return self
+
+
+def _shown(fields: dict[str, Any]) -> tuple[str, str]:
+    """What a person sees of a message, and why Telegram does not take it."""
+    text = fields["text"]
+    if fields.get("parse_mode") == "HTML":
+        entities = _Entities().read(text)
+        if entities.problem:
+            return "", f"Bad Request: can't parse entities: {entities.problem}"
+        text = entities.text
+    return text.strip(), _problem(text.strip())
 
 
 def _problem(text: str) -> str:

@@ -129,6 +129,89 @@ def test_a_long_answer_comes_in_pieces_that_telegram_takes(home: Path, api: BotA
     assert api.problems == []
 
 
+ANSWER = """# Plan & <costs>
+
+**Bold**, *italic*, ~~gone~~, `a < b` and [a link](https://example.org/?a&b).
+
+1. First
+   - below
+2. Second
+
+| Name | Price |
+|---|---:|
+| tea | 2 |
+| 日本語 | 1,000 |
+
+```python
+if a < b: print("&")
+```
+
+> quoted
+
+- [relative](notes.md) <b>not bold</b>"""
+FORMATTED = """<b>Plan &amp; &lt;costs&gt;</b>
+
+<b>Bold</b>, <i>italic</i>, <s>gone</s>, <code>a &lt; b</code> and <a href="https://example.org/?a&amp;b">a link</a>.
+
+1. First
+   • below
+2. Second
+
+<pre>Name    Price
+──────  ─────
+tea     2
+日本語  1,000</pre>
+
+<pre><code class="language-python">if a &lt; b: print("&amp;")</code></pre>
+
+<blockquote>quoted</blockquote>
+
+• relative (notes.md) &lt;b&gt;not bold&lt;/b&gt;"""
+
+
+@pytest.mark.proves("gateway.telegram_format")
+def test_an_answer_in_markdown_is_formatted(home: Path, api: BotApi) -> None:
+    prepare(home, api, [ANSWER])
+    api.say(ANN, "the plan, please")
+    with running(home) as gateway:
+        (shown,) = api.wait_for_texts(ANN, 1)
+        assert gateway.settle(10)
+    assert api.sent[0].formatted[-1] == FORMATTED
+    assert shown.startswith("Plan & <costs>\n\nBold, italic, gone, a < b and a link.")
+    assert api.problems == []
+
+
+@pytest.mark.proves("gateway.telegram_format")
+def test_what_telegram_cannot_parse_is_sent_as_it_was_written(home: Path, api: BotApi) -> None:
+    prepare(home, api, ["Some **bold** words."])
+    api.fail("editMessageText", 400, "Bad Request: can't parse entities: Unsupported start tag")
+    api.say(ANN, "hello")
+    with running(home) as gateway:
+        assert api.wait_for_texts(ANN, 1) == ["Some **bold** words."]
+        assert gateway.settle(10)
+
+
+@pytest.mark.proves("gateway.telegram_format", "gateway.telegram_split")
+def test_a_long_answer_with_code_and_tables_is_formatted_in_every_piece(home: Path, api: BotApi) -> None:
+    code = "\n".join(f"value_{each} = compute({each})  # a line of code" for each in range(150))
+    table = "| n | text |\n|---|---|\n" + "\n".join(f"| {each} | x |" for each in range(40))
+    wide = "| n | text |\n|---|---|\n" + "\n".join(
+        f"| {each} | {'y' * (50 if each == 0 else 1)} |" for each in range(99)
+    )
+    prepare(home, api, [f"Before **it**.\n\n```python\n{code}\n```\n\nBetween.\n\n{table}\n\n{wide}\n\nThe end."])
+    api.say(ANN, "all of it")
+    with running(home) as gateway:
+        assert api.wait(lambda: "The end." in "".join(api.texts(ANN)))
+        assert gateway.settle(10)
+    everything = "\n".join(api.texts(ANN))
+    assert [each for each in range(150) if f"value_{each} = compute({each})  # a line of code" not in everything] == []
+    inside = [each.formatted[-1] for each in api.sent if "value_" in each.formatted[-1]]
+    assert len(inside) >= 2
+    assert all('<pre><code class="language-python">value_' in piece for piece in inside)
+    assert "```" not in everything
+    assert api.problems == []
+
+
 @pytest.mark.proves("gateway.telegram_webhook")
 def test_by_webhook_an_update_is_taken_once_and_only_with_the_secret(home: Path, api: BotApi) -> None:
     prepare(home, api, telegram="    mode: webhook\n    webhook_url: http://127.0.0.1:1/telegram\n")

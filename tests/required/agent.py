@@ -14,7 +14,6 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "an answer that claims to have saved something, when nothing was, is followed by a notice",
         "product",
     ),
-    "agent.reasoning": ("the reasoning of every message is stored and goes back as the wire wants it", "product"),
     "agent.outside": ("a call of a client's own function ends the turn, which goes on with its result", "product"),
     "agent.models": ("main model, fallback and helper models come from the settings with their keys", "product"),
     "agent.scripted": (

@@ -5,6 +5,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "gateway.telegram_webhook": ("Telegram by webhook, with a secret, each update taken once", "product"),
     "gateway.telegram_retries": ("passing failures are retried, limits are waited for, blocks hold nobody", "product"),
     "gateway.telegram_edits": ("an answer grows in one message while it is written", "product"),
+    "gateway.telegram_format": ("answers are formatted; what Telegram refuses is sent as plain text", "product"),
     "gateway.telegram_split": ("long answers are split by Telegram's own count, nothing is left out", "product"),
     "gateway.webhook": ("anybody's own platform over signed HTTP, each message taken once", "product"),
     "gateway.strangers": ("unknown people get one answer that says how to get access; nothing is stored", "product"),

@@ -5,16 +5,22 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import re
 import threading
+import unicodedata
+from html import escape, unescape
 from typing import TYPE_CHECKING, Any
 
+from markdown_it import MarkdownIt
+from markdown_it.tree import SyntaxTreeNode
+
 from hermes.gateway.platforms.base import Incoming, Later, Never
-from hermes.gateway.platforms.splitting import split, units
+from hermes.gateway.platforms.splitting import split_markdown, units
 from hermes.llm.transport import CANCELLED, shared_client
 from hermes.vocabulary.errors import HermesError, Interrupted, SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from hermes.gateway.platforms.base import Inbox
 
@@ -26,6 +32,12 @@ _POLL_SECONDS = 25
 _TIMEOUT = 15.0
 _PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before the next attempt, when Telegram does not say
 _BAD, _WRONG_TOKEN, _NO_BOT, _CONFLICT, _TOO_MANY, _SERVER = 400, 401, 404, 409, 429, 500
+_TAGS = {"strong": "b", "em": "i", "s": "s"}
+_LINKS = ("http://", "https://", "mailto:", "tg://")
+_WIDEST_TABLE = 60  # columns; a wider one is told row by row
+# What a model writes as HTML, a reference or a picture would vanish; a line of hyphens is meant as a rule.
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+_MARKDOWN.disable(["reference", "image", "lheading"])
 
 
 class Telegram:
@@ -158,14 +170,14 @@ class Telegram:
         return self._mention() if self._me else ""
 
     def send(self, to: Incoming, text: str, *, delivery: str) -> str:  # noqa: ARG002 - edits make repetitions harmless
-        fields: dict[str, Any] = {"chat_id": int(to.chat), "text": text, **_thread(to)}
+        fields: dict[str, Any] = {"chat_id": int(to.chat), **_thread(to)}
         if to.kind == "group" and to.message:
             fields["reply_parameters"] = {"message_id": int(to.message), "allow_sending_without_reply": True}
-        return str(self.call("sendMessage", **fields)["message_id"])
+        return str(self._say("sendMessage", text, **fields)["message_id"])
 
     def edit(self, to: Incoming, sent: str, text: str) -> None:
         try:
-            self.call("editMessageText", chat_id=int(to.chat), message_id=int(sent), text=text)
+            self._say("editMessageText", text, chat_id=int(to.chat), message_id=int(sent))
         except Never as error:
             if "not modified" not in str(error):  # it says already what it should say
                 raise
@@ -174,7 +186,25 @@ class Telegram:
         self.call("sendChatAction", chat_id=int(to.chat), action="typing", **_thread(to))
 
     def split(self, text: str) -> list[str]:
-        return [text] if units(text) <= LIMIT else split(text, LIMIT)
+        """Pieces that Telegram takes as they are and formatted; it counts what is left when the tags are gone."""
+
+        def fits(piece: str) -> bool:
+            return units(piece) <= LIMIT and units(_without_tags(as_html(piece))) <= LIMIT
+
+        return [text] if fits(text) else split_markdown(text, fits, LIMIT)
+
+    def _say(self, method: str, text: str, **fields: Any) -> Any:
+        """A text with its Markdown as formatting; as it is, when Telegram does not accept that."""
+        formatted = as_html(text)
+        if formatted == text:
+            return self.call(method, text=text, **fields)
+        try:
+            return self.call(method, text=formatted, parse_mode="HTML", **fields)
+        except _Refused as error:
+            if error.gone or "not modified" in str(error):
+                raise
+            _LOG.warning("sent without formatting: %s", error)
+            return self.call(method, text=text, **fields)
 
     def call(
         self, method: str, *, seconds: float = _TIMEOUT, cancelled: Callable[[], bool] | None = None, **fields: Any
@@ -195,6 +225,10 @@ class Telegram:
         raise _failure(method, document if isinstance(document, dict) else {}, answer.status_code)
 
 
+class _Refused(Never):
+    """Status 400: this request is not accepted; another one might be."""
+
+
 def _failure(method: str, document: Mapping[str, Any], status: int) -> Later | Never:
     code = int(document.get("error_code") or status)
     told = str(document.get("description") or f"status {code}")
@@ -204,11 +238,106 @@ def _failure(method: str, document: Mapping[str, Any], status: int) -> Later | N
     if code in (_WRONG_TOKEN, _NO_BOT):
         # Nothing is lost meanwhile: when the token is right again, everything that waits is answered.
         return Later(f"Telegram does not know this bot ({told}); check TELEGRAM_BOT_TOKEN in .env", seconds=60)
-    return Never(f"Telegram {method}: {told}", gone="not found" in told or "can't be edited" in told)
+    kind = _Refused if code == _BAD else Never
+    return kind(f"Telegram {method}: {told}", gone="not found" in told or "can't be edited" in told)
 
 
 def _thread(to: Incoming) -> dict[str, Any]:
     return {"message_thread_id": int(to.thread)} if to.thread else {}
+
+
+# --- formatting ------------------------------------------------------------------------------------------------------
+
+
+def as_html(markdown: str) -> str:
+    """Markdown in the tags that Telegram knows: headings are bold, tables are aligned in a block of their own."""
+    return _blocks(SyntaxTreeNode(_MARKDOWN.parse(markdown)).children)
+
+
+def _blocks(nodes: Sequence[SyntaxTreeNode], between: str = "\n\n", *, quoted: bool = False) -> str:
+    return between.join(_block(node, quoted=quoted) for node in nodes)
+
+
+def _block(node: SyntaxTreeNode, *, quoted: bool) -> str:
+    match node.type:
+        case "heading":
+            return f"<b>{_inline(node)}</b>"
+        case "fence" | "code_block":
+            language = (node.info or "").split()[:1]
+            code = escape(node.content.rstrip("\n"), quote=False)
+            return (
+                f'<pre><code class="language-{escape(language[0])}">{code}</code></pre>'
+                if language
+                else f"<pre>{code}</pre>"
+            )
+        case "bullet_list" | "ordered_list":
+            return _list(node, quoted=quoted)
+        case "blockquote":
+            inside = _blocks(node.children, quoted=True)
+            return inside if quoted else f"<blockquote>{inside}</blockquote>"  # Telegram has no quote in a quote
+        case "hr":
+            return "———"
+        case "table":
+            return _table(node)
+        case _:
+            return _inline(node)
+
+
+def _list(node: SyntaxTreeNode, *, quoted: bool) -> str:
+    first, items, loose = int(str(node.attrs.get("start", 1))), [], False
+    for number, item in enumerate(node.children, start=first):
+        mark = "• " if node.type == "bullet_list" else f"{number}. "
+        loose = loose or any(child.type == "paragraph" and not child.hidden for child in item.children)
+        text = _blocks(item.children, "\n", quoted=quoted)
+        items.append(mark + (text if "<pre>" in text else text.replace("\n", "\n" + " " * len(mark))))
+    return ("\n\n" if loose else "\n").join(items)
+
+
+def _table(node: SyntaxTreeNode) -> str:
+    rows = [[_inline(cell) for cell in row.children] for part in node.children for row in part.children]
+    texts = [[_without_tags(cell) for cell in row] for row in rows]
+    widths = [max(map(_columns, column)) for column in zip(*texts, strict=False)]
+    if sum(widths) + 2 * len(widths) > _WIDEST_TABLE:
+        return "\n\n".join(
+            "\n".join(f"<b>{name}</b>: {cell}" for name, cell in zip(rows[0], row, strict=False)) for row in rows[1:]
+        )
+    padded = [
+        "  ".join(cell + " " * (width - _columns(cell)) for cell, width in zip(row, widths, strict=False)).rstrip()
+        for row in texts
+    ]
+    padded.insert(1, "  ".join("─" * width for width in widths))
+    return f"<pre>{escape(chr(10).join(padded), quote=False)}</pre>"
+
+
+def _columns(text: str) -> int:
+    return sum(0 if unicodedata.combining(each) else 1 + (unicodedata.east_asian_width(each) in "WF") for each in text)
+
+
+def _inline(node: SyntaxTreeNode) -> str:
+    return "".join(map(_one, node.children))
+
+
+def _one(node: SyntaxTreeNode) -> str:
+    match node.type:
+        case "text" | "text_special":
+            return escape(node.content, quote=False)
+        case "softbreak" | "hardbreak":
+            return "\n"
+        case "code_inline":
+            return f"<code>{escape(node.content, quote=False)}</code>"
+        case "link":
+            address, text = str(node.attrs.get("href", "")), _inline(node)
+            known = address.startswith(_LINKS)
+            return f'<a href="{escape(address)}">{text}</a>' if known else f"{text} ({escape(address, quote=False)})"
+        case "strong" | "em" | "s":
+            tag = _TAGS[node.type]
+            return f"<{tag}>{_inline(node)}</{tag}>"
+        case _:
+            return _inline(node)
+
+
+def _without_tags(formatted: str) -> str:
+    return unescape(re.sub("<[^>]*>", "", formatted))  # every other < is escaped
 
 
 class _Pause:
