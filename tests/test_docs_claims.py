@@ -82,7 +82,7 @@ def wrong(words: list[str], known: dict[str, set[str]]) -> str:
 
 def _belongs_to_option(words: list[str], at: int) -> bool:
     return words[at].startswith("-") or (
-        at > 0 and words[at - 1] in ("--home", "--profile", "--user", "--model", "--resume", "-q")
+        at > 0 and words[at - 1] in ("--home", "--profile", "--user", "--model", "--resume", "-q", "--image")
     )
 
 

@@ -251,6 +251,7 @@ def test_the_public_names_are_the_documented_ones() -> None:
         "StreamingContextScrubber",
         "__version__",
         "build_memory_context_block",
+        "image_part",
         "sanitize_context",
     ]
     assert all(getattr(hermes, name) for name in hermes.__all__)

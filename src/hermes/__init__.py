@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hermes.providers.manager import MemoryManager
     from hermes.safety.fence import StreamingContextScrubber, build_memory_context_block, sanitize_context
     from hermes.session.session import MemorySession
+    from hermes.storage.images import image_part
     from hermes.storage.sessions import SessionDB
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "StreamingContextScrubber",
     "__version__",
     "build_memory_context_block",
+    "image_part",
     "sanitize_context",
 ]
 
@@ -43,6 +45,7 @@ _HOMES = {
     "SessionDB": "hermes.storage.sessions",
     "StreamingContextScrubber": "hermes.safety.fence",
     "build_memory_context_block": "hermes.safety.fence",
+    "image_part": "hermes.storage.images",
     "sanitize_context": "hermes.safety.fence",
 }
 

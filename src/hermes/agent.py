@@ -24,6 +24,7 @@ from hermes.session.session import MemorySession
 from hermes.session.titles import Titles
 from hermes.session.toolsets import is_enabled
 from hermes.settings.home import find_home
+from hermes.storage.images import words_of
 from hermes.tools.delegate import Outcome
 from hermes.tools.loop import run_turn
 from hermes.tools.outside import OutsideFunctions
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from hermes.session.requests import Request
     from hermes.settings.home import Home
     from hermes.settings.load import Settings
+    from hermes.storage.images import Content
     from hermes.tools.delegate import Task
     from hermes.tools.mcp_servers import McpServers
     from hermes.tools.registry import Tool
@@ -206,9 +208,12 @@ class Agent(Closing):
         return agent
 
     def turn(
-        self, text: str, *, overlay: str = "", cancelled: Callable[[], bool] = lambda: False
+        self, text: Content, *, overlay: str = "", cancelled: Callable[[], bool] = lambda: False
     ) -> Iterator[TurnEvent]:
-        """Answers one line of a person. The reply is stored when `TurnFinished`, the last event, is given out."""
+        """Answers one line of a person, or a text with images as `MemorySession.prepare_turn` takes it.
+
+        The reply is stored when `TurnFinished`, the last event, is given out.
+        """
         self._begin(text)
         self.session.prepare_turn(text, overlay=overlay)
         yield from self._events(self._run(lambda: self._stop.is_set() or cancelled()), _Saves())
@@ -223,7 +228,7 @@ class Agent(Closing):
     def turn_with(
         self,
         functions: Sequence[Mapping[str, Any]],
-        text: str | None,
+        text: Content | None,
         results: Sequence[Mapping[str, Any]] = (),
         *,
         overlay: str = "",
@@ -270,10 +275,10 @@ class Agent(Closing):
         if self._servers is not None:
             self._servers.close()
 
-    def _begin(self, text: str | None) -> None:
+    def _begin(self, text: Content | None) -> None:
         self._stop.clear()
         self._settle_title()
-        self._asked = self._asked or without_private(text or "")
+        self._asked = self._asked or without_private(words_of(text))
         self.session.use_model(self.model)
 
     def _run(self, stopped: Callable[[], bool]) -> Any:

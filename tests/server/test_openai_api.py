@@ -14,6 +14,9 @@ import pytest
 
 from hermes.storage.sessions import SessionDB
 from http_service import listening, prepare, running
+from model_server import Answer, ModelServer, chat
+from pictures import as_openai, png
+from pictures import text as words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -219,9 +222,9 @@ def test_errors_are_those_a_client_of_openai_knows(up: Running) -> None:
     for stream in (False, True):
         with pytest.raises(openai.InternalServerError, match="no credit left"):
             ann.chat.completions.create(model="hermes", messages=[user("fail now")], stream=stream)
-    image: Any = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}
-    with pytest.raises(openai.BadRequestError, match="only text"):
-        ann.chat.completions.create(model="hermes", messages=[image])
+    audio: Any = {"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}
+    with pytest.raises(openai.BadRequestError, match="text and images"):
+        ann.chat.completions.create(model="hermes", messages=[audio])
     with pytest.raises(openai.BadRequestError):
         ann.chat.completions.create(model="hermes", messages=[{"role": "assistant", "content": "x"}])
     with pytest.raises(openai.BadRequestError):
@@ -330,3 +333,44 @@ def test_a_client_that_goes_away_leaves_a_conversation_that_goes_on(home: Path) 
         again = ann.chat.completions.create(model="hermes", messages=[user("still there?")], extra_headers=named)
         assert again.choices[0].message.content == "Here."
         assert [each["title"] for each in sessions(up)] == ["lost"]
+
+
+@pytest.mark.proves("images.http")
+def test_images_over_http_are_stored_once_and_the_history_is_recognised(home: Path) -> None:
+    answer = Answer(pieces=[chat({"content": "A chart."})], headers={"connection": "close"})
+    with ModelServer(*[answer] * 3) as model:
+        keys = prepare(home, [])
+        (home / "config.yaml").write_text(f"model: {{default: m, base_url: '{model.url}'}}\n")
+        with listening(home, keys) as up:
+            ann = client(up)
+            history: list[Any] = [{"role": "user", "content": [words("What is this?"), as_openai(png())]}]
+            for question in ("And the axis?", "Thanks."):
+                reply = ann.chat.completions.create(model="hermes", messages=history)
+                history += [{"role": "assistant", "content": reply.choices[0].message.content}, user(question)]
+            assert len(sessions(up)) == 1
+            other = [{"role": "user", "content": [words("What is this?"), as_openai(png(shade=9))]}, *history[1:]]
+            ann.chat.completions.create(model="hermes", messages=other)
+            assert len(sessions(up)) == 2
+        asked = [each.json["messages"] for each in model.received]
+    assert asked[0][-1]["content"] == [words("What is this?"), as_openai(png())]
+    assert asked[1][: len(asked[0])] == asked[0]
+    assert len(list((home / "users" / "ann" / "images").iterdir())) == 2
+
+
+@pytest.mark.proves("images.http")
+@pytest.mark.parametrize(
+    ("role", "part", "why"),
+    [
+        ("user", as_openai(b"plain words"), "PNG, JPEG, GIF and WebP are taken"),
+        ("user", {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}, "must begin with https:"),
+        ("user", {"type": "image", "file": "../../etc/passwd"}, "neither data nor an address"),
+        ("user", {"type": "input_audio", "input_audio": {}}, "text and images are supported here"),
+        ("system", as_openai(png()), "only text is supported here"),
+    ],
+)
+def test_an_image_that_is_not_taken_is_a_400_that_says_why(up: Running, role: str, part: Any, why: str) -> None:
+    messages: list[Any] = [{"role": role, "content": [part]}, user("hi")]
+    with pytest.raises(openai.BadRequestError, match=why) as refused:
+        client(up).chat.completions.create(model="hermes", messages=messages)
+    assert refused.value.param == "messages[0]"
+    assert sessions(up) == []

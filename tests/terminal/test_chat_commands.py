@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes.storage.sessions import SessionDB
+from model_server import Answer, ModelServer, chat
+from pictures import as_openai, png, text
 from terminal_program import Terminal, script
 
 if TYPE_CHECKING:
@@ -46,3 +48,31 @@ def test_at_a_terminal_the_list_of_conversations_has_a_header_and_no_broken_line
     assert header.split()[:3] == ["id", "last", "used"]
     assert (len(row), row[-1]) == (80, "…")
     assert header.index("title") == row.index("A title")
+
+
+@pytest.mark.proves("images.terminal")
+def test_an_image_goes_with_the_next_message_or_with_words_behind_its_name(home: Path, tmp_path: Path) -> None:
+    answers = [Answer(pieces=[chat({"content": f"Answer {number}."})]) for number in range(4)]
+    (tmp_path / "a chart.png").write_bytes(png())
+    with ModelServer(*answers) as server:
+        home.mkdir()
+        (home / "config.yaml").write_text(f"model: {{default: m, base_url: '{server.url}'}}\n")
+        with Terminal(home, lines=60) as terminal:
+            terminal.say("/image 'a chart.png'")
+            terminal.wait_for("[image: PNG, 30×20, 688 bytes] goes with your next message")  # noqa: RUF001
+            terminal.say("what is this?")
+            terminal.wait_for("Answer 0.")
+            terminal.say("/retry")
+            terminal.wait_for("Answer 1.")
+            terminal.say("/image a\\ chart.png and this?")
+            terminal.wait_for("Answer 2.")
+            terminal.say("/image nothing.png")
+            terminal.wait_for("nothing.png cannot be read")
+            terminal.say("bye")
+            terminal.wait_for("Answer 3.")
+            terminal.say("/quit")
+            assert terminal.wait_for_end() == 0
+        first, again, third, last = (each.json["messages"] for each in server.received)
+    assert first[-1]["content"] == again[-1]["content"] == [text("what is this?"), as_openai(png())]
+    assert third[-1]["content"] == [text("and this?"), as_openai(png())]
+    assert last[-1]["content"] == "bye"

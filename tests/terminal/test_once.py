@@ -12,6 +12,8 @@ import pytest
 
 from hermes.vocabulary.tokens import estimate
 from model_server import Answer, ModelServer, chat, failing
+from pictures import as_openai, jpeg, png
+from pictures import text as words
 from terminal_program import CTRL_C, Terminal, script
 
 if TYPE_CHECKING:
@@ -219,3 +221,28 @@ def test_streams_that_are_closed_are_no_end(home: Path, closed: str) -> None:
     ran = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout == ("" if ">&-" in closed.split() else "Hello, whoever you are.\n")
+
+
+@pytest.mark.proves("images.terminal")
+def test_a_question_is_asked_with_images(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "one.png").write_bytes(png())
+    (tmp_path / "two.jpg").write_bytes(jpeg(40, 30))
+    with ModelServer(Answer(pieces=[chat({"content": "Two pictures."})])) as server:
+        home.mkdir()
+        (home / "config.yaml").write_text(f"model: {{default: m, base_url: '{server.url}'}}\n")
+        images = [word for name in ("one.png", "two.jpg") for word in ("--image", str(tmp_path / name))]
+        ran = piped(home, "-q", "what is this?", *images)
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "Two pictures.\n", "")
+        asked = server.received[0].json["messages"][-1]["content"]
+    assert asked == [words("what is this?"), as_openai(png()), as_openai(jpeg(40, 30), "image/jpeg")]
+
+
+@pytest.mark.proves("images.terminal", "images.refused")
+def test_a_file_that_is_no_image_is_named_before_anything_is_asked(home: Path, tmp_path: Path) -> None:
+    script(home, HELLO)
+    (tmp_path / "notes.png").write_text("only words")
+    ran = piped(home, "-q", "what is this?", "--image", str(tmp_path / "notes.png"))
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "notes.png is no image this program knows (PNG, JPEG, GIF and WebP are taken)" in ran.stderr
+    ran = piped(home, "-q", "what is this?", "--image", str(tmp_path / "none.png"))
+    assert "none.png cannot be read: No such file or directory" in ran.stderr

@@ -26,6 +26,7 @@ _NO_MODEL = (
 def _chat(given: argparse.Namespace, context: Context) -> int:
     if given.newest and given.resume is not None:
         raise SettingsError("--continue and --resume are two conversations; give one of them")
+    images = _images(given.image)
     question = _question(given)
     model = _model(given, context, interactive=question is None)
     resume = _newest(context) if given.newest else _meant(context, given.resume)
@@ -33,13 +34,15 @@ def _chat(given: argparse.Namespace, context: Context) -> int:
     if question is not None:
         from hermes.cli.chat_once import answer_once
 
-        return answer_once(opener, question, resume=resume, as_json=given.json, plain=given.plain)
+        asked = [{"type": "text", "text": question}, *images] if images else question
+        return answer_once(opener, asked, resume=resume, as_json=given.json, plain=given.plain)
     from hermes.cli.chat_commands import COMMANDS as SLASH
     from hermes.cli.chat_commands import run_command
     from hermes.cli.chat_loop import Chat
     from hermes.cli.chat_screen import Screen
 
     chat = Chat(context, Screen(plain=given.plain), opener)
+    chat.images = images
     try:
         chat.reopen(resume=resume)
         chat.greet()
@@ -48,6 +51,14 @@ def _chat(given: argparse.Namespace, context: Context) -> int:
         return chat.run({name: told for name, (told, _) in SLASH.items()}, run_command)
     finally:
         chat.close()
+
+
+def _images(paths: list[str]) -> list[dict[str, Any]]:
+    if not paths:
+        return []
+    from hermes.storage.images import image_part
+
+    return [image_part(path) for path in paths]
 
 
 def _question(given: argparse.Namespace) -> str | None:
@@ -133,6 +144,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--stdin", action="store_true", help="with -q: add what is piped in below the question")
     parser.add_argument("--json", action="store_true", help="with -q: the answer, its usage and tool calls as JSON")
+    parser.add_argument(
+        "--image", metavar="FILE", action="append", default=[], help="send this image with the message; may be repeated"
+    )
     parser.add_argument(
         "--continue", "-c", dest="newest", action="store_true", help="go on with the newest conversation"
     )

@@ -18,6 +18,9 @@ _LISTED = 10
 # A word, or words between quotes that begin and end one: the apostrophe in "don't" is none.
 _WORD = re.compile(r"""((?:--[\w-]+=)?)(?:"([^"]*)"|'([^']*)')(?!\S)|(\S+)""")
 
+# The name of a file in quotes, or with a backslash before each space: so terminals write one that is dropped on them.
+_PATH = re.compile(r"""(?:"([^"]+)"|'([^']+)'|((?:\\.|[^\s\\])+))(?!\S)""")
+
 
 def run_command(chat: Chat, line: str) -> bool:
     """Carries out one line that begins with a slash; False when the chat should end."""
@@ -67,7 +70,25 @@ def _undo(chat: Chat, _rest: str) -> None:
 
 
 def _retry(chat: Chat, _rest: str) -> None:
-    chat.take_turn(chat.agent.session.undo())
+    said = chat.agent.session.asked()
+    chat.agent.session.undo()
+    chat.take_turn(said)
+
+
+def _image(chat: Chat, rest: str) -> None:
+    """Attaches an image to the next message, or sends it at once with the words behind its name."""
+    from hermes.storage.images import image_part, placeholder, taken_in
+
+    found = _PATH.match(rest)
+    if found is None:
+        raise NotFound("/image takes the name of a file: /image FILE, or /image FILE and your message")
+    name = found[1] or found[2] or re.sub(r"\\(.)", r"\1", found[3])
+    chat.images.append(image_part(name))
+    if words := rest[found.end() :].strip():
+        chat.take_turn(words)
+        return
+    shown = ", ".join(placeholder(entry) for entry in taken_in(chat.images)[1])
+    chat.screen.line(f"{shown} goes with your next message", "dim")
 
 
 def _title(chat: Chat, title: str) -> None:
@@ -138,6 +159,7 @@ COMMANDS: dict[str, tuple[str, Callable[[Chat, str], None]]] = {
     "/branch": ("go on in a copy, and keep this conversation as it is [TITLE]", _branch),
     "/undo": ("take the last exchange back", _undo),
     "/retry": ("take the last exchange back and ask again", _retry),
+    "/image": ("send an image with the next message [FILE, or FILE and a message]", _image),
     "/title": ("show or set the title [TEXT]", _title),
     "/compress": ("make room in the context now [what to keep]", _compress),
     "/memory": (

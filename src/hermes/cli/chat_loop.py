@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hermes.cli.chat_screen import Screen
     from hermes.cli.context import Context
     from hermes.storage.conversations import Session
+    from hermes.storage.images import Content
 
 _RECENT = 20
 _MILLION = 1_000_000
@@ -44,6 +45,7 @@ class Chat:
         self._model: Any = None
         self._agent: Agent | None = None
         self._status: list[str] = []
+        self.images: list[dict[str, Any]] = []  # to go with the next message
 
     @property
     def agent(self) -> Agent:
@@ -101,7 +103,9 @@ class Chat:
             elif line:
                 self.take_turn(line)
 
-    def take_turn(self, text: str) -> None:
+    def take_turn(self, text: Content) -> None:
+        if self.images and isinstance(text, str):
+            text, self.images = [{"type": "text", "text": text}, *self.images], []
         self._typeahead.start()
         try:
             self.view.run(self.agent, text)
@@ -125,7 +129,7 @@ class Chat:
 
     def show_last_exchange(self) -> None:
         """The end of a conversation that is being resumed."""
-        said = [each for each in self.agent.session.request().messages if each.get("content")]
+        said = [each for each in self.agent.session.context.messages if each.get("content")]
         person = next((place for place in reversed(range(len(said))) if said[place]["role"] == "user"), None)
         if person is None:
             return

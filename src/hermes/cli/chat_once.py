@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hermes.agent import Agent
+    from hermes.storage.images import Content
     from hermes.vocabulary.events import TurnEvent, TurnFinished
 
 _INTERRUPTED = 130
 
 
 def answer_once(
-    opener: Callable[..., Agent], question: str, *, resume: str | None, as_json: bool, plain: bool = False
+    opener: Callable[..., Agent], question: Content, *, resume: str | None, as_json: bool, plain: bool = False
 ) -> int:
     view = _Apart(as_json=as_json, plain=plain)
     watched = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from hermes.agent import Agent
     from hermes.cli.chat_screen import Screen
+    from hermes.storage.images import Content
     from hermes.vocabulary.events import TurnEvent
 
 _ASK = "[y]es, [n]o, [a]lways for this: "
@@ -47,7 +48,7 @@ class TurnView:
         self._agent: Agent | None = None
         self._pause_typing = pause_typing
 
-    def run(self, agent: Agent, text: str) -> TurnFinished | None:
+    def run(self, agent: Agent, text: Content) -> TurnFinished | None:
         """The end of the turn, or None when Ctrl-C, pressed twice, did not leave it time for one."""
         self._agent = agent
         self.screen.wait(f"waiting for {agent.model.name} … (Ctrl-C stops)")

@@ -9,6 +9,7 @@ from hermes.llm.anthropic_blocks import blocks_of, tool_of
 from hermes.llm.cache_points import ROLLING, cache_points, marker_for, system_blocks
 from hermes.llm.client import HttpModel, ended_early
 from hermes.llm.wire import WireLog, encode
+from hermes.storage.images import text_only
 from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ class Anthropic(HttpModel):
 
     def __init__(self, endpoint: Endpoint, patience: Patience | None = None) -> None:
         super().__init__(endpoint, patience)
+        self._log = WireLog(self._encode)
+
+    def _stop_seeing(self) -> None:
+        super()._stop_seeing()
         self._log = WireLog(self._encode)
 
     def body(self, system: str, messages: Sequence[Message], tools: Sequence[Message]) -> bytes:
@@ -109,7 +114,7 @@ class Anthropic(HttpModel):
 
     def _encode(self, message: Message) -> bytes:
         """The blocks of a message without the brackets, so that neighbours can share one message."""
-        return encode(blocks_of(message, self.name))[1:-1]
+        return encode(blocks_of(message if self._sees else text_only(message), self.name))[1:-1]
 
     def _stop_block(self, answer: Answer, index: int, block: Mapping[str, Any]) -> None:
         if block.get("type") in ("thinking", "redacted_thinking"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from hermes.llm.endpoint import Endpoint
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     # GET {address}/models: the entries of its list, or None when nothing answers there.
     Probe = Callable[[str], Sequence[Mapping[str, Any]] | None]
 
+Known = TypeVar("Known", int, bool)
 UNKNOWN_CONTEXT = 32_768
 _TOLD_AS = ("loaded_context_length", "max_model_len", "context_length", "max_input_tokens")
 _NOBODYS = ("auto", "local", "custom")  # what a setting may say instead of a provider
@@ -205,6 +206,65 @@ _PRICES = {
 }
 _DATED = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 _CACHE_WRITES = {"5m": 1.25, "1h": 2.0}  # times the price of reading, at Anthropic; others take nothing for it
+# Whether a model takes images. One that is not listed is sent them and may refuse, see `HttpModel`.
+_VISION = {
+    "claude": True,
+    "claude-2": False,
+    "claude-instant": False,
+    "gpt-3": False,
+    "gpt-4": False,
+    "gpt-4-turbo": True,
+    "gpt-4-vision": True,
+    "gpt-4o": True,
+    "gpt-4.1": True,
+    "gpt-4.5": True,
+    "gpt-5": True,
+    "gpt-6": True,
+    "gpt-oss": False,
+    "chatgpt-4o": True,
+    "o1": True,
+    "o1-mini": False,
+    "o1-preview": False,
+    "o3": True,
+    "o3-mini": False,
+    "o4": True,
+    "gemini": True,
+    "gemma-2": False,
+    "gemma2": False,
+    "gemma-3": True,
+    "gemma3": True,
+    "gemma-3-1b": False,
+    "gemma3:1b": False,
+    "deepseek-chat": False,
+    "deepseek-reasoner": False,
+    "deepseek-r1": False,
+    "deepseek-v3": False,
+    "qwen2.5-coder": False,
+    "qwen3-coder": False,
+    "llama-3": False,
+    "llama3": False,
+    "llama-4": True,
+    "llama4": True,
+    "mixtral": False,
+    "codestral": False,
+    "pixtral": True,
+    "llava": True,
+    "hermes-3": False,
+    "hermes-4": False,
+    "kimi-k2": False,
+    "kimi-k2.5": True,
+    "glm-4.5": False,
+    "glm-4.5v": True,
+    "glm-4.6": False,
+    "glm-4.6v": True,
+    "grok-3": False,
+    "grok-4": True,
+    "minimax-m": False,
+    "command-r": False,
+    "phi-4-mini": False,
+    "smollm2": False,
+}
+_SEES = ("vision", "-vl", "vl-")  # in a name, whatever the family
 
 
 def resolve(
@@ -215,6 +275,7 @@ def resolve(
     base_url: str = "",
     key: str = "",
     context_length: int | None = None,
+    vision: bool | None = None,
     cache_ttl: str = "5m",
     timeout: float = 600,
     extra_body: Mapping[str, Any] | None = None,
@@ -229,7 +290,8 @@ def resolve(
         if server is None:
             raise NoModel(_nobody_serves(model, settings))
         endpoint = _local_endpoint(server, model, context_length)
-        return replace(endpoint, extra_body=dict(extra_body or {}), timeout=timeout, settings=settings)
+        sees = known_vision(endpoint.model) if vision is None else vision
+        return replace(endpoint, vision=sees, extra_body=dict(extra_body or {}), timeout=timeout, settings=settings)
     address = base_url or (chosen.base_url if chosen else "")
     key_name, found = _key_for(chosen, address, key, secret)
     claude = "claude" in name.lower()
@@ -246,10 +308,17 @@ def resolve(
         cache_points="native" if wire == "anthropic" else "envelope" if claude else "",
         cache_ttl=cache_ttl,
         replays_reasoning=chosen.replays_reasoning if chosen else "content",
+        vision=known_vision(name) if vision is None else vision,
         extra_body=dict(extra_body or {}),
         timeout=timeout,
         settings=settings,
     )
+
+
+def known_vision(model: str) -> bool:
+    """Whether a model takes images; one we do not know may."""
+    name = model.rpartition("/")[2].lower()
+    return any(mark in name for mark in _SEES) or _longest_match(_VISION, model) is not False
 
 
 def known_context(model: str) -> int | None:
@@ -387,7 +456,7 @@ def _plain_name(model: str) -> str:
     return name.replace(".", "-") if name.startswith("claude") else name
 
 
-def _longest_match(table: Mapping[str, int], model: str) -> int | None:
+def _longest_match(table: Mapping[str, Known], model: str) -> Known | None:
     name = _plain_name(model)
     best = max((known for known in table if name.startswith(known)), key=len, default=None)
     return table[best] if best is not None else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes.llm.failures import failure, failure_in_stream
 from hermes.llm.wire import fields
+from hermes.storage.images import has_images
 from hermes.vocabulary.errors import (
     ContextTooLong,
     Interrupted,
@@ -43,6 +45,7 @@ _SLICE = 0.1  # seconds of a wait between two looks at whether to stop
 _LONGEST_ENDING = 1.0  # seconds a complete answer may take to end
 
 DONE: dict[str, Any] = {}
+_ABOUT_IMAGES = re.compile(r"\b(?:images?|image_url|image input|vision|multi-?modal|mmproj)\b", re.IGNORECASE)
 
 
 def never() -> bool:
@@ -138,6 +141,7 @@ class HttpModel:
     def __init__(self, endpoint: Endpoint, patience: Patience | None = None) -> None:
         self.endpoint = endpoint
         self._patience = patience or Patience()
+        self._sees = endpoint.vision
         self._fixed: tuple[str, list[Message], bytes] | None = None
 
     @property
@@ -183,6 +187,12 @@ class HttpModel:
             try:
                 yield from self._once(body, cancelled)
             except ModelError as error:
+                if self._sees and _is_about_images(error, self.name) and has_images(messages):
+                    # The image stays in the conversation, so every later turn would fail as well.
+                    yield Retrying(error=_cannot_see(self.endpoint, error), seconds=0, model=self.name)
+                    self._stop_seeing()
+                    body = self.body(system, messages, tools)
+                    continue
                 seconds = self._patience.before_retry(error, attempt)
                 if seconds is None:
                     raise
@@ -191,6 +201,10 @@ class HttpModel:
                 self._patience.pause(seconds, cancelled)
             else:
                 return
+
+    def _stop_seeing(self) -> None:
+        """From now on images are placeholders."""
+        self._sees = False
 
     def _once(self, body: bytes, cancelled: Callable[[], bool]) -> Iterator[ModelEvent]:
         from hermes.llm.transport import CANCELLED, shared_client
@@ -228,6 +242,19 @@ class HttpModel:
             if len(body) > _LONGEST_ERROR:
                 break
         return failure(self.endpoint, response.status_code, response.headers, body, time.time())
+
+
+def _is_about_images(error: ModelError, model: str) -> bool:
+    refused = isinstance(error, ModelRefused | ModelBusy)
+    return refused and _ABOUT_IMAGES.search(str(error).removeprefix(model)) is not None
+
+
+def _cannot_see(endpoint: Endpoint, error: ModelError) -> ModelError:
+    return ModelRefused(
+        f"{endpoint.model} does not take these images and gets a short description of each instead"
+        f" ({endpoint.settings}.vision: false does so from the start): {error}",
+        status=error.status,
+    )
 
 
 def ended_early(endpoint: Endpoint) -> ModelError:

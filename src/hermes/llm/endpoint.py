@@ -23,6 +23,7 @@ class Endpoint:
     cache_ttl: str = "5m"
     # Which reasoning a server wants back with a tool's result: "", "content" (reasoning_content), "details".
     replays_reasoning: str = ""
+    vision: bool = True  # whether it takes images; one that refuses them gets placeholders instead
     timeout: float = 600  # seconds without a byte; a local server may read a long prompt for minutes
     settings: str = "model"  # where its address and provider are set, for messages: model, auxiliary.compression, …
     headers: dict[str, str] = field(default_factory=dict)

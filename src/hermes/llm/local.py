@@ -145,6 +145,7 @@ class EmbeddedModel:
             key=server.key,
             context_length=self.about.context_length,
             max_output=self._longest_answer,
+            vision=False,
             extra_body={"cache_prompt": True, **self.about.sampling},
         )
 

@@ -8,6 +8,7 @@ from hermes.llm.answer import Answer
 from hermes.llm.cache_points import cache_points
 from hermes.llm.client import DONE, HttpModel, ended_early
 from hermes.llm.wire import WireLog, encode
+from hermes.storage.images import text_only, words_of
 from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ class OpenAICompatible(HttpModel):
     def __init__(self, endpoint: Endpoint, patience: Patience | None = None) -> None:
         super().__init__(endpoint, patience)
         self._replayed = _REPLAYED[endpoint.replays_reasoning]
+        self._log = WireLog(self._encode)
+
+    def _stop_seeing(self) -> None:
+        super()._stop_seeing()
         self._log = WireLog(self._encode)
 
     def body(self, system: str, messages: Sequence[Message], tools: Sequence[Message]) -> bytes:
@@ -79,9 +84,13 @@ class OpenAICompatible(HttpModel):
         return options | ({"tools": list(tools)} if tools else {})
 
     def _encode(self, message: Message) -> bytes:
-        kept = {key: message[key] for key in _WIRE_KEYS if key in message}
+        sees = self._sees and message.get("role") == "user"  # the API takes images nowhere else
+        seen = message if sees else text_only(message)
+        kept = {key: seen[key] for key in _WIRE_KEYS if key in seen}
         if message.get("reasoning_model") == self.name:  # what another model thought is none of its business
             kept |= {key: message[key] for key in self._replayed if key in message}
+        if seen is not message and not self.endpoint.cache_points:
+            kept["content"] = words_of(kept["content"])  # a server without vision may take nothing but a text
         if self.endpoint.cache_points and kept.get("content") and isinstance(kept["content"], str):
             # Always as a part: only parts can carry a point, and the form must not change when the point moves on.
             kept["content"] = [{"type": "text", "text": kept["content"]}]

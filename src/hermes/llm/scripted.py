@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hermes.llm.answer import Answer
 from hermes.llm.client import never
+from hermes.storage.images import words_of
 from hermes.vocabulary.errors import Interrupted, ModelError, ModelRefused
 from hermes.vocabulary.tokens import estimate
 from hermes.vocabulary.usage import Usage
@@ -109,5 +110,5 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _estimated(reply: Reply, system: str, messages: Sequence[Message]) -> Usage:
-    sent = estimate(system) + sum(estimate(str(message.get("content") or "")) for message in messages)
+    sent = estimate(system) + sum(estimate(words_of(message.get("content"))) for message in messages)
     return Usage(input_tokens=sent, output_tokens=estimate(reply.text) + estimate(reply.reasoning))

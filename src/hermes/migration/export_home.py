@@ -18,6 +18,7 @@ from hermes.migration.reading_copies import reading_copies
 from hermes.settings.home import DATABASE, PEOPLE
 from hermes.storage.dump import Dump
 from hermes.storage.foreign import foreign_program
+from hermes.storage.images import IMAGES, is_stored_name
 from hermes.vocabulary.errors import NotFound, StorageError
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class _Export:
         self._files = HomeFiles(home, originals=False)
         self._selection = selection
         self._progress = progress
+        self._images: set[str] = set()  # files that the messages written so far name; they come last in a home
         self.done = done
 
     def write(self, archive: ArchiveWriter) -> None:
@@ -123,6 +125,9 @@ class _Export:
     def _add(self, archive: ArchiveWriter, file: HomeFile) -> None:
         if file.kind == "database":
             self._add_conversations(archive, file.path)
+        elif self._is_image(file.path):
+            if file.path in self._images:
+                archive.add(f"{HOME}/{file.path}", self._files.pieces(file))
         elif not self._selection.wants_file(file.path):
             return
         elif file.kind == "secret" and not self._selection.secrets:
@@ -140,7 +145,7 @@ class _Export:
             raise StorageError(f"{database} was written by {program}; `hermes import hermes-agent` adopts it first")
         some = bool(chosen.project or chosen.since is not None or chosen.until is not None)
         dump = Dump(database, chosen.wants_session if some else None)
-        archive.add(f"{HOME}/{folder}{CONVERSATIONS}", self._lines(dump), kind="conversations")
+        archive.add(f"{HOME}/{folder}{CONVERSATIONS}", self._lines(dump, folder), kind="conversations")
         if chosen.reading:
             for name, text in reading_copies(Dump(database, chosen.wants_session if some else None)):
                 archive.add(f"reading/{folder}{name}", [text.encode("utf-8", "replace")], kind="reading")
@@ -149,8 +154,15 @@ class _Export:
         self.done.taken_back += dump.taken_back
         self.done.damaged += dump.damaged
 
-    def _lines(self, dump: Dump) -> Iterator[bytes]:
+    def _is_image(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        home = os.path.join(self._files.root, folder.removesuffix(IMAGES))
+        return is_stored_name(name) and folder.endswith(IMAGES) and os.path.exists(os.path.join(home, DATABASE))
+
+    def _lines(self, dump: Dump, folder: str) -> Iterator[bytes]:
         for number, record in enumerate(dump.records()):
+            for image in record["message"].get(IMAGES) or () if record["type"] == "message" else ():
+                self._images.add(f"{folder}{IMAGES}/{image.get('file') if isinstance(image, dict) else ''}")
             yield as_line(record)
             if self._progress is not None and number % 1000 == 0:
                 self._progress(self.done.messages + number)

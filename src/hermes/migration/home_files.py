@@ -19,6 +19,7 @@ from hermes.curated.places import FILES
 from hermes.settings.home import DATABASE, PEOPLE, PROFILES
 from hermes.settings.secrets_file import FILE as SECRETS
 from hermes.storage.files import Folder, explain
+from hermes.storage.images import IMAGES
 from hermes.storage.locks import FileLock
 from hermes.storage.migration_marks import FOLDER as MIGRATING
 from hermes.vocabulary.errors import StorageError
@@ -66,7 +67,8 @@ class HomeFiles:
     def _below(self, folder: str) -> Iterator[HomeFile]:
         place = os.path.join(self.root, folder)
         try:
-            names = sorted(os.listdir(place))
+            # Images last: the database that is read before them names none that is not there yet.
+            names = sorted(os.listdir(place), key=lambda name: (name == IMAGES, name))
         except OSError as error:
             raise explain("list", place, error) from error
         held = self._held(place, names) if _MEMORY & set(names) else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import os
 import time
@@ -24,6 +25,7 @@ from hermes.recall.numbers import Places
 from hermes.settings.home import DATABASE
 from hermes.settings.load import load_settings
 from hermes.storage.compaction import ORDER
+from hermes.storage.images import IMAGES
 from hermes.storage.journal import records_in
 from hermes.storage.migrations import BLOCK
 from hermes.storage.sessions import SessionDB
@@ -147,9 +149,18 @@ class MergeExport:
                     yield as_line(record)
             elif own and record["type"] == "message" and moved.goes_along(record):
                 message: dict[str, Any] = {"timestamp": record["at"], **record["message"]}
+                if isinstance(message.get(IMAGES), list):
+                    message[IMAGES] = [self._image(each) for each in message[IMAGES]]
                 if ORDER in message:
                     message[ORDER] = moved.places.order(message[ORDER])
                 yield as_line({**record, "message": message})
+
+    def _image(self, entry: Any) -> Any:
+        """An image of a message with its bytes, which stand in the archive as a file of their own."""
+        path = f"{HOME}/{IMAGES}/{entry.get('file')}" if isinstance(entry, dict) else ""
+        if path not in self._reader.entries or self._reader.entries[path].bytes > _LARGEST:
+            return entry
+        return {**entry, "data": base64.b64encode(self._read(path)).decode()}
 
     def _read(self, path: str) -> bytes:
         return b"".join(self._reader.read(path))

@@ -7,6 +7,7 @@ one page of messages.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hermes.recall.numbers import Places
 from hermes.storage.compaction import ORDER
 from hermes.storage.conversations import COUNTERS
+from hermes.storage.images import IMAGES
 from hermes.storage.pages import Pages
 from hermes.vocabulary.json_texts import change_texts
 from hermes.vocabulary.times import in_words
@@ -101,11 +103,22 @@ class JsonlWriter:
         said = {key: value for key, value in message.message.items() if key != "timestamp"}
         if ORDER in said:
             said[ORDER] = self._places.order(said[ORDER])
-        content = {**said, "timestamp": message.timestamp}  # always last, whether the message had one or not
-        self._line({"type": "message", "session": session.id, **flags, "message": change_texts(content, self._mask)})
+        images = said.pop(IMAGES, None)
+        content = change_texts(said, self._mask)
+        if images is not None:  # whole: a name or bytes that were masked would lead to nothing
+            content[IMAGES] = [self._image(each) for each in images] if isinstance(images, list) else images
+        content["timestamp"] = message.timestamp  # always last, whether the message had one or not
+        self._line({"type": "message", "session": session.id, **flags, "message": content})
 
     def end(self) -> None:
         pass
+
+    def _image(self, entry: Any) -> Any:
+        """An image with its bytes, so that a file of conversations is all there is to carry."""
+        if not isinstance(entry, dict) or "url" in entry:
+            return change_texts(entry, self._mask)
+        data = self._db.images.read(entry)
+        return entry if data is None else {**entry, "data": base64.b64encode(data).decode()}
 
     def _record(self, session: Session) -> dict[str, Any]:
         details = self._db.session_details(session.id)

@@ -19,6 +19,7 @@ from hermes.recall.incoming import BadLine, begun_at, clean_message, known_id, s
 from hermes.recall.noted import rightly_noted
 from hermes.recall.numbers import NewIds
 from hermes.safety.private import storable
+from hermes.storage.images import bare
 from hermes.storage.originals import COPY, WRITTEN
 from hermes.storage.pages import Pages
 
@@ -265,9 +266,9 @@ class _Ids:
 
 def _same(stored: StoredMessage, message: dict[str, Any]) -> bool:
     """Equal in everything that was said and a file may note; the time may have been added by a store."""
-    kept = storable(rightly_noted(stored.message))
+    kept = bare(storable(rightly_noted(stored.message)))
     old = {key: value for key, value in kept.items() if key != "timestamp"}
-    return old == {key: value for key, value in message.items() if key != "timestamp"}
+    return old == {key: value for key, value in bare(message).items() if key != "timestamp"}
 
 
 def _parsed(line: bytes | None) -> dict[str, Any]:

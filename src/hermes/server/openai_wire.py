@@ -8,14 +8,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes.safety.private import storable
+from hermes.storage.images import IMAGES, own_parts, taken_in
 from hermes.storage.text import scrub
+from hermes.vocabulary.errors import ImageRefused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hermes.storage.images import Content, Entry
     from hermes.vocabulary.usage import Usage
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
+_IMAGES = ("image_url", "input_image", "image")  # parts of a user's message besides text
 _LONGEST_NAME = 200
 _MOST_MESSAGES = 20_000
 
@@ -46,8 +50,12 @@ class ChatRequest:
         return [message for message in self.fresh if message["role"] == "tool"]
 
     @property
-    def said(self) -> list[str]:
-        return [message["content"] for message in self.fresh if message["role"] == "user"]
+    def said(self) -> list[Content]:
+        return [
+            own_parts(message["content"], message[IMAGES]) if IMAGES in message else message["content"]
+            for message in self.fresh
+            if message["role"] == "user"
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +112,7 @@ def digest(messages: Sequence[dict[str, Any]]) -> str:
             message["role"],
             (storable(message).get("content") or "").strip(),
             [[call["id"], call["function"]["name"]] for call in message.get("tool_calls") or ()],
+            *(image.get("file") or image.get("url") for image in message.get(IMAGES) or ()),
         ]
         for message in messages
     ]
@@ -158,11 +167,11 @@ def _messages(given: Any) -> tuple[str, list[dict[str, Any]]]:
         role = message.get("role") if isinstance(message, dict) else None
         if role not in _ROLES:
             raise BadRequest(f"{where}.role must be one of {', '.join(_ROLES)}", where)
-        content = _content(message.get("content"), where)
+        content, images = _content(message.get("content"), where, role)
         if role in ("system", "developer"):
             system.append(content)
         else:
-            rest.append(_message(message, role, content, where))
+            rest.append(_message(message, role, content, where) | ({IMAGES: images} if images else {}))
     return "\n\n".join(part for part in system if part), rest
 
 
@@ -192,19 +201,27 @@ def _call(call: Any, where: str) -> dict[str, Any]:
     }
 
 
-def _content(content: Any, where: str) -> str:
+def _content(content: Any, where: str, role: str) -> tuple[str, list[Entry]]:
+    """The text, and the images of a user's message; each has a placeholder in the text."""
     if content is None:
-        return ""
+        return "", []
     if isinstance(content, str):
-        return scrub(content)
-    texts = []
+        return scrub(content), []
+    parts: list[dict[str, Any]] = []
     for part in _list(content, f"{where}.content"):
         kind = part.get("type") if isinstance(part, dict) else None
+        if role == "user" and kind in _IMAGES:
+            parts.append({"type": kind, **{key: part[key] for key in ("image_url", "detail", "source") if key in part}})
+            continue
         text = part.get({"text": "text", "refusal": "refusal"}.get(str(kind), ""), None) if kind else None
         if not isinstance(text, str):
-            raise BadRequest(f"{where}.content: only text is supported here, not {kind!r:.40}", where)
-        texts.append(scrub(text))
-    return "\n".join(texts)
+            taken = "text and images are" if role == "user" else "only text is"
+            raise BadRequest(f"{where}.content: {taken} supported here, not {kind!r:.40}", where)
+        parts.append({"type": "text", "text": scrub(text)})
+    try:
+        return taken_in(parts)
+    except ImageRefused as error:
+        raise BadRequest(f"{where}.content: {error}", where) from error
 
 
 def _functions(given: Any) -> list[dict[str, Any]]:

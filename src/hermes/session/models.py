@@ -99,6 +99,7 @@ def _named(settings: Settings, name: str) -> Model:
         provider=settings.text("model.provider") if is_default else "",
         base_url=settings.text("model.base_url") if is_default or "/" not in name else "",
         context_length=settings.get("model.context_length") if is_default else None,
+        vision=settings.get("model.vision") if is_default else None,
         timeout=settings.number("model.timeout"),
         extra_body=settings.get("model.extra_body"),
     )

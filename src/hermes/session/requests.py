@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from hermes.storage.images import text_only
 from hermes.vocabulary.json_repair import read_arguments, valid_arguments
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ class Request:
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]]
     compactions: int = 0
+
+    def text_only(self) -> Request:
+        """The same for a model without vision: a short placeholder stands for each image."""
+        return replace(self, messages=[dict(text_only(message)) for message in self.messages])
 
 
 def wire_message(stored: dict[str, Any]) -> dict[str, Any]:

@@ -57,9 +57,8 @@ class Reviewable:
 
     def snapshot_request(self) -> Request:
         """The request as it stands now, without private parts, for somebody who will not send it as this session."""
-        return Request(
-            system=self.system_prompt, messages=[*self._prefill, *self.context.public()], tools=list(self._tools)
-        )
+        messages = [*self._prefill, *self.context.to_send(self.database.images.read, to_others=True)]
+        return Request(system=self.system_prompt, messages=messages, tools=list(self._tools))
 
     def sources(self, *, since_person: bool = False) -> list[Source]:
         """What the model has in front of it that came from outside; see `sources_in`."""

@@ -40,6 +40,7 @@ from hermes.session.reviewable import Reviewable
 from hermes.session.usage import what_broke_the_cache
 from hermes.session.wiring import open_parts
 from hermes.storage.conversations import new_id
+from hermes.storage.images import IMAGES, public_images, taken_in, without_bytes
 from hermes.tools.registry import CUT_OFF, failure, to_json
 from hermes.vocabulary.closing import Closing
 from hermes.vocabulary.errors import NotFound, OutOfOrder, SettingsError, StorageError
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from hermes.session.wiring import Parts
     from hermes.settings.home import Home
     from hermes.storage.conversations import Session
+    from hermes.storage.images import Content, Entry
     from hermes.storage.transcripts import StoredMessage
     from hermes.tools.registry import Tool
 
@@ -167,15 +169,17 @@ class MemorySession(Compacting, Reviewable, Closing):
             parts.close()
             raise
 
-    def prepare_turn(self, text: str, *, recalled: str = "", overlay: str = "") -> Request:
+    def prepare_turn(self, text: Content, *, recalled: str = "", overlay: str = "") -> Request:
         """Saves the user's message and returns what to send.
 
+        `text` may be a list of parts with images, as OpenAI or Anthropic define them; `image_part` makes one of a file.
         `recalled` is memory from elsewhere, wrapped so that the model cannot mistake it for the user's words; `overlay`
         is what a host adds to this turn only. Both go on a copy: the clean message is what is stored and searched.
         `<private>…</private>` in the text is sent and kept in this process; all that is stored of it is `[private]`.
         When nothing followed the message before it, because the host failed there, that turn is marked as broken off.
         """
         self._refuse_closed()
+        text, images = taken_in(text)
         self._store_again()
         self._close_open_calls()
         self._close_broken_turn()
@@ -189,6 +193,8 @@ class MemorySession(Compacting, Reviewable, Closing):
         announced = self._announcements.take()
         additions = [part for part in (build_memory_context_block(recalled), announced, overlay) if part]
         message: dict[str, Any] = {"role": "user", "content": kept}
+        if images and (stored := public_images(text, images)):
+            message[IMAGES] = stored
         if additions:
             message["api_content"] = "\n\n".join([kept, *additions])
             message["additions"] = sizes_of(recalled=recalled, announcement=announced, overlay=overlay)
@@ -199,7 +205,7 @@ class MemorySession(Compacting, Reviewable, Closing):
         if recalled:
             self._taint("recall", "memory provider", recalled)
         self._said = text if kept == text else ""  # a statement with a gap in it is no statement to keep
-        self._save(message, None if kept == text else (text, "\n\n".join([text, *additions])))
+        self._save(message, None if kept == text else (text, "\n\n".join([text, *additions])), images)
         self._unfinished = True
         return self.request()
 
@@ -209,7 +215,7 @@ class MemorySession(Compacting, Reviewable, Closing):
 
     def request(self) -> Request:
         """What to send now; call it again after tool results for the next step of the turn."""
-        messages = [*self._prefill, *self.context.messages]
+        messages = [*self._prefill, *self.context.to_send(self._image)]
         request = Request(system=self.system_prompt, messages=messages, tools=self._tools, compactions=self.compactions)
         for observe in self.observers:
             observe(self.id, request)
@@ -219,6 +225,7 @@ class MemorySession(Compacting, Reviewable, Closing):
         """Saves a message of the host's own loop: an assistant message with tool calls, or a tool's result."""
         self._refuse_closed()
         refuse_strange_role(message)
+        message = without_bytes(message, strict=True)
         if message.get("role") == "tool":
             self._taint("tool", "a tool of the host", str(message.get("content") or ""))
             if not origin_of(message):  # a host's tool may have the name of one of ours
@@ -341,6 +348,10 @@ class MemorySession(Compacting, Reviewable, Closing):
         self.external.on_session_switch(self.id, rewound=True, reason="undo")
         return said
 
+    def asked(self) -> Content:
+        """What the person said last, with its images: `prepare_turn` takes it again after `undo`."""
+        return self.context.asked()
+
     def branch(self, title: str | None = None) -> str:
         """The id of a new conversation that begins with this one; open it with `resume`."""
         if self._parts.spare is not None:
@@ -449,10 +460,17 @@ class MemorySession(Compacting, Reviewable, Closing):
         self._parts.taint.note(origin, name, text)
         self._counting(lambda: self.nudges.tainted(self._parts.taint.origin))
 
-    def _save(self, message: dict[str, Any], private: tuple[str, str] | None = None) -> None:
+    def _image(self, entry: Entry) -> bytes | None:
+        data = entry.get("data")
+        return data if isinstance(data, bytes) else self._parts.database.images.read(entry)
+
+    def _save(
+        self, message: dict[str, Any], private: tuple[str, str] | None = None, images: Sequence[Entry] = ()
+    ) -> None:
+        """`private` and `images` are what the message had before its private parts were left out."""
         message = with_valid_calls(message)
         self.last_id = self._kept(lambda: self._parts.database.append(self.id, message))
-        self.context.append(self.last_id, message, private)
+        self.context.append(self.last_id, message, private, images)
         self._unfinished = False
 
 

@@ -287,6 +287,13 @@ KEYS = (
         high=100_000_000,
         optional=True,
     ),
+    Key(
+        name="model.vision",
+        kind="flag",
+        default=None,
+        help="Whether the model takes images; null to decide by its name. Without vision it gets a short description.",
+        optional=True,
+    ),
     _number("model.timeout", 600, "Seconds to wait for the next byte of an answer.", low=1, high=86_400),
     _mapping("model.extra_body", "More fields for requests to the model, as its provider names them."),
     _mapping(

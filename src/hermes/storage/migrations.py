@@ -28,6 +28,7 @@ BLOCK = 1 << BLOCK_BITS
 # content at a million messages; merging a whole level at once, as FTS5 would at 16 segments, is never wanted.
 AUTOMERGE = 8
 NO_CRISIS = 1000
+WITH_IMAGES = """instr(extra, '"images":[')"""  # a row whose message has images, see images.py
 
 
 def migrate(database: Database) -> None:
@@ -51,6 +52,11 @@ def add_vectors(database: Database) -> None:
 def add_summaries(database: Database) -> None:
     """Makes room for a graph of summaries; only stores whose context engine keeps one have it."""
     _apply(database, OPTIONAL[1:2], _applied(database))
+
+
+def add_images(database: Database) -> None:
+    """Makes the messages with images quick to find; only stores that have some need it."""
+    _apply(database, OPTIONAL[2:3], _applied(database))
 
 
 def apply_steps(database: Database, steps: Sequence[Step]) -> None:
@@ -255,10 +261,19 @@ def _m005_sessions_that_wait(connection: apsw.Connection) -> None:
     """)
 
 
+def _m006_images(connection: apsw.Connection) -> None:
+    # Which images are still in use is asked whenever a conversation is deleted.
+    connection.execute(f"CREATE INDEX messages_with_images ON messages (id) WHERE {WITH_IMAGES}")
+
+
 MIGRATIONS: tuple[Step, ...] = (
     ("m001_sessions_and_messages", _m001_sessions_and_messages),
     ("m002_full_text_index", _m002_full_text_index),
     ("m005_sessions_that_wait", _m005_sessions_that_wait),
 )
 _READABLE = {"m001_sessions_and_messages", "m002_full_text_index"}
-OPTIONAL: tuple[Step, ...] = (("m003_vectors", _m003_vectors), ("m004_summaries", _m004_summaries))
+OPTIONAL: tuple[Step, ...] = (
+    ("m003_vectors", _m003_vectors),
+    ("m004_summaries", _m004_summaries),
+    ("m006_images", _m006_images),
+)

@@ -175,6 +175,7 @@ class RecordedDB(SessionDB):
                 work.undo(connection, json.loads(text))
             work.put_numbers_back(connection)
             connection.execute(_FORGET, (first, behind))
+        self.remove_unused_images()
         self._seen.clear()
         self._noted.clear()
         return len(work.kept)

@@ -16,6 +16,7 @@ from hermes.storage.conversations import COUNTERS, PLAIN, Conversations
 from hermes.storage.damage import seal
 from hermes.storage.database import OPTIONAL_WAIT, REPAIR, Database, one_row
 from hermes.storage.deleting import delete_session
+from hermes.storage.images import IMAGES, ImageFiles, to_store
 from hermes.storage.index import (
     BATCH,
     BULK_BATCH,
@@ -29,7 +30,7 @@ from hermes.storage.index import (
 )
 from hermes.storage.meaning import Meaning
 from hermes.storage.measures import calls, length, moment, preview_of
-from hermes.storage.migrations import migrate
+from hermes.storage.migrations import WITH_IMAGES, add_images, migrate
 from hermes.storage.numbering import next_ids, owner_key
 from hermes.storage.reading import Transcripts
 from hermes.storage.search import SearchEngine
@@ -76,6 +77,7 @@ class SessionDB(Closing):
         self._search = SearchEngine(database, owner_key, self._sessions, self._meaning)
         self._waiting = 0
         self._fresh = FreshWords()
+        self.images = ImageFiles(database.path)
 
     @classmethod
     def open(
@@ -146,7 +148,14 @@ class SessionDB(Closing):
         """Stores the messages in one transaction and returns their ids, in order."""
         if not messages:
             return []
+        with_images = any(type(message.get("content")) is list or IMAGES in message for message in messages)
+        if with_images:
+            messages = [to_store(message) for message in messages]
+            if with_images := any(message.get(IMAGES) for message in messages):
+                add_images(self._database)
         with self._database.writing() as connection:
+            if with_images:  # under the lock, so that nobody removes one that is about to be named
+                messages = self.images.put(messages)
             ids = self._append(connection, session_id, messages)
         self._waiting += len(ids)
         if self._waiting >= BATCH and not self._database.connection.in_transaction:
@@ -315,7 +324,19 @@ class SessionDB(Closing):
         """Removes a session, its messages and its delegated children; other children stay without a parent."""
         session = self._sessions.get(session_id)
         with self._database.writing() as connection:
+            before = self._pictured(connection)
             self._delete(connection, session.key)
+            removed = before != self._pictured(connection)
+        if removed:
+            self.remove_unused_images()
+
+    def remove_unused_images(self) -> int:
+        """Removes the image files that no message names any more; returns how many."""
+        if not self.images.exist or self._database.damage is not None:
+            return 0
+        with self._database.writing() as connection:
+            rows = connection.execute(f"SELECT extra FROM messages WHERE {WITH_IMAGES}")  # noqa: S608 - ours
+            return self.images.keep_only(row[0] for row in rows)
 
     def set_compacted(self, session_id: str, message_ids: Iterable[int]) -> None:
         """Marks messages that left the context; they stay readable and searchable."""
@@ -385,6 +406,13 @@ class SessionDB(Closing):
     def _delete(self, connection: apsw.Connection, key: int) -> None:
         self._fresh.forget()  # else words of messages that are gone would still go into the index
         delete_session(connection, self._owner_key, key)
+
+    def _pictured(self, connection: apsw.Connection) -> int:
+        """How many messages have images."""
+        if not self.images.exist:
+            return 0
+        add_images(self._database)
+        return int(one_row(connection, f"SELECT count(*) FROM messages WHERE {WITH_IMAGES}")[0])  # noqa: S608 - ours
 
     def _remove_words(self, connection: apsw.Connection, ids: list[int]) -> None:
         self._fresh.forget()

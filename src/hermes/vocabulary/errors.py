@@ -5,6 +5,7 @@ HermesError
 │   └── ForeignSettings    the file is that of hermes-agent; the command that adopts the home is named
 ├── NotFound           a person: what they named does not exist (exit code 1)
 ├── NotConfirmed       a person: nobody said yes to what cannot be taken back, so nothing was done
+├── ImageRefused       a person: an image of a format or size that is not taken
 ├── ExtraMissing       a person: an optional package is needed and not there
 ├── OutOfOrder         a programmer: a call that does not fit what went before, such as on a closed session
 ├── ScannerUnavailable the operator: the threat scanner cannot load, so nothing may pass as harmless
@@ -57,6 +58,10 @@ class NotConfirmed(HermesError):
 
 
 class ExtraMissing(HermesError):
+    pass
+
+
+class ImageRefused(HermesError):
     pass
 
 

@@ -19,12 +19,13 @@ from hermes.recall.exporting import IMPORTED_AT
 from hermes.recall.incoming import BadLine, clean_message
 from hermes.safety.private import storable, without_private
 from hermes.settings.projects import project_of
+from hermes.storage.images import bare
 from hermes.storage.pages import Pages
 from hermes.storage.text import scrub
 from hermes.vocabulary.errors import HermesError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from hermes.migration.transcripts.conversation import Conversation
     from hermes.migration.transcripts.recognise import Source
@@ -150,8 +151,8 @@ class BringIn:
         """Whether all of it was taken before, as from a copy made when the conversation was shorter."""
         for name in self._variants(base):
             stored = Pages.of_db(self._db).messages(self._db.get_session(name))
-            kept = (_chained(0, message.message) for message in stored)
-            given = (_chained(0, message) for message in _messages(conversation))
+            kept = (_chained(0, bare(message.message)) for message in stored)
+            given = (_chained(0, bare(message)) for message in _messages(conversation))
             if all(one == other for one, other in itertools.zip_longest(given, kept) if one is not None):
                 return True
         return False
@@ -255,7 +256,7 @@ def _storable(message: dict[str, Any]) -> dict[str, Any]:
     return clean_message(message)
 
 
-def _chained(check: int, message: dict[str, Any]) -> int:
+def _chained(check: int, message: Mapping[str, Any]) -> int:
     content = message.get("content")
     text = content if isinstance(content, str) else repr(content)
     calls = message.get("tool_calls")
