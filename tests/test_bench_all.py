@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
+from benchmarks.chart import draw
+from benchmarks.protocols import PROTOCOLS
 
-from hermes.bench.chart import draw
-from hermes.bench.protocols import PROTOCOLS
 from hermes.cli.catalogue import GROUPS
 from hermes.storage.sessions import SessionDB
 

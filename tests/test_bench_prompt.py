@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from hermes.bench import prompt
+from benchmarks import prompt
 
 
 @pytest.mark.proves("prompt.bench")

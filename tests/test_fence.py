@@ -6,10 +6,10 @@ import os
 import time
 
 import pytest
+from benchmarks.fence import run, scrub, soak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.bench.fence import run, scrub, soak
 from hermes.safety.fence import NOTE, StreamingContextScrubber, build_memory_context_block, sanitize_context
 
 LEGACY_NOTES = tuple(

@@ -6,10 +6,10 @@ import random
 import time
 
 import pytest
+from benchmarks.secrets import HOSTILE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes.bench.secrets import HOSTILE
 from hermes.safety.beginnings import UNUSUAL, Beginnings, FewBeginnings
 from hermes.safety.secret_formats import PHRASES, TOKENS
 from hermes.safety.secret_places import suspects

@@ -8,10 +8,10 @@ import sys
 import time
 
 import pytest
+from benchmarks.secrets import HOSTILE, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.bench.secrets import HOSTILE, run
 from hermes.safety.secrets import find_secrets, mask_secrets
 from secret_samples import filled, samples
 

@@ -9,9 +9,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from benchmarks.hostile_texts import HOSTILE
 
 from disguise_forms import FORMS
-from hermes.bench.hostile_texts import HOSTILE
 from hermes.safety import atoms, decoding, encoded, markup
 from hermes.safety.decoding import decode
 from hermes.safety.lexicon import Lexicon, Reading, bit

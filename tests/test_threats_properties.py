@@ -11,10 +11,10 @@ from itertools import permutations
 from typing import Any
 
 import pytest
+from benchmarks.hostile_texts import HOSTILE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.bench.hostile_texts import HOSTILE
 from hermes.safety import atoms, decoding, disguises, hidden, markup, surroundings
 from hermes.safety.lexicon import Lexicon, Reading, bit
 from hermes.safety.matching import orders_of, spans

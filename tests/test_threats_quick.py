@@ -8,9 +8,9 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from benchmarks.hostile_texts import HOSTILE
 
 from disguise_forms import FORMS
-from hermes.bench.hostile_texts import HOSTILE
 from hermes.safety import confusables, languages, runs, scripts, separators, surroundings
 from hermes.safety.confusables import FoldTable
 from hermes.safety.decoding import decode

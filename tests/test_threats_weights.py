@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from benchmarks.hostile_texts import HOSTILE
 
-from hermes.bench.hostile_texts import HOSTILE
 from hermes.safety import atoms, disguises, languages, markup, threats, unicode
 from hermes.safety.rules import Course, matches
 from hermes.safety.threats import scan

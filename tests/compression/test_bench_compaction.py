@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from hermes.bench import compaction
+from benchmarks import compaction
 
 
 @pytest.mark.proves("compression.bench", "compression.extract", "compression.pointers")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from benchmarks import agent_log
+from benchmarks import curation as bench
 
-from hermes.bench import agent_log
-from hermes.bench import curation as bench
 from hermes.curated.store import MemoryStore
 from hermes.curation.capture import capture
 from hermes.session.session import MemorySession

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-
-from hermes.bench import turn, whole_turn
+from benchmarks import turn, whole_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from benchmarks.importing import run as bench_import
 
-from hermes.bench.importing import run as bench_import
 from hermes.migration.transcripts.bring_in import BringIn
 from hermes.migration.transcripts.recognise import sources
 from hermes.storage.recorded import RecordedDB

@@ -7,9 +7,10 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from benchmarks import search
+from benchmarks.corpus import Corpus
 
-from hermes.bench import recall, search
-from hermes.bench.corpus import Corpus
+from hermes.bench import recall
 from hermes.storage.sessions import SessionDB
 from hermes.vocabulary.errors import SettingsError
 

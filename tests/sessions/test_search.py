@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from benchmarks import query_fuzz
 
-from hermes.bench import query_fuzz
 from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from benchmarks.prefix import compare
 
-from hermes.bench.prefix import compare
 from hermes.llm.scripted import Reply, Scripted
 from hermes.vocabulary.usage import Usage
 

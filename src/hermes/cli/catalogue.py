@@ -165,7 +165,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     "bench": (
         "measure, beside a floor or a peer in the same run",
         {
-            "all": ("bench_all", "all of them one after the other: every figure with its command"),
+            "all": ("bench", "all of them one after the other: every figure with its command"),
             "curated": ("bench", "memory writes, cold starts and imports"),
             "scan": ("bench", "the threat scanner on ordinary and hostile texts"),
             "secrets": ("bench", "the secret finder on plain and hostile texts"),

@@ -16,7 +16,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.bench.corpus import Corpus
+from benchmarks.corpus import Corpus
 from hermes.storage.database import PAGE
 from hermes.storage.sessions import SessionDB
 

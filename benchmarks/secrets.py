@@ -1,6 +1,6 @@
 """Time of the secret finder on a plain sentence, on hostile texts of 65,536 characters, and on many texts at once.
 
-python -c 'from hermes.bench.secrets import run; print(run())'
+python -c 'from benchmarks.secrets import run; print(run())'
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import time
 from functools import partial
 
 import hermes
-from hermes.bench.compaction import made_up_session
-from hermes.bench.measure import best_cpu
+from benchmarks.compaction import made_up_session
+from benchmarks.measure import best_cpu
 from hermes.safety.secrets import find_secrets, mask_all, mask_secrets
 
 SENTENCE = "We deploy every Tuesday from the main branch and the office is closed on Fridays."

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import time
 
-from hermes.bench.hostile_texts import HOSTILE
-from hermes.bench.hostile_words import LONG
+from benchmarks.hostile_texts import HOSTILE
+from benchmarks.hostile_words import LONG
 from hermes.safety.threats import scan
 
 ENTRY = 2_200

@@ -1,6 +1,6 @@
 """Soak and speed of the fence: `run` checks many generated texts under random cuts, and measures the scrubber.
 
-python -c 'from hermes.bench.fence import run; print(run())'
+python -c 'from benchmarks.fence import run; print(run())'
 """
 
 from __future__ import annotations

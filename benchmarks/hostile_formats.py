@@ -9,7 +9,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from hermes.bench.hostile_words import LETTERS, TRIGGERS, filled
+from benchmarks.hostile_words import LETTERS, TRIGGERS, filled
 
 if TYPE_CHECKING:
     import random

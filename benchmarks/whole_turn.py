@@ -14,9 +14,9 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from benchmarks import turn
+from benchmarks.measure import median
 from hermes.agent import Agent
-from hermes.bench import turn
-from hermes.bench.measure import median
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.storage.sessions import SessionDB
@@ -129,7 +129,7 @@ def _memory(home: str) -> dict[str, float]:
         session = db.list_sessions()[0].id
     script = (
         "import hermes.cli.app, hermes.cli.chat\n"
-        "from hermes.bench.whole_turn import Canned\nfrom hermes.agent import Agent\n"
+        "from benchmarks.whole_turn import Canned\nfrom hermes.agent import Agent\n"
         f"with Agent.open({home!r}, model=Canned(), resume={session!r}) as agent:\n"
         "    for _ in agent.turn('hello'): pass\n"
     )

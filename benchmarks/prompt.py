@@ -11,8 +11,8 @@ import os
 import random
 import tempfile
 
+from benchmarks.measure import best_cpu
 from hermes.agent import Agent
-from hermes.bench.measure import best_cpu
 from hermes.llm.cache_points import cache_points, with_cache_points
 from hermes.llm.scripted import Scripted
 from hermes.llm.wire import encode

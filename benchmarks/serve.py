@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hermes.bench.measure import hermes_command
+from benchmarks.measure import hermes_command
 from hermes.settings.home import find_home
 from hermes.settings.people import People
 

@@ -14,7 +14,7 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from hermes.bench.measure import best_cpu
+from benchmarks.measure import best_cpu
 from hermes.compression.block import is_block, parse_block
 from hermes.compression.compressor import ContextCompressor
 from hermes.compression.pointers import format_ranges
@@ -61,7 +61,7 @@ def run(seed: int = 0, peer_python: str | None = None) -> dict[str, object]:
         "archive": _archive(),
     }
     if peer_python:
-        from hermes.bench.compaction_peer import measure
+        from benchmarks.compaction_peer import measure
 
         histories = [messages for _, messages in _histories(seed)]
         peer = measure(peer_python, histories, [_tail(messages) for messages in histories])
@@ -209,7 +209,7 @@ def _histories(seed: int) -> Iterator[tuple[str, list[Message]]]:
 
 def _varied(length: int, seed: int) -> list[Message]:
     """The history of `hermes bench search`: 60,000 words, growing identifiers, code, logs and Chinese."""
-    from hermes.bench.corpus import Corpus
+    from benchmarks.corpus import Corpus
 
     said = (message for planned in Corpus(seed).sessions(2 * length) for message in planned.messages)
     sent = ({key: value for key, value in message.items() if key in _SENT} for message in said)

@@ -11,7 +11,7 @@ import tempfile
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from hermes.bench.measure import median, timed
+from benchmarks.measure import median, timed
 from hermes.providers.facts.entities import find_entities
 from hermes.providers.facts.reasoning import CONTRADICTION, Reasoner
 from hermes.providers.facts.store import FactStore

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from hermes.bench.measure import best_cpu
+from benchmarks.measure import best_cpu
 from hermes.llm.anthropic import Anthropic
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.openai_compatible import OpenAICompatible

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from hermes.bench import live_appends, search_peers
-from hermes.bench.corpus import Corpus
+from benchmarks import live_appends, search_peers
+from benchmarks.corpus import Corpus
 from hermes.recall.finding import Criteria
 from hermes.recall.session_search import SessionSearch
 from hermes.storage.sessions import SessionDB
@@ -27,7 +27,7 @@ from hermes.storage.upkeep import Upkeep
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hermes.bench.corpus import Planned
+    from benchmarks.corpus import Planned
 
 _CHUNK = 4000
 _SAMPLED = 3000

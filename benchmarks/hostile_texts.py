@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from hermes.bench.hostile_formats import FORMATS
-from hermes.bench.hostile_words import LETTERS, LONG, MATCHED, TRIGGERS, WORDS
+from benchmarks.hostile_formats import FORMATS
+from benchmarks.hostile_words import LETTERS, LONG, MATCHED, TRIGGERS, WORDS
 
 if TYPE_CHECKING:
     import random

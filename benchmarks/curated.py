@@ -9,7 +9,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from hermes.bench.measure import cpu_of_process, hermes_command, median, timed
+from benchmarks.measure import cpu_of_process, hermes_command, median, timed
 from hermes.curated.entries import render
 from hermes.curated.store import MemoryStore
 
@@ -23,7 +23,7 @@ _ROUNDS = 3
 # not its folder, and keeps no history; both scan what is added.
 _ADDERS = {
     "floor": """
-from hermes.bench.curated import floor
+from benchmarks.curated import floor
 add = remove = floor(home, b"x" * {size})
 call = None
 """,

@@ -9,7 +9,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.bench.agent_log import make
+from benchmarks.agent_log import make
 from hermes.curated.history import UNTRUSTED, Cause
 from hermes.curated.store import MemoryStore
 from hermes.session.capturing import capture_turn
@@ -20,7 +20,7 @@ from hermes.settings.home import find_home
 from hermes.settings.load import load_settings
 
 if TYPE_CHECKING:
-    from hermes.bench.agent_log import Log
+    from benchmarks.agent_log import Log
 
 _RECALLED = "The user's badge number is val7-99."
 _SUBJECTS = ("north", "south", "east", "west")

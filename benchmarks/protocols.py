@@ -9,7 +9,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.bench.measure import hermes_command
+from benchmarks.measure import hermes_command
 from hermes.vocabulary.values import value
 
 if TYPE_CHECKING:
