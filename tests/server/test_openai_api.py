@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import openai
 import pytest
 
+from hermes import MemorySession
 from hermes.storage.sessions import SessionDB
 from http_service import listening, prepare, running
-from model_server import Answer, ModelServer, chat
 from pictures import as_openai, png
 from pictures import text as words
 
@@ -336,25 +336,21 @@ def test_a_client_that_goes_away_leaves_a_conversation_that_goes_on(home: Path) 
 
 
 @pytest.mark.proves("images.http")
-def test_images_over_http_are_stored_once_and_the_history_is_recognised(home: Path) -> None:
-    answer = Answer(pieces=[chat({"content": "A chart."})], headers={"connection": "close"})
-    with ModelServer(*[answer] * 3) as model:
-        keys = prepare(home, [])
-        (home / "config.yaml").write_text(f"model: {{default: m, base_url: '{model.url}'}}\n")
-        with listening(home, keys) as up:
-            ann = client(up)
-            history: list[Any] = [{"role": "user", "content": [words("What is this?"), as_openai(png())]}]
-            for question in ("And the axis?", "Thanks."):
-                reply = ann.chat.completions.create(model="hermes", messages=history)
-                history += [{"role": "assistant", "content": reply.choices[0].message.content}, user(question)]
-            assert len(sessions(up)) == 1
-            other = [{"role": "user", "content": [words("What is this?"), as_openai(png(shade=9))]}, *history[1:]]
-            ann.chat.completions.create(model="hermes", messages=other)
-            assert len(sessions(up)) == 2
-        asked = [each.json["messages"] for each in model.received]
-    assert asked[0][-1]["content"] == [words("What is this?"), as_openai(png())]
-    assert asked[1][: len(asked[0])] == asked[0]
-    assert len(list((home / "users" / "ann" / "images").iterdir())) == 2
+def test_images_over_http_are_stored_once_and_the_history_is_recognised(up: Running) -> None:
+    ann = client(up)
+    history: list[Any] = [{"role": "user", "content": [words("What is this?"), as_openai(png())]}]
+    for question in ("And the axis?", "Thanks."):
+        reply = ann.chat.completions.create(model="hermes", messages=history)
+        history += [{"role": "assistant", "content": reply.choices[0].message.content}, user(question)]
+    (first,) = sessions(up)
+    assert first["message_count"] == 4
+    other = [{"role": "user", "content": [words("What is this?"), as_openai(png(shade=9))]}, *history[1:]]
+    ann.chat.completions.create(model="hermes", messages=other)
+    assert len(sessions(up)) == 2
+    home = up.home / "users" / "ann"
+    assert len(list((home / "images").iterdir())) == 2
+    with MemorySession.open(home, resume=first["session_id"]) as session:
+        assert session.request().messages[0]["content"] == [words("What is this?"), as_openai(png())]
 
 
 @pytest.mark.proves("images.http")
