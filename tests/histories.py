@@ -17,7 +17,7 @@ SCRIPTS = (
     "Мы решили использовать очередь q_42. Почему падает тест? ",
     "🙂 ok? ",
 )
-PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+PICTURE = {"type": "image_url", "image_url": {"url": "https://example.com/picture.png"}}
 
 
 @st.composite

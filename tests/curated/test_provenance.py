@@ -52,7 +52,8 @@ def test_every_entry_knows_who_caused_it(home: Path) -> None:
 def test_the_model_cannot_name_an_origin(home: Path) -> None:
     toolbox = open_parts(home).toolbox
     call = {"action": "add", "target": "memory", "content": "x", "origin": "user"}
-    assert "origin is not a field" in json.loads(toolbox.call("memory", call))["error"]
+    assert json.loads(toolbox.call("memory", call))["ignored_arguments"] == ["origin"]
+    assert origins(MemoryStore.open(home)) == {"x": "agent"}
 
 
 @pytest.mark.proves("provenance.carried")

@@ -56,7 +56,7 @@ REFUSED: list[tuple[Any, str]] = [
     (calling(function={"name": "look", "arguments": {}}), "name and arguments must be texts"),
     ({"messages": [HI, {"role": "assistant", "tool_calls": "look"}, HI]}, "messages[1].tool_calls must be a list"),
     ({"messages": [{"role": "user", "content": 4}]}, "messages[0].content must be a list"),
-    ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "only text is supported here"),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "give it as a data: or https: URL"),
     ({"messages": [HI], "tools": {"name": "look"}}, "tools must be a list"),
     ({"messages": [HI], "tools": [{"type": "function"}]}, "tools[0] must be a function with a name"),
     ({"messages": [HI], "tools": [{"type": "web_search"}]}, "tools[0] must be a function with a name"),

@@ -197,7 +197,7 @@ def test_lcm_leads_from_a_summary_down_to_every_message(home: Path) -> None:
         assert not ask(session, "lcm_describe", node=99)["success"]
         assert not ask(session, "lcm_grep", query=" ")["success"]
         assert not ask(session, "lcm_expand")["success"]
-        described = ask(session, "lcm_describe", node=1)
+        described = ask(session, "lcm_describe", node=overview["count"])  # older ones are part of a condensed summary
         assert described["ids"] in block
     with MemorySession.open(home, resume=session.id) as again:
         assert again.request().messages[:3] == session.request().messages[:3]

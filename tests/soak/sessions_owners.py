@@ -21,7 +21,9 @@ _OWNERS = ("local", "alice", "bob")
 _SESSIONS = 6
 _ABSENT_MESSAGE = 999_999_999
 # These take no name of a session, a message or a key, and return nothing that was stored.
-NOT_ABOUT_DATA = frozenset(("open", "close", "path", "journal_mode", "index", "embed", "sync", "bulk", "owner"))
+NOT_ABOUT_DATA = frozenset(
+    ("open", "close", "path", "journal_mode", "index", "embed", "sync", "bulk", "owner", "remove_unused_images")
+)
 
 
 @dataclass

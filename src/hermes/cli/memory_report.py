@@ -63,14 +63,14 @@ def add_which(parser: argparse.ArgumentParser, name: str, metavar: str, **more: 
     parser.add_argument(
         name,
         metavar=metavar,
-        help="its number in `hermes memory list`, or a piece of the entry that no other entry has",
+        help="its number in the list, or a piece of the entry that no other entry has",
         **more,
     )
     parser.add_argument("--text", action="store_true", help=f"{metavar} is a piece of the entry even if it is a number")
 
 
 def numbered(store: MemoryStore, target: str, word: str, given: argparse.Namespace) -> str:
-    """The entry that has this number in `hermes memory list`; "" when there is none, or the word is meant as text."""
+    """The entry that has this number in the list; "" when there is none, or the word is meant as text."""
     if given.text or not (word.isascii() and word.isdecimal()):
         return ""
     entries = store.entries(target)
