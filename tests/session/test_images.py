@@ -320,7 +320,10 @@ def test_whatever_form_a_stored_message_has_its_bytes_go_to_the_folder(tmp_path:
         stored = [each.message for each in db.messages("s")]
     assert [each["content"] for each in stored[:2]] == [f"look\n{SHOWN}", SHOWN]
     assert stored[2]["content"][0]["content"] == [text("a screenshot"), text(SHOWN)]
-    assert stored[3]["content"] == "[image: unknown format, 15 bytes]\n[image: unreadable]"
+    assert stored[3]["content"] == [
+        {"type": "text", "text": "[image: unknown format, 15 bytes]"},
+        {"type": "image_url"},  # nothing in it to store elsewhere, so it stays as it came
+    ]
     assert stored[4]["content"] == [text("only words"), {"type": "thinking", "thinking": "hm"}]
     assert raw not in json.dumps(stored)
     assert names(tmp_path) == sorted([name_of(PICTURE), name_of(OTHER), name_of(b"no image at all", "bin")])

@@ -133,8 +133,7 @@ class _Taking:
         except ImageRefused:
             if self._strict:
                 raise
-            self.seen = True
-            return _text_part(_UNREADABLE)
+            return part  # an import loses nothing, whatever it is
         self.seen = True
         self.entries.append(entry)
         return _text_part(placeholder(entry))
