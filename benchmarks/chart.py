@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
-from hermes.vocabulary.values import value
+from hermes.base.values import value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

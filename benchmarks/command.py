@@ -9,16 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.protocols import PROTOCOLS, flat, machine, measure_all, page
-from hermes.cli.context import OK
-from hermes.cli.progress import Progress
-from hermes.cli.render import add_json_option, print_json, print_text
-from hermes.vocabulary.errors import NotFound, SettingsError
+from hermes.base.errors import NotFound, SettingsError
+from hermes.cli.output import OK, Progress, add_json_option, print_json, print_text
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from hermes.cli.context import Context
+    from hermes.cli.output import Context
 
     Figures = dict[str, Any]
     Measure = Callable[[argparse.Namespace, Context], Figures]

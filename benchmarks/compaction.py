@@ -15,19 +15,18 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.measure import best_cpu
-from hermes.compression.block import is_block, parse_block
-from hermes.compression.compressor import ContextCompressor
-from hermes.compression.pointers import format_ranges
-from hermes.compression.reading import characters, text_of
-from hermes.storage.compaction import Contexts, NewContext
+from hermes.base.tokens import estimate, estimate_message
+from hermes.compaction.block import format_ranges, is_block, parse_block
+from hermes.compaction.compressor import ContextCompressor
+from hermes.compaction.messages import characters, text_of
+from hermes.storage.context import Contexts, NewContext
 from hermes.storage.sessions import SessionDB
-from hermes.tools.context_expand import ContextExpand
-from hermes.vocabulary.tokens import estimate, estimate_message
+from hermes.tools.context import ContextExpand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hermes.compression.assembly import Compaction
+    from hermes.compaction.compressor import Compaction
 
     Message = dict[str, Any]
 

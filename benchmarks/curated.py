@@ -10,8 +10,8 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.measure import cpu_of_process, hermes_command, median, timed
-from hermes.curated.entries import render
-from hermes.curated.store import MemoryStore
+from hermes.memory.entries import render
+from hermes.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,15 +28,15 @@ add = remove = floor(home, b"x" * {size})
 call = None
 """,
     "ours": """
-from hermes.curated.store import MemoryStore
-from hermes.session.wiring import open_parts
+from hermes.memory.store import MemoryStore
+from hermes.session.parts import open_parts
 store, parts = MemoryStore.open(home), open_parts(home)
 add, remove = (lambda text: store.add("memory", text)), (lambda text: store.remove("memory", text))
 call = lambda text: parts.toolbox.call("memory", {{"action": "add", "target": "memory", "content": text}})
 take_back = lambda text: parts.store.remove("memory", text)
 """,
     "unscreened": """
-from hermes.curated.store import MemoryStore
+from hermes.memory.store import MemoryStore
 store = MemoryStore.open(home, screen=lambda *_: None)
 add, remove = (lambda text: store.add("memory", text)), (lambda text: store.remove("memory", text))
 call = None

@@ -10,14 +10,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.agent_log import make
-from hermes.curated.history import UNTRUSTED, Cause
-from hermes.curated.store import MemoryStore
-from hermes.session.capturing import capture_turn
+from hermes.memory.history import UNTRUSTED, Cause
+from hermes.memory.store import MemoryStore
+from hermes.session.background import capture_turn
 from hermes.session.curator import Curator
+from hermes.session.parts import open_parts
 from hermes.session.session import MemorySession
-from hermes.session.wiring import open_parts
+from hermes.settings.config import load_settings
 from hermes.settings.home import find_home
-from hermes.settings.load import load_settings
 
 if TYPE_CHECKING:
     from benchmarks.agent_log import Log

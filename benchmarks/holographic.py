@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.measure import median, timed
-from hermes.providers.facts.entities import find_entities
+from hermes.providers.facts.claims import find_entities
 from hermes.providers.facts.reasoning import CONTRADICTION, Reasoner
 from hermes.providers.facts.store import FactStore
 

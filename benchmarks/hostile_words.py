@@ -88,9 +88,9 @@ def _never_meeting(chance: random.Random) -> str:
 @cache
 def _lightest(concepts: int) -> str:
     """The word with one of some concepts that hardly ever stands in attacks."""
+    from hermes.safety.classifier import weight_of_concepts
+    from hermes.safety.fast_path import weight_of_word
     from hermes.safety.languages import english as language
-    from hermes.safety.weights import weight_of_concepts
-    from hermes.safety.wording import weight_of_word
 
     masks = language().lexicon.masks
     able = [word for word in english() if masks[word] & concepts]
@@ -100,7 +100,7 @@ def _lightest(concepts: int) -> str:
 def _hollow(chance: random.Random) -> str:
     """What rules match, but among words that speak against an attack: each match is weighed for nothing."""
     from hermes.safety.languages import english as language
-    from hermes.safety.matching import orders_of
+    from hermes.safety.rules import orders_of
 
     light = _LIGHT.split()
     rules = [rule for rule in language().rules if rule.level == "refuse"]

@@ -50,9 +50,9 @@ print(json.dumps([count, time.perf_counter() - start, time.process_time() - cpu,
 """
 _IMPORT = """
 import json, os, resource, sys, time
-from hermes.migration.transcripts.bring_in import BringIn
-from hermes.migration.transcripts.recognise import sources
-from hermes.storage.recorded import RecordedDB
+from hermes.portability.transcripts.importer import BringIn
+from hermes.portability.transcripts.formats import sources
+from hermes.storage.rollback import RecordedDB
 folder, target, most = sys.argv[1], sys.argv[2], int(sys.argv[3])
 start, cpu = time.perf_counter(), time.process_time()
 with RecordedDB.open(target, durability="turn") as db:

@@ -18,20 +18,19 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hermes.curated.store import MemoryStore
+from hermes.base.events import Finished, TurnFinished, Usage
 from hermes.llm.client import never
-from hermes.llm.local import DEFAULT, EmbeddedModel
+from hermes.llm.embedded import DEFAULT, EmbeddedModel
+from hermes.memory.store import MemoryStore
+from hermes.session.parts import open_parts
 from hermes.session.session import MemorySession
-from hermes.session.wiring import open_parts
 from hermes.tools.loop import run_turn
-from hermes.vocabulary.events import Finished, TurnFinished
-from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from hermes.base.events import ModelEvent
     from hermes.llm.client import Message, Model
-    from hermes.vocabulary.events import ModelEvent
 
 TARGET = 0.95
 _LONGEST_ANSWER = 24

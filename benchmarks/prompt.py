@@ -13,13 +13,13 @@ import tempfile
 
 from benchmarks.measure import best_cpu
 from hermes.agent import Agent
-from hermes.llm.cache_points import cache_points, with_cache_points
+from hermes.base.tokens import estimate, estimate_message
+from hermes.llm.anthropic import cache_points, with_cache_points
 from hermes.llm.scripted import Scripted
 from hermes.llm.wire import encode
 from hermes.prompt.assembly import PromptInputs, assemble
-from hermes.session.judging import Judged
-from hermes.skills.index import SkillIndex
-from hermes.vocabulary.tokens import estimate, estimate_message
+from hermes.session.parts import Judged
+from hermes.skills.files import SkillIndex
 
 SKILLS = 200
 HISTORIES = (1_000, 10_000, 100_000)

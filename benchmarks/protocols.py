@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.measure import hermes_command
-from hermes.vocabulary.values import value
+from hermes.base.values import value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -7,7 +7,7 @@ import time
 
 from benchmarks.hostile_texts import HOSTILE
 from benchmarks.hostile_words import LONG
-from hermes.safety.threats import scan
+from hermes.safety.scanner import scan
 
 ENTRY = 2_200
 _SENTENCE = (

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.measure import best_cpu
 from hermes.llm.anthropic import Anthropic
-from hermes.llm.endpoint import Endpoint
-from hermes.llm.openai_compatible import OpenAICompatible
+from hermes.llm.client import Endpoint
+from hermes.llm.openai import OpenAICompatible
 
 if TYPE_CHECKING:
     from hermes.llm.client import HttpModel

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, Self
 from benchmarks import turn
 from benchmarks.measure import median
 from hermes.agent import Agent
-from hermes.llm.endpoint import Endpoint
-from hermes.llm.openai_compatible import OpenAICompatible
+from hermes.llm.client import Endpoint
+from hermes.llm.openai import OpenAICompatible
 from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from hermes.base.events import ModelEvent
     from hermes.llm.client import Message
-    from hermes.vocabulary.events import ModelEvent
 
 LONG = 10_000
 TURNS = 15
@@ -128,7 +128,7 @@ def _memory(home: str) -> dict[str, float]:
     with SessionDB.open(os.path.join(home, "state.db")) as db:
         session = db.list_sessions()[0].id
     script = (
-        "import hermes.cli.app, hermes.cli.chat\n"
+        "import hermes.cli.app, hermes.cli.commands.chat\n"
         "from benchmarks.whole_turn import Canned\nfrom hermes.agent import Agent\n"
         f"with Agent.open({home!r}, model=Canned(), resume={session!r}) as agent:\n"
         "    for _ in agent.turn('hello'): pass\n"

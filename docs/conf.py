@@ -1,6 +1,6 @@
 """The documentation as a site: `bin/docs` builds it, offline and with warnings as errors."""
 
-from hermes.vocabulary.version import __version__
+from hermes.base.version import __version__
 
 project = "Hermes"
 author = "the Hermes authors"

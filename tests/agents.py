@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hermes import Agent
+from hermes.base.events import ToolReturned
 from hermes.llm.scripted import Reply, Scripted
-from hermes.vocabulary.events import ToolReturned
 
 if TYPE_CHECKING:
     from collections.abc import Callable

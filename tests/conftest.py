@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hermes.session.requests import Request
+    from hermes.session.context import Request
 
 
 # A busy machine, or a first run that builds tables, is no failure: results are what property tests are about.

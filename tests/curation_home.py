@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from hermes.curated.history import Cause
-from hermes.curated.store import MemoryStore
+from hermes.memory.history import Cause
+from hermes.memory.store import MemoryStore
 from hermes.session.curator import Curator
+from hermes.settings.config import load_settings
 from hermes.settings.home import find_home
-from hermes.settings.load import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

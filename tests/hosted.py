@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.providers.misdeeds import HEARD, PLUGIN
+from hermes.providers.faults import HEARD, PLUGIN
 from provider_plugins import install
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import uvicorn
 
-from hermes.server.http import build
-from hermes.server.patience import Impatient
+from hermes.server.app import Impatient, build
 from hermes.settings.home import find_home
 from hermes.settings.people import People
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from hermes.server.http import Service
+    from hermes.server.app import Service
 
 ALWAYS = [{"when": "", "text": "Understood."}]
 

@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hermes import Agent, MemorySession
+from hermes.base.events import TurnFinished
 from hermes.llm.scripted import Scripted
 from hermes.session.review import last_review
-from hermes.vocabulary.events import TurnFinished
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,8 +17,8 @@ import pytest
 
 from hermes.providers.config import save_config
 from hermes.providers.discovery import load_provider
-from hermes.providers.health import Patience
 from hermes.providers.manager import Limits, MemoryManager
+from hermes.providers.worker import Patience
 from hermes.session.session import MemorySession
 from wire_server import KEY
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.llm.cache_points import cache_points, system_blocks, with_cache_points
-from hermes.vocabulary.errors import SettingsError
+from hermes.base.errors import SettingsError
+from hermes.llm.anthropic import cache_points, system_blocks, with_cache_points
 
 MARK = {"type": "ephemeral"}
 SYSTEM = {"role": "system", "content": "You are Hermes."}

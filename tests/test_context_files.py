@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.prompt.context_files import LIMIT, load_context_files, truncate
-from hermes.prompt.hints import SubdirectoryHints, paths_in
+from hermes.prompt.context_files import LIMIT, SubdirectoryHints, load_context_files, paths_in, truncate
 from scans import scan
 
 if TYPE_CHECKING:

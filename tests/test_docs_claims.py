@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from checks import reference
+from hermes.base.errors import PACKAGES
 from hermes.cli.catalogue import DEFAULTS, GROUPS
 from hermes.settings.schema import all_keys
-from hermes.vocabulary.extras import PACKAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

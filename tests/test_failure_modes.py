@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.curated.store import MemoryStore
 from hermes.gateway.service import LOCK
+from hermes.memory.store import MemoryStore
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock
 from test_requirements import all_tests

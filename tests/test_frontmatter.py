@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from hermes.vocabulary.frontmatter import split_frontmatter
+from hermes.base.frontmatter import split_frontmatter
 
 pytestmark = pytest.mark.proves("prompt.context.frontmatter")
 
@@ -137,7 +137,7 @@ def test_any_text_can_be_split(text: str) -> None:
 
 def test_simple_fields_are_read_without_loading_a_yaml_parser() -> None:
     code = (
-        "import sys; from hermes.vocabulary.frontmatter import split_frontmatter;"
+        "import sys; from hermes.base.frontmatter import split_frontmatter;"
         "assert split_frontmatter('---\\nname: x\\ntags: [a, \"b\"]\\nmetadata:\\n  x: y\\n---\\n').fields;"
         "print(sum('ruamel' in name for name in sys.modules))"
     )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.vocabulary.jsontext import decode, encode
+from hermes.base.text import decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,7 @@ def test_what_is_no_json_and_what_holds_itself_is_refused_in_the_words_of_json()
 @pytest.mark.internal("a Python without the C half has all of it in json")
 def test_without_the_c_half_json_does_the_work() -> None:
     code = (
-        "import sys; sys.modules['_json'] = None\nfrom hermes.vocabulary.jsontext import decode, encode\n"
+        "import sys; sys.modules['_json'] = None\nfrom hermes.base.text import decode, encode\n"
         "print(encode({'a': ['é', 1]}), encode([1, 2], tight=True), decode(b' [1, null] '))"
     )
     out = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.prompt.context_files import load_context_files
-from hermes.safety.passages import without_attacks
-from hermes.safety.threats import scan
+from hermes.safety.scanner import scan, without_attacks
 from hermes.safety.verdict import Verdict
 from skills_home import Skills, skill_text
 

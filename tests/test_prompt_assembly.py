@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hermes.base.tokens import estimate
 from hermes.prompt import assembly
 from hermes.prompt.assembly import PromptInputs, assemble
-from hermes.vocabulary.tokens import estimate
 from scans import scan
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from checks import reference, reference_code
-from hermes.compression.engine import ContextEngine
+from hermes.compaction.engine import ContextEngine
 from hermes.providers.base import MemoryProvider
 from hermes.settings.schema import TASKS, all_keys
 

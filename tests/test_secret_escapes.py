@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.safety.secret_escapes import places, unescaped
-from hermes.safety.secrets import find_secrets, mask_all, mask_secrets
+from hermes.safety.secrets import find_secrets, mask_all, mask_secrets, places, unescaped
 from secret_samples import filled, samples
 
 if TYPE_CHECKING:

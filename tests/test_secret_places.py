@@ -10,11 +10,9 @@ from benchmarks.secrets import HOSTILE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes.safety.beginnings import UNUSUAL, Beginnings, FewBeginnings
-from hermes.safety.secret_formats import PHRASES, TOKENS
-from hermes.safety.secret_places import suspects
-from hermes.safety.secret_words import FOREIGN_WORDS
-from hermes.safety.secrets import find_secrets, mask_all, mask_secrets, search
+from hermes.safety.lexicon import UNUSUAL, Beginnings, FewBeginnings
+from hermes.safety.secret_formats import FOREIGN_WORDS, PHRASES, TOKENS
+from hermes.safety.secrets import find_secrets, mask_all, mask_secrets, search, suspects
 from secret_samples import filled, samples
 
 TEMPLATES = [*samples("secret"), *samples("harmless")]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import time
 
 import pytest
@@ -145,22 +143,6 @@ def test_time_grows_with_the_text_and_not_with_its_square(unit: str) -> None:
     seconds(2_000)
     # Eight times the text; a quadratic pass would take 64 times as long.
     assert min(seconds(32_000) for _ in range(2)) < 24 * max(min(seconds(4_000) for _ in range(3)), 1e-4)
-
-
-@pytest.mark.proves("secrets.cold")
-def test_a_plain_sentence_loads_no_patterns() -> None:
-    code = (
-        "import sys; from hermes.safety.secrets import find_secrets;"
-        "assert find_secrets('We deploy every Tuesday from main, and the office is closed on Fridays.') == ();"
-        "print([m for m in ('re', 'typing', 'dataclasses', 'hermes.safety.secret_words') if m in sys.modules])"
-    )
-    out = subprocess.run(
-        [sys.executable, "-P", "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}; {code}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert out.stdout == "[]\n"
 
 
 @pytest.mark.internal("the benchmark reports what its page quotes")

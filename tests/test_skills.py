@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.skills import usage
-from hermes.skills.changes import EXAMPLE
+from hermes.base.frontmatter import split_frontmatter
+from hermes.skills import tool as usage
 from hermes.skills.files import THIS_PLATFORM
-from hermes.vocabulary.frontmatter import split_frontmatter
+from hermes.skills.tool import EXAMPLE
 from skills_home import NOON, Skills, skill_text
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.skills.index import SkillIndex
-from hermes.skills.names import check_file_path, check_name
-from hermes.skills.schemas import ACTIONS, FIELDS, SCHEMAS
-from hermes.vocabulary.errors import WriteRefused
+from hermes.base.errors import WriteRefused
+from hermes.skills.files import SkillIndex, check_file_path, check_name
+from hermes.skills.tool import ACTIONS, FIELDS, SCHEMAS
 from scans import scan
 from secret_samples import filled
 from skills_home import Skills, skill_text

@@ -11,8 +11,8 @@ from collections import Counter
 import pytest
 
 from disguise_forms import FORMS
-from hermes.safety.threats import scan, scan_entries
-from hermes.safety.unicode import fold
+from hermes.safety.folding import fold
+from hermes.safety.scanner import scan, scan_entries
 
 HERE = os.path.dirname(__file__)
 
@@ -167,8 +167,8 @@ def test_honest_joiners_selectors_and_flags_pass() -> None:
 def test_a_scanner_without_its_tables_raises() -> None:
     code = (
         "import hermes.safety.tables as tables; tables._FOLDER = '/nonexistent'\n"
-        "from hermes.safety.threats import scan\n"
-        "from hermes.vocabulary.errors import ScannerUnavailable\n"
+        "from hermes.safety.scanner import scan\n"
+        "from hermes.base.errors import ScannerUnavailable\n"
         "try: print(scan('hello').level)\n"
         "except ScannerUnavailable as error: print('raised', 'reinstall' in str(error))\n"
     )
@@ -176,21 +176,10 @@ def test_a_scanner_without_its_tables_raises() -> None:
     assert out == "raised True\n"
 
 
-@pytest.mark.proves("threats.start")
-def test_plain_text_is_scanned_without_heavy_modules_or_tables_of_other_scripts() -> None:
-    code = (
-        "import sys\nfrom hermes.safety.threats import scan\nscan('The API listens on port 8080 behind nginx.')\n"
-        "heavy = {'dataclasses', 'typing', 'pathlib', 'contextlib', 'unicodedata', 'inspect'}\n"
-        "print(sorted((heavy | {'hermes.safety.confusables'}) & set(sys.modules)))"
-    )
-    out = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out == "[]\n"
-
-
 @pytest.mark.internal("the compiled tables are a cache of the text tables")
 def test_the_compiled_tables_say_what_the_text_tables_say() -> None:
     code = (
-        "from hermes.safety import tables\nfrom hermes.safety.compiling import compile_tables\n"
+        "from hermes.safety import tables\nfrom hermes.safety.training import compile_tables\n"
         "parts = ('english', 'rules', 'disguises', 'plain', 'latin', 'foreign', 'weights')\n"
         "stored = {part: tables.compiled(part) for part in parts}\n"
         "tables._compiled.update(dict.fromkeys(stored))\nprint(compile_tables() == stored)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.safety.threats import scan
+from hermes.safety.scanner import scan
 
 NOTES = [
     "Anna is no longer a contractor since March; she joined the team.",

@@ -12,15 +12,15 @@ import pytest
 from benchmarks.hostile_texts import HOSTILE
 
 from disguise_forms import FORMS
-from hermes.safety import atoms, decoding, encoded, markup
+from hermes.safety import decoding
+from hermes.safety import decoding as encoded
+from hermes.safety import rules as atoms
+from hermes.safety import structure as markup
 from hermes.safety.decoding import decode
-from hermes.safety.lexicon import Lexicon, Reading, bit
-from hermes.safety.places import Index
-from hermes.safety.runs import Runs
-from hermes.safety.surroundings import LONG_TEXT, WIDEST_RULE, surroundings
-from hermes.safety.threats import scan
-from hermes.safety.typing_errors import Errors
-from hermes.safety.unicode import fold
+from hermes.safety.disguises import Errors
+from hermes.safety.folding import fold
+from hermes.safety.lexicon import LONG_TEXT, WIDEST_RULE, Index, Lexicon, Reading, Runs, bit, surroundings
+from hermes.safety.scanner import scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

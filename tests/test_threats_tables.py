@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.safety import tables, wording
-from hermes.safety.threats import scan
-from hermes.vocabulary.errors import ScannerUnavailable
+from hermes.base.errors import ScannerUnavailable
+from hermes.safety import fast_path as wording
+from hermes.safety import tables
+from hermes.safety.scanner import scan
 
 if TYPE_CHECKING:
     from pathlib import Path

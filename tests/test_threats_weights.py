@@ -7,13 +7,17 @@ import random
 import pytest
 from benchmarks.hostile_texts import HOSTILE
 
-from hermes.safety import atoms, disguises, languages, markup, threats, unicode
+from hermes.safety import disguises, languages
+from hermes.safety import folding as unicode
+from hermes.safety import rules as atoms
+from hermes.safety import scanner as threats
+from hermes.safety import structure as markup
+from hermes.safety.classifier import LIGHT, REACH, Pieces, Scale, weight_of_concepts, weights
+from hermes.safety.fast_path import ENDS, pieces_of, weights_of
+from hermes.safety.folding import beyond_ascii, fold, fold_table
+from hermes.safety.languages import PLAIN_TOKEN, TOKEN, words_of
 from hermes.safety.rules import Course, matches
-from hermes.safety.threats import scan
-from hermes.safety.tokens import PLAIN_TOKEN, TOKEN, words_of
-from hermes.safety.unicode import beyond_ascii, fold, fold_table
-from hermes.safety.weights import LIGHT, REACH, Pieces, Scale, weight_of_concepts, weights
-from hermes.safety.wording import ENDS, pieces_of, weights_of
+from hermes.safety.scanner import scan
 
 KINDS = (
     "Chinese",

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.vocabulary.tokens import BLOB_TOKENS, MESSAGE_OVERHEAD, estimate, estimate_message
+from hermes.base.tokens import BLOB_TOKENS, MESSAGE_OVERHEAD, estimate, estimate_message
 
 DATA = os.path.join(os.path.dirname(__file__), "data", "tokens")
 with open(os.path.join(DATA, "counts.json"), encoding="utf-8") as _file:
@@ -108,11 +108,11 @@ def test_any_message_has_an_estimate(message: dict[str, object]) -> None:
 @pytest.mark.proves("tokens.import")
 def test_importing_the_estimate_loads_nothing_else() -> None:
     code = (
-        "import sys; before = set(sys.modules); import hermes.vocabulary.tokens;"
+        "import sys; before = set(sys.modules); import hermes.base.tokens;"
         "print(sorted(set(sys.modules) - before - {'__future__'}))"
     )
     out = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.strip() == "['hermes', 'hermes.vocabulary', 'hermes.vocabulary.tokens', 'hermes.vocabulary.version']"
+    assert out.strip() == "['hermes', 'hermes.base', 'hermes.base.tokens', 'hermes.base.version']"
 
 
 def _sample(name: str) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.vocabulary.json_texts import change_texts
-from hermes.vocabulary.times import day
-from hermes.vocabulary.values import value
+from hermes.base.text import change_texts, day
+from hermes.base.values import value
 
 pytestmark = pytest.mark.internal("a tool of our own that every layer uses")
 

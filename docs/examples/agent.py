@@ -3,8 +3,8 @@
 import tempfile
 
 from hermes import Agent
+from hermes.base.events import TextDelta, ToolReturned, TurnFinished
 from hermes.llm.scripted import Reply, Scripted
-from hermes.vocabulary.events import TextDelta, ToolReturned, TurnFinished
 
 
 class Weather:

@@ -3,8 +3,7 @@
 import tempfile
 
 from hermes import Agent
-from hermes.vocabulary.events import Finished, TextDelta
-from hermes.vocabulary.usage import Usage
+from hermes.base.events import Finished, TextDelta, Usage
 
 
 class Echo:

@@ -4,7 +4,7 @@ import json
 import tempfile
 
 from hermes import MemorySession, StreamingContextScrubber
-from hermes.vocabulary.errors import ContextTooLong
+from hermes.base.errors import ContextTooLong
 
 WINDOW = 8000  # tokens that the model takes
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from hermes.vocabulary.version import __version__
+from hermes.base.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hermes.agent import Agent
-    from hermes.compression.compressor import ContextCompressor
-    from hermes.compression.engine import ContextEngine
-    from hermes.curated.store import MemoryStore
+    from hermes.compaction.compressor import ContextCompressor
+    from hermes.compaction.engine import ContextEngine
+    from hermes.memory.store import MemoryStore
     from hermes.providers.base import MemoryProvider
     from hermes.providers.manager import MemoryManager
     from hermes.safety.fence import StreamingContextScrubber, build_memory_context_block, sanitize_context
@@ -36,12 +36,12 @@ __all__ = [
 # The public names and where they live; each is loaded when it is first used.
 _HOMES = {
     "Agent": "hermes.agent",
-    "ContextCompressor": "hermes.compression.compressor",
-    "ContextEngine": "hermes.compression.engine",
+    "ContextCompressor": "hermes.compaction.compressor",
+    "ContextEngine": "hermes.compaction.engine",
     "MemoryManager": "hermes.providers.manager",
     "MemoryProvider": "hermes.providers.base",
     "MemorySession": "hermes.session.session",
-    "MemoryStore": "hermes.curated.store",
+    "MemoryStore": "hermes.memory.store",
     "SessionDB": "hermes.storage.sessions",
     "StreamingContextScrubber": "hermes.safety.fence",
     "build_memory_context_block": "hermes.safety.fence",

@@ -12,7 +12,7 @@ _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE)
 
 def main() -> int:
     if sys.argv[1:] in (["--version"], ["-V"]):
-        from hermes.vocabulary.version import __version__
+        from hermes.base.version import __version__
 
         print(f"hermes {__version__}")
         return 0

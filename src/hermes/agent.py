@@ -11,42 +11,150 @@ Ctrl-C, leaves a conversation that goes on with the next turn.
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
+import time
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from hermes.safety.private import without_private
-from hermes.session.models import helper, main_model
-from hermes.session.opening import Opening
+from hermes.base.errors import HermesError
+from hermes.base.events import Continuing, Retrying, TextDelta, ToolReturned, TurnFinished
+from hermes.base.values import Closing
+from hermes.safety.fence import without_private
+from hermes.session.lifecycle import Titles
+from hermes.session.models import check_names, helper, is_enabled, main_model, toolsets_of
 from hermes.session.review import Reviews
 from hermes.session.session import MemorySession
-from hermes.session.titles import Titles
-from hermes.session.toolsets import is_enabled
+from hermes.settings.config import load_settings
 from hermes.settings.home import find_home
 from hermes.storage.images import words_of
-from hermes.tools.delegate import Outcome
-from hermes.tools.loop import run_turn
-from hermes.tools.outside import OutsideFunctions
-from hermes.vocabulary.closing import Closing
-from hermes.vocabulary.errors import HermesError
-from hermes.vocabulary.events import Continuing, Retrying, TextDelta, ToolReturned, TurnFinished
+from hermes.tools.builtin import Kit, Outcome
+from hermes.tools.loop import OutsideFunctions, run_turn
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import date
 
+    from hermes.base.errors import ContextTooLong
+    from hermes.base.events import TurnEvent
     from hermes.llm.client import Model
-    from hermes.session.requests import Request
+    from hermes.session.context import Request
+    from hermes.settings.config import Settings
     from hermes.settings.home import Home
-    from hermes.settings.load import Settings
     from hermes.storage.images import Content
-    from hermes.tools.delegate import Task
-    from hermes.tools.mcp_servers import McpServers
+    from hermes.tools.builtin import Task
+    from hermes.tools.mcp import McpServers
     from hermes.tools.registry import Tool
-    from hermes.vocabulary.errors import ContextTooLong
-    from hermes.vocabulary.events import TurnEvent
+
+# What a delegated task never gets: its result is what counts, and memory is the parent's business.
+_NOT_FOR_CHILDREN = frozenset({"memory", "delegation"})
+_REMEMBERED = 1_000  # messages in which the list of steps is looked for
+
+
+class Opening:
+    """Settings, model, toolsets and tools; `run_task` runs a delegated task in an agent of its own."""
+
+    def __init__(
+        self,
+        home: Home,
+        source: str,
+        *,
+        owner: str,
+        cwd: str | None,
+        model: str | Model,
+        ask: Callable[[str], bool] | None,
+        toolsets: Collection[str] | None,
+        depth: int = 0,
+        delegates: bool = True,
+        run_task: Callable[[Opening, Task], Outcome],
+    ) -> None:
+        self.home, self.source, self.owner, self.cwd, self.ask, self.depth = home, source, owner, cwd, ask, depth
+        self.settings = load_settings(home)
+        self._named = model
+        self.model = main_model(self.settings, model) if isinstance(model, str) else _checked(model)
+        self.toolsets = toolsets_of(self.settings, source) if toolsets is None else check_names(toolsets)
+        self.stop = threading.Event()
+        self.session: list[MemorySession] = []  # known once it is open
+        self.servers: McpServers | None = None
+        self.kit: Kit | None = None
+        self.problems: list[str] = []
+        self._run_task = run_task
+        self._delegates = delegates and depth < self.settings.integer("delegation.max_spawn_depth")
+
+    def makers(self) -> dict[str, Callable[[], Tool]]:
+        kit = self.kit = Kit(
+            self.settings,
+            folder=self.cwd or os.getcwd(),
+            home=self.home.above or self.home.root,
+            ask=self.ask,
+            cancelled=self.stop.is_set,
+            history=self._history,
+            delegate=partial(self._run_task, self) if self._delegates else None,
+            stop=self.stop.set,
+        )
+        made = {name: make for name, make in kit.makers().items() if is_enabled(name, self.toolsets)}
+        if "mcp" in self.toolsets and self.settings.get("mcp_servers"):
+            from hermes.tools.mcp import McpServers
+
+            self.servers = McpServers.of(self.settings, self.home, self.stop.is_set)
+            made |= self.servers.makers()
+            self.problems += self.servers.problems
+        return made
+
+    def _history(self) -> list[dict[str, Any]]:
+        """The newest messages of the session, oldest first, those that were compacted out of the context included."""
+        session = self.session[0]
+        found = session.database.messages(session.id, limit=_REMEMBERED, newest=True)
+        return [each.message for each in sorted(found, key=lambda each: each.id)]
+
+    def close(self) -> None:
+        if self.servers is not None:
+            self.servers.close()
+
+    def child(self, task: Task) -> Opening:
+        settings = self.settings
+        orchestrates = task.role == "orchestrator" and settings.flag("delegation.orchestrator_enabled")
+        kept = self.toolsets - (_NOT_FOR_CHILDREN - {"delegation"} if orchestrates else _NOT_FOR_CHILDREN)
+        if not settings.flag("delegation.inherit_mcp_toolsets"):
+            kept -= {"mcp"}
+        return Opening(
+            self.home,
+            "subagent",
+            owner=self.owner,
+            cwd=self.cwd,
+            # A model over HTTP keeps the bytes of one conversation, so each conversation has its own.
+            model=self._named,
+            ask=(lambda _question: True) if settings.flag("delegation.subagent_auto_approve") else None,
+            toolsets=kept,
+            depth=self.depth + 1,
+            delegates=orchestrates,
+            run_task=self._run_task,
+        )
+
+    def child_options(self) -> dict[str, Any]:
+        return {
+            "parent": self.session[0].id,
+            "skip_memory": True,
+            "skip_context_files": True,
+            "limit": self.settings.integer("delegation.max_iterations"),
+        }
+
+    def stopped(self) -> Callable[[], bool]:
+        seconds = self.settings.integer("delegation.child_timeout_seconds")
+        end = time.monotonic() + seconds if seconds else float("inf")
+        return lambda: self.stop.is_set() or time.monotonic() > end
+
+
+def _checked(model: Model) -> Model:
+    """A model that a program hands in is one, or an error says what is one."""
+    if missing := [name for name in ("name", "context_length", "stream") if not hasattr(model, name)]:
+        raise TypeError(
+            f"a model is a name, or an object with name, context_length and stream; {model!r} has no {missing[0]}"
+        )
+    return model
+
 
 _STOPPED = "[Stopped before there was an answer.]"
 _MODEL_CALLS = 90

@@ -24,14 +24,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes.llm.scripted import Reply, Scripted
-from hermes.providers.base import RESERVED_TOOLS, MemoryProvider
+from hermes.providers.base import RESERVED_TOOLS, MemoryProvider, usable_schema
 from hermes.providers.config import applies, configured, read_config
-from hermes.providers.hosting.hosted import HostedProvider
+from hermes.providers.hosting.client import HostedProvider
 from hermes.providers.manager import Limits, MemoryManager
-from hermes.providers.tool_calls import usable_schema
 from hermes.session.session import MemorySession
+from hermes.settings.environment import save_secret
 from hermes.settings.home import find_home
-from hermes.settings.secrets_file import save_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +49,7 @@ _IN_A_PROCESS = (
 )
 _FAULTY = """\
 from hermes.providers.discovery import load_provider
-from hermes.providers.misdeeds import MISDEEDS
+from hermes.providers.faults import MISDEEDS
 
 
 def register(ctx):

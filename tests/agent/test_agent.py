@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes import Agent, MemorySession, SessionDB
+from hermes.base.errors import ModelRefused, SettingsError
+from hermes.base.events import Finished, Notice, TextDelta, ToolReturned, TurnFinished, Usage
 from hermes.llm.anthropic import Anthropic
-from hermes.llm.client import Fallback
-from hermes.llm.endpoint import Endpoint
-from hermes.llm.openai_compatible import OpenAICompatible
+from hermes.llm.client import Endpoint, Fallback
+from hermes.llm.openai import OpenAICompatible
 from hermes.llm.scripted import Reply, Scripted
-from hermes.vocabulary.errors import ModelRefused, SettingsError
-from hermes.vocabulary.events import Finished, Notice, TextDelta, ToolReturned, TurnFinished
-from hermes.vocabulary.usage import Usage
 from model_server import Answer, ModelServer, chat, claude, failing
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 
 from agents import call_tools, configure
 from hermes.llm import transport
-from hermes.tools.html_text import text_of
+from hermes.tools.fetch import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ import pytest
 
 from agents import call_tools, configure
 from hermes import Agent, MemoryStore
+from hermes.base.events import ToolReturned
 from hermes.llm.scripted import Reply, Scripted
-from hermes.vocabulary.events import ToolReturned
 
 if TYPE_CHECKING:
     from collections.abc import Callable

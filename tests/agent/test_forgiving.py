@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from agents import call_tools
 from hermes import Agent, MemorySession, MemoryStore, SessionDB
+from hermes.base.errors import ModelRefused
+from hermes.base.events import Continuing, Notice, TextDelta, ToolReturned, TurnFinished
+from hermes.base.json_repair import read_arguments, valid_arguments
 from hermes.llm.anthropic import Anthropic
-from hermes.llm.endpoint import Endpoint
-from hermes.llm.openai_compatible import OpenAICompatible
+from hermes.llm.client import Endpoint
+from hermes.llm.openai import OpenAICompatible
 from hermes.llm.scripted import Reply, Scripted
-from hermes.vocabulary.errors import ModelRefused
-from hermes.vocabulary.events import Continuing, Notice, TextDelta, ToolReturned, TurnFinished
-from hermes.vocabulary.json_repair import read_arguments, valid_arguments
 from model_server import Answer, ModelServer, chat, claude
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes import Agent, SessionDB
+from hermes.base.events import TurnFinished
 from hermes.llm.scripted import Reply, Scripted
-from hermes.vocabulary.events import TurnFinished
 from soak.agent import run_kills, wire_problems
 from soak.common import Options
 

@@ -16,9 +16,10 @@ import pytest
 
 from agents import call_tools, configure, first_json
 from hermes import Agent
+from hermes.base.events import ToolReturned
 from hermes.llm.scripted import Reply, Scripted
-from hermes.tools import looking, search_worker
-from hermes.vocabulary.events import ToolReturned
+from hermes.tools import files as looking
+from hermes.tools import search_worker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +101,7 @@ def test_a_listing_tells_what_it_leaves_out_and_what_cannot_be_listed(
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(looking, "_MOST_WALKED", 3)
-    monkeypatch.setattr("hermes.tools.looking.os.listdir", closed)
+    monkeypatch.setattr("hermes.tools.files.os.listdir", closed)
     deep, top = call_tools(home, folder, ("search_files", {}), ("search_files", {"depth": 1}))
     assert (deep["files"], deep["truncated"]) == (["a.txt", "b.txt", "c.txt"], True)
     assert top["error"] == ". cannot be listed: Permission denied"

@@ -12,9 +12,9 @@ import pytest
 
 from agents import call_tools, configure, first_json
 from hermes import Agent
+from hermes.base.errors import NotFound
+from hermes.base.events import Notice, ToolReturned
 from hermes.llm.scripted import Reply, Scripted
-from hermes.vocabulary.errors import NotFound
-from hermes.vocabulary.events import Notice, ToolReturned
 
 if TYPE_CHECKING:
     from pathlib import Path

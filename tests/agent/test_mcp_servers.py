@@ -17,10 +17,10 @@ from mcp.server.mcpserver import MCPServer
 
 from agents import call_tools, configure, first_json
 from hermes import Agent
+from hermes.base.errors import SettingsError
+from hermes.base.events import Notice, ToolReturned
 from hermes.llm.scripted import Reply, Scripted
-from hermes.storage.error_output import ErrorOutput
-from hermes.vocabulary.errors import SettingsError
-from hermes.vocabulary.events import Notice, ToolReturned
+from hermes.storage.files import ErrorOutput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes import Agent
+from hermes.base.errors import ModelUnreachable, WrongKey
+from hermes.base.events import TurnFinished
 from hermes.llm.client import Fallback, HttpModel
 from hermes.llm.scripted import Reply, Scripted
 from hermes.session.models import helper, helper_model, main_model
+from hermes.settings.config import load_settings
 from hermes.settings.home import find_home
-from hermes.settings.load import load_settings
-from hermes.vocabulary.errors import ModelUnreachable, WrongKey
-from hermes.vocabulary.events import TurnFinished
 from model_server import Answer, ModelServer, chat
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hermes.settings.load import Settings
+    from hermes.settings.config import Settings
 
 
 def settings_of(home: Path, text: str, env: str = "") -> Settings:

@@ -12,9 +12,9 @@ import pytest
 
 from agents import call_tools, configure, first_json
 from hermes import Agent, MemorySession, SessionDB
+from hermes.base.errors import SettingsError
+from hermes.base.events import ToolReturned, TurnFinished
 from hermes.llm.scripted import Reply, Scripted
-from hermes.vocabulary.errors import SettingsError
-from hermes.vocabulary.events import ToolReturned, TurnFinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable

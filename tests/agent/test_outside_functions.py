@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes import Agent, MemorySession
+from hermes.base.events import TurnFinished
 from hermes.llm.scripted import Reply, Scripted
-from hermes.vocabulary.events import TurnFinished
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,9 +14,9 @@ import pytest
 
 from agents import call_tools, configure, first_json
 from hermes import Agent
+from hermes.base.events import ToolReturned, TurnFinished
 from hermes.llm.scripted import Reply, Scripted
-from hermes.tools import processes
-from hermes.vocabulary.events import ToolReturned, TurnFinished
+from hermes.tools import terminal as processes
 
 
 def yes(_question: str) -> bool:

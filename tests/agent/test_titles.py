@@ -8,9 +8,9 @@ import pytest
 
 from agents import configure
 from hermes import Agent
+from hermes.base.events import Notice, TurnFinished
 from hermes.llm.scripted import Scripted
-from hermes.session.titles import LONGEST, title_from
-from hermes.vocabulary.events import Notice, TurnFinished
+from hermes.session.lifecycle import LONGEST, title_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -69,7 +69,7 @@ def _options(module: str, name: str) -> Options:
 
 
 def commands_page() -> str:
-    from hermes.cli.chat_commands import COMMANDS as SLASH
+    from hermes.cli.chat.loop import SLASH_COMMANDS as SLASH
 
     parts = [
         "# Commands\n",

@@ -9,18 +9,18 @@ import os
 import re
 import tempfile
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from checks.reference import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hermes.tools.delegate import Outcome, Task
+    from hermes.tools.builtin import Outcome, Task
 
 
 def tools_page() -> str:
-    from hermes.session.toolsets import TOOLSETS
+    from hermes.session.models import TOOLSETS
 
     parts = [
         "# Tools\n",
@@ -41,7 +41,7 @@ def tools_page() -> str:
 
 def model_tools() -> list[dict[str, Any]]:
     """The schemas of every built-in tool, in the order of the request."""
-    from hermes.session.wiring import open_parts
+    from hermes.session.parts import open_parts
     from hermes.tools.builtin import Kit
 
     with tempfile.TemporaryDirectory() as home:
@@ -68,7 +68,7 @@ def _never(task: Task) -> Outcome:
 
 
 def mcp_tools() -> list[dict[str, Any]]:
-    from hermes.server.mcp_tools import tool_definitions
+    from hermes.server.mcp import tool_definitions
     from hermes.server.workspace import Workspace
     from hermes.settings.home import locate_home
 
@@ -105,10 +105,9 @@ def _plain(text: str) -> str:
 
 
 def hooks_page() -> str:
-    from hermes.compression.discovery import EngineRegistry
-    from hermes.compression.engine import ContextEngine
+    from hermes.base import events
+    from hermes.compaction.engine import ContextEngine, EngineRegistry
     from hermes.providers.base import MemoryProvider
-    from hermes.vocabulary import events
 
     parts = [
         "# Hooks and events\n",
@@ -128,11 +127,11 @@ def hooks_page() -> str:
             "Offers a memory provider; a subclass of MemoryProvider in the plug-in is found without it.\n"
         ),
         "## Events\n",
-        "Everything a surface learns about a turn, in `hermes.vocabulary.events`.\n",
+        "Everything a surface learns about a turn, in `hermes.base.events`.\n",
     ]
-    for name, event in inspect.getmembers(events, dataclasses.is_dataclass):
+    for event in sorted(get_args(events.TurnEvent | events.ModelEvent), key=lambda event: str(event.__name__)):
         fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(event))
-        parts.append(f"### {name}\n\n{_doc(event)}\n\nFields: {fields}.\n")
+        parts.append(f"### {event.__name__}\n\n{_doc(event)}\n\nFields: {fields}.\n")
     return "\n".join(parts)
 
 
@@ -189,7 +188,7 @@ def _outdented(sql: str) -> str:
 def _statements(path: str) -> list[str]:
     import apsw
 
-    from hermes.storage.migrations import OPTIONAL
+    from hermes.storage.schema import OPTIONAL
 
     with apsw.Connection(path) as connection:
         done = {name for (name,) in connection.execute("SELECT name FROM migrations")}
@@ -203,11 +202,11 @@ def _statements(path: str) -> list[str]:
 
 
 def errors_page() -> str:
-    from hermes.server.openapi import _ERRORS
-    from hermes.vocabulary import errors
+    from hermes.base import errors
+    from hermes.server.app import _ERRORS
 
     headline, _, tree = inspect.cleandoc(errors.__doc__ or "").partition("\n")
-    where = "In Python: `from hermes.vocabulary.errors import HermesError`, and so on.\n"
+    where = "In Python: `from hermes.base.errors import HermesError`, and so on.\n"
     parts = ["# Errors\n", f"{headline}\n", where, f"```text\n{tree.strip()}\n```\n"]
     for name, kind in inspect.getmembers(errors, inspect.isclass):
         if issubclass(kind, errors.HermesError) and (kind.__doc__ and kind is not errors.HermesError):

@@ -46,8 +46,8 @@ FUNCTIONS = ("build_memory_context_block", "sanitize_context")
 
 def python_page() -> str:
     import hermes
-    from hermes.session.requests import Request
-    from hermes.vocabulary.usage import Usage
+    from hermes.base.events import Usage
+    from hermes.session.context import Request
 
     parts = [
         "# Python\n",

@@ -9,16 +9,15 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from hermes.compression.block import is_block, parse_block
-from hermes.compression.boundaries import last_request
-from hermes.compression.compressor import ContextCompressor
-from hermes.compression.pointers import parse_ranges
-from hermes.tools.context_expand import ContextExpand
-from hermes.vocabulary.tokens import estimate_message
+from hermes.base.tokens import estimate_message
+from hermes.compaction.block import is_block, parse_block, parse_ranges
+from hermes.compaction.boundaries import last_request
+from hermes.compaction.compressor import ContextCompressor
+from hermes.tools.context import ContextExpand
 from histories import anthropic_faults, histories, openai_faults
 
 if TYPE_CHECKING:
-    from hermes.compression.assembly import Compaction
+    from hermes.compaction.compressor import Compaction
 
 Message = dict[str, Any]
 FIRST_ID = 1_000

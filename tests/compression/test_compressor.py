@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.compression.block import SYSTEM_NOTE, is_block, parse_block
-from hermes.compression.boundaries import CLEARED, MISSING_RESULT, clear_tool_results, find_cut, repair_pairs
-from hermes.compression.breaker import Breaker
-from hermes.compression.compressor import ContextCompressor
-from hermes.compression.reading import Counts
-from hermes.vocabulary.tokens import estimate
+from hermes.base.tokens import estimate
+from hermes.compaction.block import SYSTEM_NOTE, is_block, parse_block
+from hermes.compaction.boundaries import CLEARED, MISSING_RESULT, clear_tool_results, find_cut, repair_pairs
+from hermes.compaction.compressor import Breaker, ContextCompressor
+from hermes.compaction.messages import Counts
 from histories import call, openai_faults, working_session
 
 if TYPE_CHECKING:

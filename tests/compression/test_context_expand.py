@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.tools.context_expand import ContextExpand
+from hermes.tools.context import ContextExpand
 from hermes.tools.registry import Toolbox
 from histories import PICTURE, call
 

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.compression.cue_places import texts_with_cues
-from hermes.compression.cues import ANY_WORD, FOREIGN_CUE, PIECES
-from hermes.compression.facts import sentences_of
+from hermes.compaction.facts import ANY_WORD, FOREIGN_CUE, PIECES, sentences_of, texts_with_cues
 
 FILLER = ("lock", "musty", "nevermore", "onl", "y", "?", "好的。", "a\0b", "\ud800", "12:00", "Été", "")
 FOREIGN = tuple(piece for pieces in PIECES.values() for piece in pieces)

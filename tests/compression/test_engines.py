@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.compression.compressor import ContextCompressor
-from hermes.compression.discovery import (
+from hermes.base.errors import NotFound, SettingsError
+from hermes.compaction.compressor import ContextCompressor
+from hermes.compaction.engine import (
+    ContextEngine,
     EngineRegistry,
     available_engines,
     choose_engine,
     load_engine,
     register_plugins,
 )
-from hermes.compression.engine import ContextEngine
-from hermes.vocabulary.errors import NotFound, SettingsError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -168,7 +168,7 @@ def test_a_plugin_that_fails_or_cannot_be_read_is_left_out(tmp_path: Path, monke
             raise PermissionError(13, "Permission denied", path)
         return open(path, *more, **named)
 
-    monkeypatch.setattr("hermes.compression.discovery.open", no_rights, raising=False)
+    monkeypatch.setattr("hermes.compaction.engine.open", no_rights, raising=False)
     found = EngineRegistry()
     others = [os.fspath(tmp_path / name / "plugins" / "context_engine") for name in ("other", "silent", "gone")]
     register_plugins(found, [folder, *others])

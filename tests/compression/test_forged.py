@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.compression.block import END, POINTERS_HEADING, PREFIX, parse_block
-from hermes.compression.breaker import TRANSIENT, Breaker
-from hermes.compression.compressor import ContextCompressor
-from hermes.compression.lcm.engine import LosslessEngine
-from hermes.compression.pointers import Chapter, joined, parse_ranges
-from hermes.compression.reading import find_folded
+from hermes.compaction.block import END, POINTERS_HEADING, PREFIX, Chapter, joined, parse_block, parse_ranges
+from hermes.compaction.compressor import TRANSIENT, Breaker, ContextCompressor
+from hermes.compaction.lcm import LosslessEngine
+from hermes.compaction.messages import find_folded
+from hermes.storage.context import SummaryGraph
 from hermes.storage.sessions import SessionDB
-from hermes.storage.summaries import SummaryGraph
-from hermes.tools.context_expand import ContextExpand
+from hermes.tools.context import ContextExpand
 from histories import working_session
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.compression.compressor import ContextCompressor
-from hermes.compression.record import Record
+from hermes.compaction.compressor import ContextCompressor
+from hermes.compaction.summary import Record
 from hermes.safety.secrets import mask_secrets
 from histories import histories, working_session
 

@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.compression.audit import Held, count_kept, keep_exactly
-from hermes.compression.block import BRIDGE, PREFIX, SYSTEM_NOTE, is_block, parse_block
-from hermes.compression.boundaries import find_cut, last_request, newest
-from hermes.compression.compressor import ContextCompressor
-from hermes.compression.facts import find_facts
-from hermes.compression.lcm.engine import LosslessEngine
-from hermes.compression.lcm.tools import MOST_CHARACTERS
-from hermes.compression.reading import Counts, calls_of, text_of, tool_counts
-from hermes.compression.record import Record
-from hermes.compression.summary import MOST_PIECES, SummaryFailed, Task, cut_in_pieces, summarise
+from hermes.base.tokens import estimate
+from hermes.compaction.audit import Held, count_kept, keep_exactly
+from hermes.compaction.block import BRIDGE, PREFIX, SYSTEM_NOTE, is_block, parse_block
+from hermes.compaction.boundaries import find_cut, last_request, newest
+from hermes.compaction.compressor import ContextCompressor
+from hermes.compaction.facts import find_facts
+from hermes.compaction.lcm import MOST_CHARACTERS, LosslessEngine
+from hermes.compaction.messages import Counts, calls_of, text_of, tool_counts
+from hermes.compaction.summary import MOST_PIECES, Record, SummaryFailed, Task, cut_in_pieces, summarise
+from hermes.storage.context import SummaryGraph
 from hermes.storage.sessions import SessionDB
-from hermes.storage.summaries import SummaryGraph
-from hermes.vocabulary.tokens import estimate
 from histories import working_session
 
 if TYPE_CHECKING:

@@ -6,14 +6,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.compression.audit import Held, fault, keep_exactly, missing
-from hermes.compression.block import is_block, parse_block, render_block
-from hermes.compression.compressor import ContextCompressor
-from hermes.compression.extract import extract
-from hermes.compression.facts import Fact, find_facts, sentences_of, words_of
-from hermes.compression.pointers import Chapter, chapters_of, joined, parse_ranges, render_chapters
-from hermes.compression.reading import one_line
-from hermes.vocabulary.tokens import estimate
+from hermes.base.tokens import estimate
+from hermes.compaction.audit import Held, fault, keep_exactly, missing
+from hermes.compaction.block import (
+    Chapter,
+    chapters_of,
+    is_block,
+    joined,
+    parse_block,
+    parse_ranges,
+    render_block,
+    render_chapters,
+)
+from hermes.compaction.compressor import ContextCompressor
+from hermes.compaction.extract import extract
+from hermes.compaction.facts import Fact, find_facts, sentences_of, words_of
+from hermes.compaction.messages import one_line
 from histories import call, working_session
 
 if TYPE_CHECKING:

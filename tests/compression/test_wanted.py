@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.compression.audit import Held, keep_exactly
-from hermes.compression.extract import extract, wanted_for
-from hermes.compression.facts import find_facts
-from hermes.compression.wanted import Wanted, cost_of
+from hermes.compaction.audit import Held, keep_exactly
+from hermes.compaction.extract import extract, wanted_for
+from hermes.compaction.facts import Wanted, cost_of, find_facts
 
 if TYPE_CHECKING:
     from histories import Message

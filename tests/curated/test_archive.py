@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.curated import entries as text
-from hermes.curated.history import Cause
-from hermes.curated.marks import PIN
-from hermes.curated.store import MemoryStore
-from hermes.safety.threats import scan
-from hermes.session.archive import find_archived
+from hermes.base.errors import WriteRefused
+from hermes.memory import entries as text
+from hermes.memory.history import Cause
+from hermes.memory.metadata import PIN
+from hermes.memory.store import MemoryStore
+from hermes.safety.scanner import scan
+from hermes.session.parts import find_archived
 from hermes.session.session import MemorySession
-from hermes.vocabulary.errors import WriteRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.curated.history import Cause
-from hermes.curated.store import MemoryStore
-from hermes.server import mcp_tools
+from hermes.memory.history import Cause
+from hermes.memory.store import MemoryStore
+from hermes.server import mcp as mcp_tools
 from hermes.server.workspace import Workspace
+from hermes.session.parts import open_parts
 from hermes.session.session import MemorySession
-from hermes.session.wiring import open_parts
 from hermes.settings.home import find_home
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def test_without_the_scanner_nothing_that_was_not_judged_is_shown(
     planted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing: Any = None
-    monkeypatch.setitem(sys.modules, "hermes.safety.threats", missing)
-    monkeypatch.delattr("hermes.safety.threats", raising=False)
+    monkeypatch.setitem(sys.modules, "hermes.safety.scanner", missing)
+    monkeypatch.delattr("hermes.safety.scanner", raising=False)
     result = json.loads(ask(planted, action="add", content="Likes coffee."))
     assert result["success"] is True
     assert "previous instructions" not in json.dumps(result)

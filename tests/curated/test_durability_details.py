@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.curated import entries as text
-from hermes.curated.approval import Approvals
-from hermes.curated.history import Cause, replay
-from hermes.curated.store import MemoryStore
+from hermes.base.errors import LockTimeout, StorageError, UnsafePath, WriteRefused
+from hermes.memory import entries as text
+from hermes.memory.approval import Approvals
+from hermes.memory.history import Cause, replay
+from hermes.memory.store import MemoryStore
 from hermes.settings.home import find_home
+from hermes.storage.documents import ChangedMeanwhile, SharedFile
 from hermes.storage.files import Folder
-from hermes.storage.shared_file import ChangedMeanwhile, SharedFile
-from hermes.vocabulary.errors import LockTimeout, StorageError, UnsafePath, WriteRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.curated.store import MemoryStore
-from hermes.storage import descriptors
-from hermes.storage.files import Folder, OpenFile, make_private_folders
-from hermes.storage.foreign_text import read_foreign
-from hermes.storage.locks import FileLock, is_held
-from hermes.storage.privacy import keep_private
-from hermes.storage.shared_file import SharedFile
-from hermes.storage.turnstile import Turnstile
-from hermes.vocabulary.errors import LockTimeout, StorageError
+from hermes.base.errors import LockTimeout, StorageError
+from hermes.memory.store import MemoryStore
+from hermes.storage import files as descriptors
+from hermes.storage.documents import SharedFile
+from hermes.storage.files import Folder, OpenFile, keep_private, make_private_folders
+from hermes.storage.locks import FileLock, Turnstile, is_held
+from hermes.storage.text_files import read_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.curated.store import MemoryStore
+from hermes.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.curated.history import Cause
-from hermes.curated.memory_file import Plan
-from hermes.curated.store import MemoryStore
+from hermes.base.errors import LockTimeout, StorageError, UnsafePath
+from hermes.memory.file import Plan
+from hermes.memory.history import Cause
+from hermes.memory.store import MemoryStore
 from hermes.storage.files import OpenFile
-from hermes.vocabulary.errors import LockTimeout, StorageError, UnsafePath
 
 if TYPE_CHECKING:
     from collections.abc import Callable

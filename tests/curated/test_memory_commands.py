@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.curated.marks import USE
-from hermes.curated.store import MemoryStore
+from hermes.memory.metadata import USE
+from hermes.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.session.wiring import open_parts
+from hermes.session.parts import open_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.curated.history import UNTRUSTED, Cause, Change, Edit
-from hermes.curated.provenance import provenance
-from hermes.curated.store import MemoryStore
-from hermes.session.wiring import open_parts
-from hermes.storage.shared_file import Fingerprint
+from hermes.memory.history import UNTRUSTED, Cause, Change, Edit, provenance
+from hermes.memory.store import MemoryStore
+from hermes.session.parts import open_parts
+from hermes.storage.documents import Fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

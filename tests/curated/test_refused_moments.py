@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.curated.store import MemoryStore
+from hermes.base.errors import StorageError
+from hermes.memory.store import MemoryStore
+from hermes.storage.documents import ChangedMeanwhile, Journal, SharedFile
 from hermes.storage.files import Folder
-from hermes.storage.journal import Journal
-from hermes.storage.shared_file import ChangedMeanwhile, SharedFile
-from hermes.vocabulary.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.curated.screening import blocked_in_prompt
-from hermes.curated.store import MemoryStore
-from hermes.safety import plain, tables
-from hermes.safety.plain import harmless_prose, look
+from hermes.base.errors import WriteRefused
+from hermes.memory.operations import blocked_in_prompt
+from hermes.memory.store import MemoryStore
+from hermes.safety import fast_path as plain
+from hermes.safety import tables
+from hermes.safety.fast_path import harmless_prose, look
+from hermes.safety.scanner import scan
 from hermes.safety.secrets import find_secrets
-from hermes.safety.threats import scan
-from hermes.vocabulary.errors import WriteRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,9 +152,9 @@ def test_without_its_scanner_nothing_is_saved_and_nothing_is_shown_unjudged(home
     MemoryStore.open(home).add("memory", "Uses zsh: always.")
     code = f"""
 import sys
-sys.modules["hermes.safety.threats"] = None
-from hermes.curated.store import MemoryStore
-from hermes.vocabulary.errors import WriteRefused
+sys.modules["hermes.safety.scanner"] = None
+from hermes.memory.store import MemoryStore
+from hermes.base.errors import WriteRefused
 store = MemoryStore.open({str(home)!r})
 assert "could not be read" in store.snapshot("memory"), store.snapshot("memory")
 assert "zsh" not in store.snapshot("memory")
@@ -181,10 +182,10 @@ def test_prose_that_is_let_through_quickly_is_what_the_scanner_finds_harmless() 
 def test_however_few_words_are_kept_in_mind_the_same_is_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [each["text"] for each in corpus("harmless")]
     before = [harmless_prose(text) for text in texts]
-    for name, less in (("_MOST_KEPT", 3), ("_seen", {}), ("_pairs", {})):
+    for name, less in (("_MOST_KEPT_PROSE", 3), ("_seen", {}), ("_word_pairs", {})):
         monkeypatch.setattr(plain, name, less)
     assert [harmless_prose(text) for text in texts] == before
-    assert len(plain._seen) + len(plain._pairs) <= 6
+    assert len(plain._seen) + len(plain._word_pairs) <= 6
 
 
 @pytest.mark.proves("screening.refuse")

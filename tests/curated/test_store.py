@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.curated.history import Cause
-from hermes.curated.store import MemoryStore
-from hermes.vocabulary.errors import StorageError, UnsafePath, WriteRefused
+from hermes.base.errors import StorageError, UnsafePath, WriteRefused
+from hermes.memory.history import Cause
+from hermes.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ import pytest
 from benchmarks import agent_log
 from benchmarks import curation as bench
 
-from hermes.curated.store import MemoryStore
-from hermes.curation.capture import capture
+from hermes.memory.capture import capture
+from hermes.memory.store import MemoryStore
 from hermes.session.session import MemorySession
 
 if TYPE_CHECKING:

@@ -12,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curation_home import FILLER, WEB, curator, store_with
-from hermes.curated.history import UNTRUSTED, Cause
-from hermes.curated.store import MemoryStore
-from hermes.curation.consolidate import allowance, consolidate
-from hermes.curation.dates import absolute
-from hermes.curation.facts import Fact
-from hermes.vocabulary.errors import ModelBusy, NotFound, WriteRefused
+from hermes.base.errors import ModelBusy, NotFound, WriteRefused
+from hermes.memory.capture import Fact
+from hermes.memory.curation import absolute, allowance, consolidate
+from hermes.memory.history import UNTRUSTED, Cause
+from hermes.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hermes.curation.facts import Fact
-from hermes.curation.proposals import checked, question
+from hermes.memory.capture import Fact
+from hermes.memory.curation import checked, question
 
 TEA = Fact(entry="The user drinks green tea in the morning.", at=1_000.0)
 TEA_AGAIN = Fact(entry="The user drinks green tea.", at=2_000.0)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gateway_home import ANN, BOB, prepare, running
-from hermes.curated.store import MemoryStore
 from hermes.gateway.conversations import lane_of
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.platforms.base import Incoming
+from hermes.memory.store import MemoryStore
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home, person_home
 from hermes.storage.sessions import SessionDB

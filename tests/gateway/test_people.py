@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from gateway_home import ANN, BOB, SECRET, STRANGER, ask, prepare, running
-from hermes.curated.store import MemoryStore
+from hermes.memory.store import MemoryStore
 from hermes.settings.home import find_home, person_home
 from hermes.storage.sessions import SessionDB
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gateway_home import ANN, ask, prepare, running
+from hermes.base.errors import SettingsError, StorageError
 from hermes.gateway.service import Gateway
 from hermes.settings.home import find_home, person_home
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import SettingsError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

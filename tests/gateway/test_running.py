@@ -13,17 +13,16 @@ from hypothesis import strategies as st
 
 from gateway_home import ANN, BOB, Clock, prepare, running
 from hermes.agent import Agent
-from hermes.gateway.lanes import Lanes
+from hermes.base.errors import ContextTooLong, ModelBusy
+from hermes.gateway.conversations import ResetPolicy
 from hermes.gateway.ledger import Chat, Ledger
-from hermes.gateway.monitor import Monitor
-from hermes.gateway.platforms.splitting import split, units
-from hermes.gateway.reset import ResetPolicy
+from hermes.gateway.platforms.base import split, units
+from hermes.gateway.service import Lanes, Monitor
 from hermes.llm.scripted import Reply, Scripted
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home, person_home
-from hermes.storage.compaction import Contexts
+from hermes.storage.context import Contexts
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import ContextTooLong, ModelBusy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

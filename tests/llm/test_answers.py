@@ -12,20 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes.base.errors import ModelBusy, ModelError, ModelUnreachable
+from hermes.base.events import Finished, ReasoningDelta, TextDelta, ToolCall, ToolCallStarted, Usage
 from hermes.llm.anthropic import Anthropic
-from hermes.llm.client import Patience, _chunks, _understood
-from hermes.llm.endpoint import Endpoint
-from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.vocabulary.errors import ModelBusy, ModelError, ModelUnreachable
-from hermes.vocabulary.events import Finished, ReasoningDelta, TextDelta, ToolCall, ToolCallStarted
-from hermes.vocabulary.usage import Usage
+from hermes.llm.client import Endpoint, Patience, _chunks, _understood
+from hermes.llm.openai import OpenAICompatible
 from model_server import Answer, ModelServer, chat, claude, sse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hermes.base.events import ModelEvent
     from hermes.llm.client import HttpModel
-    from hermes.vocabulary.events import ModelEvent
 
 ASK = [{"role": "user", "content": "hello"}]
 ONCE = Patience(attempts=1)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hermes.base.errors import NotFound, SettingsError, WrongKey
 from hermes.llm.anthropic import Anthropic
 from hermes.llm.catalogue import (
     LOCAL,
@@ -20,8 +21,7 @@ from hermes.llm.catalogue import (
     resolve,
 )
 from hermes.llm.connect import list_models, open_model
-from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.vocabulary.errors import NotFound, SettingsError, WrongKey
+from hermes.llm.openai import OpenAICompatible
 from model_server import Answer, ModelServer, failing
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def test_a_server_is_asked_over_the_wire_and_anything_else_is_no_server() -> Non
 
 @pytest.mark.proves("llm.import")
 def test_no_http_client_is_loaded_before_the_first_model_call() -> None:
-    wanted = ["tools.loop", "llm.openai_compatible", "llm.anthropic", "llm.catalogue", "llm.scripted", "llm.connect"]
+    wanted = ["tools.loop", "llm.openai", "llm.anthropic", "llm.catalogue", "llm.scripted", "llm.connect"]
     code = f"import sys, {', '.join('hermes.' + each for each in wanted)}; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert {"httpx", "httpcore", "ssl", "openai"} & set(ran.stdout.split()) == set()

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.agent import Agent
-from hermes.curated.store import MemoryStore
-from hermes.llm import local, weights
-from hermes.llm.local import FOLDER, MODELS, EmbeddedModel, installed
+from hermes.base.errors import ModelUnreachable
+from hermes.base.events import Finished, TextDelta, ToolCall
+from hermes.llm import embedded as local
+from hermes.llm import embedded as weights
+from hermes.llm.embedded import FOLDER, MODELS, EmbeddedModel, installed
 from hermes.llm.scripted import Scripted
-from hermes.vocabulary.errors import ModelUnreachable
-from hermes.vocabulary.events import Finished, TextDelta, ToolCall
+from hermes.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

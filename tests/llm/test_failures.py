@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from hermes.llm.client import Fallback, Patience
-from hermes.llm.endpoint import Endpoint
-from hermes.llm.failures import failure, limit_in, retry_after
-from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.llm.scripted import Scripted
-from hermes.vocabulary.errors import (
+from hermes.base.errors import (
     ContextTooLong,
     Interrupted,
     ModelBusy,
@@ -26,12 +21,15 @@ from hermes.vocabulary.errors import (
     SettingsError,
     WrongKey,
 )
-from hermes.vocabulary.events import Finished, Retrying, TextDelta
+from hermes.base.events import Finished, Retrying, TextDelta
+from hermes.llm.client import Endpoint, Fallback, Patience, failure, limit_in, retry_after
+from hermes.llm.openai import OpenAICompatible
+from hermes.llm.scripted import Scripted
 from model_server import Answer, ModelServer, chat, failing, sse
 
 if TYPE_CHECKING:
-    from hermes.vocabulary.errors import ModelError
-    from hermes.vocabulary.events import ModelEvent
+    from hermes.base.errors import ModelError
+    from hermes.base.events import ModelEvent
 
 ASK = [{"role": "user", "content": "hello"}]
 HERE = Endpoint(model="m", base_url="http://x/v1", provider="openai", key="k", key_name="OPENAI_API_KEY")

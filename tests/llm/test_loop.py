@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.curated.store import MemoryStore
+from hermes.base.errors import ContextTooLong, ModelBusy, ModelRefused
+from hermes.base.events import Finished, ReasoningDelta, Retrying, TextDelta, ToolReturned, TurnFinished, Usage
 from hermes.llm.anthropic import Anthropic
-from hermes.llm.endpoint import Endpoint
-from hermes.llm.openai_compatible import OpenAICompatible
+from hermes.llm.client import Endpoint
+from hermes.llm.openai import OpenAICompatible
 from hermes.llm.scripted import Reply, Scripted
+from hermes.memory.store import MemoryStore
 from hermes.session.session import MemorySession
 from hermes.storage.sessions import SessionDB
 from hermes.tools.loop import run_turn
-from hermes.vocabulary.errors import ContextTooLong, ModelBusy, ModelRefused
-from hermes.vocabulary.events import Finished, ReasoningDelta, Retrying, TextDelta, ToolReturned, TurnFinished
-from hermes.vocabulary.usage import Usage
 from model_server import Answer, ModelServer, chat, claude
 
 if TYPE_CHECKING:

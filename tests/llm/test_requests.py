@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from conversations import AS_CLAUDE, CALLS, CLAUDE_TOOL, CONVERSATIONS, PLAIN, SYSTEM, THINKING, TOOL, text
 from hermes.llm.anthropic import Anthropic
-from hermes.llm.endpoint import Endpoint
-from hermes.llm.openai_compatible import OpenAICompatible
+from hermes.llm.client import Endpoint
+from hermes.llm.openai import OpenAICompatible
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from hermes.curated.history import Cause
-from hermes.curated.store import MemoryStore
-from hermes.storage.migrations import add_summaries
+from hermes.memory.history import Cause
+from hermes.memory.store import MemoryStore
+from hermes.storage.schema import add_summaries
 from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING
 
 from compacted import configure, talk
 from curation_home import curator
-from hermes.curated.approval import Approvals
-from hermes.curated.history import Cause
-from hermes.curated.marks import PIN, MarksFile
-from hermes.curated.store import MemoryStore
 from hermes.gateway.ledger import Chat, Ledger
 from hermes.gateway.platforms.base import Incoming
+from hermes.memory.approval import Approvals
+from hermes.memory.history import Cause
+from hermes.memory.metadata import PIN, MarksFile
+from hermes.memory.store import MemoryStore
 from hermes.providers.config import save_config
-from hermes.providers.outbox import Outbox
+from hermes.providers.delivery import Outbox
 from hermes.session.session import MemorySession
 from hermes.settings.home import SHARED, find_home
 from hermes.settings.people import People
-from hermes.skills import lifecycle, usage
-from hermes.skills.pending import PendingSkills
-from hermes.storage.summaries import SummaryGraph
+from hermes.skills import lifecycle
+from hermes.skills import tool as usage
+from hermes.skills.lifecycle import PendingSkills
+from hermes.storage.context import SummaryGraph
 from migration.openclaw_home import skill
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.curated.history import Cause
-from hermes.curated.store import MemoryStore
-from hermes.migration.backups import create_backup, restore_backup
+from hermes.base.errors import HermesError
+from hermes.memory.history import Cause
+from hermes.memory.store import MemoryStore
+from hermes.portability.backups import create_backup, restore_backup
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import HermesError
 from migration.homes import furnish, tree
 from migration.killing import killed
 
@@ -63,7 +63,7 @@ def _content(home: Path) -> dict[str, bytes]:
 @pytest.mark.proves("backup.list", "migration.kills")
 def test_half_a_backup_of_a_killed_writer_is_cleared_away(home: Path, hermes: Command) -> None:
     furnish(home, small=True)
-    half = "from hermes.migration.archive_file import ArchiveWriter\nArchiveWriter._complete = lambda self: os._exit(9)"
+    half = "from hermes.portability.archive import ArchiveWriter\nArchiveWriter._complete = lambda self: os._exit(9)"
     killed(home, half, "backup", "create")
     running = home / "backups" / f"hermes-x.zip.part-{os.getpid()}-abcdef"
     running.write_bytes(b"being written")

@@ -17,11 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.curated.store import MemoryStore
-from hermes.migration.export_home import Selection, export_home
-from hermes.migration.import_home import import_home
+from hermes.base.errors import HermesError
+from hermes.memory.store import MemoryStore
+from hermes.portability.home import Selection, export_home, import_home
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import HermesError
 from migration.homes import furnish, tree
 from migration.lived_in import live_in
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
-from hermes.curated.store import MemoryStore
-from hermes.storage.foreign import foreign_program
+from hermes.memory.store import MemoryStore
+from hermes.storage.database import foreign_program
 from hermes.storage.sessions import SessionDB
 from migration.agent_home import CONFIG, OURS, furnish
 from migration.homes import tree

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes import MemorySession, SessionDB
-from hermes.migration.export_home import Selection, export_home
+from hermes.portability.home import Selection, export_home
 from pictures import as_claude, as_openai, png, text
 
 if TYPE_CHECKING:

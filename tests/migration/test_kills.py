@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
-from hermes.curated.history import Cause
-from hermes.curated.store import MemoryStore
-from hermes.migration.foreign_database import merged
-from hermes.migration.import_home import import_home
-from hermes.migration.undo_log import UndoLog
-from hermes.storage import putting_back
+from hermes.base.errors import DamagedFile, LockTimeout, StorageError
+from hermes.memory.history import Cause
+from hermes.memory.store import MemoryStore
+from hermes.portability.home import import_home
+from hermes.portability.plan import UndoLog
+from hermes.portability.sources import merged
+from hermes.storage import rollback as putting_back
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import DamagedFile, LockTimeout, StorageError
 from migration import foreign_transcripts as made
 from migration import openclaw_home
 from migration.homes import furnish, tree
@@ -147,7 +147,7 @@ def test_the_old_home_is_kept_whenever_the_new_one_has_come(home: Path, tmp_path
     hermes("backup", "create")
     hermes("memory", "add", "Newer.")
     before = tree(home)
-    patch = "from hermes.migration import staging\nstaging.complete_arrival = lambda *given: os._exit(9)"
+    patch = "from hermes.portability import home\nhome.complete_arrival = lambda *given: os._exit(9)"
     killed(home, patch, "import", str(tmp_path / "x.zip"), "--replace")
     assert "Newer." not in hermes("memory", "list").out
     assert len(hermes("backup", "list", "--json").json) == 1
@@ -251,7 +251,7 @@ def test_a_foreign_database_with_a_long_log_takes_little_memory(tmp_path: Path) 
     assert (tmp_path / "state.db-wal").stat().st_size > 60_000_000
     before = {name: (tmp_path / name).stat().st_mtime_ns for name in os.listdir(tmp_path)}
     read = (
-        "import resource, sys\nfrom hermes.migration.hermes_agent_file import HermesAgentFile\n"
+        "import resource, sys\nfrom hermes.portability.hermes_agent import HermesAgentFile\n"
         "start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "with HermesAgentFile.open(sys.argv[1]) as file: count = file.count()\n"
         "print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start)"

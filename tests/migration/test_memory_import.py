@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.curated.store import MemoryStore
+from hermes.memory.store import MemoryStore
 from migration import foreign_transcripts as made
 from migration.homes import tree
 

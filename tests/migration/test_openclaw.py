@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.curated.store import MemoryStore
-from hermes.migration.markdown_entries import entries
-from hermes.migration.openclaw_source import is_running
+from hermes.memory.store import MemoryStore
+from hermes.portability.notes import entries
+from hermes.portability.sources import is_running
 from migration.homes import tree
 from migration.openclaw_home import MEMORY, build, report_of, skill
 
@@ -266,7 +266,7 @@ def test_a_kill_in_the_middle_is_put_back_by_the_next_use(step: int, claw: Path,
     hermes("memory", "add", "Mine.")
     before = tree(home)
     code = (
-        "import os, sys\nfrom hermes.migration.undo_log import UndoLog\nreal, count = UndoLog.write, []\n"
+        "import os, sys\nfrom hermes.portability.plan import UndoLog\nreal, count = UndoLog.write, []\n"
         "def write(*given, **more):\n    count.append(1)\n"
         f"    return real(*given, **more) if len(count) < {step} else os._exit(9)\n"
         "UndoLog.write = write\nfrom hermes.cli.app import run\nrun(sys.argv[1:])"

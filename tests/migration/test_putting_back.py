@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hermes.curated.history import Cause
-from hermes.curated.store import MemoryStore
-from hermes.migration.undo_log import UndoLog
-from hermes.storage import putting_back
-from hermes.storage.putting_back import make_whole, note
-from hermes.storage.recorded import RecordedDB, unfinished_imports
+from hermes.base.errors import DamagedFile, NotFound, StorageError
+from hermes.memory.history import Cause
+from hermes.memory.store import MemoryStore
+from hermes.portability.plan import UndoLog
+from hermes.storage import rollback as putting_back
+from hermes.storage.rollback import RecordedDB, make_whole, note, unfinished_imports
 from hermes.storage.sessions import SessionDB
 from hermes.storage.unfinished import settle
-from hermes.vocabulary.errors import DamagedFile, NotFound, StorageError
 
 USER, IMPORT = Cause(origin="user"), Cause(origin="import")
 
@@ -234,7 +233,7 @@ def test_vectors_of_a_block_that_was_cut_go_with_it(home: Path) -> None:
     with SessionDB.open(home / "state.db") as db:
         session = db.create_session(title="Mine")
         db.append(session, {"role": "user", "content": "mine"})
-        from hermes.storage.migrations import add_vectors
+        from hermes.storage.schema import add_vectors
 
         add_vectors(db._database)
     with RecordedDB.open(home / "state.db", name="it") as db:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from benchmarks.importing import run as bench_import
 
-from hermes.migration.transcripts.bring_in import BringIn
-from hermes.migration.transcripts.recognise import sources
-from hermes.storage.recorded import RecordedDB
+from hermes.portability.transcripts.formats import sources
+from hermes.portability.transcripts.importer import BringIn
+from hermes.storage.rollback import RecordedDB
 from hermes.storage.sessions import SessionDB
 from migration import foreign_transcripts as made
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.providers.byterover_data import data_folder, remove_history
-from hermes.providers.byterover_process import Brv
-from hermes.vocabulary.errors import ProviderError
+from hermes.base.errors import ProviderError
+from hermes.providers.services.byterover import Brv, data_folder, remove_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -91,7 +90,7 @@ def test_an_answer_that_is_none_says_what_came(made: Made, answer: str, kind: st
 
 @pytest.mark.proves("byterover.process")
 def test_an_answer_that_never_ends_is_given_up(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.providers.byterover_process._LARGEST_ANSWER", 1_000)
+    monkeypatch.setattr("hermes.providers.services.byterover._LARGEST_ANSWER", 1_000)
     with pytest.raises(ProviderError, match="more than 1,000 bytes"):
         call(made([text("x" * 5_000)]))
 

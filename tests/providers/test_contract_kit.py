@@ -55,7 +55,7 @@ def test_every_bundled_provider_is_a_stranger_to_the_others() -> None:
         contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
     listed = next(each["modules"] for each in contracts if each["name"] == "providers are independent")
     with temporary_home() as home:
-        bundled = {f"hermes.providers.{each.name}" for each in available_providers(home)}
+        bundled = {f"hermes.providers.services.{each.name}" for each in available_providers(home)}
     assert bundled <= set(listed)
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hermes.base.errors import NotFound, ProviderError
 from hermes.providers.base import MemoryProvider
 from hermes.providers.discovery import available_providers, load_commands, load_provider
 from hermes.session.session import MemorySession
-from hermes.vocabulary.errors import NotFound, ProviderError
 from provider_plugins import REGISTERS, SUBCLASS, install
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_borrowed_names_never_stand_before_real_ones(home: Path, tmp_path: Path)
     (tmp_path / "tools" / "__init__.py").write_text("own = True")
     (tmp_path / "agent.py").write_text("own = True")
     code = (
-        "from hermes.providers.borrowed import offer_names; offer_names(); import agent, tools; "
+        "from hermes.providers.discovery import offer_names; offer_names(); import agent, tools; "
         "from tools.registry import tool_error; print(agent.own, tools.own, tool_error('x'))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)

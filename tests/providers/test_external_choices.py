@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hermes.base.errors import NotFound
 from hermes.session.session import MemorySession
-from hermes.vocabulary.errors import NotFound
 from provider_plugins import Gate, Notebook, take_turn, tool_names, use
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def test_several_providers_share_the_budget_and_repeat_nothing(home: Path) -> No
         assert "Second only" in session.call_tool("second_find", {"words": "tea"})
         session.finish_turn("ok")
     assert (len(first.turns), len(second.turns)) == (1, 1)
-    from hermes.vocabulary.tokens import estimate
+    from hermes.base.tokens import estimate
 
     assert estimate(sent) < 450
 

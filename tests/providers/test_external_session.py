@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hermes.base.errors import ProviderError
 from hermes.session.session import MemorySession
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import ProviderError
 from provider_plugins import Notebook, install, take_turn, told, tool_names, use
 
 if TYPE_CHECKING:

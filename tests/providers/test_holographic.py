@@ -14,7 +14,7 @@ import pytest
 from benchmarks import holographic as bench
 
 from hermes.providers.discovery import load_provider
-from hermes.providers.facts.entities import find_entities
+from hermes.providers.facts.claims import find_entities
 from hermes.providers.facts.reasoning import Reasoner
 from hermes.providers.facts.store import FactStore
 from hermes.session.session import MemorySession
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from hermes.providers.holographic import HolographicProvider
+    from hermes.providers.services.holographic import HolographicProvider
 
 
 @pytest.mark.proves("holographic.contract")

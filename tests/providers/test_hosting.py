@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.providers.misdeeds import MISDEEDS, order
+from hermes.providers.faults import MISDEEDS, order
 from hermes.session.session import MemorySession
 from hosted import PATIENCE, configure, eventually, group_of, heard, process_of, recalls
 from provider_plugins import REGISTERS, told, tool_names
@@ -157,9 +157,9 @@ def test_what_its_process_dies_of_is_kept_and_handed_over_to_the_next(home: Path
 
 @pytest.mark.proves("providers.process.restart", "providers.outbox.refused")
 def test_what_it_dies_of_again_and_again_is_set_aside_and_holds_up_nothing(home: Path) -> None:
-    from hermes.providers.health import Patience
-    from hermes.providers.hosting.hosted import HostedProvider
+    from hermes.providers.hosting.client import HostedProvider
     from hermes.providers.manager import Limits, MemoryManager
+    from hermes.providers.worker import Patience
 
     configure(home)
     provider = HostedProvider("misbehaving", str(home), str(home))
@@ -243,7 +243,7 @@ def test_what_does_not_load_says_why_and_the_session_goes_on(home: Path, code: s
 
 
 OPENS_A_SESSION = """
-from hermes.providers.misdeeds import Misbehaving
+from hermes.providers.faults import Misbehaving
 from hermes.session.session import MemorySession
 
 class Nested(Misbehaving):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.providers.discovery import load_provider
-from hermes.providers.hosting.hosted import HostedProvider
+from hermes.providers.hosting.client import HostedProvider
 from hermes.providers.manager import Limits, MemoryManager
 from hosted import PATIENCE
 from provider_plugins import install

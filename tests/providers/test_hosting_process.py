@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.providers.hosting.child import Bounds
-from hermes.providers.hosting.hosted import HostedProvider
-from hermes.providers.misdeeds import order
+from hermes.base.errors import ProviderEnded, ProviderError
+from hermes.providers.faults import order
+from hermes.providers.hosting.client import Bounds, HostedProvider
 from hermes.session.session import MemorySession
-from hermes.vocabulary.errors import ProviderEnded, ProviderError
 from hosted import configure, eventually, group_of, is_there, process_of, recalls
 from provider_plugins import install, told
 
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
 CURIOUS = """
 import json, os, sys
-from hermes.providers.misdeeds import Misbehaving
-from hermes.vocabulary.errors import ProviderError
+from hermes.providers.faults import Misbehaving
+from hermes.base.errors import ProviderError
 
 class Curious(Misbehaving):
     name = "curious"

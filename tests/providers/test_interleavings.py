@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.providers.base import MemoryProvider
-from hermes.providers.lane import Job, Lane
 from hermes.providers.manager import Limits, MemoryManager
+from hermes.providers.worker import Job, Lane
 from provider_plugins import Gate, Notebook
 
 if TYPE_CHECKING:

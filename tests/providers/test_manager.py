@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hermes.base.errors import ProviderError
 from hermes.providers.base import MemoryProvider
-from hermes.providers.health import Patience
 from hermes.providers.manager import Limits, MemoryManager
-from hermes.vocabulary.errors import ProviderError
+from hermes.providers.worker import Patience
 from provider_plugins import Gate, Notebook
 
 if TYPE_CHECKING:

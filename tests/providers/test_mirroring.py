@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.curated.history import Cause
+from hermes.memory.history import Cause
 from hermes.server.workspace import Workspace
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home

@@ -210,7 +210,7 @@ class TestOpenViking(ServiceScenarios):
         assert ada.forget_person().startswith("deleted 1 sessions and 2 files and folders of ada; pages")
         assert service.files == {}
         task["status"] = "running"
-        monkeypatch.setattr("hermes.providers.openviking._COMMIT_SECONDS", 0.0)
+        monkeypatch.setattr("hermes.providers.services.openviking._COMMIT_SECONDS", 0.0)
         assert "the server still works on 1 commits" in ada.forget_person()
 
     @pytest.mark.proves("openviking.people")

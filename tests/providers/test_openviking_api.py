@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from hermes.providers.openviking_api import OpenViking
-from hermes.providers.openviking_turns import as_messages
-from hermes.providers.service import Turn
-from hermes.vocabulary.errors import ProviderError
+from hermes.base.errors import ProviderError
+from hermes.providers.http import Turn
+from hermes.providers.services.openviking import OpenViking, as_messages
 from wire_server import WireService
 
 

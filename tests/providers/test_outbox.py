@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hermes.base.errors import ProviderError, SettingsError
 from hermes.providers.config import applies, configured, missing_fields, read_config, save_config
-from hermes.providers.outbox import Outbox
-from hermes.vocabulary.errors import ProviderError, SettingsError
+from hermes.providers.delivery import Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hermes.providers.outbox import Parcel
+    from hermes.providers.delivery import Parcel
 
 
 def filled(home: Path, *texts: str) -> Outbox:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import hermes as package
-from hermes.providers.outbox import Outbox
-from hermes.vocabulary.errors import ProviderError
+from hermes.base.errors import ProviderError
+from hermes.providers.delivery import Outbox
 from provider_plugins import REGISTERS, Notebook, install, use
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hermes.providers.remote import Remote, misfit
-from hermes.vocabulary.errors import ProviderError
+from hermes.base.errors import ProviderError
+from hermes.providers.http import Remote, misfit
 from model_server import Answer, ModelServer, failing
 
 KEY = "k-3f9a77e1c0b2"

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.recall.digest import prompt, summaries
-from hermes.recall.session_search import Helpers
-from hermes.recall.truncation import truncate_around
+from hermes.conversations.retrieval import truncate_around
+from hermes.conversations.session_search import Helpers, prompt, summaries
 from hermes.tools.session_search import SessionSearchTool
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compacted import configure, talk, texts
-from hermes.compression.block import is_block, parse_block
-from hermes.compression.renumbering import renumbered
+from hermes.compaction.block import is_block, parse_block
+from hermes.compaction.boundaries import renumbered
 from hermes.session.session import MemorySession
-from hermes.storage.compaction import Contexts
+from hermes.storage.context import Contexts
 from histories import call
 
 if TYPE_CHECKING:

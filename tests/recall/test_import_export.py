@@ -14,11 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes.recall.excerpts import unmasked
-from hermes.recall.exporting import JsonlWriter, export
-from hermes.recall.importing import Importer
-from hermes.storage.pages import Pages
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.retrieval import unmasked
+from hermes.portability.conversations_import import Importer, JsonlWriter, export
+from hermes.storage.sessions import Pages, SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.recall import importing
+from hermes.portability import conversations_import as importing
 from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.storage import index
+from hermes.storage.search import index
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.cli.progress import Progress
+from hermes.cli.output import Progress
+from hermes.storage.maintenance import Upkeep
 from hermes.storage.sessions import SessionDB
-from hermes.storage.upkeep import Upkeep
 from terminal_program import Terminal as OnTerminal
 
 if TYPE_CHECKING:
@@ -165,13 +165,13 @@ def test_where_words_find_nothing_the_search_by_meaning_is_named_unless_it_is_th
     db: SessionDB, hermes: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talk(db, "about tea")
-    monkeypatch.setattr("hermes.storage.semantic.find_spec", lambda _: None)
+    monkeypatch.setattr("hermes.storage.search.semantic.find_spec", lambda _: None)
     assert "wordllama` adds a search by meaning" in hermes("sessions", "search", "kubernetes").err
     hermes("config", "set", "recall.semantic", "off")
     assert "by meaning" not in hermes("sessions", "search", "kubernetes").err
     hermes("config", "set", "recall.semantic", "auto")
-    monkeypatch.setattr("hermes.storage.semantic.find_spec", lambda _: "found")
-    monkeypatch.setattr("hermes.session.past.embedding_of", lambda _: None)
+    monkeypatch.setattr("hermes.storage.search.semantic.find_spec", lambda _: "found")
+    monkeypatch.setattr("hermes.session.history.embedding_of", lambda _: None)
     assert "by meaning" not in hermes("sessions", "search", "kubernetes").err
 
 

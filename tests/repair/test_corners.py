@@ -11,15 +11,14 @@ import apsw
 import pytest
 
 from damaged import alter, kept
-from hermes.storage import checkup, rebuild
-from hermes.storage.damage import seal
-from hermes.storage.database import PAGE, Database, one_row
-from hermes.storage.foreign import APPLICATION_ID
-from hermes.storage.repair import repair
+from hermes.base.errors import DamagedFile, NotFound, StorageError
+from hermes.storage.database import APPLICATION_ID, PAGE, Database, one_row
+from hermes.storage.messages import seal
+from hermes.storage.repair import check as checkup
+from hermes.storage.repair import rebuild
+from hermes.storage.repair.check import repair
 from hermes.storage.sessions import SessionDB
-from hermes.storage.sqlite_pages import Image, Scan, record
-from hermes.storage.wal import log_pages
-from hermes.vocabulary.errors import DamagedFile, NotFound, StorageError
+from hermes.storage.sqlite_pages import Image, Scan, log_pages, record
 from soak.sessions_damage import Specimen
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
+from hermes.base.errors import DamagedFile, StorageError
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import DamagedFile, StorageError
 from soak import sessions_clock, sessions_owners, sessions_processes
 from soak.common import Options, Outcome
 from soak.sessions_damage import KINDS, Specimen, damaged, try_damage

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
-from hermes.migration.hermes_agent_sessions import adopt_hermes_agent, import_hermes_agent
-from hermes.migration.undo_log import UndoLog
+from hermes.base.errors import StorageError
+from hermes.portability.hermes_agent import adopt_hermes_agent, import_hermes_agent
+from hermes.portability.plan import UndoLog
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import StorageError
 from repair.hermes_agent_layouts import LAYOUTS, REAL_PROGRAM, build, write_with_the_program
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import apsw
 import pytest
 
 from damaged import alter
+from hermes.base.errors import DamagedFile, LockTimeout, StorageError
 from hermes.storage import database
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import DamagedFile, LockTimeout, StorageError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
+from hermes.base.errors import LockTimeout
 from hermes.storage.database import PAGE, one_row
-from hermes.storage.repair import repair
+from hermes.storage.repair.check import repair
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import LockTimeout
 from soak.sessions_damage import Specimen
 
 if TYPE_CHECKING:

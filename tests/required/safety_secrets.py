@@ -7,5 +7,4 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "secrets.idempotent": ("masking a masked text changes nothing", "product"),
     "secrets.linear": ("no text makes the search take more than time linear in its length", "product"),
     "secrets.quick-look": ("a quick look at many texts misses none that holds a secret", "product"),
-    "secrets.cold": ("a plain sentence is judged without loading or compiling any pattern", "product"),
 }

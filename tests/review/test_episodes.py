@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes import MemorySession, SessionDB
-from hermes.curated.store import MemoryStore
-from hermes.session.episodes import write_note
-from hermes.vocabulary.errors import ModelBusy
+from hermes.base.errors import ModelBusy
+from hermes.memory.store import MemoryStore
+from hermes.session.background import write_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable

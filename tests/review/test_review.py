@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes import Agent, MemorySession, SessionDB
-from hermes.curated.store import MemoryStore
+from hermes.base.errors import ModelBusy
+from hermes.base.events import Notice, Usage
 from hermes.llm.scripted import Reply, Scripted
+from hermes.memory.store import MemoryStore
 from hermes.session.review import Reviews
-from hermes.vocabulary.errors import ModelBusy
-from hermes.vocabulary.events import Notice
-from hermes.vocabulary.usage import Usage
 from reviewed import BREW, TEA, chat, outcome, settings
 
 if TYPE_CHECKING:

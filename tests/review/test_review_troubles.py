@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes import Agent, MemorySession, SessionDB
-from hermes.curated.store import MemoryStore
+from hermes.base.errors import StorageError
 from hermes.llm.scripted import Reply, Scripted
+from hermes.memory.store import MemoryStore
 from hermes.session import review
 from hermes.session.review import Reviews, last_review
-from hermes.vocabulary.errors import StorageError
 from reviewed import BREW, TEA, chat, outcome, settings
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def test_an_outcome_that_cannot_be_kept_is_logged(
     real = SessionDB.set_meta
 
     def full(db: SessionDB, name: str, value: str) -> None:
-        if name == review.LAST:
+        if name == review.LAST_REVIEW:
             raise StorageError("No space left on device")
         real(db, name, value)
 
@@ -60,7 +60,7 @@ def test_tidying_that_fails_is_told_by_status(home: Path, monkeypatch: pytest.Mo
     def broken(*_: Any) -> None:
         raise RuntimeError("no such table")
 
-    monkeypatch.setattr("hermes.session.pruning.prune", broken)
+    monkeypatch.setattr("hermes.session.review.prune", broken)
     with Agent.open(home, model=Scripted(["hi"])) as agent:
         assert agent.reviews.wait(20)
         found = last_review(agent.session.database)

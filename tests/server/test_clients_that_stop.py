@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hermes.server.patience import Impatient
+from hermes.server.app import Impatient
 from http_service import running
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.curated.places import pending_path
-from hermes.server.openapi import description
+from hermes.memory.file import pending_path
+from hermes.server.app import description
 from hermes.settings.home import find_home
 from hermes.settings.people import People
-from hermes.storage.waiting import Waiting
+from hermes.storage.documents import Waiting
 from http_service import running
 
 if TYPE_CHECKING:

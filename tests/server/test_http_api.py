@@ -21,10 +21,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from hermes.server.door import Buckets, Door, Limits
-from hermes.server.http import build
-from hermes.server.metrics import Metrics
-from hermes.server.rooms import Rooms
+from hermes.server.app import build
+from hermes.server.auth import Buckets, Door, Limits, Metrics
+from hermes.server.conversations import Rooms
 from hermes.settings.home import find_home
 from hermes.settings.people import People
 from http_service import listening, prepare, running

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.server.mcp_hosts import HOSTS, Launch, carry_out, list_tools, plan
-from hermes.vocabulary.errors import NotFound, SettingsError
+from hermes.base.errors import NotFound, SettingsError
+from hermes.server.hosts import HOSTS, Launch, carry_out, list_tools, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.server.mcp_hosts import Launch, carry_out, configured, list_tools, plan
+from hermes.server.hosts import Launch, carry_out, configured, list_tools, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,12 +12,12 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
-from hermes.curated.store import MemoryStore
-from hermes.server.mcp_tools import call, schema_json, tool_definitions
+from hermes.base.tokens import estimate
+from hermes.memory.store import MemoryStore
+from hermes.server.mcp import call, schema_json, tool_definitions
 from hermes.server.workspace import Workspace
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home
-from hermes.vocabulary.tokens import estimate
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.session.forgetting import finish_removals
+from hermes.base.errors import HermesError, NotFound, SettingsError, StorageError, UnsafePath
+from hermes.operations.forget import finish_removals
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home, person_home
 from hermes.settings.people import People
-from hermes.vocabulary.errors import HermesError, NotFound, SettingsError, StorageError, UnsafePath
 
 if TYPE_CHECKING:
     from collections.abc import Callable

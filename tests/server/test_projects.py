@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.curated.store import MemoryStore
+from hermes.base.errors import NotFound, SettingsError
+from hermes.memory.store import MemoryStore
 from hermes.session.session import MemorySession
-from hermes.settings.projects import named_project, project_of
-from hermes.vocabulary.errors import NotFound, SettingsError
+from hermes.settings.home import named_project, project_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

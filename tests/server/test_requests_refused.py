@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from hermes.server import rooms
-from hermes.server.door import Buckets
-from hermes.server.rooms import Rooms
+from hermes.base.errors import RateLimited, StorageError
+from hermes.server import conversations as rooms
+from hermes.server.auth import Buckets
+from hermes.server.conversations import Rooms
 from hermes.settings.home import find_home
-from hermes.vocabulary.errors import RateLimited, StorageError
 from http_service import running
 
 if TYPE_CHECKING:

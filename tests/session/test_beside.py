@@ -13,18 +13,18 @@ from compacted import configure as configure_compaction
 from compacted import talk
 from curation_home import FILLER, store_with
 from hermes import Agent, MemorySession, SessionDB
-from hermes.compression.breaker import Breaker
-from hermes.curated.store import MemoryStore
-from hermes.llm import local
+from hermes.agent import Opening
+from hermes.compaction.compressor import Breaker
+from hermes.llm import embedded as local
 from hermes.llm.scripted import Reply, Scripted
-from hermes.session.engine_state import BREAKER
-from hermes.session.fork import transcript
+from hermes.memory.store import MemoryStore
+from hermes.session.background import transcript
+from hermes.session.engines import BREAKER
 from hermes.session.models import main_model
-from hermes.session.opening import Opening
-from hermes.session.pruning import prune
+from hermes.session.review import prune
+from hermes.settings.config import load_settings
 from hermes.settings.home import find_home
-from hermes.settings.load import load_settings
-from hermes.tools.delegate import Outcome, Task
+from hermes.tools.builtin import Outcome, Task
 from provider_plugins import Notebook, install
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compacted import configure, talk, texts
-from hermes.compression.block import is_block
+from hermes.base.events import Compacted, Notice
+from hermes.compaction.block import is_block
 from hermes.session.session import MemorySession
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.events import Compacted, Notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable

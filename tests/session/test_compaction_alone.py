@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compacted import configure, talk
+from hermes.base.errors import LockTimeout
+from hermes.base.events import Notice
 from hermes.session.session import MemorySession
-from hermes.storage.compaction import Contexts
+from hermes.storage.context import Contexts
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import LockTimeout
-from hermes.vocabulary.events import Notice
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 HOLD = """
 import sys
-from hermes.storage.compaction import Contexts
+from hermes.storage.context import Contexts
 from hermes.storage.sessions import SessionDB
 db = SessionDB.open(sys.argv[1])
 print(Contexts(db).lease(sys.argv[2], "other"), flush=True)

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from compacted import configure
-from hermes.compression.boundaries import last_request
+from hermes.compaction.boundaries import last_request
+from hermes.session.context import sound
 from hermes.session.session import MemorySession
-from hermes.session.soundness import sound
-from hermes.storage.compaction import Contexts
+from hermes.storage.context import Contexts
 from hermes.storage.images import bare
 from histories import anthropic_faults, histories, openai_faults
 

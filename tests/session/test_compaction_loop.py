@@ -9,15 +9,14 @@ import pytest
 
 from compacted import configure, talk, texts
 from hermes.agent import Agent
-from hermes.compression.block import is_block
-from hermes.curated.store import MemoryStore
+from hermes.base.errors import ContextTooLong, ModelRefused, ModelUnreachable
+from hermes.base.events import Compacted, Notice, TurnFinished, Usage
+from hermes.compaction.block import is_block
 from hermes.llm.scripted import Reply, Scripted
+from hermes.memory.store import MemoryStore
 from hermes.session.session import MemorySession
-from hermes.storage.compaction import Contexts
+from hermes.storage.context import Contexts
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import ContextTooLong, ModelRefused, ModelUnreachable
-from hermes.vocabulary.events import Compacted, Notice, TurnFinished
-from hermes.vocabulary.usage import Usage
 from histories import openai_faults
 
 if TYPE_CHECKING:

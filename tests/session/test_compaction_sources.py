@@ -10,11 +10,10 @@ import pytest
 
 from compacted import configure, talk, texts
 from hermes.agent import Agent
+from hermes.base.errors import ContextTooLong
+from hermes.base.events import Compacted, Usage
 from hermes.llm.scripted import Scripted
 from hermes.session.session import MemorySession
-from hermes.vocabulary.errors import ContextTooLong
-from hermes.vocabulary.events import Compacted
-from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
     from pathlib import Path

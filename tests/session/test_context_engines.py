@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compacted import configure, talk, texts
-from hermes.compression.block import is_block
+from hermes.base.events import Compacted, Notice, Usage
+from hermes.compaction.block import is_block
 from hermes.llm.scripted import Scripted
 from hermes.session.session import MemorySession
-from hermes.storage.compaction import Contexts
+from hermes.storage.context import Contexts
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.events import Compacted, Notice
-from hermes.vocabulary.usage import Usage
 from histories import openai_faults
 from provider_plugins import Notebook
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compacted import configure, talk, texts
+from hermes.base.errors import ModelUnreachable
+from hermes.base.events import Notice, Usage
 from hermes.llm.scripted import Scripted
 from hermes.session.session import MemorySession
-from hermes.vocabulary.errors import ModelUnreachable
-from hermes.vocabulary.events import Notice
-from hermes.vocabulary.usage import Usage
 from histories import openai_faults
 
 if TYPE_CHECKING:

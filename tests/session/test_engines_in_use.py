@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compacted import configure, talk, texts
-from hermes.compression.compressor import ContextCompressor
-from hermes.session.foreign_engine import compressed_by
+from hermes.base.events import Compacted, Usage
+from hermes.base.tokens import estimate_message
+from hermes.compaction.compressor import ContextCompressor
+from hermes.session.compaction import compressed_by
 from hermes.session.session import MemorySession
-from hermes.vocabulary.events import Compacted
-from hermes.vocabulary.tokens import estimate_message
-from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

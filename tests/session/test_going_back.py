@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compacted import configure, talk, texts
-from hermes.compression.block import is_block
+from hermes.base.errors import NotFound
+from hermes.compaction.block import is_block
 from hermes.session.session import MemorySession
-from hermes.storage.compaction import Contexts, NewContext
+from hermes.storage.context import Contexts, NewContext
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import NotFound
 from histories import call, openai_faults
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.agent import Agent
-from hermes.curated.approval import Approvals
-from hermes.curated.store import MemoryStore
+from hermes.base.events import TurnFinished
 from hermes.llm.scripted import Reply, Scripted
+from hermes.memory.approval import Approvals
+from hermes.memory.store import MemoryStore
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home
-from hermes.vocabulary.events import TurnFinished
 
 if TYPE_CHECKING:
     from pathlib import Path

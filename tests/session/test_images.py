@@ -18,9 +18,9 @@ from agents import configure
 from compacted import configure as with_small_window
 from compacted import talk
 from hermes import Agent, MemorySession, SessionDB, image_part
+from hermes.base.errors import ImageRefused
+from hermes.base.events import Compacted, Retrying
 from hermes.llm.scripted import Reply, Scripted
-from hermes.vocabulary.errors import ImageRefused
-from hermes.vocabulary.events import Compacted, Retrying
 from model_server import Answer, ModelServer, chat, claude, failing
 from pictures import GIF, WEBP, as_claude, as_openai, jpeg, png, text, url
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes import MemorySession
-from hermes.session.judging import FILE, SKILLS
+from hermes.session.parts import FILE, SKILLS
 
 if TYPE_CHECKING:
     from pathlib import Path

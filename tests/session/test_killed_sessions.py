@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compacted import configure, talk
-from hermes.session.ending import CHAT
+from hermes.session.lifecycle import CHAT
 from hermes.session.session import MemorySession
-from hermes.storage.opened import KILLED, Opened
-from hermes.storage.sessions import SessionDB
+from hermes.storage.sessions import KILLED, Opened, SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.curated.store import MemoryStore
+from hermes.base.errors import NotFound
+from hermes.memory.store import MemoryStore
 from hermes.session.session import MemorySession
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import NotFound
 
 if TYPE_CHECKING:
     from pathlib import Path

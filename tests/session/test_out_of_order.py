@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from hermes.providers.holographic import HolographicProvider
+from hermes.base.errors import OutOfOrder, SettingsError
+from hermes.providers.services.holographic import HolographicProvider
 from hermes.session.session import MemorySession
-from hermes.vocabulary.errors import OutOfOrder, SettingsError
 from histories import openai_faults
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from gateway_home import ANN, ask
 from gateway_home import prepare as prepare_gateway
 from gateway_home import running as running_gateway
 from hermes import Agent, MemorySession, SessionDB
+from hermes.base.events import Notice
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.platforms.base import Incoming
 from hermes.llm.scripted import Scripted
-from hermes.safety.private import PLACEHOLDER, storable, without_private
+from hermes.safety.fence import PLACEHOLDER, storable, without_private
 from hermes.settings.home import find_home
-from hermes.vocabulary.events import Notice
 from http_service import running as running_server
 from provider_plugins import Notebook
 from reviewed import chat as chat_and_review

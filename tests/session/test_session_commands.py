@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.compression.breaker import Breaker
-from hermes.curated.store import MemoryStore
-from hermes.session.engine_state import BREAKER
+from hermes.base.events import Usage
+from hermes.compaction.compressor import Breaker
+from hermes.memory.store import MemoryStore
+from hermes.session.engines import BREAKER
+from hermes.session.lifecycle import what_broke_the_cache
 from hermes.session.session import MemorySession
-from hermes.session.usage import what_broke_the_cache
-from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

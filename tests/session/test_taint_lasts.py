@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.agent import Agent
-from hermes.curated.approval import Approvals
-from hermes.curated.store import MemoryStore
 from hermes.llm.scripted import Reply, Scripted
+from hermes.memory.approval import Approvals
+from hermes.memory.store import MemoryStore
 from hermes.session.review import Reviews
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home
-from hermes.skills.pending import PendingSkills
-from hermes.tools.own_words import is_said
+from hermes.skills.lifecycle import PendingSkills
+from hermes.tools.taint import is_said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

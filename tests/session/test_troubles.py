@@ -12,12 +12,12 @@ import pytest
 from agents import configure
 from curation_home import FILLER, curator, store_with
 from hermes import Agent, MemorySession, SessionDB
-from hermes.curated.store import MemoryStore
+from hermes.base.errors import NotFound, StorageError
+from hermes.base.events import ToolReturned
 from hermes.llm.scripted import Reply, Scripted
-from hermes.session import episodes
-from hermes.session.titles import Titles
-from hermes.vocabulary.errors import NotFound, StorageError
-from hermes.vocabulary.events import ToolReturned
+from hermes.memory.store import MemoryStore
+from hermes.session import background as episodes
+from hermes.session.lifecycle import Titles
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.session.requests import unanswered_calls
+from hermes.session.context import sound, unanswered_calls
 from hermes.session.session import MemorySession
-from hermes.session.soundness import sound
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,11 +15,11 @@ import gateway_home
 import http_service
 from agents import configure
 from hermes import Agent, MemorySession, SessionDB
-from hermes.curated.store import MemoryStore
+from hermes.base.errors import DamagedFile, ForeignFile, LockTimeout, StorageError
+from hermes.base.events import Notice, TurnFinished
 from hermes.llm.scripted import Reply, Scripted
-from hermes.storage.repair import repair
-from hermes.vocabulary.errors import DamagedFile, ForeignFile, LockTimeout, StorageError
-from hermes.vocabulary.events import Notice, TurnFinished
+from hermes.memory.store import MemoryStore
+from hermes.storage.repair.check import repair
 from telegram_server import bot_api
 from terminal_program import Terminal, script
 

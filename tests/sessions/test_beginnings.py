@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.storage import beginnings
+from hermes.storage.search import candidates as beginnings
 from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:

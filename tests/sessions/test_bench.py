@@ -10,9 +10,9 @@ import pytest
 from benchmarks import search
 from benchmarks.corpus import Corpus
 
-from hermes.bench import recall
+from hermes.base.errors import SettingsError
+from hermes.operations import recall_bench as recall
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

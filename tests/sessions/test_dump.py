@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
+from hermes.base.errors import DamagedFile, StorageError
 from hermes.storage import dump
-from hermes.storage.compaction import Contexts, NewContext
+from hermes.storage.context import Contexts, NewContext
 from hermes.storage.database import Database
 from hermes.storage.dump import Dump, Load
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import DamagedFile, StorageError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.storage import exact, postings
+from hermes.storage.search import candidates as exact
+from hermes.storage.search import candidates as postings
 from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def found(db: SessionDB, query: str, **filters: Any) -> list[int]:
 
 
 def little_patience(monkeypatch: pytest.MonkeyPatch, *, enough: int, most: int) -> None:
-    monkeypatch.setattr(exact, "ENOUGH", enough)
+    monkeypatch.setattr(exact, "ENOUGH_EXACT", enough)
     monkeypatch.setattr(exact, "MOST", most)
     monkeypatch.setattr(postings, "_FEW", 3)
 

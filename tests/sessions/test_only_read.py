@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
+from hermes.base.errors import LockTimeout, StorageError
 from hermes.storage import database
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import LockTimeout, StorageError
 from sessions.older import make_older
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hermes.base.errors import DamagedFile, LockTimeout, StorageError
+from hermes.storage.locks import Turnstile
 from hermes.storage.sessions import SessionDB
-from hermes.storage.turnstile import Turnstile
-from hermes.vocabulary.errors import DamagedFile, LockTimeout, StorageError
 
 if TYPE_CHECKING:
     from pathlib import Path

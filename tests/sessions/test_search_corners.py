@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.storage import postings
-from hermes.storage.dates import spans
+from hermes.storage.search import candidates as postings
+from hermes.storage.search.dates import spans
+from hermes.storage.search.query import MOST_WORDS
 from hermes.storage.sessions import SessionDB
-from hermes.storage.syntax import MOST_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes.bench import recall
-from hermes.storage import vectors as vectors_module
-from hermes.storage.meaning import ONLY_NEAR
-from hermes.storage.semantic import PACKAGE, Embedding, static_vectors
+from hermes.base.errors import ExtraMissing, SettingsError
+from hermes.operations import recall_bench as recall
+from hermes.storage.search import semantic as vectors_module
+from hermes.storage.search.semantic import ONLY_NEAR, PACKAGE, Embedding, static_vectors
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import ExtraMissing, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

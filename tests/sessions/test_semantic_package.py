@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.storage import semantic, vectors
-from hermes.storage.semantic import PACKAGE, Embedding, static_vectors
+from hermes.base.errors import ExtraMissing
+from hermes.storage.search import semantic
+from hermes.storage.search import semantic as vectors
+from hermes.storage.search.semantic import PACKAGE, Embedding, static_vectors
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import ExtraMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes.storage.index import segments
+from hermes.base.errors import NotFound, StorageError, UnsafePath
+from hermes.storage.maintenance import Upkeep
+from hermes.storage.search.index import segments
 from hermes.storage.sessions import SessionDB
-from hermes.storage.upkeep import Upkeep
-from hermes.vocabulary.errors import NotFound, StorageError, UnsafePath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
-from hermes.storage import database, index, sessions
+from hermes.base.errors import StorageError
+from hermes.storage import database, sessions
 from hermes.storage.database import PAGE
-from hermes.storage.index import segments
-from hermes.storage.repair import repair
+from hermes.storage.repair.check import repair
+from hermes.storage.search import index
+from hermes.storage.search.index import segments
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import StorageError
 from sessions.older import make_older
 
 if TYPE_CHECKING:

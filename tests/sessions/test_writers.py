@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.storage import turnstile as turnstile_module
-from hermes.storage import write_log
+from hermes.base.errors import StorageError
+from hermes.storage import database as write_log
+from hermes.storage import locks as turnstile_module
+from hermes.storage.locks import Turnstile
 from hermes.storage.sessions import SessionDB
-from hermes.storage.turnstile import Turnstile
-from hermes.vocabulary.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _WAITER = """
 import sys
-from hermes.storage.turnstile import Turnstile
+from hermes.storage.locks import Turnstile
 turnstile = Turnstile(sys.argv[1], wait_seconds=20)
 print("ready", flush=True)
 with turnstile:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hermes.base.errors import SettingsError, UnsafePath
+from hermes.settings.config import load_settings
+from hermes.settings.environment import read_secrets, save_secret, secret
 from hermes.settings.home import find_home, locate_home
-from hermes.settings.load import load_settings
 from hermes.settings.schema import all_keys
-from hermes.settings.secrets_file import read_secrets, save_secret, secret
-from hermes.vocabulary.errors import SettingsError, UnsafePath
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,13 +11,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hermes.agent import Agent
+from hermes.base.errors import HermesError
+from hermes.base.events import ToolReturned, TurnFinished
 from hermes.llm.anthropic import Anthropic
-from hermes.llm.endpoint import Endpoint
-from hermes.llm.openai_compatible import OpenAICompatible
+from hermes.llm.client import Endpoint
+from hermes.llm.openai import OpenAICompatible
 from hermes.llm.scripted import Reply, Scripted
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import HermesError
-from hermes.vocabulary.events import ToolReturned, TurnFinished
 from soak.common import Outcome, kill_again_and_again
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import random
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from hermes.session.wiring import open_parts
+from hermes.session.parts import open_parts
 from soak.common import Outcome, Progress
 
 if TYPE_CHECKING:

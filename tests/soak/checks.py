@@ -6,15 +6,15 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from hermes.curated import entries as text
-from hermes.curated.history import replay
-from hermes.curated.store import TARGETS, MemoryStore
-from hermes.vocabulary.errors import HermesError
+from hermes.base.errors import HermesError
+from hermes.memory import entries as text
+from hermes.memory.history import replay
+from hermes.memory.store import TARGETS, MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from hermes.curated.history import Change
+    from hermes.memory.history import Change
 
     Entries = tuple[str, ...]
     # What each target may hold, and which changes (id to session) its history must list.

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import hermes.session.compaction  # noqa: F401 - loaded before the first fork
 from compacted import configure
-from hermes.compression.block import is_block, parse_block
+from hermes.base.errors import HermesError
+from hermes.compaction.block import is_block, parse_block
 from hermes.session.session import MemorySession
-from hermes.storage.compaction import ORDER, Contexts
-from hermes.storage.originals import COPY, WRITTEN
+from hermes.storage.context import COPY, ORDER, WRITTEN, Contexts
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import HermesError
 from histories import openai_faults
 from soak.common import Outcome, kill_again_and_again
 

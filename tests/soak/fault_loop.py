@@ -12,11 +12,11 @@ import signal
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from hermes.curated.approval import Approvals
-from hermes.curated.history import replay
-from hermes.curated.store import TARGETS, MemoryStore
+from hermes.base.errors import HermesError
+from hermes.memory.approval import Approvals
+from hermes.memory.history import replay
+from hermes.memory.store import TARGETS, MemoryStore
 from hermes.settings.home import find_home
-from hermes.vocabulary.errors import HermesError
 from soak.checks import leftovers_and_modes
 from soak.common import Options, Outcome, Progress
 from soak.faults import FAIL, KILL, SHORT_WRITE, Shim

@@ -8,8 +8,8 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hermes.curated.store import TARGETS, MemoryStore
-from hermes.vocabulary.errors import HermesError
+from hermes.base.errors import HermesError
+from hermes.memory.store import TARGETS, MemoryStore
 from soak.checks import problems_of
 from soak.common import Outcome, kill_again_and_again
 from soak.writer import State, Writer

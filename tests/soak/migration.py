@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.cli.app import run as run_command
 from hermes.settings.home import DATABASE
+from hermes.storage.database import foreign_program
 from hermes.storage.dump import Dump
-from hermes.storage.foreign import foreign_program
-from hermes.storage.migration_marks import FOLDER
+from hermes.storage.files import MIGRATION_FOLDER as FOLDER
 from migration.homes import tree
 from soak.common import Outcome, Progress
 from soak.migration_scenes import SCENES, build

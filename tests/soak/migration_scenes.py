@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hermes.cli.app import run as run_command
-from hermes.curated.history import Cause
-from hermes.curated.store import MemoryStore
+from hermes.memory.history import Cause
+from hermes.memory.store import MemoryStore
 from migration import agent_home, foreign_transcripts, homes, openclaw_home
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ import socket
 import tempfile
 from typing import TYPE_CHECKING
 
-from hermes.curated.approval import Approvals
-from hermes.curated.history import Cause
-from hermes.curated.store import MemoryStore
+from hermes.base.errors import HermesError
+from hermes.memory.approval import Approvals
+from hermes.memory.history import Cause
+from hermes.memory.store import MemoryStore
 from hermes.settings.home import find_home
-from hermes.vocabulary.errors import HermesError
 from soak.checks import leftovers_and_modes
 from soak.common import Outcome, Progress
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes.cli.app import run as run_command
-from hermes.curated.store import MemoryStore
+from hermes.memory.store import MemoryStore
+from hermes.session.parts import open_parts
 from hermes.session.session import MemorySession
-from hermes.session.wiring import open_parts
 from hermes.settings.home import find_home, person_home
 from http_service import listening, prepare
 from soak.common import Outcome, Progress
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from hermes.session.wiring import Parts
+    from hermes.session.parts import Parts
     from hermes.settings.home import Home
     from http_service import Running
     from soak.common import Options

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING
 
-from hermes.curated.store import TARGETS, MemoryStore
+from hermes.memory.store import TARGETS, MemoryStore
 from soak.checks import problems_of
 from soak.common import Outcome, Progress
 from soak.writer import State, Writer

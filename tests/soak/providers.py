@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.providers.misdeeds import MISDEEDS, PLUGIN, order
+from hermes.providers.faults import MISDEEDS, PLUGIN, order
 from hermes.session.session import MemorySession
 from provider_plugins import install
 from soak.common import Outcome, Progress

@@ -8,9 +8,9 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING
 
-from hermes.curated.history import replay
-from hermes.curated.store import MemoryStore
-from hermes.vocabulary.errors import HermesError, WriteRefused
+from hermes.base.errors import HermesError, WriteRefused
+from hermes.memory.history import replay
+from hermes.memory.store import MemoryStore
 from soak.common import Outcome, Progress
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hermes.curated.approval import Approvals
-from hermes.curated.history import Cause
-from hermes.curated.store import MemoryStore
+from hermes.memory.approval import Approvals
+from hermes.memory.history import Cause
+from hermes.memory.store import MemoryStore
 from hermes.settings.home import find_home
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING
 
+from hermes.base.errors import HermesError, StorageError
 from hermes.storage.database import PAGE
-from hermes.storage.repair import repair
+from hermes.storage.repair.check import repair
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import HermesError, StorageError
 from soak.common import Outcome, Progress
 
 if TYPE_CHECKING:

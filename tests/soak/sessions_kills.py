@@ -9,8 +9,8 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from hermes.base.errors import HermesError
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import HermesError
 from soak.common import Outcome, kill_again_and_again
 
 if TYPE_CHECKING:

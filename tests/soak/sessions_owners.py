@@ -8,8 +8,8 @@ import tempfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hermes.base.errors import HermesError
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import HermesError
 from soak.common import Outcome, Progress
 
 if TYPE_CHECKING:

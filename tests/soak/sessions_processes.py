@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from hermes.storage.database import WriteLog
+from hermes.storage.locks import Turnstile
 from hermes.storage.sessions import SessionDB
-from hermes.storage.turnstile import Turnstile
-from hermes.storage.write_log import WriteLog
 from soak.common import Outcome, Progress
 
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hermes.curated.history import Cause
-from hermes.curated.store import TARGETS
+from hermes.memory.history import Cause
+from hermes.memory.store import TARGETS
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from hermes.curated.store import MemoryStore, Written
+    from hermes.memory.store import MemoryStore, Written
 
     Entries = tuple[str, ...]
 

@@ -10,8 +10,8 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, NoReturn
 
-from hermes.curated.store import MemoryStore
-from hermes.vocabulary.errors import HermesError
+from hermes.base.errors import HermesError
+from hermes.memory.store import MemoryStore
 from soak.common import Outcome, Progress
 
 if TYPE_CHECKING:

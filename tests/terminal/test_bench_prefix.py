@@ -7,8 +7,8 @@ import itertools
 import pytest
 from benchmarks.prefix import compare
 
+from hermes.base.events import Usage
 from hermes.llm.scripted import Reply, Scripted
-from hermes.vocabulary.usage import Usage
 
 CALLS = 15  # ten turns, five of them with a tool call
 

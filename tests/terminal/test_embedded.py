@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes import MemorySession
+from hermes.base.errors import ExtraMissing, NotFound
+from hermes.base.events import Finished, TextDelta, TurnFinished
 from hermes.llm.anthropic import Anthropic
-from hermes.llm.local import EmbeddedModel, find_embedded, installed, threads_for
-from hermes.llm.local_calls import with_calls
+from hermes.llm.embedded import EmbeddedModel, find_embedded, installed, threads_for, with_calls
 from hermes.llm.scripted import Scripted
 from hermes.tools.loop import run_turn
-from hermes.vocabulary.errors import ExtraMissing, NotFound
-from hermes.vocabulary.events import Finished, TextDelta, TurnFinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +81,7 @@ def test_the_same_server_answers_on_anthropics_wire() -> None:
 @pytest.mark.proves("embedded.ends")
 def test_the_server_ends_when_its_starter_is_killed() -> None:
     code = (
-        "import sys, time; from hermes.llm import local; local.EmbeddedModel().start();"
+        "import sys, time; from hermes.llm import embedded; embedded.EmbeddedModel().start();"
         "print(*local.running(), flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as starter:

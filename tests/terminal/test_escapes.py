@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.cli.chat_screen import Screen
-from hermes.cli.chat_turn import TurnView
-from hermes.curated.store import MemoryStore
+from hermes.cli.chat.screen import Screen, TurnView
+from hermes.memory.store import MemoryStore
 from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def test_a_question_shows_what_would_hide_a_part_of_the_command(
     def no(_prompt: str) -> str:
         return "n"
 
-    monkeypatch.setattr("hermes.cli.chat_turn.read_line", no)
+    monkeypatch.setattr("hermes.cli.chat.screen.read_line", no)
     assert not TurnView(Screen()).ask("Run this command?\nrm -r important\x1b[1A\x1b[2K\u202e tidy")
     shown = capsys.readouterr().out
     assert "rm -r important\\u001b[1A\\u001b[2K\\u202e tidy" in shown

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from damaged import alter
-from hermes.providers.outbox import Outbox
+from hermes.base.errors import ProviderError
+from hermes.providers.delivery import Outbox
 from hermes.session.session import MemorySession
 from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import ProviderError
 from provider_plugins import Notebook, use
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.cli.progress import Progress, Stages
+from hermes.cli.output import Progress, Stages
 from hermes.session.session import MemorySession
 from hermes.storage.sessions import SessionDB
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes.agent import Agent
+from hermes.base.events import Notice
 from hermes.llm.scripted import Reply, Scripted
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home, person_home
-from hermes.vocabulary.events import Notice
 from terminal_program import Terminal, script
 
 if TYPE_CHECKING:

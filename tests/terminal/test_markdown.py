@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth
 
 from hermes import MemorySession
-from hermes.cli.chat_editor import edited
-from hermes.cli.chat_markdown import MarkdownStream
+from hermes.cli.chat.editor import edited
+from hermes.cli.chat.markdown import MarkdownStream
 from snapshots import assert_same_as_stored
 from terminal_program import CTRL_C, ENTER, Terminal, script
 

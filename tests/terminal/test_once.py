@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.vocabulary.tokens import estimate
+from hermes.base.tokens import estimate
 from model_server import Answer, ModelServer, chat, failing
 from pictures import as_openai, jpeg, png
 from pictures import text as words

@@ -6,11 +6,11 @@ import gc
 import os
 import sys
 
+from hermes.base.errors import HermesError, SettingsError
+from hermes.base.version import __version__
 from hermes.cli.arguments import parse
 from hermes.cli.catalogue import DEFAULTS, GROUPS, SINGLES, group_help, top_help
-from hermes.cli.context import OK, REFUSED, USAGE, Context
-from hermes.vocabulary.errors import HermesError, SettingsError
-from hermes.vocabulary.version import __version__
+from hermes.cli.output import OK, REFUSED, USAGE, Context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except HermesError as error:
-        from hermes.cli.render import print_failure
+        from hermes.cli.output import print_failure
 
         code = USAGE if isinstance(error, SettingsError) else REFUSED
         print_failure(error, code, as_json=_before_dashes(words, "--json"))
@@ -96,7 +96,7 @@ def _of_a_provider(name: str, rest: list[str], context: Context) -> int:
         sentence = guessed and len(rest) >= _SENTENCE and "hermes -q" not in hint
         asked = _as_a_question([name, *rest]) if not hint or sentence else ""
         raise SettingsError(f"there is no command {name!r}{hint} (`hermes --help`){asked}")
-    return int(_loaded("provider_command").run_provider_command(name, rest, context))
+    return int(_loaded("commands.plugins").run_provider_command(name, rest, context))
 
 
 def _as_a_question(words: list[str]) -> str:
@@ -110,7 +110,7 @@ def _as_a_question(words: list[str]) -> str:
 
 
 def _hint(words: list[str], known: list[str], **more: str) -> tuple[str, bool]:
-    from hermes.cli.usage import command_hint
+    from hermes.cli.parser import command_hint
 
     return command_hint(words, known, **more)
 

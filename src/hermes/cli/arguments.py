@@ -24,7 +24,7 @@ def parse(configure: Callable[[Any], None], words: list[str], *, name: str, desc
     given = recorder.parse(words)
     if given is not None:
         return given
-    from hermes.cli.usage import Parser
+    from hermes.cli.parser import Parser
 
     parser = Parser(name, description, width)
     configure(parser)

@@ -6,29 +6,28 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hermes.curated.approval import Approvals
-from hermes.curated.history import Cause
-from hermes.curated.operations import usage
-from hermes.curated.store import MemoryStore
+from hermes.base.errors import NotFound, SettingsError, WriteRefused
+from hermes.base.text import counted
 from hermes.gateway.conversations import NEW
 from hermes.gateway.directory import FORGET, HAND_OVER
-from hermes.session.external import chosen_providers
-from hermes.session.forgetting import finish_removals, forget, rehearse
-from hermes.session.mirroring import leave_for_providers
-from hermes.session.past import open_past
-from hermes.settings.check import nearest
-from hermes.settings.load import load_settings
+from hermes.memory.approval import Approvals
+from hermes.memory.history import Cause
+from hermes.memory.operations import usage
+from hermes.memory.store import MemoryStore
+from hermes.operations.forget import finish_removals, forget, rehearse
+from hermes.session.external import chosen_providers, leave_for_providers
+from hermes.session.history import open_past
+from hermes.settings.config import load_settings
 from hermes.settings.people import OWNER
-from hermes.vocabulary.errors import NotFound, SettingsError, WriteRefused
-from hermes.vocabulary.words import counted
+from hermes.settings.schema import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hermes.curated.store import Written
     from hermes.gateway.conversations import Conversations
     from hermes.gateway.directory import Directory
     from hermes.gateway.ledger import Entry, Ledger
+    from hermes.memory.store import Written
 
 STOP = "/stop"
 _PRIVATE = frozenset({"/memory", "/handover", "/continue", "/forget", "/status"})  # not for a whole group to read

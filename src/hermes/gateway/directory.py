@@ -10,14 +10,14 @@ import hashlib
 import secrets
 from typing import TYPE_CHECKING
 
+from hermes.base.errors import NotFound, SettingsError
 from hermes.settings.people import OWNER
-from hermes.vocabulary.errors import NotFound, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hermes.gateway.ledger import Ledger
-    from hermes.settings.load import Settings
+    from hermes.settings.config import Settings
     from hermes.settings.people import People
 
 PAIR, HAND_OVER, FORGET = "pair", "hand over", "forget"

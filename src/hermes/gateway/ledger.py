@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from hermes.gateway.platforms.base import Incoming
-from hermes.safety.private import without_private
+from hermes.safety.fence import without_private
 from hermes.storage.database import Database
 
 if TYPE_CHECKING:

@@ -11,20 +11,20 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from hermes.base.errors import ContextTooLong, HermesError, ModelError, StorageError
+from hermes.base.events import Notice, Retrying, TextDelta, ToolReturned, TurnFinished
 from hermes.gateway.ledger import DONE, NEW, RUNNING
 from hermes.gateway.platforms.base import DRAFT, Later, Never
-from hermes.vocabulary.errors import ContextTooLong, HermesError, ModelError, StorageError
-from hermes.vocabulary.events import Notice, Retrying, TextDelta, ToolReturned, TurnFinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from hermes.agent import Agent
+    from hermes.base.events import TurnEvent
     from hermes.gateway.commands import Commands
     from hermes.gateway.conversations import Conversations
     from hermes.gateway.ledger import Entry, Ledger
     from hermes.gateway.platforms.base import Platform
-    from hermes.vocabulary.events import TurnEvent
 
 _LOG = logging.getLogger("hermes.gateway")
 _MOST_ATTEMPTS = 20  # a message that has ended the process so often is not tried again

@@ -2,45 +2,316 @@
 
 from __future__ import annotations
 
+import gc
+import heapq
 import json
 import logging
 import os
 import threading
 import time
+from collections import OrderedDict, deque
+from dataclasses import asdict, dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent import Agent
-from hermes.gateway.commands import Commands
-from hermes.gateway.conversations import Conversations
+from hermes.base.errors import HermesError, NotFound, SettingsError, WrongKey
+from hermes.gateway.commands import Commands, is_stop
+from hermes.gateway.conversations import Conversations, ResetPolicy, lane_of
 from hermes.gateway.directory import Directory
-from hermes.gateway.intake import Intake
-from hermes.gateway.lanes import Lanes
 from hermes.gateway.ledger import FILE, FOLDER, Ledger
-from hermes.gateway.monitor import Monitor
+from hermes.gateway.platforms.base import Later, Never
 from hermes.gateway.platforms.telegram import Telegram, telegram_of
 from hermes.gateway.platforms.webhook import webhook_of
-from hermes.gateway.reset import ResetPolicy
 from hermes.gateway.router import Router
-from hermes.session.forgetting import finish_removals
+from hermes.operations.forget import finish_removals
 from hermes.session.models import main_model
-from hermes.settings.load import load_settings
+from hermes.settings.config import load_settings
+from hermes.settings.environment import secret
 from hermes.settings.people import People
-from hermes.settings.secrets_file import secret
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock, is_held
-from hermes.vocabulary.errors import HermesError, NotFound, SettingsError, WrongKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from hermes.gateway.door import Door
-    from hermes.gateway.platforms.base import Platform
+    from hermes.gateway.http import Door
+    from hermes.gateway.ledger import Entry
+    from hermes.gateway.platforms.base import Incoming, Platform
+    from hermes.settings.config import Settings
     from hermes.settings.home import Home
-    from hermes.settings.load import Settings
+
+_MEMORY_LOG = logging.getLogger("hermes.gateway.memory")
+_MEGABYTE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    rss_mb: float
+    peak_mb: float
+    gc: tuple[int, ...]
+    threads: int
+    uptime: int
+
+    def line(self) -> str:
+        return (
+            f"[MEMORY] rss={self.rss_mb:.1f}MB peak={self.peak_mb:.1f}MB gc={self.gc} "
+            f"threads={self.threads} uptime={self.uptime}s"
+        )
+
+
+class Monitor:
+    def __init__(self, *, seconds: float, warn_mb: int = 0, resident: Callable[[], int] | None = None) -> None:
+        self._seconds = seconds
+        self._warn_mb = warn_mb
+        self._resident = resident or resident_bytes
+        self._started = time.monotonic()
+        self._over = threading.Event()
+        self._peak = 0.0
+        self.last: Reading | None = None
+
+    def start(self) -> None:
+        if self._seconds:
+            threading.Thread(target=self._run, name="gateway-memory", daemon=True).start()
+
+    def stop(self) -> None:
+        """One last line, so that the log tells how it ended."""
+        if self._seconds and not self._over.is_set():
+            self.look()
+        self._over.set()
+
+    def look(self) -> Reading:
+        """Reads, logs and keeps the figures."""
+        used = self._resident() / _MEGABYTE
+        self._peak = max(self._peak, used)
+        reading = Reading(
+            rss_mb=round(used, 1),
+            peak_mb=round(self._peak, 1),
+            gc=gc.get_count(),
+            threads=threading.active_count(),
+            uptime=int(time.monotonic() - self._started),
+        )
+        self.last = reading
+        too_much = bool(self._warn_mb) and used > self._warn_mb
+        _MEMORY_LOG.log(logging.WARNING if too_much else logging.INFO, "%s", reading.line())
+        if too_much:
+            _MEMORY_LOG.warning("the gateway uses more than gateway.monitor_warn_mb (%s MB)", self._warn_mb)
+        return reading
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self.last) if self.last else {}
+
+    def _run(self) -> None:
+        self.look()
+        while not self._over.wait(self._seconds):
+            self.look()
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is in RAM; where the system does not tell, the most there ever was."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        import resource
+        import sys
+
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most << 10
+
+
+# Workers for many conversations: in each, one message after the other; all together, so many at once and no more.
+
+
+class Lanes:
+    """`work` handles a number; it returns None when that is finished, or the seconds until it should be tried again.
+
+    The threads are daemons: everything is stored, so a program that has to end need not wait for the slowest answer.
+    """
+
+    def __init__(self, work: Callable[[int], float | None], *, workers: int) -> None:
+        self._work = work
+        self._most = workers
+        self._queues: dict[str, deque[int]] = {}
+        self._ready: deque[str] = deque()
+        self._later: list[tuple[float, str]] = []
+        self._running: dict[str, int] = {}
+        self._changed = threading.Condition()
+        self._threads = 0
+        self._idle = 0
+        self._closing = False
+
+    def add(self, lane: str, number: int) -> None:
+        with self._changed:
+            if lane in self._queues:
+                self._queues[lane].append(number)
+                return
+            self._queues[lane] = deque([number])
+            self._ready.append(lane)
+            if not self._idle and self._threads < self._most:
+                self._threads += 1
+                threading.Thread(target=self._serve, name=f"gateway-{self._threads}", daemon=True).start()
+            self._changed.notify()
+
+    def waiting(self, lane: str = "") -> int:
+        """How many numbers wait, without those that are being handled."""
+        with self._changed:
+            queues = [self._queues.get(lane, deque())] if lane else list(self._queues.values())
+            handled = [each for each in self._running if not lane or each == lane]
+            return sum(map(len, queues)) - len(handled)
+
+    def running(self) -> int:
+        with self._changed:
+            return len(self._running)
+
+    def settle(self, seconds: float) -> bool:
+        """Waits until nothing is left to do."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._queues, seconds)
+
+    def close(self, seconds: float) -> bool:
+        """Begins nothing new and waits for what is being handled; False when that takes longer than `seconds`."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: not self._running, seconds)
+
+    def _serve(self) -> None:
+        while (lane := self._next()) is not None:
+            pause = self._work(self._running[lane])
+            with self._changed:
+                del self._running[lane]
+                queue = self._queues[lane]
+                if pause is None:
+                    queue.popleft()
+                if pause is not None:
+                    heapq.heappush(self._later, (time.monotonic() + pause, lane))
+                elif queue:
+                    self._ready.append(lane)
+                else:
+                    del self._queues[lane]
+                self._changed.notify_all()
+
+    def _next(self) -> str | None:
+        """The next lane with something to do; None when it is over."""
+        with self._changed:
+            self._idle += 1
+            try:
+                while not self._closing:
+                    while self._later and self._later[0][0] <= time.monotonic():
+                        self._ready.append(heapq.heappop(self._later)[1])
+                    if self._ready:
+                        lane = self._ready.popleft()
+                        self._running[lane] = self._queues[lane][0]
+                        return lane
+                    wait = self._later[0][0] - time.monotonic() if self._later else None
+                    self._changed.wait(wait)
+                return None
+            finally:
+                self._idle -= 1
+
+
+# Takes what platforms receive: known people's messages are stored and queued, strangers are told how to get access.
+
+_LOG = logging.getLogger("hermes.gateway")
+_REMEMBERED = 10_000  # strangers who have had their answer
+_WAITING = 1_000  # strangers who wait for it
+_PAIRING = ("/pair", "/start")
+_NO_ACCESS = (
+    "I do not know you, so I keep nothing of what you write. Ask whoever runs this bot for access: they make a code "
+    "with `hermes gateway pair NAME`, and you send me /pair CODE. Your account here is {user}."
+)
+
+
+class Intake:
+    def __init__(
+        self,
+        platforms: Mapping[str, Platform],
+        ledger: Ledger,
+        directory: Directory,
+        *,
+        lanes: Lanes,
+        quick: Lanes,
+        clock: Callable[[], float],
+        profile: str = "",
+    ) -> None:
+        self._platforms = platforms
+        self._ledger = ledger
+        self._directory = directory
+        self._lanes = lanes
+        self._quick = quick  # for what must not wait behind an answer
+        self._clock = clock
+        self._profile = profile
+        self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._untold: dict[int, Incoming] = {}
+        self._numbers = count()
+        self._greeter = Lanes(self._greet, workers=1)  # whoever has access does not wait for those who have not
+
+    def cursor(self, platform: str) -> str:
+        return self._ledger.cursor(platform)
+
+    def take(self, platform: str, messages: Sequence[Incoming], *, cursor: str = "") -> None:
+        """Stores messages and how far the platform was read, in one step; only then is anything done with them."""
+        known: list[tuple[str, str, Incoming]] = []
+        strangers: list[Incoming] = []
+        for message in messages:
+            person, kept = self._person(message)
+            if person:
+                known.append((lane_of(kept, person, self._profile), person, kept))
+            else:
+                strangers.append(message)
+        for entry in self._ledger.store(known, self._clock(), platform=platform, cursor=cursor):
+            self.queue(entry)
+        for stranger in strangers:
+            self._tell(stranger)
+
+    def queue(self, entry: Entry) -> None:
+        (self._quick if is_stop(entry.message.text) else self._lanes).add(entry.lane or str(entry.id), entry.id)
+
+    def resume(self) -> int:
+        """Queues what an earlier process has left; returns how much that is."""
+        left = [each for each in self._ledger.open_entries() if each.message.platform in self._platforms]
+        for entry in left:
+            self.queue(entry)
+        return len(left)
+
+    def close(self) -> None:
+        self._greeter.close(5)
+
+    def _person(self, message: Incoming) -> tuple[str, Incoming]:
+        """Whose message it is, and as what it is kept: a code that has paired an account is a greeting."""
+        person = self._directory.person(message.platform, message.user)
+        if person:
+            return person, message
+        word, _, code = message.text.strip().partition(" ")
+        if word.lower() in _PAIRING and code and message.kind == "dm":
+            person = self._directory.pair(code, message.platform, message.user)
+        return person, replace(message, text="/start")
+
+    def _tell(self, stranger: Incoming) -> None:
+        """One answer for each stranger, as long as this process lives: nothing about them is stored."""
+        who = (stranger.platform, stranger.user)
+        if who in self._told or not stranger.addressed:
+            return
+        self._told[who] = None
+        if len(self._told) > _REMEMBERED:
+            self._told.popitem(last=False)
+        if len(self._untold) < _WAITING:
+            number = next(self._numbers)
+            self._untold[number] = stranger
+            self._greeter.add(stranger.platform, number)
+
+    def _greet(self, number: int) -> None:
+        stranger = self._untold.pop(number)
+        try:
+            text = _NO_ACCESS.format(user=stranger.user)
+            self._platforms[stranger.platform].send(stranger, text, delivery=f"stranger.{stranger.update}")
+        except (Later, Never) as error:
+            _LOG.warning("a stranger could not be told how to get access: %s", error)
+
 
 STATUS = "status.json"
 LOCK = "run.lock"
-_LOG = logging.getLogger("hermes.gateway")
 _QUICK_WORKERS = 2
 _STATUS_SECONDS = 5.0
 _SWEEP_SECONDS = 60.0
@@ -168,7 +439,7 @@ class Gateway:
         called = [name for name, each in self.platforms.items() if not isinstance(each, Telegram) or each.is_called]
         if not called:
             return None
-        from hermes.gateway.door import Door
+        from hermes.gateway.http import Door
 
         host, chosen = self.settings.text("gateway.host"), self.settings.integer("gateway.port")
         return Door(self.platforms, self.intake, host=host, port=chosen if port is None else port)

@@ -1,23 +1,198 @@
-"""Anthropic's messages API: blocks instead of strings, cache points, thinking that is sent back with its signature."""
+"""Anthropic's messages API: blocks, cache points, and thinking that is sent back with its signature."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
-from hermes.llm.answer import Answer
-from hermes.llm.anthropic_blocks import blocks_of, tool_of
-from hermes.llm.cache_points import ROLLING, cache_points, marker_for, system_blocks
-from hermes.llm.client import HttpModel, ended_early
+from hermes.base.errors import SettingsError
+from hermes.base.events import Usage
+from hermes.base.json_repair import read_arguments
+from hermes.llm.client import Answer, HttpModel, ended_early
 from hermes.llm.wire import WireLog, encode
 from hermes.storage.images import text_only
-from hermes.vocabulary.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from hermes.llm.client import Message, Patience
-    from hermes.llm.endpoint import Endpoint
-    from hermes.vocabulary.events import ModelEvent
+    from hermes.base.events import ModelEvent
+    from hermes.llm.client import Endpoint, Message, Patience
+
+ROLLING = 3  # Anthropic allows four points per request; one is the system prompt's
+
+
+def cache_points(messages: Sequence[Message], *, ttl: str = "5m", native: bool = True) -> dict[int, dict[str, Any]]:
+    """The messages that carry a point, as marked copies by their position; looks only at the two ends of the list.
+
+    `native` is Anthropic's own API, whose adapter moves a point on a message into its block. Elsewhere (OpenRouter)
+    only a content part can carry one, so messages without text are passed over instead of wasting a point.
+    """
+    marker = marker_for(ttl)
+    marked: dict[int, dict[str, Any]] = {}
+    system_at = 0 if messages and messages[0].get("role") == "system" else None
+    if system_at is not None and (system := _marked(messages[0], marker, native=native)) is not None:
+        marked[system_at] = system
+    left = ROLLING
+    for position in range(len(messages) - 1, -1 if system_at is None else 0, -1):
+        if messages[position].get("role") == "system":
+            continue
+        copy = _marked(messages[position], marker, native=native)
+        if copy is not None:
+            marked[position] = copy
+            left -= 1
+        if left == 0:
+            break
+    return marked
+
+
+def with_cache_points(messages: Sequence[Message], *, ttl: str = "5m", native: bool = True) -> list[Message]:
+    """`messages` with the marked copies in place; for callers that send a whole list."""
+    result = list(messages)
+    for position, message in cache_points(messages, ttl=ttl, native=native).items():
+        result[position] = message
+    return result
+
+
+def system_blocks(system: str, *, ttl: str = "5m") -> list[dict[str, Any]]:
+    """A system prompt that is sent beside the messages, as Anthropic's block list with its point."""
+    return [{"type": "text", "text": system, "cache_control": marker_for(ttl)}] if system else []
+
+
+def marker_for(ttl: str) -> dict[str, str]:
+    match ttl:
+        case "5m":
+            return {"type": "ephemeral"}
+        case "1h":
+            return {"type": "ephemeral", "ttl": "1h"}
+    raise SettingsError(
+        f'prompt_caching.cache_ttl is {ttl!r}; Anthropic keeps a prefix for "5m" or "1h": use one of them'
+    )
+
+
+def _marked(message: Message, marker: dict[str, str], *, native: bool) -> dict[str, Any] | None:
+    content = message.get("content")
+    if native and message.get("role") == "tool":
+        return {**message, "cache_control": dict(marker)}
+    if isinstance(content, str) and content:
+        return {**message, "content": [{"type": "text", "text": content, "cache_control": dict(marker)}]}
+    if isinstance(content, list):
+        for position in range(len(content) - 1, -1, -1):
+            if _can_carry(content[position]):
+                parts = list(content)
+                parts[position] = {**content[position], "cache_control": dict(marker)}
+                return {**message, "content": parts}
+    return {**message, "cache_control": dict(marker)} if native else None
+
+
+def _can_carry(part: object) -> bool:
+    # The API refuses a point on a thinking block and on an empty text block.
+    if not isinstance(part, dict) or part.get("type") in ("thinking", "redacted_thinking"):
+        return False
+    return part.get("type") != "text" or bool(part.get("text"))
+
+
+# OpenAI-format messages and tools as Anthropic's blocks.
+
+_ID = re.compile(r"[^a-zA-Z0-9_-]")
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,", re.ASCII)
+# Blocks that already are Anthropic's own, from a message that was made for it.
+_NATIVE = {"image", "document", "search_result", "tool_use", "tool_result"}
+_THINKING = {"thinking", "redacted_thinking"}
+
+
+def blocks_of(message: Message, model: str) -> list[dict[str, Any]]:
+    """The blocks of one message; none for an empty one of the assistant, which the API would refuse."""
+    match message["role"]:
+        case "tool":
+            return [_tool_result(message)]
+        case "assistant":
+            blocks = _content(message.get("content"))
+            blocks += [_tool_use(call) for call in message.get("tool_calls") or ()]
+            blocks = _with_thinking(blocks, message.get("reasoning_details") or (), model)
+        case _:
+            blocks = _content(message.get("content")) or [{"type": "text", "text": "(no text)"}]
+    if "cache_control" in message:
+        _mark_last(blocks, message["cache_control"])
+    return blocks
+
+
+def tool_of(tool: Message) -> dict[str, Any]:
+    function = tool["function"]
+    converted = {"name": function["name"], "input_schema": function.get("parameters") or {"type": "object"}}
+    if function.get("description"):
+        converted["description"] = function["description"]
+    return converted | ({"cache_control": tool["cache_control"]} if "cache_control" in tool else {})
+
+
+def _content(content: Any) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content.strip() else []
+    blocks = [_part(part) for part in content or ()]
+    return [block for block in blocks if block is not None]
+
+
+def _part(part: Any) -> dict[str, Any] | None:
+    if isinstance(part, str):
+        part = {"type": "text", "text": part}
+    kind = part.get("type")
+    if kind == "refusal":  # as OpenAI's models say no
+        part, kind = {**part, "text": part.get("refusal")}, "text"
+    marker = {"cache_control": part["cache_control"]} if "cache_control" in part else {}
+    if kind in _NATIVE:
+        return dict(part)
+    if kind == "text":
+        return {"type": "text", "text": part["text"], **marker} if str(part.get("text") or "").strip() else None
+    if kind == "image_url":
+        return {"type": "image", "source": _source(part["image_url"]), **marker}
+    return {"type": "text", "text": f"[a part of the kind {kind!r} stood here; this model cannot read it]", **marker}
+
+
+def _source(image: Any) -> dict[str, str]:
+    url = image["url"] if isinstance(image, dict) else str(image)
+    inline = _DATA_URL.match(url)
+    if inline:
+        return {"type": "base64", "media_type": inline.group(1), "data": url[inline.end() :]}
+    return {"type": "url", "url": url}
+
+
+def _tool_use(call: Message) -> dict[str, Any]:
+    function = call["function"]
+    given, _ = read_arguments(function.get("arguments"))  # the API takes an object only
+    return {"type": "tool_use", "id": _id(call["id"]), "name": function["name"], "input": given or {}}
+
+
+def _tool_result(message: Message) -> dict[str, Any]:
+    content = message.get("content")
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(message.get("tool_call_id") or "")}
+    blocks = _content(content)
+    if blocks:
+        result["content"] = blocks
+    if "cache_control" in message:
+        result["cache_control"] = message["cache_control"]
+    return result
+
+
+def _with_thinking(blocks: list[dict[str, Any]], details: Sequence[Message], model: str) -> list[dict[str, Any]]:
+    """Thinking goes back unchanged and to where it stood; what another model thought, the API would refuse."""
+    for detail in details:
+        signed = detail.get("signature") or detail.get("data")
+        if detail.get("type") in _THINKING and signed and detail.get("model") == model:
+            thought = {key: part for key, part in detail.items() if key not in ("index", "model")}
+            blocks.insert(detail.get("index", 0), thought)
+    return blocks
+
+
+def _mark_last(blocks: list[dict[str, Any]], marker: Mapping[str, str]) -> None:
+    for block in reversed(blocks):
+        if block["type"] not in _THINKING:
+            block["cache_control"] = dict(marker)
+            return
+
+
+def _id(text: str) -> str:
+    """Ids of other providers may hold characters that Anthropic refuses."""
+    return _ID.sub("_", text) or "call"
+
 
 VERSION = "2026-10-21"
 DEFAULT_OUTPUT = 32_000

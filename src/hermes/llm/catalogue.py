@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from hermes.llm.endpoint import Endpoint
-from hermes.vocabulary.errors import NoModel, SettingsError, WrongKey
+from hermes.base.errors import NoModel, SettingsError, WrongKey
+from hermes.llm.client import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hermes.vocabulary.usage import Usage
+    from hermes.base.events import Usage
 
     # GET {address}/models: the entries of its list, or None when nothing answers there.
     Probe = Callable[[str], Sequence[Mapping[str, Any]] | None]

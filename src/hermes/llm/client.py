@@ -1,4 +1,4 @@
-"""The small interface every model has, and what all models over HTTP share: retries, waiting, stopping, falling back.
+"""The interface every model has, and what all models over HTTP share: retries, waiting, stopping, falling back.
 
     for event in model.stream(system, messages, tools):
         …TextDelta, ReasoningDelta, ToolCallStarted, ToolCall, Retrying; the last one is Finished…
@@ -9,17 +9,16 @@ Messages are OpenAI-format dicts and are never changed in place. Closing the ite
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hermes.llm.failures import failure, failure_in_stream
-from hermes.llm.wire import fields
-from hermes.storage.images import has_images
-from hermes.vocabulary.errors import (
+from hermes.base.errors import (
     ContextTooLong,
     Interrupted,
     ModelBusy,
@@ -27,18 +26,295 @@ from hermes.vocabulary.errors import (
     ModelRefused,
     ModelUnreachable,
     RateLimited,
+    WrongKey,
 )
-from hermes.vocabulary.events import Finished, Retrying
+from hermes.base.events import Finished, ReasoningDelta, Retrying, TextDelta, ToolCall, ToolCallStarted, Usage
+from hermes.llm.wire import fields
+from hermes.storage.images import has_images
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import httpx
 
-    from hermes.llm.endpoint import Endpoint
-    from hermes.vocabulary.events import ModelEvent
+    from hermes.base.events import ModelEvent
 
     Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One model at one address. `wire` is openai (chat completions) or anthropic (messages)."""
+
+    model: str
+    base_url: str
+    provider: str = "a server of your own"
+    wire: str = "openai"
+    key: str = field(default="", repr=False)
+    key_name: str = ""  # the environment variable it comes from, for messages
+    context_length: int = 32_768
+    max_output: int | None = None  # tokens one answer may have; Anthropic's wire must name a number
+    # Where cache points go: "native" on Anthropic's wire, "envelope" in content parts (Claude behind OpenRouter).
+    cache_points: str = ""
+    cache_ttl: str = "5m"
+    # Which reasoning a server wants back with a tool's result: "", "content" (reasoning_content), "details".
+    replays_reasoning: str = ""
+    vision: bool = True  # whether it takes images; one that refuses them gets placeholders instead
+    timeout: float = 600  # seconds without a byte; a local server may read a long prompt for minutes
+    settings: str = "model"  # where its address and provider are set, for messages: model, auxiliary.compression, …
+    headers: dict[str, str] = field(default_factory=dict)
+    extra_body: dict[str, Any] = field(default_factory=dict)  # more fields of a request, as the provider names them
+
+    @property
+    def key_remedy(self) -> str:
+        if self.key_name and not self.key:
+            return f"put {self.key_name}=… into .env or the environment"
+        if self.key_name:
+            return f"check {self.key_name} in .env or the environment"
+        return "the server wants a key: set HERMES_MODEL_API_KEY in .env or the environment"
+
+
+# Sorts what providers answer when something is wrong into the kinds of error somebody can act on.
+
+_LONGEST_QUOTE = 300
+_SHORTEST_KEY = 8  # local servers take words such as "none" for a key, and those are no secret
+
+_TOO_LONG = re.compile(
+    r"context[_ ]?(?:length|size|window|limit)|maximum (?:context|prompt|input)|(?:prompt|input|request) is too long"
+    r"|exceeds? (?:the )?(?:available |maximum )?(?:context|number of tokens)|too many (?:input )?tokens"
+    r"|input token count .* exceeds|too large for model|reduce the length of the (?:messages|prompt|input)",
+    re.IGNORECASE,
+)
+_NUMBER = r"(\d[\d,_]*\d)"
+# Each names the number that is the limit, not the size of what was sent.
+_LIMITS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"tokens? > {_NUMBER} maximum",
+        rf"> {_NUMBER}\b",
+        rf"(?:context (?:length|size|window)|prompt length|token limit)(?: of| is)?(?: only)?:? \(?{_NUMBER}",
+        rf"maximum (?:number of )?(?:input )?tokens allowed \(?{_NUMBER}",
+        rf"{_NUMBER} (?:maximum|token context|tokens? maximum)",
+        rf"(?:maximum|at most|up to|limit(?:ed)? (?:of|to|is)) {_NUMBER}",
+    )
+)
+_NO_CREDIT = re.compile(r"insufficient[_ ](?:quota|credit|balance|fund)|credit balance|billing|payment", re.IGNORECASE)
+_ABOUT_KEYS = re.compile(r"api[ _-]?key|authenticat|unauthori[sz]ed|credential", re.IGNORECASE)
+
+# What an error inside a stream that began with 200 would have had as its status.
+_STATUS_OF_TYPE = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+def failure(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes, now: float) -> ModelError:
+    """The error for an answer that is not 200; `headers` find names in any case."""
+    try:
+        content = json.loads(body)
+    except ValueError:
+        content = {"error": {"message": _plain_text(body)}}
+    return _sorted(endpoint, status, _error_of(content), retry_after(headers, now))
+
+
+def failure_in_stream(endpoint: Endpoint, content: Mapping[str, Any]) -> ModelError:
+    """The error for an answer that began well and then sent an error instead of going on."""
+    error = _error_of(content)
+    given = (str(error.get("status")), str(error.get("code")), str(_STATUS_OF_TYPE.get(str(error.get("type")))))
+    status = next((int(each) for each in given if each.isdecimal()), 500)
+    return _sorted(endpoint, status, error, None)
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds the provider asks us to wait: `retry-after-ms`, or `retry-after` as a number or a date."""
+    milliseconds = headers.get("retry-after-ms") or ""
+    if milliseconds.replace(".", "", 1).isdecimal():
+        return float(milliseconds) / 1000
+    given = (headers.get("retry-after") or "").strip()
+    if given.replace(".", "", 1).isdecimal():
+        return float(given)
+    try:
+        return max(0.0, parsedate_to_datetime(given).timestamp() - now) if given else None
+    except ValueError:
+        return None
+
+
+def limit_in(text: str) -> int | None:
+    """The number of tokens that would have fitted, where the message of a provider names it."""
+    for pattern in _LIMITS:
+        if found := pattern.search(text):
+            return int(re.sub(r"[,_]", "", found.group(1)))
+    return None
+
+
+def _sorted(endpoint: Endpoint, status: int, error: Mapping[str, Any], wait: float | None) -> ModelError:
+    said = str(error.get("message") or "no reason given")
+    quote = said.replace(endpoint.key, "[key]") if len(endpoint.key) >= _SHORTEST_KEY else said
+    quote = quote if len(quote) <= _LONGEST_QUOTE else quote[:_LONGEST_QUOTE] + "…"
+    who = f"{endpoint.model} at {endpoint.provider}"
+    code = f"{error.get('code')} {error.get('type')} {said}"
+    answered = f"{who} answered {status}: {quote}"
+    if status in (400, 413, 422, 500) and (_TOO_LONG.search(code) or status == 413):  # noqa: PLR2004 - HTTP statuses
+        limit = error.get("n_ctx") if isinstance(error.get("n_ctx"), int) else limit_in(said)
+        fits = f"{limit:,} tokens fit" if limit else "it does not say how much would fit"
+        remedy = "compact it or start a new one"
+        message = f"the conversation is too long for {who} ({fits}): {remedy}. It said: {quote}"
+        return ContextTooLong(message, limit=limit, status=status)
+    if status == 402 or (status in (400, 403, 429) and _NO_CREDIT.search(code)):  # noqa: PLR2004
+        return ModelRefused(f"{answered} (add credit at the provider, or choose another model)", status=status)
+    if status in (401, 403) or (status == 400 and _ABOUT_KEYS.search(said)):  # noqa: PLR2004
+        return WrongKey(f"{answered} ({endpoint.key_remedy})", status=status)
+    if status == 429:  # noqa: PLR2004
+        asked = f"it asks to wait {wait:g} s" if wait is not None else "it does not say how long to wait"
+        return RateLimited(f"{answered} ({asked})", seconds=wait, status=status)
+    if status in (408, 409, 425) or status >= 500:  # noqa: PLR2004
+        if wait is not None:
+            return RateLimited(f"{answered} (it asks to wait {wait:g} s)", seconds=wait, status=status)
+        return ModelBusy(f"{answered} (try again, or name a fallback model)", status=status)
+    if status == 404:  # noqa: PLR2004
+        remedy = f"check the name of the model and the address {endpoint.base_url}"
+        return ModelRefused(f"{answered} ({remedy})", status=status)
+    return ModelRefused(f"{answered} (the request was not accepted as it is)", status=status)
+
+
+def _error_of(content: Any) -> Mapping[str, Any]:
+    """Providers wrap their errors in several ways; proxies add a few more."""
+    error = content.get("error", content) if isinstance(content, dict) else content
+    if isinstance(error, dict):
+        inner = error.get("message") or error.get("detail")
+        return {**error, "message": inner if isinstance(inner, str) else json.dumps(inner or error)}
+    return {"message": str(error)}
+
+
+def _plain_text(body: bytes) -> str:
+    text = re.sub(r"<[^>]{0,500}>", " ", body[:5_000].decode("utf-8", "replace"))
+    return " ".join(text.split()) or "an empty body"
+
+
+# Puts a streamed answer together: text, reasoning and calls from pieces, into events and one OpenAI-format message.
+
+_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
+# Parts of a reasoning detail that arrive in pieces; everything else in it is sent whole.
+_GROWING = ("text", "summary", "data")
+
+
+class Answer:
+    """One answer while it arrives. `reason` stays empty until the provider says why it stopped."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self._asked = model  # by our name; a server may call it otherwise
+        self.usage = Usage()
+        self.reason = ""
+        self.texts: list[str] = []  # one per text block; a wire without blocks has one
+        self._pieces: list[str] = []
+        self._thoughts: list[str] = []
+        self._thought_field = "reasoning"
+        self._details: list[dict[str, Any]] = []
+        self._calls: list[dict[str, Any]] = []
+        self._places: dict[Any, dict[str, Any]] = {}  # the call that a position of the stream stands for
+
+    def write(self, text: str) -> TextDelta:
+        self._pieces.append(text)
+        return TextDelta(text=text)
+
+    def end_text(self) -> None:
+        """Ends one text block, where the wire has several."""
+        if self._pieces:
+            self.texts.append("".join(self._pieces))
+            self._pieces = []
+
+    def think(self, text: str, field: str = "reasoning") -> ReasoningDelta:
+        self._thought_field = field
+        self._thoughts.append(text)
+        return ReasoningDelta(text=text)
+
+    def add_detail(self, detail: Mapping[str, Any]) -> None:
+        """Reasoning the provider wants back unchanged; pieces of the same detail are joined."""
+        last = self._details[-1] if self._details else {}
+        if "index" in detail and all(last.get(key) == detail.get(key) for key in ("index", "type")):
+            for key, part in detail.items():
+                grows = key in _GROWING and isinstance(part, str) and isinstance(last.get(key), str)
+                last[key] = last[key] + part if grows else last.get(key) if part is None else part
+        else:
+            self._details.append(dict(detail))
+
+    def call(self, piece: Mapping[str, Any]) -> Iterator[ToolCallStarted]:
+        """A piece of a tool call: the first one opens it, the others add to its arguments."""
+        function = piece.get("function") or {}
+        place = piece.get("index", len(self._calls) if piece.get("id") else max(len(self._calls) - 1, 0))
+        call = self._places.get(place)
+        # Some servers give every parallel call the index 0; another id then means another call.
+        if call is None or (piece.get("id") and piece["id"] != call["_sent_id"] and function.get("name")):
+            call = self._open(place, piece)
+        named = bool(call["function"]["name"])
+        if function.get("name") and not named:
+            call["function"]["name"] = function["name"]
+            yield ToolCallStarted(id=call["id"], name=function["name"])
+        arguments = function.get("arguments") or ""
+        call["_pieces"].append(arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False))
+
+    def finish(self) -> Iterator[ToolCall | Finished]:
+        self.end_text()
+        calls = [self._whole(call) for call in self._calls if call["function"]["name"]]
+        for call in calls:
+            yield ToolCall(id=call["id"], **call["function"])
+        reason = _REASONS.get(self.reason, self.reason)
+        if calls and reason == "stop":  # a few servers say so although they call
+            reason = "tool_calls"
+        yield Finished(message=self._message(calls), usage=self.usage, reason=reason, model=self.model)
+
+    def _open(self, place: Any, piece: Mapping[str, Any]) -> dict[str, Any]:
+        sent_id = str(piece.get("id") or "")
+        used = {call["id"] for call in self._calls}
+        unique = sent_id if sent_id and sent_id not in used else f"call_{os.urandom(9).hex()}"
+        others = {key: part for key, part in piece.items() if key not in ("index", "id", "type", "function")}
+        call = {"id": unique, "type": "function", "function": {"name": ""}, **others}
+        call |= {"_sent_id": sent_id, "_pieces": []}
+        self._calls.append(call)
+        self._places[place] = call
+        return call
+
+    @staticmethod
+    def _whole(call: dict[str, Any]) -> dict[str, Any]:
+        kept = {key: part for key, part in call.items() if key not in ("_sent_id", "_pieces")}
+        arguments = "".join(call["_pieces"])
+        return {**kept, "function": {"name": call["function"]["name"], "arguments": arguments or "{}"}}
+
+    def _message(self, calls: list[dict[str, Any]]) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": self.texts[0] if self.texts else None}
+        if len(self.texts) > 1:
+            message["content"] = [{"type": "text", "text": text} for text in self.texts]
+        elif not self.texts and not calls:
+            message["content"] = ""
+        if calls:
+            message["tool_calls"] = calls
+        if self._thoughts:
+            message[self._thought_field] = "".join(self._thoughts)
+        if self._details:
+            message["reasoning_details"] = self._details
+        if "reasoning_content" in message or self._details:
+            message["reasoning_model"] = self._asked  # these go back to it, and to no other
+        return message
+
 
 _LONGEST_ERROR = 100_000  # bytes of an error page that are read
 _SLICE = 0.1  # seconds of a wait between two looks at whether to stop

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hermes.llm.client import HttpModel, Patience
-    from hermes.llm.endpoint import Endpoint
+    from hermes.llm.client import Endpoint, HttpModel, Patience
 
 _PROBE_SECONDS = 0.5  # a server on this machine answers at once or not at all
 
@@ -18,7 +17,7 @@ def open_model(endpoint: Endpoint, patience: Patience | None = None) -> HttpMode
         from hermes.llm.anthropic import Anthropic
 
         return Anthropic(endpoint, patience)
-    from hermes.llm.openai_compatible import OpenAICompatible
+    from hermes.llm.openai import OpenAICompatible
 
     return OpenAICompatible(endpoint, patience)
 

@@ -12,7 +12,7 @@ from urllib.request import getproxies
 import httpcore
 import httpx
 
-from hermes.vocabulary.errors import Interrupted, SettingsError
+from hermes.base.errors import Interrupted, SettingsError
 
 if TYPE_CHECKING:
     import ssl

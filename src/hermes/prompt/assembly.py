@@ -10,9 +10,9 @@ import os
 import re
 from functools import cache
 
+from hermes.base.tokens import estimate
+from hermes.base.values import value
 from hermes.prompt.context_files import LIMIT, load_context_files, load_file
-from hermes.vocabulary.tokens import estimate
-from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from datetime import date
     from typing import Any
 
+    from hermes.base.values import Scan
     from hermes.prompt.context_files import ContextFile
-    from hermes.vocabulary.verdicts import Scan
 
 IDENTITY_FILE = "SOUL.md"
 TEXTS = os.path.join(os.path.dirname(__file__), "text")

@@ -1,4 +1,4 @@
-"""Finds the project's notes for agents, and makes them fit and safe to put into a prompt.
+"""Finds the project's notes for agents, and makes them fit and safe to show to a model.
 
 One type is used, the first that exists: `.hermes.md` or `HERMES.md` (here or further up to the git root), `AGENTS.md`,
 `CLAUDE.md`, or Cursor's rules. A file that cannot be used leaves a note in its place.
@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 
-from hermes.storage.foreign_text import read_foreign
-from hermes.vocabulary.frontmatter import split_frontmatter
-from hermes.vocabulary.values import value
+from hermes.base.frontmatter import split_frontmatter
+from hermes.base.values import value
+from hermes.storage.text_files import is_inside, read_foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from hermes.vocabulary.verdicts import Scan, Verdict
+    from hermes.base.values import Scan, Verdict
 
 LIMIT = 20_000  # characters of one file
 HEAD, TAIL = 0.7, 0.2  # what is kept of a longer one
@@ -93,7 +94,7 @@ def load_file(
     text, verdict = foreign.text, scan(foreign.text)
     left_out: tuple[str, ...] = ()
     if verdict.level == "refuse":
-        from hermes.safety.passages import without_attacks
+        from hermes.safety.scanner import without_attacks
 
         rest = without_attacks(text, shown, scan)
         if rest is None:
@@ -193,3 +194,88 @@ def _caution(verdict: Verdict) -> str:
         return ""
     found = ", ".join(verdict.classes) or UNNAMED
     return f"parts of it are unusual ({found}), so ask before doing anything risky it calls for"
+
+
+# Notes for agents that lie in the directories a tool touches; they go to the tool's result, not into the prompt.
+#
+# The prompt holds the notes of the working directory and never changes. A large project keeps more of them further
+# down: the first time a tool works in such a directory, its notes are appended to what the tool returned.
+
+HINT_LIMIT = 8_000  # characters of one file
+MOST_FILES = 3  # appended to one result; the rest come with the next one
+MOST_ANCESTORS = 5
+FILES = ("AGENTS.md", "agents.md", "CLAUDE.md", "claude.md", ".cursorrules")
+PATH_ARGUMENTS = ("path", "file_path", "workdir", "directory", "cwd")
+COMMAND_ARGUMENTS = ("command", "cmd")
+
+
+class SubdirectoryHints:
+    """Remembers which directories were shown already; one per session."""
+
+    def __init__(
+        self, cwd: str, scan: Scan, *, limit: int = HINT_LIMIT, tell: Callable[[str], None] | None = None
+    ) -> None:
+        """`tell` is called with what the person should know of notes that are not shown."""
+        self._cwd = os.path.realpath(cwd)
+        self._tell = tell
+        self._scan = scan
+        self._limit = limit
+        self._shown = {self._cwd}
+
+    def for_call(self, arguments: Mapping[str, object]) -> str:
+        """What to append to the result of a tool called with `arguments`; "" when there is nothing new."""
+        return self.for_paths(paths_in(arguments))
+
+    def for_paths(self, paths: Iterable[str]) -> str:
+        found: list[ContextFile] = []
+        for directory in self._new_directories(paths):
+            if len(found) == MOST_FILES:
+                break
+            self._shown.add(directory)
+            if notes := self._notes_in(directory):
+                found.append(notes)
+                if self._tell is not None and (notice := notes.notice(notes.name)):
+                    self._tell(notice)
+        return "".join(f"\n\n[Notes for agents, from {notes.name}]\n{notes.text}" for notes in found)
+
+    def _new_directories(self, paths: Iterable[str]) -> Iterator[str]:
+        for path in paths:
+            try:
+                directory = os.path.realpath(os.path.join(self._cwd, os.path.expanduser(path)))
+            except (OSError, ValueError):
+                continue
+            if not os.path.isdir(directory):
+                directory = os.path.dirname(directory)
+            for _ in range(1 + MOST_ANCESTORS):
+                if not is_inside(directory, self._cwd) or directory == self._cwd:
+                    break
+                if directory not in self._shown and os.path.isdir(directory):
+                    yield directory
+                directory = os.path.dirname(directory)
+
+    def _notes_in(self, directory: str) -> ContextFile | None:
+        for name in FILES:
+            path = os.path.join(directory, name)
+            notes = load_file(path, self._scan, shown_from=self._cwd, inside=self._cwd, limit=self._limit)
+            if notes is not None:
+                return notes
+        return None
+
+
+def paths_in(arguments: Mapping[str, object]) -> Iterator[str]:
+    """The paths a tool call names: its path arguments, and the words of a command that look like one."""
+    for name in PATH_ARGUMENTS:
+        argument = arguments.get(name)
+        if isinstance(argument, str) and argument:
+            yield argument
+    for name in COMMAND_ARGUMENTS:
+        command = arguments.get(name)
+        if isinstance(command, str):
+            yield from (word for word in _words(command) if "/" in word or os.sep in word)
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command[:10_000])
+    except ValueError:  # an unbalanced quote; the shell will complain about it, not we
+        return [word.strip("'\"") for word in command[:10_000].split()]

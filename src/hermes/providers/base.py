@@ -16,18 +16,60 @@ Arguments that the documents do not name (`session_id` of `on_session_end`, `ide
 providers whose signature has them.
 """
 
-# ruff: noqa: B027 - hooks that do nothing by default are what makes them optional
-
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from hermes.safety.fence import sanitize_context
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     Messages = list[dict[str, Any]]
+    from collections.abc import Callable
+
+RECALLED = "[recalled from memory]"
+_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
+
+
+def for_providers(messages: Sequence[Mapping[str, Any]], recalling: Collection[str]) -> list[dict[str, Any]]:
+    """Copies without fences; results of tools that recall (`recalling`) are only mentioned."""
+    callers = {
+        str(each.get("id")): each.get("function", {}).get("name", "")
+        for message in messages
+        for each in message.get("tool_calls") or ()
+    }
+    return [_copied(message, callers, recalling) for message in messages]
+
+
+def _copied(message: Mapping[str, Any], callers: Mapping[str, str], recalling: Collection[str]) -> dict[str, Any]:
+    copy = {key: message[key] for key in _KEYS if message.get(key) is not None}
+    if message.get("role") == "tool":
+        name = str(message.get("name") or callers.get(str(message.get("tool_call_id")), ""))
+        if name in recalling:
+            return copy | {"content": RECALLED}
+    return copy | {"content": _clean(message.get("content"))}
+
+
+def _clean(content: Any) -> Any:
+    if isinstance(content, str):
+        return sanitize_context(content)
+    if isinstance(content, list):
+        return [
+            part | {"text": sanitize_context(part["text"])}
+            if isinstance(part, dict) and isinstance(part.get("text"), str)
+            else part
+            for part in content
+        ]
+    return "" if content is None else content
+
+
+# ruff: noqa: B027 - hooks that do nothing by default are what makes them optional
+
 
 # What hermes-agent's own tools are called, and ours: a provider's tool of that name is never offered.
 RESERVED_TOOLS = frozenset(
@@ -206,3 +248,131 @@ def tool_error(message: object, **extra: Any) -> str:
 def tool_result(data: Any = None, **extra: Any) -> str:
     """The JSON text of a tool call that worked."""
     return json.dumps(extra if data is None else data, ensure_ascii=False, default=str)
+
+
+# Calls hooks of providers with what their signature takes, so that older and newer ones work alike.
+
+
+def implements(provider: object, hook: str) -> bool:
+    """Whether a provider does anything in a hook; those it only inherits cost nothing."""
+    if hook in getattr(provider, "__dict__", {}):
+        return True
+    own = getattr(type(provider), hook, None)
+    return own is not None and own is not getattr(MemoryProvider, hook, None)
+
+
+def call(method: Callable[..., Any], *arguments: Any, optional: dict[str, Any]) -> Any:
+    """Calls with these arguments and those of the optional ones that the signature names."""
+    try:
+        parameters = inspect.signature(method).parameters.values()
+    except (TypeError, ValueError):  # written in C, or not inspectable for another reason
+        return method(*arguments)
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return method(*arguments, **optional)
+    named = {each.name for each in parameters if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)}
+    return method(*arguments, **{name: given for name, given in optional.items() if name in named})
+
+
+def hand_over(provider: Any, hook: str, given: dict[str, Any], key: str) -> None:
+    """Makes the call that a parcel of the outbox stands for."""
+    method = getattr(provider, hook, None)
+    if method is None:
+        return
+    match hook:
+        case "sync_turn":
+            optional = {"session_id": given["session_id"], "messages": given["messages"], "idempotency_key": key}
+            call(method, given["user"], given["assistant"], optional=optional)
+        case "on_memory_write":
+            metadata = {**given["metadata"], "idempotency_key": key}
+            call(method, given["action"], given["target"], given["content"], optional={"metadata": metadata})
+        case "on_delegation":
+            optional = {"child_session_id": given["child_session_id"], **given["more"], "idempotency_key": key}
+            call(method, given["task"], given["result"], optional=optional)
+        case "on_session_end":
+            call(method, given["messages"], optional={"session_id": given["session_id"], "idempotency_key": key})
+        case _:
+            raise ValueError(f"no hook {hook!r} is delivered")
+
+
+def starting(provider: Any, session_id: str, given: dict[str, Any]) -> Callable[[], object]:
+    return lambda: call(provider.initialize, session_id, optional=given)
+
+
+def turn_starting(provider: Any, number: int, message: str, given: dict[str, Any]) -> Callable[[], object]:
+    return lambda: call(provider.on_turn_start, number, message, optional=given)
+
+
+def prefetching(provider: Any, query: str, session_id: str) -> Callable[[], object]:
+    return lambda: call(provider.prefetch, query, optional={"session_id": session_id}) or ""
+
+
+def warming(provider: Any, query: str, session_id: str) -> Callable[[], object]:
+    return lambda: call(provider.queue_prefetch, query, optional={"session_id": session_id})
+
+
+def switching(provider: Any, new_session_id: str, given: dict[str, Any]) -> Callable[[], object]:
+    if not implements(provider, "on_session_switch"):
+        return lambda: None
+    return lambda: call(provider.on_session_switch, new_session_id, optional=given)
+
+
+# What a provider says about its tools, and what they return, in the form the rest of the program relies on.
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LARGEST_SCHEMA = 20_000
+_LARGEST_RESULT = 100_000
+
+
+def usable_schema(offered: object) -> dict[str, Any]:
+    """A provider's tool as a bare function description; ValueError says why it cannot be offered to a model."""
+    function = offered.get("function", offered) if isinstance(offered, dict) else offered
+    if not isinstance(function, dict):
+        raise ValueError(f"a tool must be described by an object, not {type(function).__name__}")  # noqa: TRY004
+    name = function.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(f"{str(name)[:80]!r} cannot be the name of a tool")
+    parameters = function.get("parameters") or {"type": "object", "properties": {}}
+    if not isinstance(parameters, dict) or parameters.get("type", "object") != "object":
+        raise ValueError(f"the parameters of {name} must be a schema of an object")
+    described = {
+        "name": name,
+        "description": sanitize_context(str(function.get("description") or "")),
+        "parameters": {"type": "object", "properties": {}, **parameters},
+    }
+    try:
+        size = len(json.dumps(described))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"the description of {name} is no JSON: {error}") from error
+    if size > _LARGEST_SCHEMA:
+        raise ValueError(f"the description of {name} has {size:,} characters; {_LARGEST_SCHEMA:,} are allowed")
+    return described
+
+
+def usable_result(returned: object) -> str:
+    """A provider's result as JSON text without fences, of a bounded size."""
+    if isinstance(returned, dict | list):
+        found: Any = returned
+    elif not isinstance(returned, str):
+        return tool_error(f"the provider returned {type(returned).__name__} instead of JSON text")
+    elif len(returned) > _LARGEST_RESULT:
+        text = str.__getitem__(returned, slice(0, _LARGEST_RESULT))
+        cut = f"[cut: {len(returned):,} characters; ask for less]"
+        found = {"result": text, "note": cut}
+    else:
+        try:
+            found = json.loads(returned)
+        except (ValueError, RecursionError):
+            found = {"result": str.__str__(returned)}
+    try:
+        text = json.dumps(_cleaned(found), ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        return tool_error(f"the provider returned something that is no JSON: {error}")
+    return text if len(text) <= 2 * _LARGEST_RESULT else tool_error("the result is too large; ask for less")
+
+
+def _cleaned(found: Any) -> Any:
+    if isinstance(found, str):
+        return sanitize_context(found)
+    if isinstance(found, dict):
+        return {str(key): _cleaned(each) for key, each in found.items()}
+    return [_cleaned(each) for each in found] if isinstance(found, list | tuple) else found

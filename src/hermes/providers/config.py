@@ -11,11 +11,11 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
+from hermes.base.errors import SettingsError
+from hermes.settings.environment import secret
 from hermes.settings.home import PEOPLE, Home
-from hermes.settings.secrets_file import secret
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock
-from hermes.vocabulary.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -10,18 +10,92 @@ import importlib.util
 import inspect
 import os
 import re
+import sys
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any
 
+from hermes.base.errors import NotFound, ProviderError
+from hermes.base.values import value
 from hermes.providers.base import MemoryProvider
-from hermes.providers.borrowed import offer_names
-from hermes.providers.calling import running_for
-from hermes.settings.plugin_module import import_plugin
-from hermes.vocabulary.errors import NotFound, ProviderError
-from hermes.vocabulary.values import value
+from hermes.providers.manager import running_for
+from hermes.settings.plugins import import_plugin
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from types import ModuleType
+
+PACKAGES = ("agent", "tools")
+
+
+def offer_names() -> None:
+    """From now on these names can be imported, by plug-ins and by what they import later."""
+    if not any(isinstance(each, _Finder) for each in sys.meta_path):
+        sys.meta_path.append(_Finder())
+
+
+class _Finder:
+    # No subclass of what importlib.abc has for this: that module costs more than all of ours.
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del path, target
+        if fullname in PACKAGES:
+            return _spec(fullname, dict, is_package=True)
+        maker = _MODULES.get(fullname)
+        return _spec(fullname, maker) if maker else None
+
+
+def _spec(name: str, names: Callable[[], dict[str, Any]], *, is_package: bool = False) -> ModuleSpec:
+    return ModuleSpec(name, _Loader(names), is_package=is_package)  # type: ignore[arg-type]  # it has what is called
+
+
+class _Loader:
+    def __init__(self, names: Callable[[], dict[str, Any]]) -> None:
+        self._names = names
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """The usual kind of module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module).update(self._names())
+
+
+def _provider_names() -> dict[str, Any]:
+    from hermes.providers.base import MemoryProvider
+
+    return {"MemoryProvider": MemoryProvider}
+
+
+def _constant_names() -> dict[str, Any]:
+    from pathlib import Path
+
+    from hermes.providers.manager import home_of_the_caller
+
+    return {
+        "get_hermes_home": lambda: Path(home_of_the_caller()),
+        "display_hermes_home": home_of_the_caller,
+    }
+
+
+def _tool_names() -> dict[str, Any]:
+    from hermes.providers.base import tool_error, tool_result
+
+    return {"tool_error": tool_error, "tool_result": tool_result}
+
+
+def _manager_names() -> dict[str, Any]:
+    from hermes.safety.fence import build_memory_context_block, sanitize_context
+
+    return {"build_memory_context_block": build_memory_context_block, "sanitize_context": sanitize_context}
+
+
+_MODULES: dict[str, Callable[[], dict[str, Any]]] = {
+    "agent.memory_provider": _provider_names,
+    "agent.memory_manager": _manager_names,
+    "hermes_constants": _constant_names,
+    "tools.registry": _tool_names,
+}
 
 FOLDER = "plugins"
 MANIFEST = "plugin.yaml"
@@ -84,7 +158,7 @@ def load_provider(name: str, operator_home: str) -> Any:
     info = find_provider(name, operator_home)
     try:
         with running_for(operator_home):
-            module = import_module(f"{__package__}.{name}") if info.bundled else _imported(name, info.folder)
+            module = import_module(f"{__package__}.services.{name}") if info.bundled else _imported(name, info.folder)
             provider = _registered(module) or _subclass_in(module)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
@@ -104,7 +178,7 @@ def load_commands(name: str, operator_home: str) -> Any:
     """The function `register_cli(parser)` of a provider's `cli.py`; None when it has no commands of its own."""
     info = find_provider(name, operator_home)
     if info.bundled:
-        full_name = f"{__package__}.{name}.cli"
+        full_name = f"{__package__}.services.{name}.cli"
         try:
             found = importlib.util.find_spec(full_name)
         except ModuleNotFoundError:  # a module, not a package: it has no further files
@@ -137,7 +211,7 @@ class RegistrationContext:
 
 
 def _present() -> dict[str, str]:
-    return {name: text for name, text in BUNDLED.items() if importlib.util.find_spec(f"{__package__}.{name}")}
+    return {name: text for name, text in BUNDLED.items() if importlib.util.find_spec(f"{__package__}.services.{name}")}
 
 
 def _is_provider(folder: str) -> bool:
@@ -155,8 +229,8 @@ def _described(name: str, folder: str) -> ProviderInfo:
             data = file.read(1 << 20)
     except OSError:
         return ProviderInfo(name=name, bundled=False, folder=folder)
+    from hermes.base.errors import SettingsError
     from hermes.settings.yaml_file import parse, plain
-    from hermes.vocabulary.errors import SettingsError
 
     try:
         tree = plain(parse(os.path.join(folder, MANIFEST), data))

@@ -1,4 +1,4 @@
-"""`MemoryManager`: drives external memory so that a turn never has to think about it.
+"""`MemoryManager`: drives external memory so that a turn never waits for it or fails because of it.
 
 It owns every thread and every deadline. Whatever a provider does (fail, hang, lie, return gigabytes, call back), the
 turn goes on after the deadline at the latest; what the provider should have stored waits on disk until it takes it.
@@ -7,27 +7,366 @@ turn goes on after the deadline at the latest; what the provider should have sto
 from __future__ import annotations
 
 import logging
+import os
+import re
+import threading
 import time
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from hermes.providers.attached import Attached
-from hermes.providers.base import RESERVED_TOOLS, tool_error
-from hermes.providers.calling import inside_a_provider
-from hermes.providers.health import RECALL, in_words
-from hermes.providers.lane import Lane, NotInTime
-from hermes.providers.messages import for_providers
-from hermes.providers.recall import clean, merge
-from hermes.providers.signatures import implements, prefetching, starting, switching, turn_starting, warming
-from hermes.providers.tool_calls import usable_result, usable_schema
-from hermes.vocabulary.values import value
+from hermes.base.errors import ProviderEnded, ProviderError, StorageError
+from hermes.base.tokens import estimate
+from hermes.base.values import value
+from hermes.providers.base import (
+    RESERVED_TOOLS,
+    InAProcess,
+    for_providers,
+    hand_over,
+    implements,
+    prefetching,
+    starting,
+    switching,
+    tool_error,
+    turn_starting,
+    usable_result,
+    usable_schema,
+    warming,
+)
+from hermes.providers.delivery import Outbox, Parcel, Round
+from hermes.providers.worker import DELIVERY, RECALL, START, Health, Lane, NotInTime, in_words
+from hermes.safety.fence import sanitize_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from hermes.providers.health import Patience
-    from hermes.providers.lane import Job
+    from hermes.providers.worker import Job, Patience
 
     Messages = Sequence[Mapping[str, Any]]
+
+_current = threading.local()
+_everywhere = [False]
+
+
+def everything_is_a_provider() -> None:
+    """In the process of a provider all code counts as its own, in whatever thread."""
+    _everywhere[0] = True
+
+
+def inside_a_provider() -> bool:
+    """Whether the code that asks was called by us as a provider: what it asks of the manager is refused."""
+    return _everywhere[0] or getattr(_current, "depth", 0) > 0
+
+
+def home_of_the_caller() -> str:
+    """The home that the running provider works for; outside of one, the home a person would get."""
+    found = getattr(_current, "home", "") or os.environ.get("HERMES_HOME") or os.path.join("~", ".hermes")
+    return os.path.realpath(os.path.expanduser(found))
+
+
+@contextmanager
+def running_for(home: str) -> Iterator[None]:
+    before = getattr(_current, "home", "")
+    _current.depth = getattr(_current, "depth", 0) + 1
+    _current.home = home
+    try:
+        yield
+    finally:
+        _current.depth -= 1
+        _current.home = before
+
+
+# Makes one text for the model of what several providers recalled: clean, without repetition, within a budget.
+
+CUT = "[… more was recalled than fits]"
+_CHARACTERS_PER_TOKEN = 12  # more than any script needs; keeps gigabytes away from the exact count
+_SHORTEST_REPEATED = 8
+_LEADING = re.compile(r"^[\s\-*•>]*(?:\d{1,3}[.)]\s+)?(?:\[[^\]\n]{0,24}\]\s*)?")
+_NO_WORD = re.compile(r"[\W_]+")
+
+
+def clean(text: object, budget: int) -> str:
+    """A provider's text without fences and half characters; TypeError when it is no text at all."""
+    if not isinstance(text, str):
+        raise TypeError(f"expected text, got {type(text).__name__}")
+    plain = str.__getitem__(text, slice(0, budget * _CHARACTERS_PER_TOKEN))  # whatever a subclass of str makes of it
+    whole = plain.encode("utf-8", "replace").decode("utf-8").replace("\x00", "")
+    return sanitize_context(whole).strip()
+
+
+def merge(texts: Sequence[str], *, budget: int, known: Iterable[str] = ()) -> str:
+    """The texts one after the other. No line comes twice, none that is `known` already, and together they cost at most
+    `budget` tokens: each has the same share, and what one does not need goes to the others.
+    """  # noqa: D205 - one thought
+    seen = {_key(each) for each in known}
+    kept = [_without_repetition(text, seen) for text in texts]
+    kept = [text for text in kept if text]
+    shares = _shares([estimate(text) for text in kept], budget - 2 * len(kept))
+    return "\n\n".join(filter(None, map(_cut, kept, shares)))
+
+
+def _without_repetition(text: str, seen: set[str]) -> str:
+    lines = []
+    for line in text.split("\n"):
+        key = _key(line)
+        if len(key) >= _SHORTEST_REPEATED:
+            if key in seen:
+                continue
+            seen.add(key)
+        lines.append(line)
+    left = "\n".join(lines).strip()
+    # Headings whose facts are all gone say nothing.
+    return left if any(line.strip() and not line.lstrip().startswith("#") for line in lines) else ""
+
+
+def _key(line: str) -> str:
+    return _NO_WORD.sub("", _LEADING.sub("", line)).casefold()
+
+
+def _shares(costs: list[int], budget: int) -> list[int]:
+    shares, left = [0] * len(costs), max(budget, 0)
+    for position, index in enumerate(sorted(range(len(costs)), key=costs.__getitem__)):
+        shares[index] = min(costs[index], left // (len(costs) - position))
+        left -= shares[index]
+    return shares
+
+
+def _cut(text: str, budget: int) -> str:
+    if estimate(text) <= budget:
+        return text
+    room = budget - estimate(CUT) - 1
+    kept: list[str] = []
+    for line in text.split("\n"):
+        cost = estimate(line) + 1
+        if cost > room:
+            break
+        kept.append(line)
+        room -= cost
+    if not "".join(kept).strip():  # the first line alone is too long
+        first = text.split("\n", 1)[0]
+        kept = [first[: max(0, len(first) * room // max(estimate(first), 1))].rstrip()]
+    body = "\n".join(kept).rstrip()
+    return f"{body}\n{CUT}" if body else ""
+
+
+# One provider as the manager holds it: its two lanes, its outbox and its health.
+#
+# In the lane `calls` it answers a turn that waits; in the lane `deliveries` it starts, stores and changes sessions,
+# in order. Whatever it does there, or fails to do, ends there.
+
+Answer = TypeVar("Answer")
+_OTHERS_DELIVER = 2.0  # seconds until we look again whether another process has delivered
+_HANGS_AFTER = 60.0
+
+
+class Attached:
+    def __init__(
+        self,
+        provider: Any,
+        *,
+        hermes_home: str,
+        user: str = "",
+        mode: str = "hybrid",
+        patience: Patience | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+        lane: Callable[[str], Lane] = Lane,
+    ) -> None:
+        self.provider = provider
+        self._home = hermes_home
+        self.name = str(provider.name)
+        self.mode = mode
+        self._tell = tell
+        self.health = Health(self.name, patience=patience, tell=self._told)
+        self.outbox = Outbox(hermes_home, self.name, user=user)
+        self.calls = lane(f"hermes-{self.name}-calls")
+        self.deliveries = lane(f"hermes-{self.name}-deliveries")
+        self.ready = False
+        self.problem = ""
+        self.tools: list[str] = []
+        self._switch = 0
+        self.heard = threading.Event()  # of the session that is current
+        self.heard.set()
+        self.gave_up = False
+        self._start: Callable[[], object] | None = None
+        self._handing_over_since: float | None = None
+        self._closing = False
+
+    # -- asking: somebody waits ---------------------------------------------------------------------------------------
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a call that was given up has still not returned: then nothing else is asked."""
+        self.gave_up = self.gave_up and self.calls.busy
+        return self.gave_up
+
+    def begin(self, work: Callable[[], Answer]) -> Job[Answer]:
+        return self.calls.begin(self._guarded(work))
+
+    def ask(self, work: Callable[[], Answer], timeout: float) -> Answer:
+        return self.begin(work).wait(timeout)
+
+    # -- delivering: nobody waits -------------------------------------------------------------------------------------
+
+    def start(self, initialize: Callable[[], object]) -> Job[None]:
+        self._start = initialize
+        return self.deliveries.begin(self._work)
+
+    def put(self, hook: str, arguments: dict[str, Any]) -> None:
+        """Keeps a call on disk and hands it over as soon as the provider takes it."""
+        if not implements(self.provider, hook):
+            return
+        try:
+            self.outbox.put(hook, arguments)
+        except StorageError as error:  # a full disk: better once now than never
+            self.health.failed(DELIVERY, error)
+            parcel = Parcel(name="", hook=hook, arguments=arguments, key="")
+            self.deliveries.post(lambda: self._quietly(lambda: self._hand_over(parcel)))
+            return
+        self._notice_hanging()
+        self.deliveries.post(self._work)
+
+    def warm(self, work: Callable[[], object]) -> None:
+        """Something useful in the background that may as well be left out."""
+        self.deliveries.post(lambda: self._quietly(work) if self.ready and not self.health.rests else None)
+
+    def switch(self, number: int, work: Callable[[], object], initialize: Callable[[], object]) -> None:
+        """Tells the provider of another session; it recalls nothing until it has heard of it.
+
+        When it has to be started after this, it is for that session (`initialize`). A recall that was under way could
+        leave its findings in the provider after it heard, so then it is told again.
+        """
+        self._switch = number
+        self._start = initialize if self._start is not None else None
+        self.heard.clear()
+
+        def heard() -> None:
+            if number == self._switch:
+                self.heard.set()
+
+        def tell() -> None:
+            under_way = self.calls.busy
+            self._quietly(work)
+            if under_way:
+                self.calls.post(lambda: self.deliveries.post(tell_again))
+            else:
+                heard()
+
+        def tell_again() -> None:
+            self._quietly(work)
+            heard()
+
+        self.deliveries.post(tell)
+
+    def flush(self) -> Job[None]:
+        """Tries to hand over everything now, whatever the pauses say."""
+        return self.deliveries.begin(lambda: self._work(forced=True))
+
+    def drain(self) -> Job[None]:
+        """The last attempt to hand over what waits; nothing is tried again after it."""
+        self._closing = True
+        return self.flush()
+
+    def close(self) -> Job[None]:
+        """Lets the provider close its connections."""
+        return self.deliveries.begin(lambda: self._quietly(self.provider.shutdown))
+
+    def stop(self) -> None:
+        self.calls.close()
+        self.deliveries.close()
+        if isinstance(self.provider, InAProcess):
+            self.provider.end_process()
+
+    def report(self) -> dict[str, Any]:
+        found = {"name": self.name, "mode": self.mode, "ready": self.ready, "tools": self.tools}
+        waiting, aside = len(self.outbox.names()), self.outbox.set_aside()
+        problem = {"problem": self.problem} if self.problem else {}
+        process = self.provider.describe() if isinstance(self.provider, InAProcess) else {}
+        return {**found, **self.health.report(), "waiting": waiting, "refused": aside, **problem, **process}
+
+    # -- in the lane of deliveries ------------------------------------------------------------------------------------
+
+    def _work(self, *, forced: bool = False) -> None:
+        if not forced and time.monotonic() < self.health.next_attempt and self.health.failing(DELIVERY, START):
+            self.deliveries.wake_at(self.health.next_attempt, self._work)
+            return
+        if not self._is_started():
+            self._again(self.health.next_attempt)
+            return
+        try:
+            round_ = self.outbox.deliver(self._hand_over)
+        except StorageError as error:
+            round_ = Round(error=error)
+        if round_.error is not None:
+            self.health.failed(DELIVERY, round_.error)
+            self._again(self.health.next_attempt)
+        elif round_.waiting:
+            self._again(time.monotonic() + _OTHERS_DELIVER)
+        elif round_.delivered:
+            self.health.worked(DELIVERY)
+
+    def _notice_hanging(self) -> None:
+        since = self._handing_over_since
+        if since is not None and time.monotonic() - since > _HANGS_AFTER:
+            self.health.failed(
+                DELIVERY, ProviderError("it has not taken what it was given for a long time", kind="slow")
+            )
+
+    def _again(self, moment: float) -> None:
+        if not self._closing:
+            self.deliveries.wake_at(moment, self._work)
+
+    def _is_started(self) -> bool:
+        if not self.ready and self._start is not None:
+            try:
+                self._guarded(self._start)()
+            except BaseException as error:  # noqa: BLE001 - a provider may raise anything
+                self.problem = f"did not start: {in_words(error)}"
+                self.health.failed(START, error)
+                return False
+            self.ready, self.problem = True, ""
+            self.health.worked(START)
+        return self.ready
+
+    def _hand_over(self, parcel: Parcel) -> None:
+        self._handing_over_since = time.monotonic()
+        try:
+            self._guarded(lambda: hand_over(self.provider, parcel.hook, parcel.arguments, parcel.key))()
+        finally:
+            self._handing_over_since = None
+
+    def _told(self, text: str) -> None:
+        self._tell(text)
+        self.deliveries.post(lambda: self._remember(text))  # off the turn's path: it waits for the disk
+
+    def _remember(self, text: str) -> None:
+        try:
+            self.outbox.remember_state(text)
+        except StorageError as error:  # status commands of other processes will not know; nothing else is lost
+            self.health.last_error = in_words(error)
+
+    def _quietly(self, work: Callable[[], object]) -> None:
+        try:
+            self._guarded(work)()
+        except BaseException as error:  # noqa: BLE001 - a provider may raise anything
+            self.health.last_error = in_words(error)
+
+    def _guarded(self, work: Callable[[], Answer]) -> Callable[[], Answer]:
+        def run() -> Answer:
+            with running_for(self._home):
+                try:
+                    return work()
+                except ProviderEnded as error:
+                    self._lost(error)
+                    raise
+
+        return run
+
+    def _lost(self, error: ProviderEnded) -> None:
+        """Its process is gone: it is started again, sooner or later as its health says."""
+        if self.ready:
+            self.ready, self.problem = False, in_words(error)
+            self.health.failed(START, error)
+            self._again(self.health.next_attempt)
+
 
 BUILT_IN = "builtin"
 MODES = ("hybrid", "context", "tools")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 
-from hermes.vocabulary.errors import ScannerUnavailable
+from hermes.base.errors import ScannerUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

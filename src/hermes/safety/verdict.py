@@ -21,7 +21,7 @@
 
 from __future__ import annotations
 
-from hermes.vocabulary.values import value
+from hermes.base.values import value
 
 CLEAN = "clean"
 ASK = "ask"

@@ -7,16 +7,16 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hermes.safety.private import storable
+from hermes.base.errors import ImageRefused
+from hermes.base.words import scrub
+from hermes.safety.fence import storable
 from hermes.storage.images import IMAGES, own_parts, taken_in
-from hermes.storage.text import scrub
-from hermes.vocabulary.errors import ImageRefused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hermes.base.events import Usage
     from hermes.storage.images import Content, Entry
-    from hermes.vocabulary.usage import Usage
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 _IMAGES = ("image_url", "input_image", "image")  # parts of a user's message besides text
@@ -151,7 +151,9 @@ def usage(counted: Usage) -> dict[str, Any]:
     }
 
 
-def error(message: str, kind: str = "invalid_request_error", param: str | None = None, code: str | None = None) -> Any:
+def error_body(
+    message: str, kind: str = "invalid_request_error", param: str | None = None, code: str | None = None
+) -> Any:
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 

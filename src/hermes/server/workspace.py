@@ -12,26 +12,44 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.curated.history import Cause
-from hermes.curated.operations import usage
-from hermes.recall.finding import Finder
-from hermes.safety.private import storable
+from hermes.base.errors import HermesError, NotFound, WriteRefused
+from hermes.base.text import change_texts
+from hermes.base.version import __version__
+from hermes.base.words import scrub
+from hermes.conversations.retrieval import Finder
+from hermes.memory.approval import Approvals
+from hermes.memory.history import Cause
+from hermes.memory.operations import usage
+from hermes.safety.fence import storable
 from hermes.safety.secrets import mask_secrets
-from hermes.session.wiring import open_parts
-from hermes.storage.text import scrub
-from hermes.vocabulary.errors import HermesError, NotFound, WriteRefused
-from hermes.vocabulary.json_texts import change_texts
-from hermes.vocabulary.version import __version__
+from hermes.session.parts import open_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hermes.curated.store import MemoryStore, Written
-    from hermes.recall.finding import Criteria, Found
+    from hermes.conversations.retrieval import Criteria, Found
+    from hermes.memory.store import MemoryStore, Written
     from hermes.settings.home import Home
     from hermes.storage.conversations import Session
+    from hermes.storage.messages import StoredMessage
     from hermes.storage.sessions import SessionDB
-    from hermes.storage.transcripts import StoredMessage
+
+DECISIONS = ("approve", "reject")
+
+
+def waiting(workspace: Workspace, _given: dict[str, Any]) -> Any:
+    return {"pending": [each.as_dict() for each in Approvals(workspace.home).pending()[0]]}
+
+
+def decide(workspace: Workspace, given: dict[str, Any]) -> Any:
+    approvals, wanted = Approvals(workspace.home), str(given["pending_id"])
+    if given["decision"] == "reject":
+        rejected = approvals.reject(wanted)
+        return {"message": f"Rejected: {rejected.summary}", "change": None, "target": rejected.target}
+    written = approvals.approve(wanted, workspace.store)
+    change = written.change.id if written.change else None
+    return {"message": written.message, "change": change, "target": written.target}
+
 
 ROLES = ("user", "assistant", "tool", "system")
 # A host does not say when its user speaks; after this many seconds of silence a call counts as a new turn, so that
@@ -126,9 +144,9 @@ class Workspace:
 
     def memory_text(self, target: str) -> str:
         """The live block of a memory file as a prompt would show it; empty when there is nothing in it."""
-        from hermes.curated.places import FILES
-        from hermes.curated.screening import blocked_in_prompt
-        from hermes.curated.store import block
+        from hermes.memory.file import FILES
+        from hermes.memory.operations import blocked_in_prompt
+        from hermes.memory.store import block
 
         entries = tuple(dict.fromkeys(self.store.entries(target)))
         shown = blocked_in_prompt(entries, FILES[target])

@@ -1,4 +1,4 @@
-"""Compaction of a session, whoever asks for it, is one function: `Compactor.run`.
+"""Keeps a session inside the model's window: what hosts and the loop call, and the one function that compacts.
 
     the lease is taken → providers: on_pre_compress, unless there is nothing to take out → compress →
     providers and engine: on_session_end → archive, and rotate or replace, in one transaction →
@@ -11,32 +11,313 @@ The model is told nothing about a filling window; it finds the block.
 from __future__ import annotations
 
 import copy
+import inspect
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from hermes.compression.block import SYSTEM_NOTE
-from hermes.compression.boundaries import newest
-from hermes.compression.compressor import HYGIENE_MESSAGES, HYGIENE_THRESHOLD, NO_SUMMARY, ContextCompressor
-from hermes.session.compaction_rows import by_gap, by_id, with_gaps, written_messages
-from hermes.session.engine_seat import EngineSeat
-from hermes.session.engine_state import BREAKER
-from hermes.session.foreign_engine import NotBelieved, compressed_by
-from hermes.session.requests import settled_until
-from hermes.storage.compaction import Contexts, NewContext, holder_name, refuse_held
-from hermes.vocabulary.errors import StorageError
-from hermes.vocabulary.events import Compacted
-from hermes.vocabulary.tokens import estimate
+from hermes.base.errors import NotFound, StorageError
+from hermes.base.events import Compacted
+from hermes.base.tokens import estimate
+from hermes.compaction.audit import count_kept
+from hermes.compaction.block import SYSTEM_NOTE, is_block, parse_block, parse_ranges
+from hermes.compaction.boundaries import Cut, group_start, last_request, newest, repair_pairs
+from hermes.compaction.compressor import (
+    HYGIENE_MESSAGES,
+    HYGIENE_THRESHOLD,
+    NO_SUMMARY,
+    Breaker,
+    Compaction,
+    ContextCompressor,
+    unchanged,
+)
+from hermes.compaction.messages import Counts, calls_of, text_of
+from hermes.session.context import WIRE_KEYS, settled_until
+from hermes.session.engines import BREAKER, built_in, summarisers
+from hermes.storage.context import Contexts, NewContext, holder_name, refuse_held
+from hermes.tools.registry import failure
 
 if TYPE_CHECKING:
-    from hermes.compression.assembly import Compaction
-    from hermes.compression.boundaries import Cut
-    from hermes.compression.engine import ContextEngine
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hermes.base.errors import ContextTooLong
+    from hermes.base.events import Usage
+    from hermes.compaction.engine import ContextEngine
     from hermes.llm.client import Model
-    from hermes.session.host import Host
-    from hermes.session.requests import Request
-    from hermes.session.wiring import Parts
-    from hermes.vocabulary.errors import ContextTooLong
-    from hermes.vocabulary.usage import Usage
+    from hermes.prompt.assembly import Prompt
+    from hermes.session.context import Context, Host, Request
+    from hermes.session.parts import Parts
+
+    Messages = Sequence[dict[str, Any]]
+
+
+def written_messages(
+    done: Compaction, announced: dict[str, int], number: int, why: str, prompt: Prompt | None
+) -> list[dict[str, Any]]:
+    """The messages of the new context.
+
+    The first that is written remembers how many compactions there were, what it stands for and why, and what the
+    rebuilt prompt has told.
+    """
+    messages = [dict(message) for message in done.messages]
+    first = messages[done.ids.index(None)]
+    first["compactions"] = number
+    size = sum(len(str(each.get("content"))) for each, at in zip(messages, done.ids, strict=True) if at is None)
+    about = {"by": done.how, "why": why, "messages": len(done.replaced)}
+    first["additions"] = [{"source": "summary", "characters": size, **about}]
+    if prompt is not None:
+        first["prompt_sections"] = prompt.sizes()
+    first["announced"] = announced
+    return messages
+
+
+def with_gaps(ids: list[int | None]) -> list[int]:
+    """Numbers below zero for what has no id yet."""
+    return [-1 - at if number is None else number for at, number in enumerate(ids)]
+
+
+def by_gap(new: NewContext) -> dict[int, Mapping[str, Any]]:
+    return {-1 - at: new.messages[at] for at, number in enumerate(new.ids) if number is None}
+
+
+def by_id(ids: list[int], new: NewContext) -> dict[int, Mapping[str, Any]]:
+    return {number: new.messages[at] for at, number in enumerate(ids) if new.ids[at] is None}
+
+
+# Asks an engine that others wrote to compact, and believes the answer only as far as it can be checked.
+
+_ROLES = ("user", "assistant", "tool", "system", "developer")
+
+
+class NotBelieved(Exception):
+    """What an engine made of a history cannot take its place; the words say why."""
+
+
+def compressed_by(
+    engine: ContextEngine,
+    messages: Sequence[dict[str, Any]],
+    ids: Sequence[int],
+    *,
+    tokens: int,
+    focus: str = "",
+    **more: Any,
+) -> Compaction:
+    """What the engine made of the history; NotBelieved when it failed or what it returned cannot stand for it.
+
+    `tokens` is the whole request, as `should_compress` was told; the figures of the result are of messages only.
+    `more` is what newer engines take beside what the documents name: each gets what its signature has.
+    """
+    # Copies to the bottom: an engine that shortens arguments where they stand must not change what we compare with.
+    numbered = [{**message, "_id": number} for message, number in zip(copy.deepcopy(list(messages)), ids, strict=True)]
+    try:
+        taken = inspect.signature(engine.compress).parameters
+        more = {name: given for name, given in more.items() if name in taken}
+        made: Any = engine.compress(numbered, current_tokens=tokens, focus_topic=focus or None, **more)
+    except (Exception, SystemExit) as error:  # an engine is other people's code and may raise anything
+        raise NotBelieved(f"it raised {type(error).__name__}: {error}") from error
+    if not isinstance(made, list) or not all(isinstance(each, dict) and each.get("role") in _ROLES for each in made):
+        raise NotBelieved("what it returned is no list of messages with a role")
+    if why := _cannot_be_stored(made):
+        raise NotBelieved(f"what it returned cannot be stored: {why}")
+    placed = _placed(made, dict(zip(ids, messages, strict=True)))
+    repaired, origin = repair_pairs([message for message, _ in placed])
+    kept = [None if at is None else placed[at][1] for at in origin]
+    still, before = set(kept), Counts(messages).total(0, len(messages))
+    replaced = [number for number in ids if number not in still]
+    if not replaced:  # also when it added something: that would only make the context longer
+        return unchanged(messages, list(ids), before, "the engine found nothing to take out")
+    last = last_request(messages)
+    if last is not None and ids[last] not in still:
+        raise NotBelieved("it dropped the person's last request")
+    if all(placed[at][1] is not None for at in origin if at is not None):  # a result we made up stands for nothing
+        raise NotBelieved("it put nothing in the place of what it took out")
+    after = Counts(repaired).total(0, len(repaired))
+    if after >= before:
+        raise NotBelieved(f"about {before:,} tokens of messages would become {after:,}")
+    return Compaction(
+        messages=repaired,
+        ids=kept,
+        replaced=replaced,
+        how=engine.name,
+        kept_exactly=sum(count_kept(parse_block(message).kept) for message in repaired if is_block(message)),
+        tokens_before=before,
+        tokens_after=after,
+    )
+
+
+def _placed(made: list[dict[str, Any]], known: Mapping[int, dict[str, Any]]) -> list[tuple[dict[str, Any], int | None]]:
+    """Each message with its id where it is one of ours; of what is new, only what a model can be sent."""
+    placed: list[tuple[dict[str, Any], int | None]] = []
+    seen: set[int] = set()
+    for message in made:
+        bare = {key: part for key, part in message.items() if not key.startswith("_")}
+        number = message.get("_id")
+        if isinstance(number, int) and known.get(number) == bare:
+            if number in seen:
+                raise NotBelieved("it returned a message twice")
+            seen.add(number)
+            placed.append((known[number], number))
+        elif text_of(bare).strip() or bare.get("tool_calls"):
+            placed.append(({key: part for key, part in bare.items() if key in WIRE_KEYS}, None))
+    return placed
+
+
+def _cannot_be_stored(made: list[dict[str, Any]]) -> str:
+    """Why JSON cannot hold these messages, or nobody could read them; empty when all is well."""
+    try:
+        json.dumps(made)
+    except (TypeError, ValueError, RecursionError) as error:
+        return str(error)
+    if not all(isinstance(key, str) for message in made for key in message):
+        return "the name of a field is no text"
+    odd = [message["content"] for message in made if not isinstance(message.get("content"), str | list | None)]
+    return f"content is {type(odd[0]).__name__}" if odd else ""
+
+
+# The context engine in a session: chosen when it is first needed, told what happens, and not trusted to be well.
+#
+# It also knows how large the model's window is: what the model says of itself, or less when its provider once refused
+# a request and named what fits. That is kept per model, so that the next process need not run into it again.
+
+Answer = TypeVar("Answer")
+
+_WINDOW = "window"
+
+
+class EngineSeat:
+    def __init__(self, host: Host, parts: Parts, window: int, renew: Callable[[], None]) -> None:
+        """`window` is what the model is believed to have; `renew` is called before a model is asked for a summary."""
+        self._host = host
+        self._parts = parts
+        self._renew = renew
+        self._model: Model | None = None
+        self._engine: ContextEngine | None = None
+        self._stored = Breaker()
+        self._in_its_place = Breaker()  # of the built-in compressor, where it stands in for an engine without one
+        self._believe(host.model, window)
+
+    @property
+    def engine(self) -> ContextEngine:
+        if self._engine is None:
+            choice = self._parts.engine
+            self._engine = choice.engine
+            if choice.problem:
+                self._host.notices.add("settings", choice.problem)
+            stored = self._parts.database.get_meta(f"{BREAKER}:{self._host.id}")
+            self._stored = Breaker.from_dict(json.loads(stored) if stored else None)
+            self._fared(self._stored)
+            if isinstance(self._engine, ContextCompressor):
+                self._engine.use_summarisers(**self.summarisers())
+            self.told(self._engine.update_model, self._host.model, self.window)
+            self.start()
+        return self._engine
+
+    def told(self, call: Callable[..., Answer], *values: Any, **named: Any) -> Answer | None:
+        """Tells the engine something; what goes wrong inside it is the person's to know, and ends nothing."""
+        try:
+            return call(*values, **named)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an engine is other people's code and may raise anything
+            self._note(f"the context engine {self.engine.name} failed: {type(error).__name__}: {error}")
+            return None
+
+    def start(self, **boundary: Any) -> None:
+        given: dict[str, Any] = {
+            "hermes_home": self._parts.home.path,
+            "database": self._parts.database,
+            "model": self._host.model,
+            "context_length": self.window,
+            **self.summarisers(),
+            **boundary,
+        }
+        self.told(self.engine.on_session_start, self._host.id, **given)
+
+    def moved(self) -> None:
+        """The conversation is in another database now, which an engine of somebody else may read."""
+        if self._engine is not None and type(self._engine) is not ContextCompressor:
+            self.start()
+
+    def close(self) -> None:
+        """The session ends: an engine that was used hears of it, after the providers."""
+        if self._engine is not None:
+            self.told(self._engine.on_session_end, self._host.id, self._host.context.said())
+
+    # --- models and their windows ------------------------------------------------------------------------------------
+
+    def summarisers(self) -> dict[str, Any]:
+        return summarisers(self._parts.settings, self._model, self._renew)
+
+    def use_model(self, model: Model) -> None:
+        """From now on this model answers, and may be asked for a summary when the helper cannot."""
+        if model is self._model:
+            return
+        before = self.window
+        self._model = model
+        self._believe(model.name, model.context_length)
+        if self._engine is not None:
+            if isinstance(self._engine, ContextCompressor):
+                self._engine.use_summarisers(**self.summarisers())
+            if self.window != before:
+                self.told(self._engine.update_model, model.name, self.window)
+
+    def assume(self, window: int) -> None:
+        """The model takes no more than that, as it seems."""
+        self.window = window
+        self.told(self.engine.update_model, self._host.model, window)
+
+    def learn(self, window: int) -> None:
+        """The provider said what fits. It holds as long as the model is believed to have the window it has now."""
+        if window < self._believed:
+            kept = json.dumps({"tokens": window, "instead_of": self._believed})
+            self._parts.database.set_meta(f"{_WINDOW}:{self._name}", kept)
+
+    def _believe(self, name: str, window: int) -> None:
+        kept = json.loads(self._parts.database.get_meta(f"{_WINDOW}:{name}") or "{}")
+        self._name, self._believed = name, window
+        self.window = int(kept["tokens"]) if kept.get("instead_of") == window else window
+
+    # --- the breaker -------------------------------------------------------------------------------------------------
+
+    @property
+    def breaker(self) -> Breaker:
+        return self.engine.breaker if isinstance(self.engine, ContextCompressor) else self._in_its_place
+
+    def counted(self, counts: dict[str, int]) -> None:
+        """What the provider counted for the last request."""
+        self.told(self.engine.update_from_response, counts)
+        if not isinstance(self.engine, ContextCompressor):
+            threshold = self._built_in().threshold_tokens
+            self._in_its_place = self._in_its_place.read(counts["prompt_tokens"], threshold)
+        self.store_breaker()
+
+    def compact_instead(self, messages: list[dict[str, Any]], **given: Any) -> Compaction:
+        """The built-in compressor in the place of the engine: models that failed rest, and what never helps stops."""
+        ours = self._built_in(**self.summarisers())
+        if not given["force"] and self.breaker.blocks(given["current_tokens"], self.window):
+            return unchanged(messages, given["ids"], given["current_tokens"], "it did not help before")
+        done = ours.compact(messages, **given)
+        self._fared(ours.breaker)
+        return done
+
+    def _built_in(self, **summarisers: Any) -> ContextCompressor:
+        return built_in(self._parts.settings, self.window, breaker=self.breaker, **summarisers)
+
+    def _fared(self, breaker: Breaker) -> None:
+        if isinstance(self._engine, ContextCompressor):
+            self._engine.breaker = breaker
+        else:
+            self._in_its_place = breaker
+
+    def store_breaker(self) -> None:
+        now = self.breaker
+        if now != self._stored:
+            self._parts.database.set_meta(f"{BREAKER}:{self._host.id}", json.dumps(now.as_dict()))
+            self._stored = now
+
+    def breaker_was_stored(self) -> None:
+        self._stored = self.breaker
+
+    def _note(self, text: str) -> None:
+        self._host.notices.add("compaction", text)
+
 
 _LAST_EXCHANGE = 2  # messages that stay, however few may
 _ABORTED = (
@@ -286,3 +567,55 @@ class Compactor:
 
     def _note(self, text: str) -> None:
         self._host.notices.add("compaction", text)
+
+
+# Compacts the stretch of messages that a model named: by words of its first and last message, or by ids.
+
+
+def compact_range(compactor: Compactor, context: Context, wanted: Mapping[str, str]) -> dict[str, Any]:
+    """The result the model sees: what was put away, or why not."""
+    try:
+        cut = find_range(context.said(), context.ids, wanted)
+        done = compactor.run("model", focus=wanted.get("focus", ""), force=True, cut=cut)
+    except (NotFound, StorageError) as error:
+        return failure(str(error))
+    if done is None:
+        return failure("these messages are too few or too short: a summary would not make the context smaller")
+    return {
+        "success": True,
+        "messages_put_away": done.messages,
+        "details_kept_exactly": done.kept_exactly,
+        "tokens": {"before": done.tokens_before, "after": done.tokens_after},
+        "note": "context_expand brings any of them back; the block in your context names their ids",
+    }
+
+
+def find_range(messages: Messages, ids: Sequence[int], wanted: Mapping[str, str]) -> Cut:
+    """Whole groups that hold the named messages, at most up to the current turn."""
+    turn = last_request(messages)
+    end = len(messages) if turn is None else turn
+    if wanted.get("ids"):
+        inside = parse_ranges(wanted["ids"])
+        places = [at for at in range(end) if any(ids[at] in span for span in inside)]
+        if not places:
+            raise NotFound(f"none of the ids {wanted['ids'][:60]!r} is in your context before the current turn")
+        start, stop = places[0], places[-1] + 1
+    else:
+        start = _place(messages, range(end), wanted["first"]) if wanted.get("first") else 0
+        backwards = range(end - 1, start - 1, -1)
+        stop = _place(messages, backwards, wanted["last"]) + 1 if wanted.get("last") else end
+    start = group_start(messages, start)
+    while stop < end and messages[stop].get("role") == "tool":
+        stop += 1
+    if start >= stop:
+        raise NotFound("there is nothing before the current turn to put away")
+    return Cut(head=start, tail=stop)
+
+
+def _place(messages: Messages, places: range, words: str) -> int:
+    wanted = " ".join(words.casefold().split())
+    for at in places:
+        calls = (f"{name} {arguments}" for _, name, arguments in calls_of(messages[at]))
+        if wanted in " ".join(" ".join((text_of(messages[at]), *calls)).casefold().split()):
+            return at
+    raise NotFound(f"no message before the current turn holds {words[:60]!r}; quote a few words exactly")

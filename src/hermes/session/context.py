@@ -1,23 +1,446 @@
-"""What the model has in front of it: messages as they are sent, with their ids and sizes in tokens beside them."""
+"""What the model has in front of it: the messages as sent, where they came from, and the request built from them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-from hermes.safety.private import storable
-from hermes.session.outside import origin_of, words_of_person
-from hermes.session.requests import wire_message
-from hermes.session.soundness import sound
-from hermes.storage.images import IMAGES, as_parts, bare, own_parts, public, public_images, tokens, without_data
-from hermes.storage.originals import WRITTEN
-from hermes.vocabulary.tokens import estimate_message
+from hermes.base.errors import StorageError
+from hermes.base.json_repair import read_arguments, valid_arguments
+from hermes.base.tokens import estimate_message
+from hermes.compaction.block import is_block
+from hermes.compaction.boundaries import is_synthetic
+from hermes.memory.file import FILES
+from hermes.memory.history import least_trusted
+from hermes.memory.operations import blocked_in_prompt
+from hermes.safety.fence import storable
+from hermes.storage.context import WRITTEN
+from hermes.storage.images import (
+    IMAGES,
+    as_parts,
+    bare,
+    own_parts,
+    public,
+    public_images,
+    text_only,
+    tokens,
+    without_data,
+)
+from hermes.tools.taint import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from hermes.settings.config import Settings
+    from hermes.storage.sessions import SessionDB
+
+    Numbered = tuple[int, Mapping[str, Any]]
+
+    class Window(Protocol):
+        """What the model has in front of it; see `Context`."""
+
+        messages: list[dict[str, Any]]
+        compacted: bool
+
+        def outside(self) -> list[tuple[int, str, dict[str, Any]]]: ...
+
+    from collections.abc import Callable
+
+    from hermes.memory.history import Change
+    from hermes.memory.store import MemoryStore
     from hermes.storage.images import Content, Entry
 
     Private = tuple[Any, ...]
+    from hermes.base.values import Notices
+    from hermes.prompt.assembly import Prompt
+
+# What a request is made of; everything else in a stored message is for us. `reasoning_model` tells our clients whose
+# reasoning it is, and they do not send it.
+WIRE_KEYS = (
+    *("role", "content", "name", "tool_calls", "tool_call_id"),
+    *("reasoning_content", "reasoning_details", "reasoning_model"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Each request of a session extends the one before it; nothing in it may be changed in place.
+
+    Only a compaction moves the prefix: the request after it has a higher number of `compactions`.
+    """
+
+    system: str
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]]
+    compactions: int = 0
+
+    def text_only(self) -> Request:
+        """The same for a model without vision: a short placeholder stands for each image."""
+        return replace(self, messages=[dict(text_only(message)) for message in self.messages])
+
+
+def wire_message(stored: dict[str, Any]) -> dict[str, Any]:
+    """A stored message as it was sent: the text with what was added at request time, where that differs."""
+    message = {key: stored[key] for key in WIRE_KEYS if key in stored}
+    if message["role"] == "developer":
+        message["role"] = "system"  # what it was called before; not every model knows the newer name
+    if "api_content" in stored:
+        message["content"] = stored["api_content"]
+    if message["role"] == "assistant" and not message.get("content") and not message.get("tool_calls"):
+        refusal = stored.get("refusal")  # as OpenAI's models say no
+        # No API takes a message that has neither words nor calls.
+        message["content"] = refusal if isinstance(refusal, str) else ""
+    return with_valid_calls(message)
+
+
+def reply_message(reply: str, answered: Mapping[str, Any]) -> dict[str, Any]:
+    """The last message of a turn: the text the person saw, with the model's reasoning and, where equal, its blocks."""
+    content = answered.get("content")
+    whole = "".join(part.get("text", "") for part in content) if isinstance(content, list) else content
+    kept = {key: part for key, part in answered.items() if key.startswith("reasoning")}
+    return {"role": "assistant", "content": content if content and whole == reply else reply, **kept}
+
+
+def parsed(arguments: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    """The arguments of a call as an object; empty when they are none."""
+    return read_arguments(arguments)[0] or {}
+
+
+def with_valid_calls(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with the arguments of its calls as JSON, which a model does not always write and servers insist on.
+
+    The same arguments always become the same text, so a message that was sent once is sent like that again.
+    """
+    calls = message.get("tool_calls") or ()
+    functions = [call.get("function") if isinstance(call, dict) else None for call in calls]
+    texts = [valid_arguments(each.get("arguments")) if isinstance(each, dict) else None for each in functions]
+    if all(each is None or each.get("arguments") is text for each, text in zip(functions, texts, strict=True)):
+        return message
+    valid = [
+        call if text is None else {**call, "function": {**call["function"], "arguments": text}}
+        for call, text in zip(calls, texts, strict=True)
+    ]
+    return {**message, "tool_calls": valid}
+
+
+def is_answer(message: Mapping[str, Any]) -> bool:
+    """Whether a turn ends with this message: the model's words, without a call."""
+    return message.get("role") == "assistant" and not message.get("tool_calls")
+
+
+def unanswered_calls(messages: list[dict[str, Any]]) -> list[str]:
+    """Ids of tool calls of the newest assistant message that have no result yet."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if message["role"] == "tool":
+            answered.add(str(message.get("tool_call_id")))
+        elif message["role"] == "assistant":
+            return [call["id"] for call in message.get("tool_calls") or () if call["id"] not in answered]
+        else:
+            break
+    return []
+
+
+def settled_until(messages: list[dict[str, Any]]) -> int:
+    """How many messages stand before a group of calls that still runs; all of them when none does."""
+    if not unanswered_calls(messages):
+        return len(messages)
+    return next(at for at in range(len(messages) - 1, -1, -1) if messages[at]["role"] == "assistant")
+
+
+def noted(notes: str) -> dict[str, Any]:
+    return {"additions": sizes_of(folder_notes=notes)} if notes else {}
+
+
+def sizes_of(**parts: str) -> list[dict[str, Any]]:
+    """What was added to a message, for `hermes sessions show`: its source and size, never its text."""
+    return [{"source": source, "characters": len(text)} for source, text in parts.items() if text]
+
+
+# When to look back: turns and tool calls of a conversation, counted in the database so that a restart keeps them.
+#
+# A model that saves memory or skills by itself needs no reminder: its own call starts the count anew.
+
+MEMORY, SKILLS = "memory", "skills"
+
+
+class Nudges:
+    """The counters of one conversation, whichever of its sessions is running."""
+
+    def __init__(self, database: SessionDB, session_id: str) -> None:
+        self._database = database
+        self._key = f"nudges:{database.get_session(session_id).root}"
+        kept = _read(database.get_meta(self._key))
+        self.unknown = "" if kept else "recall"  # what to think of text that was put away when nothing is known of it
+        self.turns = int(kept.get("turns", 0))
+        self.calls = int(kept.get("calls", 0))
+        self.taint = str(kept.get("taint", ""))
+        self._saved_memory = False
+        self.answered = 0  # turns of this process, for the note at its end
+
+    def move(self, database: SessionDB, session_id: str) -> None:
+        """The conversation is in another database now; its counts go along."""
+        self._database = database
+        self._key = f"nudges:{database.get_session(session_id).root}"
+        self._save()
+
+    def called(self, name: str) -> None:
+        """A tool was called in the conversation."""
+        self.calls += 1
+        if name == "memory":
+            self.turns, self._saved_memory = 0, True
+        elif name == "skill_manage":
+            self.calls = 0
+
+    def tainted(self, origin: str) -> None:
+        """Text from outside entered the conversation; whatever is learnt from it later may come from there."""
+        worse = least_trusted([origin, self.taint]) if origin and self.taint else origin or self.taint
+        if worse != self.taint:
+            self.taint = worse
+            self._save()  # at once: a turn that is broken off or interrupted has read it, too
+
+    def turn_finished(self) -> None:
+        """A person was answered; the counts are kept with the conversation."""
+        self.turns = 0 if self._saved_memory else self.turns + 1
+        self._saved_memory = False
+        self.answered += 1
+        self._save()
+
+    def due(self, settings: Settings, tools: frozenset[str]) -> frozenset[str]:
+        """What should be looked back for now: memory, skills, both or nothing."""
+        counts = {
+            MEMORY: (self.turns, settings.integer("memory.nudge_interval"), "memory" in tools),
+            SKILLS: (self.calls, settings.integer("skills.creation_nudge_interval"), "skill_manage" in tools),
+        }
+        return frozenset(kind for kind, (count, every, offered) in counts.items() if offered and 0 < every <= count)
+
+    def looked_back(self, kinds: frozenset[str]) -> None:
+        """A review begins: what it is for starts from zero, so that a failing one is not tried after every turn."""
+        self.turns = 0 if MEMORY in kinds else self.turns
+        self.calls = 0 if SKILLS in kinds else self.calls
+        self._save()
+
+    def goes_on_in(self, session_id: str) -> None:
+        """A conversation that begins with this one has read what this one read."""
+        if self.taint:
+            Nudges(self._database, session_id).tainted(self.taint)
+
+    def _save(self) -> None:
+        kept = {"turns": self.turns, "calls": self.calls, "taint": self.taint}
+        self._database.set_meta(self._key, json.dumps(kept))
+
+
+def _read(stored: object) -> dict[str, Any]:
+    try:
+        found = json.loads(stored) if isinstance(stored, str) else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+# Puts tool results behind their calls again: a history that is out of order is refused by every model.
+#
+# Two programs that go on with one conversation at the same time store their messages as they come, between each
+# other, a damaged row can take a call or its result away, and an import brings what other programs wrote, such as
+# roles that no model knows. What is stored stays as it is; what is sent is put in order.
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+_LOST = "[A call of a tool that has no result stood here.]"
+
+
+def sound(stored: Iterable[Numbered]) -> list[Numbered]:
+    """The messages with each group of results directly behind its calls; the same list when that is so already."""
+    given = [(number, _sendable(message)) for number, message in stored if message["role"] in ROLES]
+    if _is_sound([message for _, message in given]):
+        return given
+    last = max((at for at, (_, message) in enumerate(given) if message["role"] != "tool"), default=-1)
+    placed: set[int] = set()
+    arranged: list[Numbered] = []
+    for at, (number, message) in enumerate(given):
+        if message["role"] == "tool":
+            continue  # it stands behind its call, or its call is lost
+        results = _results(given, at, placed)
+        placed.update(results.values())
+        arranged.append((number, message if at == last else _answered(message, results)))
+        arranged += [given[place] for place in results.values()]
+    return arranged
+
+
+def _is_sound(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether only the newest group of calls, which may still run, has no results."""
+    waiting: set[str] = set()
+    for message in messages:
+        if message["role"] == "tool":
+            if message.get("tool_call_id") not in waiting:
+                return False
+            waiting.remove(message["tool_call_id"])
+        elif waiting:
+            return False
+        else:
+            waiting = {call["id"] for call in message.get("tool_calls") or ()}
+    return True
+
+
+def _results(given: Sequence[Numbered], at: int, placed: set[int]) -> dict[str, int]:
+    """Where the results of the calls of one message stand, by the ids of the calls and in their order."""
+    wanted = [call["id"] for call in given[at][1].get("tool_calls") or ()]
+    open_calls = set(wanted)
+    found: dict[str, int] = {}
+    for place in range(at + 1, len(given)):
+        if not open_calls:
+            break
+        message = given[place][1]
+        # Some models count their calls anew in each answer: a later call of the same id takes the results after it.
+        open_calls -= {call["id"] for call in message.get("tool_calls") or ()}
+        name = str(message.get("tool_call_id")) if message["role"] == "tool" else ""
+        if name in open_calls and place not in placed:
+            found[name] = place
+            open_calls.remove(name)
+    return {name: found[name] for name in wanted if name in found}
+
+
+def _answered(message: Mapping[str, Any], results: Mapping[str, int]) -> Mapping[str, Any]:
+    """The message without the calls that never got a result."""
+    calls = message.get("tool_calls") or ()
+    return _with_calls(message, [call for call in calls if call["id"] in results])
+
+
+def _sendable(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The message in words or parts, and without calls that lack what every model wants to see of one."""
+    content, calls = message.get("content"), message.get("tool_calls") or ()
+    in_parts = isinstance(content, list) and all(isinstance(part, dict) for part in content)
+    if not (content is None or isinstance(content, str) or in_parts):
+        message = {**message, "content": json.dumps(content, ensure_ascii=False)}
+    return _with_calls(message, [call for call in calls if _is_call(call)])
+
+
+def _is_call(given: Any) -> bool:
+    function = given.get("function") if isinstance(given, dict) else None
+    named = isinstance(function, dict) and isinstance(function.get("name"), str)
+    return named and isinstance(given.get("id"), str)
+
+
+def _with_calls(message: Mapping[str, Any], kept: list[Any]) -> Mapping[str, Any]:
+    if len(kept) == len(message.get("tool_calls") or ()):
+        return message
+    rest = {key: value for key, value in message.items() if key != "tool_calls"}
+    return {**rest, "tool_calls": kept} if kept else {**rest, "content": message.get("content") or _LOST}
+
+
+# What in a conversation came from outside: a page, a file, a tool's output, a recall.
+#
+# Each stored result says where its text comes from (`OUTSIDE`), so that a resumed session knows what a running one
+# knew.
+
+OUTSIDE = "outside"
+SYNTHETIC = "synthetic"
+ENDED = "[This call did not finish: the turn ended before it returned.]"
+# Results of these are the conversation's own, where a stored one does not say: imported, or older than the mark.
+_OWN_TOOLS = frozenset(
+    {"memory", "skills_list", "skill_view", "skill_manage", "context_compact", "todo", "write_file", "patch"}
+)
+_COMPACTED = "earlier in the conversation"
+
+
+def origin_of(stored: Mapping[str, Any]) -> str:
+    """Where the text of a stored message comes from; "" when the person, the model or this program wrote it."""
+    if stored.get("role") == "tool":
+        known = stored.get(OUTSIDE)
+        if isinstance(known, str):
+            return known
+        return "" if stored.get("name") in _OWN_TOOLS or stored.get("content") == ENDED else "tool"
+    if WRITTEN not in stored and is_block(stored):
+        return "recall"  # of another program: nobody knows what its summary was made of
+    if stored.get("role") == "user" and is_synthetic(stored):
+        return "tool"  # likewise: the output of a process, in the person's name
+    additions = [each.get("source") for each in stored.get("additions") or () if isinstance(each, dict)]
+    unexplained = "api_content" in stored and not additions  # no session of ours says something else in a person's name
+    return "recall" if "recalled" in additions or unexplained else ""
+
+
+def words_of_person(stored: Mapping[str, Any]) -> str:
+    by_program = WRITTEN in stored or SYNTHETIC in stored or is_block(stored) or is_synthetic(stored)
+    if stored.get("role") != "user" or by_program:
+        return ""
+    content = stored.get("content")
+    return content if isinstance(content, str) else ""
+
+
+def sources_in(context: Window, nudges: Nudges, *, since_person: bool = False) -> list[Source]:
+    """What the model has in front of it from outside; with `since_person` only what came after the newest words.
+
+    What a compaction put away is told by the conversation's counters; without them it counts as from outside.
+    """
+    found = context.outside()
+    if since_person:
+        roles = [message["role"] for message in context.messages]
+        newest = len(roles) - 1 - roles[::-1].index("user") if "user" in roles else 0
+        found = [each for each in found if each[0] >= newest]
+    sources = [
+        Source(origin=origin, name=str(message.get("name") or _NAMES.get(origin, "a tool")), text=_text(message))
+        for _, origin, message in found
+    ]
+    if context.compacted and not since_person and (put_away := nudges.taint or nudges.unknown):
+        sources.insert(0, Source(origin=put_away, name=_COMPACTED, text=""))
+    return sources
+
+
+_NAMES = {"recall": "memory provider", "tool": "a tool of the host"}
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    return content if isinstance(content, str) else ""
+
+
+# Tells a running session what changed in memory since its prompt was frozen: once, appended after the prefix.
+
+_HEADLINE = "[Memory changed since this conversation began. From now on this holds:]"
+
+
+class Announcements:
+    """Remembers up to which change the session has been told; `seen` can be stored and handed in again on resume."""
+
+    def __init__(self, store: MemoryStore | None, session_id: str, seen: dict[str, int] | None = None) -> None:
+        self._store = store
+        self._session_id = session_id
+        self.seen = dict(seen) if seen is not None else self._newest()
+
+    def take(self) -> str:
+        """What others changed since the last call; what this session wrote itself, its own tool results have told."""
+        if self._store is None:
+            return ""
+        lines = [line for target in self._store.targets for line in self._news(self._store, target)]
+        return "\n".join([_HEADLINE, *lines]) if lines else ""
+
+    def _news(self, store: MemoryStore, target: str) -> list[str]:
+        changes = self._changes(store, target)
+        fresh = [change for change in changes if _number(change) > self.seen.get(target, 0)]
+        if fresh:
+            self.seen[target] = _number(fresh[-1])
+        foreign = [change for change in fresh if change.cause.session != self._session_id]
+        live = store.entries(target) if foreign else ()
+        added = [entry for change in foreign for entry in change.added() if entry in live]
+        removed = [entry for change in foreign for entry in change.removed() if entry not in live]
+        shown = blocked_in_prompt(list(dict.fromkeys(added)), FILES[target])
+        gone = blocked_in_prompt(list(dict.fromkeys(removed)), FILES[target])
+        return [f"- {target}, new: {entry}" for entry in shown] + [f"- {target}, no longer: {entry}" for entry in gone]
+
+    def _newest(self) -> dict[str, int]:
+        targets = self._store.targets if self._store else ()
+        return {target: max(map(_number, self._changes(self._store, target)), default=0) for target in targets}
+
+    @staticmethod
+    def _changes(store: MemoryStore | None, target: str) -> list[Change]:
+        try:
+            return store.history(target)[0] if store else []
+        except StorageError:
+            return []  # an unreadable history has nothing to announce; `hermes memory status` says what is wrong
+
+
+def _number(change: Change) -> int:
+    return int(change.id[1:])
 
 
 class Context:
@@ -191,3 +614,44 @@ class Context:
         if size is None:
             size = self._sizes[at] = estimate_message(self.messages[at])
         return size + sum(map(tokens, self._images.get(self.ids[at], ())))
+
+
+# What compaction sees of the session it works for.
+
+
+class Boundary(Protocol):
+    """What external memory is told at a compaction; the provider manager has these methods."""
+
+    def on_pre_compress(self, messages: list[dict[str, Any]]) -> str: ...
+    def on_session_end(self, messages: list[dict[str, Any]]) -> None: ...
+    def on_session_switch(
+        self, new_session_id: str, *, parent_session_id: str = "", reset: bool = False, **kwargs: Any
+    ) -> None: ...
+
+
+class Host(Protocol):
+    """The session, as compaction sees it."""
+
+    id: str
+    system_prompt: str
+    context: Context
+    last_id: int
+    compactions: int
+    boundary: Boundary
+    notices: Notices
+    model: str
+
+    def request(self) -> Request: ...
+    def overhead(self) -> int: ...
+    def rebuilt_prompt(self) -> Prompt: ...
+    def announced(self) -> dict[str, int]: ...
+    def go_on(
+        self,
+        session_id: str,
+        context: Context,
+        last_id: int,
+        *,
+        system_prompt: str,
+        seen: dict[str, int],
+    ) -> None: ...
+    def reload(self) -> None: ...

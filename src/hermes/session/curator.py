@@ -1,35 +1,139 @@
-"""The curator of a home: tidies memory and skills by schedule, when nobody is using it, and takes any run back.
+"""The curator of a home: tidies memory and skills by schedule, and undoes any run.
 
-What to do is worked out by `hermes.curation`; here it is looked up, carried out through the same stores, locks and
+What to do is worked out by `hermes.memory`; here it is looked up, carried out through the same stores, locks and
 checks as any other write, recorded, and undone.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
+import os
+import tarfile
 import time
 from typing import TYPE_CHECKING
 
-from hermes.curated.history import CURATE, Cause, Edit, Leaving
-from hermes.curated.marks import CATEGORY, NONE
-from hermes.curated.memory_file import Plan
-from hermes.curation.categories import category_of
-from hermes.curation.consolidate import consolidate
-from hermes.curation.facts import Fact
-from hermes.curation.proposals import Proposals, checked, question
-from hermes.session import backups
-from hermes.session.curation_log import CurationLog
-from hermes.vocabulary.errors import HermesError, ModelError, WriteRefused
+from hermes.base.errors import HermesError, ModelError, NotFound, WriteRefused
+from hermes.memory.capture import Fact
+from hermes.memory.curation import Proposals, category_of, checked, consolidate, question
+from hermes.memory.file import Plan
+from hermes.memory.history import CURATE, Cause, Edit, Leaving
+from hermes.memory.metadata import CATEGORY, NONE
+from hermes.storage.documents import Journal
+from hermes.storage.files import Folder
+from hermes.storage.locks import FileLock
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from hermes.settings.home import Home
+
+    Run = dict[str, Any]
     from collections.abc import Callable, Sequence
 
-    from hermes.curated.store import MemoryStore
-    from hermes.curation.consolidate import Contradiction, Operation
-    from hermes.session.curation_log import Run
-    from hermes.settings.home import Home
-    from hermes.settings.load import Settings
+    from hermes.memory.curation import Contradiction, Operation
+    from hermes.memory.store import MemoryStore
+    from hermes.settings.config import Settings
 
     Ask = Callable[[str, str], str]
+
+FOLDER = "curator"
+_RUNS, _STATE, _LOCK = "runs.jsonl", "state.json", "run.lock"
+_LARGEST = 1 << 20
+_BUSY = 0.5
+
+
+class CurationLog:
+    def __init__(self, home: Home) -> None:
+        self._path = home.join(FOLDER)
+
+    def runs(self) -> list[Run]:
+        """Every run, oldest first; one that was taken back has `undone_by`."""
+        folder = Folder.open(self._path)
+        if folder is None:
+            return []
+        with folder:
+            records, _ = Journal(folder, _RUNS).read()
+        undone = {record["undoes"]: record["id"] for record in records if record.get("undoes")}
+        return [{**record, "undone_by": undone.get(record["id"], "")} for record in records]
+
+    def last(self) -> Run | None:
+        return next((run for run in reversed(self.runs()) if not run.get("undoes")), None)
+
+    def find(self, run_id: str) -> Run:
+        """The run with this id; without one the newest that changed something and was not taken back."""
+        for run in reversed(self.runs()):
+            wanted = run["id"] == run_id if run_id else not run["undone_by"] and not run.get("undoes") and _changed(run)
+            if wanted:
+                return run
+        raise NotFound(f"there is no run {run_id!r}; `hermes curator log` lists them" if run_id else "nothing to undo")
+
+    def add(self, run: Run) -> Run:
+        """Records a run under the next free id; durable when it returns."""
+        with Folder.create(self._path) as folder:
+            number = len(Journal(folder, _RUNS).read()[0]) + 1
+            record = {"id": f"c{number}", **run}
+            Journal(folder, _RUNS).append([record], sync=True)
+        return record
+
+    def state(self) -> dict[str, Any]:
+        folder = Folder.open(self._path)
+        if folder is None:
+            return {}
+        with folder:
+            data = folder.read(_STATE, at_most=_LARGEST)
+        try:
+            found = json.loads(data or b"{}")
+        except ValueError:
+            return {}  # a switch that cannot be read is off; the next change writes it anew
+        return found if isinstance(found, dict) else {}
+
+    def set(self, **values: Any) -> None:
+        with Folder.create(self._path) as folder:
+            folder.replace(_STATE, json.dumps(self.state() | values).encode())
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """One run at a time; a second one is told who has the lock."""
+        with Folder.create(self._path) as folder, FileLock(folder, _LOCK, timeout=_BUSY):
+            yield
+
+
+def _changed(run: Run) -> bool:
+    return bool(run.get("changes") or run.get("skills"))
+
+
+# Backups the curator makes before it changes anything: one archive of memory and skills each, the newest few kept.
+
+BACKUP_FOLDER = os.path.join("backups", "curator")
+_PARTS = ("memories", "skills")
+
+
+def make(home: Home, *, keep: int) -> str:
+    """Writes a backup, private and durable, and returns its path; older ones beyond `keep` go."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for part in _PARTS:
+            if os.path.isdir(home.join(part)):
+                archive.add(home.join(part), arcname=part, filter=_plain)
+    with Folder.create(home.join(BACKUP_FOLDER)) as folder:
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        taken = set(folder.names())
+        number = next(n for n in range(1, 10_000) if f"{stamp}-{n:04}.tar.gz" not in taken)
+        name = f"{stamp}-{number:04}.tar.gz"
+        folder.replace(name, packed.getvalue())
+        kept = sorted(each for each in folder.names() if each.endswith(".tar.gz"))
+        for old in kept[:-keep]:
+            folder.discard(old)
+        return folder.join(name)
+
+
+def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Files and folders only: a link could lead out of the home."""
+    return member if member.isfile() or member.isdir() else None
+
 
 HOUR = 3600.0
 
@@ -83,7 +187,7 @@ class Curator:
             if dry_run:
                 return {**report, "dry_run": True}
             if (any(planned.values()) or retiring) and self._settings.flag("curator.backup.enabled"):
-                report["backup"] = backups.make(self._home, keep=self._settings.integer("curator.backup.keep"))
+                report["backup"] = make(self._home, keep=self._settings.integer("curator.backup.keep"))
             for target, operations in planned.items():
                 self._carry_out(target, operations, report)
             report["skills"] = self._retire(retiring, report)

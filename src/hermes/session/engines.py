@@ -1,13 +1,16 @@
-"""Which context engine a session has: the one `context.engine` names, and the built-in compressor when it fails."""
+"""Which context engine a session uses; loads it lazily, forwards events to it, and falls back when it fails."""
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.compression.block import prose
-from hermes.compression.compressor import ContextCompressor
-from hermes.compression.discovery import (
+from hermes.base.errors import HermesError, ModelError
+from hermes.compaction.block import prose
+from hermes.compaction.compressor import TRIPS_AFTER, Breaker, ContextCompressor
+from hermes.compaction.engine import (
     BUILT_IN,
     FOLDER,
     EngineInfo,
@@ -17,20 +20,53 @@ from hermes.compression.discovery import (
     load_engine,
     register_plugins,
 )
-from hermes.compression.lcm.plugin import register as register_lcm
+from hermes.compaction.lcm import register as register_lcm
 from hermes.llm.catalogue import UNKNOWN_CONTEXT
 from hermes.session.models import answer, helper_model
-from hermes.vocabulary.errors import HermesError, ModelError
+from hermes.storage.context import Contexts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from hermes.compression.discovery import Choice
-    from hermes.compression.engine import ContextEngine
-    from hermes.compression.summary import Summariser
+    from hermes.compaction.engine import Choice, ContextEngine
+    from hermes.compaction.summary import Summariser
     from hermes.llm.client import Model
+    from hermes.settings.config import Settings
     from hermes.settings.home import Home
-    from hermes.settings.load import Settings
+    from hermes.storage.conversations import Session
+    from hermes.storage.sessions import SessionDB
+
+BREAKER = "breaker"  # the name under which a session's breaker is kept
+
+
+def engine_state(settings: Settings, database: SessionDB | None, recent: Sequence[Session]) -> dict[str, Any]:
+    """Which engine is chosen, and for each recent session in which it is held back, why."""
+    held: list[dict[str, str]] = []
+    compacted = 0
+    for session in recent:
+        if database is None or (stored := database.get_meta(f"{BREAKER}:{session.id}")) is None:
+            continue
+        compacted += Contexts(database).was_compacted(session.id)  # a breaker is also kept when nothing was taken out
+        if why := _held_back(Breaker.from_dict(json.loads(stored)), time.time()):
+            held.append({"session_id": session.id, "why": why})
+    return {
+        "name": settings.text("context.engine") or "compressor",
+        "enabled": settings.flag("compression.enabled"),
+        "threshold": settings.number("compression.threshold"),
+        "recent_sessions_compacted": compacted,
+        "breaker": "open" if held else "closed",
+        "held_back": held,
+    }
+
+
+def _held_back(breaker: Breaker, now: float) -> str:
+    if breaker.ineffective >= TRIPS_AFTER:
+        return f"{breaker.ineffective} compactions in a row did not help; `/compress` still tries"
+    for who in ("helper", "main"):
+        if not breaker.may_ask(who, now):
+            seconds = round(getattr(breaker, f"{who}_until") - now)
+            return f"the {who} model is not asked for {seconds} s after it failed: {breaker.error}"
+    return ""
 
 
 BUNDLED = {

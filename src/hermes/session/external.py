@@ -1,25 +1,68 @@
-"""External memory in a session: asked before a turn, told after it, and never in its way.
+"""External memory in a session: asked before a turn, notified after it, never in its way.
 
 Without a provider in the settings every method does nothing and nothing is loaded.
 """
 
 from __future__ import annotations
 
-from hermes.vocabulary.errors import HermesError
+from hermes.base.errors import HermesError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from hermes.curated.store import MemoryStore, Written
+    from hermes.base.values import Notices
+    from hermes.memory.store import MemoryStore, Written
     from hermes.providers.base import MemoryProvider
     from hermes.providers.manager import MemoryManager
-    from hermes.session.notices import Notices
+    from hermes.settings.config import Settings
     from hermes.settings.home import Home
-    from hermes.settings.load import Settings
 
     Messages = Sequence[Mapping[str, Any]]
+
+_REVIEW, _CURATOR = "background_review", "curator"
+
+
+def told(written: Written, **known: str) -> Iterator[dict[str, Any]]:
+    """The calls of `on_memory_write` that stand for a change; `known` is more metadata, empty texts are left out.
+
+    What moves to the archive and back is not forgotten and not new, so nobody hears of it; nor of what a review keeps.
+    """
+    change = written.change
+    if change is None or change.action == "restore" or change.cause.origin == _REVIEW:
+        return
+    archived = {each.entry for each in written.archived}
+    cause = change.cause
+    for edit in change.edits:
+        if edit.after is None and edit.before in archived:
+            continue
+        metadata = {
+            "write_origin": cause.origin,
+            "execution_context": "background" if cause.origin == _CURATOR else "foreground",
+            "session_id": cause.session,
+            **known,
+            "old_text": edit.before,
+        }
+        yield {
+            "action": "add" if edit.before is None else "remove" if edit.after is None else "replace",
+            "target": written.target,
+            "content": edit.after or "",
+            "metadata": {key: each for key, each in metadata.items() if each},
+        }
+
+
+def leave_for_providers(home: Home, names: Sequence[str], written: Written, *, user: str = "", **known: str) -> None:
+    """Keeps a change for these providers; their next session hands it over."""
+    calls = list(told(written, **known))
+    if not calls or not names:
+        return
+    from hermes.providers.delivery import Outbox
+
+    for name in names:
+        outbox = Outbox(home.path, name, user=user)
+        for call in calls:
+            outbox.put("on_memory_write", call)
 
 
 _WORKSPACE = "hermes"  # the name that providers for hermes-agent get; what runs beside it is another workspace
@@ -129,7 +172,6 @@ class External:
         names = chosen_providers(self._settings)
         if self.manager is None and not names:
             return
-        from hermes.session.mirroring import leave_for_providers, told
 
         known = {"platform": self._platform, "parent_session_id": self._parent, "task_id": self._session_id}
         if self._call:
@@ -215,10 +257,13 @@ def build_manager(
     handed: Sequence[MemoryProvider] = (),
 ) -> MemoryManager:
     """A manager with these providers, loaded and not yet started."""
-    from hermes.session.provider_places import Opening
+    from hermes.session.provider_host import Opening
 
     opening = Opening(home, settings, names)
-    from hermes.providers.manager import Limits, MemoryManager  # while processes start
+    from hermes.providers.manager import (
+        Limits,
+        MemoryManager,  # while processes start
+    )
 
     manager = MemoryManager(
         home.path,

@@ -1,4 +1,4 @@
-"""Which models a home's settings name: the one to talk to with its fallbacks, and a helper for each background task.
+"""Which models and tools an agent has, by its settings, and how a delegated task is opened.
 
 Keys come from the environment or from the `.env` beside the settings. Nothing is asked of a model here, but a model
 that no provider is known for is looked for on the usual ports of this machine.
@@ -10,17 +10,17 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.vocabulary.errors import Interrupted, ModelUnreachable, NotFound, SettingsError, WrongKey
+from hermes.base.errors import Interrupted, ModelUnreachable, NotFound, SettingsError, WrongKey
+from hermes.settings.schema import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hermes.llm.client import Model
-    from hermes.llm.endpoint import Endpoint
-    from hermes.settings.load import Settings
+    from hermes.llm.client import Endpoint, Model
+    from hermes.settings.config import Settings
 
-    # Takes the system text and the person's text, returns the answer; raises a ModelError when there is none.
     Helper = Callable[[str, str], str]
+    from collections.abc import Collection, Iterable
 
 SCRIPTED = "scripted"
 
@@ -71,7 +71,7 @@ def helper(settings: Settings, task: str, *, main: Model | None = None, own_only
 
 def answer(model: Model, system: str, text: str, seconds: float) -> str:
     """One question without tools, answered within `seconds`."""
-    from hermes.vocabulary.events import Finished
+    from hermes.base.events import Finished
 
     end = time.monotonic() + seconds
     asked = model.stream(system, [{"role": "user", "content": text}], cancelled=lambda: time.monotonic() > end)
@@ -87,7 +87,7 @@ def _named(settings: Settings, name: str) -> Model:
     """A model by its name, with what `model.*` says about the default one where it is that one."""
     script = _script(settings, name)
     if script:
-        from hermes.llm.script_file import ScriptFile
+        from hermes.llm.scripted import ScriptFile
 
         return ScriptFile(script, context_length=settings.get("model.context_length"))
     if embedded := _embedded(settings, name):
@@ -109,7 +109,7 @@ def _embedded(settings: Settings, name: str) -> Model | None:
     """The model `local` or `local/…`, which runs in this machine's own memory."""
     if name != "local" and not name.startswith("local/"):
         return None
-    from hermes.llm.local import EmbeddedModel
+    from hermes.llm.embedded import EmbeddedModel
     from hermes.settings.home import PROFILES
 
     folder = os.path.dirname(settings.path)
@@ -176,8 +176,8 @@ def _opened(
 
     from hermes.llm.catalogue import find_local_server, resolve
     from hermes.llm.connect import list_models, open_model
+    from hermes.settings.environment import secret
     from hermes.settings.home import Home
-    from hermes.settings.secrets_file import secret
 
     folder = os.path.dirname(settings.path)
     keys = Home(path=folder, root=folder)
@@ -197,3 +197,62 @@ def _opened(
 def _effort(endpoint: Endpoint, effort: str) -> dict[str, Any]:
     """How hard to think, as each wire says it."""
     return {"output_config": {"effort": effort}} if endpoint.wire == "anthropic" else {"reasoning_effort": effort}
+
+
+# Which groups of tools are on: by platform, from the settings. A group that is off costs neither schema nor import.
+
+MEMORY = "memory"
+TOOLSETS: dict[str, tuple[str, ...]] = {
+    MEMORY: ("memory",),  # and whatever memory providers offer
+    "session_search": ("session_search",),
+    "skills": ("skills_list", "skill_view", "skill_manage"),
+    "context": ("context_expand", "context_compact"),
+    "todo": ("todo",),
+    "delegation": ("delegate_task",),
+    "files": ("read_file", "write_file", "patch", "search_files"),
+    "terminal": ("terminal",),
+    "web": ("fetch_url",),
+    "mcp": (),  # whatever the servers in mcp_servers offer
+}
+# Hands on the machine: on where its owner sits in front of it, off for chats and servers until the settings say so.
+_HANDS = frozenset({"files", "terminal"})
+_AT_THE_MACHINE = frozenset({"cli", "demo", "subagent"})
+_ANYWHERE = "default"
+
+
+def toolsets_of(settings: Settings, platform: str) -> frozenset[str]:
+    """The toolsets a session of a platform gets."""
+    enabled = _named_toolsets(settings, "enabled_toolsets", platform)
+    disabled = _named_toolsets(settings, "disabled_toolsets", platform) or ()
+    if enabled is None:
+        enabled = frozenset(TOOLSETS) if platform in _AT_THE_MACHINE else frozenset(TOOLSETS) - _HANDS
+    everywhere = _checked("disabled_toolsets", (settings.get("disabled_toolsets") or {}).get(_ANYWHERE, ()))
+    return frozenset(enabled) - frozenset(disabled) - frozenset(everywhere)
+
+
+def check_names(names: Collection[str]) -> frozenset[str]:
+    """Toolsets somebody named, or an error that knows the right spelling."""
+    return _checked("toolsets", names)
+
+
+def is_enabled(tool: str, toolsets: Collection[str] | None, toolset: str | None = None) -> bool:
+    """Whether a tool is offered; one that belongs to no toolset always is."""
+    belongs = toolset or next((name for name, tools in TOOLSETS.items() if tool in tools), None)
+    return toolsets is None or belongs is None or belongs in toolsets
+
+
+def _named_toolsets(settings: Settings, key: str, platform: str) -> frozenset[str] | None:
+    by_platform = settings.get(key) or {}
+    given = by_platform.get(platform, by_platform.get(_ANYWHERE) if key == "enabled_toolsets" else None)
+    return None if given is None else _checked(f"{key}.{platform}", given)
+
+
+def _checked(key: str, names: Any) -> frozenset[str]:
+    listed: Iterable[str] = [names] if isinstance(names, str) else names
+    if not isinstance(listed, list | tuple | set | frozenset):
+        raise SettingsError(f"{key}: expected a list of toolsets, found {names!r}")
+    for name in listed:
+        if name not in TOOLSETS:
+            known = ", ".join(TOOLSETS)
+            raise SettingsError(f"{key}: there is no toolset {name!r}{nearest(str(name), TOOLSETS)} (known: {known})")
+    return frozenset(listed)

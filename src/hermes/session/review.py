@@ -1,4 +1,4 @@
-"""Background review: after the answer is delivered, the same model looks back and saves what is worth keeping.
+"""Background review: after the answer, the same model looks back and saves what is worth keeping.
 
 It sees the parent's prompt, messages and tools byte for byte, so that the provider's cache is hit, and one message more
 that nobody stores. Only memory and skills can be changed, through the parent's store; external providers hear nothing,
@@ -15,31 +15,58 @@ import time
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from hermes.curated.approval import Approvals
-from hermes.curated.history import Cause
-from hermes.session.fork import Fork, transcript
-from hermes.session.nudges import MEMORY, SKILLS
-from hermes.session.requests import Request
+from hermes.base.errors import HermesError
+from hermes.base.events import ToolReturned, TurnFinished
+from hermes.base.text import counted
+from hermes.base.tokens import estimate, estimate_message
+from hermes.memory.approval import Approvals
+from hermes.memory.history import Cause
+from hermes.session.background import Fork, transcript
+from hermes.session.context import MEMORY, SKILLS, Request
+from hermes.storage.maintenance import Upkeep
+from hermes.storage.sessions import Opened
 from hermes.tools.loop import run_turn
 from hermes.tools.memory import MemoryTool
 from hermes.tools.registry import Toolbox
 from hermes.tools.taint import Taint
-from hermes.vocabulary.errors import HermesError
-from hermes.vocabulary.events import ToolReturned, TurnFinished
-from hermes.vocabulary.tokens import estimate, estimate_message
-from hermes.vocabulary.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hermes.base.events import Usage
     from hermes.llm.client import Model
     from hermes.session.session import MemorySession
+    from hermes.settings.config import Settings
     from hermes.storage.sessions import SessionDB
     from hermes.tools.registry import Tool
-    from hermes.vocabulary.usage import Usage
+
+LAST_PRUNE = "last_auto_prune"
+# Rewriting a file makes writers wait; up to this size that is about a second.
+QUICKLY_REWRITTEN = 64_000_000
+
+
+def is_due(database: SessionDB, settings: Settings) -> bool:
+    last = float(database.get_meta(LAST_PRUNE) or 0)
+    return abs(time.time() - last) >= settings.integer("sessions.min_interval_hours") * 3600
+
+
+def prune(database: SessionDB, settings: Settings) -> int:
+    """Deletes whole conversations, not those put into the archive; returns how many."""
+    database.set_meta(LAST_PRUNE, str(time.time()))
+    Opened(database).end_abandoned()
+    upkeep = Upkeep.of_db(database)
+    old = upkeep.unused(settings.integer("sessions.retention_days"))
+    for session in old:
+        for part in reversed(database.lineage(session.id)):
+            if part.kind != "delegate" or part.parent is None:  # a delegated part goes with the one that started it
+                database.delete(part.id)
+    if old and settings.flag("sessions.vacuum_after_prune") and upkeep.sizes()["file_bytes"] <= QUICKLY_REWRITTEN:
+        upkeep.rewrite()
+    return len(old)
+
 
 ORIGIN = "background_review"
-LAST = "review:last"
+LAST_REVIEW = "review:last"
 _SPENT = "review:spent"
 _SIDE_WORK = ("subagent", "tool", "cron")
 _CACHED = 0.1  # what a cached token costs of a fresh one, with every provider about a tenth
@@ -89,7 +116,6 @@ class Reviews:
     def _pruning(self) -> Callable[[], object] | None:
         if not self._settings.flag("sessions.auto_prune"):
             return None
-        from hermes.session.pruning import is_due, prune
 
         database, settings = self._database, self._settings
         return (lambda: prune(database, settings)) if is_due(database, settings) else None
@@ -175,7 +201,7 @@ class Reviews:
 
     def _keep(self, outcome: dict[str, Any]) -> dict[str, Any]:
         try:
-            self._database.set_meta(LAST, json.dumps(outcome, ensure_ascii=False))
+            self._database.set_meta(LAST_REVIEW, json.dumps(outcome, ensure_ascii=False))
         except HermesError as error:
             _LOG.warning("the outcome of a review could not be kept: %s", error)
         return outcome
@@ -256,7 +282,7 @@ class Budget:
 
 def last_review(database: SessionDB) -> dict[str, Any] | None:
     """The outcome of the newest review, for status commands."""
-    kept = database.get_meta(LAST)
+    kept = database.get_meta(LAST_REVIEW)
     return json.loads(kept) if isinstance(kept, str) else None
 
 

@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import apsw
 
-from hermes.session.nudges import Nudges
+from hermes.base.errors import DamagedFile, LockTimeout, StorageError
+from hermes.base.text import counted
+from hermes.session.context import Nudges
 from hermes.settings.home import DATABASE
 from hermes.settings.home import UNSAVED as FOLDER
-from hermes.storage.compaction import Contexts
+from hermes.storage.context import Contexts
 from hermes.storage.conversations import COUNTERS
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock, is_held
-from hermes.storage.opened import KILLED
-from hermes.storage.sessions import SessionDB
-from hermes.vocabulary.errors import DamagedFile, LockTimeout, StorageError
-from hermes.vocabulary.words import counted
+from hermes.storage.sessions import KILLED, SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,14 +1,14 @@
-"""Where Hermes keeps everything: `$HERMES_HOME` (default `~/.hermes`), the profiles and the people below it."""
+"""Where Hermes keeps everything: `$HERMES_HOME` (default `~/.hermes`), with profiles, people and projects."""
 
 from __future__ import annotations
 
 import os
 import stat
 
+from hermes.base.errors import HermesError, NotFound, SettingsError
+from hermes.base.values import value
 from hermes.storage.files import Folder, explain
 from hermes.storage.unfinished import settle
-from hermes.vocabulary.errors import NotFound, SettingsError
-from hermes.vocabulary.values import value
 
 PROFILES = "profiles"
 PEOPLE = "users"
@@ -150,3 +150,72 @@ def chosen_profile(root: str) -> str:
 
 def _absolute(path: str) -> str:
     return os.path.realpath(os.path.expanduser(path))
+
+
+# Which project a piece of work belongs to: a repository, recognised by where it is, or a name a person gives.
+
+_DIGITS = 8  # of the digest of a path
+_SHOWN = 40  # characters of a repository's name
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
+
+
+def project_of(folder: str) -> str:
+    """The project of the repository around a folder, such as `webshop-1f3a9c02`; "" outside of any.
+
+    The digest of the path tells two repositories of one name apart.
+    """
+    root = _repository(os.path.realpath(os.path.expanduser(folder)))
+    if not root:
+        return ""
+    import hashlib
+
+    name = "".join(letter if letter in _PLAIN else "-" for letter in os.path.basename(root).lower())
+    digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:_DIGITS]
+    return f"{name[:_SHOWN].strip('-_') or 'project'}-{digest}"
+
+
+def named_project(words: str, cwd: str | None = None) -> str:
+    """What a person means by `--project`: a name, or a path (`.` for here) inside a repository."""
+    if words in (".", "..") or os.sep in words or words.startswith("~"):
+        folder = os.path.join(cwd or os.getcwd(), os.path.expanduser(words))
+        found = project_of(folder)
+        if not found:
+            raise NotFound(
+                f"{os.path.realpath(folder)} is in no repository; name the project instead, or run `git init`"
+            )
+        return found
+    check_name(words, "a project's name")
+    return words
+
+
+def namesakes(folder: str, project: str) -> list[str]:
+    """The other projects of this name that `folder` holds: a repository that was moved is another one from then on."""
+    try:
+        there = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    name = _without_digest(project)
+    return [each for each in there if each != project and _without_digest(each) == name]
+
+
+def _without_digest(project: str) -> str:
+    name, _, digest = project.rpartition("-")
+    return name if name and len(digest) == _DIGITS and not set(digest) - set("0123456789abcdef") else project
+
+
+def recorded_project(words: str | None) -> str:
+    """The project of a stored session; what another program called one, a folder that is not here, is none of ours."""
+    try:
+        return named_project(words) if words else ""
+    except HermesError:
+        return ""
+
+
+def _repository(folder: str) -> str:
+    while True:
+        if os.path.lexists(os.path.join(folder, ".git")):  # a folder, or the file of a worktree
+            return folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return ""
+        folder = parent

@@ -12,12 +12,11 @@ import json
 import os
 import time
 
+from hermes.base.errors import DamagedFile, NotFound, SettingsError
+from hermes.base.values import value
 from hermes.settings.home import PEOPLE, check_name, person_home
-from hermes.storage.files import Folder, make_private_folders
+from hermes.storage.files import Folder, keep_private, make_private_folders
 from hermes.storage.locks import FileLock
-from hermes.storage.privacy import keep_private
-from hermes.vocabulary.errors import DamagedFile, NotFound, SettingsError
-from hermes.vocabulary.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,38 +1,390 @@
-"""The three skill tools a model may call. Whatever it sends, the answer is a plain dict and never an exception."""
+"""The three skill tools a model may call, and how skills are created and changed: rules, a scan, one atomic write."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import time
 
-from hermes.skills import changes, usage
+from hermes.base.errors import StorageError, WriteRefused
+from hermes.base.frontmatter import split_frontmatter
+from hermes.safety.secrets import find_secrets
 from hermes.skills.files import (
+    FOLDERS,
+    LARGEST_FILE,
+    LONGEST_NAME,
+    MAIN_FILE,
     THIS_PLATFORM,
+    Place,
+    SkillIndex,
     as_text,
     as_texts,
+    check_file_path,
+    check_name,
     find,
     folder_of,
     linked_files,
+    places,
     platforms_of,
     read_linked,
     read_skill,
 )
-from hermes.skills.index import SkillIndex
-from hermes.skills.names import MAIN_FILE, check_file_path
-from hermes.skills.schemas import ACTIONS, FIELDS, NEEDED, SCHEMAS
-from hermes.vocabulary.errors import StorageError, WriteRefused
-from hermes.vocabulary.frontmatter import split_frontmatter
+from hermes.storage.files import Folder, make_private_folders
+from hermes.storage.locks import FileLock
+from hermes.storage.text_files import is_inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-    from hermes.skills.files import Place, Skill
-    from hermes.skills.index import Known
-    from hermes.vocabulary.verdicts import Scan, Verdict
+    from hermes.base.values import Scan, Verdict
+    from hermes.skills.files import Known, Skill
 
     Result = dict[str, Any]
+
+ACTIONS = ("create", "patch", "edit", "delete", "write_file", "remove_file")
+NEEDED = {
+    "create": ("content",),
+    "patch": ("old_string", "new_string"),
+    "edit": ("content",),
+    "delete": (),
+    "write_file": ("file_path", "file_content"),
+    "remove_file": ("file_path",),
+}
+_TEXTS = ("action", "name", "content", "old_string", "new_string", "category", "file_path", "file_content")
+FIELDS: dict[str, dict[str, type]] = {
+    "skills_list": {"category": str},
+    "skill_view": {"name": str, "file_path": str},
+    "skill_manage": {**dict.fromkeys((*_TEXTS, "absorbed_into"), str), "replace_all": bool},
+}
+
+
+def _function(name: str, description: str, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": properties} | ({"required": required} if required else {})
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+def _text(description: str = "") -> dict[str, Any]:
+    return {"type": "string"} | ({"description": description} if description else {})
+
+
+SCHEMAS = [
+    _function("skills_list", "List skills (written procedures) with their descriptions.", {"category": _text()}, []),
+    _function(
+        "skill_view",
+        "Open a skill to follow it, or with file_path a file it links to.",
+        {"name": _text(), "file_path": _text()},
+        ["name"],
+    ),
+    _function(
+        "skill_manage",
+        "Create, improve or retire a skill; delete archives it. Prefer patch over edit.",
+        {
+            "action": {"type": "string", "enum": list(ACTIONS)},
+            "name": _text(),
+            "content": _text("create, edit: whole SKILL.md; YAML frontmatter with name, description"),
+            "old_string": _text("patch: exact, unique text"),
+            "new_string": _text(),
+            "replace_all": {"type": "boolean"},
+            "category": _text(),
+            "file_path": _text("in references/, templates/, scripts/ or assets/"),
+            "file_content": _text(),
+            "absorbed_into": _text("delete: skill that covers it"),
+        },
+        ["action", "name"],
+    ),
+]
+
+
+# Creates, changes and retires skills: rules first, then a scan, then one atomic write that only the owner can read.
+
+LONGEST_SKILL = 100_000  # characters
+LONGEST_FILE = 100_000
+LONGEST_DESCRIPTION = 1_024
+PREVIEW = 500
+ARCHIVE = ".archive"
+LOCK = ".lock"
+LOCK_TIMEOUT = 5
+EXAMPLE = "---\nname: my-skill\ndescription: What it does and when to use it.\n---\n\n# Steps\n…"
+
+
+def create(root: str, name: str, content: str, category: str, scan: Scan) -> Place:
+    check_name(name)
+    if category:
+        check_name(category, "category")
+    _check_skill(name, content, scan)
+    # Compared without case: on some file systems "Deploy" and "deploy" are one directory.
+    taken = [place.full_name for place in places(root) if place.name.lower() == name]
+    if taken:
+        raise WriteRefused(
+            f"a skill called {name!r} exists already ({', '.join(taken)}); patch or edit it, or choose another name",
+            kind="exists",
+        )
+    directory = os.path.join(root, category, name) if category else os.path.join(root, name)
+    place = Place(category=category, name=name, directory=directory)
+    if not category and any(other.category == name for other in places(root)):
+        raise WriteRefused(f"{name!r} is a category; choose another name for the skill", kind="exists")
+    if category and os.path.lexists(os.path.join(root, category, MAIN_FILE)):
+        raise WriteRefused(f"{category!r} is a skill, not a category; choose another category", kind="exists")
+    write_private(root, place.main_file, content)
+    return place
+
+
+def edit(root: str, name: str, content: str, scan: Scan) -> Place:
+    place = find(root, name)
+    _check_skill(place.name, content, scan)
+    write_private(root, place.main_file, content)
+    return place
+
+
+def patch(
+    root: str,
+    name: str,
+    old: str,
+    new: str,
+    scan: Scan,
+    *,
+    file_path: str = "",
+    replace_all: bool = False,
+) -> tuple[Place, int]:
+    """Replaces `old` where it stands exactly once (or everywhere); returns the skill and how many places changed."""
+    place = find(root, name)
+    parts = check_file_path(file_path) if file_path and file_path != MAIN_FILE else (MAIN_FILE,)
+    before = _text_of(root, place, parts)
+    if not old:
+        raise WriteRefused("old_string is empty; give the text to replace", kind="bad_argument")
+    times = before.count(old)
+    if times == 0 or (times > 1 and not replace_all):
+        raise _no_unique_match(before, old, times)
+    after = before.replace(old, new)
+    if after == before:
+        raise WriteRefused("old_string and new_string are the same; nothing would change", kind="no_change")
+    if parts == (MAIN_FILE,):
+        _check_skill(place.name, after, scan)
+    else:
+        _check_file(after, scan)
+    write_private(root, os.path.join(place.directory, *parts), after)
+    return place, times
+
+
+def archive(root: str, name: str, stamp: str, absorbed_into: str = "") -> tuple[Place, str]:
+    """Moves a skill out of sight; nothing is destroyed. `absorbed_into` names the skill that covers it from now on."""
+    place = find(root, name)
+    if absorbed_into and find(root, absorbed_into).directory == place.directory:
+        raise WriteRefused("absorbed_into names the skill that is being deleted", kind="bad_argument")
+    _check_contained(root, place.directory)
+    target = os.path.join(root, ARCHIVE, place.category or "-", f"{place.name}.{stamp}")
+    while os.path.lexists(target):
+        target = f"{target}-{os.urandom(2).hex()}"
+    make_private_folders(os.path.dirname(target))
+    os.rename(place.directory, target)
+    if place.category:
+        with contextlib.suppress(OSError):  # other skills, or files of the person's, are still in the category
+            os.rmdir(os.path.dirname(place.directory))
+    return place, target
+
+
+def write_file(root: str, name: str, file_path: str, content: str, scan: Scan) -> tuple[Place, str]:
+    place = find(root, name)
+    parts = check_file_path(file_path)
+    _check_file(content, scan)
+    path = os.path.join(place.directory, *parts)
+    if os.path.isdir(path):
+        raise WriteRefused(f"{file_path} is a directory", kind="bad_path")
+    write_private(root, path, content)
+    return place, path
+
+
+def remove_file(root: str, name: str, file_path: str, stamp: str) -> tuple[Place, str]:
+    """Moves a linked file to the archive."""
+    place = find(root, name)
+    parts = check_file_path(file_path)
+    path = os.path.join(place.directory, *parts)
+    if not os.path.lexists(path) or (os.path.isdir(path) and not os.path.islink(path)):
+        raise WriteRefused(f"{place.name} has no file {file_path}", kind="not_found")
+    _check_contained(root, os.path.dirname(path))
+    kept = os.path.join(root, ARCHIVE, place.category or "-", f"{place.name}.{stamp}.files", *parts)
+    while os.path.lexists(kept):
+        kept = f"{kept}-{os.urandom(2).hex()}"
+    make_private_folders(os.path.dirname(kept))
+    os.rename(path, kept)
+    return place, kept
+
+
+@contextlib.contextmanager
+def locked(root: str) -> Iterator[None]:
+    """One change at a time, across processes: a patch reads what it is about to replace."""
+    with Folder.create(root) as folder, FileLock(folder, LOCK, timeout=LOCK_TIMEOUT):
+        yield
+
+
+def _text_of(root: str, place: Place, parts: tuple[str, ...]) -> str:
+    found = read_linked(root, place, parts)
+    if found is None:
+        raise WriteRefused(f"{place.name} has no file {'/'.join(parts)}", kind="not_found")
+    if found.text is None or not found.exact:
+        raise WriteRefused(
+            f"{'/'.join(parts)} cannot be patched: {found.note}; replace it as a whole", kind="unreadable"
+        )
+    return found.text
+
+
+def _check_skill(name: str, content: str, scan: Scan) -> None:
+    if len(content) > LONGEST_SKILL:
+        raise WriteRefused(
+            f"{MAIN_FILE} would have {len(content):,} characters; at most {LONGEST_SKILL:,} fit. Move details into"
+            f" files under {FOLDERS[0]}/ and name them in the text",
+            kind="too_long",
+        )
+    parts = split_frontmatter(content)
+    problem = parts.problem
+    description = as_text(parts.fields.get("description"))
+    if not parts.fields and not problem:
+        problem = "it does not begin with frontmatter"
+    elif not problem and as_text(parts.fields.get("name")) != name:
+        problem = f"its frontmatter must have the line name: {name[:LONGEST_NAME]}"
+    elif not problem and not description:
+        problem = "its frontmatter has no description"
+    elif len(description) > LONGEST_DESCRIPTION:
+        problem = f"its description has {len(description):,} characters; at most {LONGEST_DESCRIPTION:,} fit"
+    elif not problem and not parts.body.strip():
+        problem = "there is no text below its frontmatter"
+    if problem:
+        raise WriteRefused(f"this is not a valid {MAIN_FILE}: {problem}", kind="invalid", details={"example": EXAMPLE})
+    check_safe(content, scan)
+
+
+def _check_file(content: str, scan: Scan) -> None:
+    size = len(content.encode())
+    if len(content) > LONGEST_FILE or size > LARGEST_FILE:
+        raise WriteRefused(
+            f"the file would have {len(content):,} characters ({size:,} bytes); at most {LONGEST_FILE:,} fit",
+            kind="too_long",
+        )
+    check_safe(content, scan)
+
+
+def check_safe(content: str, scan: Scan) -> None:
+    """Refuses what looks like an attack, and secrets: what a skill says stands in prompts, and is handed on."""
+    if found := find_secrets(content):
+        kinds = ", ".join(dict.fromkeys(secret.kind for secret in found))
+        raise WriteRefused(
+            f"the text holds a secret ({kinds}) and was not written; keep that in .env and name the variable instead",
+            kind="secret",
+        )
+    verdict = scan(content)
+    if verdict.level == "refuse":
+        raise WriteRefused(
+            f"the text looks like an attack ({', '.join(verdict.classes)}) and was not written; describe the matter"
+            " in other words",
+            kind="threat",
+            details={"classes": list(verdict.classes)},
+        )
+
+
+def _no_unique_match(text: str, old: str, times: int) -> WriteRefused:
+    if times > 1:
+        return WriteRefused(
+            f"old_string stands {times} times in the file; give more of the surrounding text, or set replace_all",
+            kind="ambiguous_match",
+            details={"file_preview": _around(text, text.find(old))},
+        )
+    closest = _ignoring_blanks(text, old)
+    if closest:
+        return WriteRefused(
+            "old_string was not found, but this text differs from it only in blanks; copy it exactly",
+            kind="no_match",
+            details={"closest": closest[:PREVIEW], "file_preview": _around(text, text.find(closest))},
+        )
+    return WriteRefused(
+        "old_string was not found; copy it exactly as it stands in the file",
+        kind="no_match",
+        details={"file_preview": _around(text, _first_similar(text, old))},
+    )
+
+
+def _ignoring_blanks(text: str, old: str) -> str:
+    """The lines of `text` that equal those of `old` but for blanks; "" when there are none."""
+    wanted = ["".join(line.split()) for line in old.strip().splitlines()]
+    lines = text.splitlines()
+    squeezed = ["".join(line.split()) for line in lines]
+    for start in range(len(lines) - len(wanted) + 1 if wanted else 0):
+        if squeezed[start : start + len(wanted)] == wanted:
+            return "\n".join(lines[start : start + len(wanted)])
+    return ""
+
+
+def _first_similar(text: str, old: str) -> int:
+    """Where the longest line of `old` that exists in the text stands; 0 when none does."""
+    for line in sorted((line.strip() for line in old.splitlines()), key=len, reverse=True):
+        if line and (position := text.find(line)) >= 0:
+            return position
+    return 0
+
+
+def _around(text: str, position: int) -> str:
+    start = max(0, min(position - PREVIEW // 4, len(text) - PREVIEW))
+    return text[start : start + PREVIEW]
+
+
+def write_private(root: str, path: str, content: str) -> None:
+    """Puts `content` at `path` in one durable step, readable by the owner only; refuses to write through a link."""
+    directory, name = os.path.split(path)
+    _check_contained(root, directory)
+    if os.path.islink(path):
+        raise WriteRefused(f"{name} is a link; remove it first", kind="bad_path")
+    with Folder.create(directory) as folder:
+        folder.replace(name, content.encode("utf-8"))
+
+
+def _check_contained(root: str, directory: str) -> None:
+    if not is_inside(os.path.realpath(directory), os.path.realpath(root)):
+        raise WriteRefused("the skill is a link that leads out of the skills directory", kind="bad_path")
+
+
+# How often each skill was opened and changed, in `skills/.usage.json`; the curator retires what nobody uses.
+
+FILE = ".usage.json"
+KINDS = ("views", "changes")
+
+
+def count(root: str, full_name: str, kind: str, now: float) -> None:
+    """One more use of `kind` ("views" or "changes"); a skill works even when its use cannot be counted."""
+    with contextlib.suppress(OSError, StorageError), locked(root):
+        counts = read(root)
+        entry = counts.setdefault(full_name, {"first_used": now})
+        entry[kind] = int(entry.get(kind, 0)) + 1
+        entry["last_used"] = now
+        write_private(root, os.path.join(root, FILE), json.dumps(counts, indent=1, sort_keys=True) + "\n")
+
+
+def pin(root: str, full_name: str, *, pinned: bool) -> None:
+    with locked(root):
+        counts = read(root)
+        counts.setdefault(full_name, {})["pinned"] = int(pinned)
+        write_private(root, os.path.join(root, FILE), json.dumps(counts, indent=1, sort_keys=True) + "\n")
+
+
+def read(root: str) -> dict[str, dict[str, float]]:
+    """The counts by full name. A damaged file is moved aside, not overwritten."""
+    path = os.path.join(root, FILE)
+    try:
+        with open(path, encoding="utf-8") as file:
+            counts = json.load(file)
+        return {str(name): _numbers(entry) for name, entry in counts.items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, AttributeError, RecursionError):
+        with contextlib.suppress(OSError):
+            os.replace(path, f"{path}.damaged")
+        return {}
+
+
+def _numbers(entry: dict[str, object]) -> dict[str, float]:
+    return {key: number for key, number in entry.items() if isinstance(number, int | float)}
+
 
 DIRECTORY = "${HERMES_SKILL_DIR}"  # what a skill may write for the folder it lies in
 
@@ -100,7 +452,7 @@ class SkillTools:
             checked = _checked("skill_manage", args)
             _needed(checked)
             for field in ("content", "new_string", "file_content"):
-                changes.check_safe(checked.get(field, ""), self._scan_of_writes)
+                check_safe(checked.get(field, ""), self._scan_of_writes)
         except WriteRefused as refusal:
             return {"success": False, "error": str(refusal), **refusal.details}
         return None
@@ -132,7 +484,7 @@ class SkillTools:
             raise WriteRefused(f"the skill {place.name!r} is disabled in the settings", kind="disabled")
         file_path = args.get("file_path") or MAIN_FILE
         result = self._view_main(place) if file_path == MAIN_FILE else self._view_file(place, file_path)
-        usage.count(self._root, place.full_name, "views", self._now())
+        count(self._root, place.full_name, "views", self._now())
         return result
 
     def _view_main(self, place: Place) -> Result:
@@ -181,7 +533,7 @@ class SkillTools:
         """The result without paragraphs that look like an attack; the frontmatter stands in other fields as well."""
         verdict = self._scan(result["content"])
         if verdict.level == "refuse":
-            from hermes.safety.passages import without_attacks
+            from hermes.safety.scanner import without_attacks
 
             rest = without_attacks(result["content"], result.get("file", MAIN_FILE), self._scan)
             if rest is None or self._scan(frontmatter).level == "refuse":
@@ -220,9 +572,9 @@ class SkillTools:
     def _manage(self, args: dict[str, Any]) -> Result:
         action = args["action"]
         _needed(args)
-        with changes.locked(self._root):
+        with locked(self._root):
             place, message = self._change(action, args)
-        usage.count(self._root, place.full_name, "changes", self._now())
+        count(self._root, place.full_name, "changes", self._now())
         result = {
             "success": True,
             "message": message,
@@ -257,13 +609,13 @@ class SkillTools:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._now()))
         match action:
             case "create":
-                place = changes.create(root, name, args["content"], args.get("category") or "", scan)
+                place = create(root, name, args["content"], args.get("category") or "", scan)
                 return place, f"created {place.full_name}"
             case "edit":
-                place = changes.edit(root, name, args["content"], scan)
+                place = edit(root, name, args["content"], scan)
                 return place, f"replaced the text of {place.full_name}"
             case "patch":
-                place, times = changes.patch(
+                place, times = patch(
                     root,
                     name,
                     args["old_string"],
@@ -274,13 +626,13 @@ class SkillTools:
                 )
                 return place, f"patched {place.full_name} in {times} place{'s' if times > 1 else ''}"
             case "delete":
-                place, target = changes.archive(root, name, stamp, args.get("absorbed_into") or "")
+                place, target = archive(root, name, stamp, args.get("absorbed_into") or "")
                 return place, f"moved {place.full_name} to {os.path.relpath(target, root)}"
             case "write_file":
-                place, _ = changes.write_file(root, name, args["file_path"], args["file_content"], scan)
+                place, _ = write_file(root, name, args["file_path"], args["file_content"], scan)
                 return place, f"wrote {args['file_path']} of {place.full_name}"
             case _:
-                place, kept = changes.remove_file(root, name, args["file_path"], stamp)
+                place, kept = remove_file(root, name, args["file_path"], stamp)
                 return place, f"moved {args['file_path']} to {os.path.relpath(kept, root)}"
 
 

@@ -10,12 +10,11 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any
 
-from hermes.storage.damage import details_seal, seal
+from hermes.base.errors import DamagedFile, StorageError
 from hermes.storage.database import Database, all_rows
-from hermes.storage.index import BULK_BATCH, index_waiting, set_title
-from hermes.storage.migrations import BLOCK, BLOCK_BITS, OPTIONAL, apply_steps, migrate
-from hermes.storage.transcripts import COLUMNS, COMPACTED, REWOUND, STATE_BITS, decode, encode
-from hermes.vocabulary.errors import DamagedFile, StorageError
+from hermes.storage.messages import COLUMNS, COMPACTED, REWOUND, STATE_BITS, decode, details_seal, encode, seal
+from hermes.storage.schema import BLOCK, BLOCK_BITS, OPTIONAL, apply_steps, migrate
+from hermes.storage.search.index import BULK_BATCH, index_waiting, set_title
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

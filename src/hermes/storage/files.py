@@ -1,4 +1,4 @@
-"""Private, durable files: what every store does with the file system goes through a `Folder`.
+"""Private, durable files: everything a store does with the file system goes through a `Folder`.
 
 A folder is opened once and its files are named relative to it, so a link that appears later cannot lead elsewhere.
 Files are 0600 and directories 0700 from the moment they exist, whatever the umask. Every failure is a `StorageError`
@@ -10,14 +10,102 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 
-from hermes.storage.descriptors import exchange, leads_to
-from hermes.vocabulary.closing import Closing
-from hermes.vocabulary.errors import DamagedFile, StorageError, UnsafePath
+from hermes.base.errors import DamagedFile, StorageError, UnsafePath
+from hermes.base.values import Closing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     Stamp = tuple[int, int, int]
+
+MIGRATION_FOLDER = ".migrating"  # in the home, from the first change to the last
+LOCK = "migration.lock"
+ARRIVING = ".arriving"  # after the name of the home: beside it, while two renames must happen and not one
+OF_A_MIGRATION = "migration-"  # begins the name of an import into a database that is a step of one
+
+
+# Two things about open descriptors that Python has no call for.
+
+_RENAME_EXCHANGE = 2
+_renameat2: list[tuple[Callable[[int, tuple[object, ...]], int] | None, int]] = []  # looked up once
+
+
+def leads_to(descriptor: int, device: int, inode: int) -> bool | None:
+    """Whether it is open, and still the same file or folder; None when that cannot be found out."""
+    try:
+        status = os.fstat(descriptor)
+    except OSError as error:
+        return False if error.errno == errno.EBADF else None
+    return (status.st_dev, status.st_ino) == (device, inode)
+
+
+def exchange(folder: int, one: str, other: str) -> bool:
+    """Swaps two names in an open folder; False when that did not work, as where the system has no such thing."""
+    if not _renameat2:
+        _renameat2.append(_find_renameat2())
+    call, rename = _renameat2[0]
+    if call is None:
+        return False
+    return bool(call(rename, (folder, os.fsencode(one), folder, os.fsencode(other), _RENAME_EXCHANGE)) == 0)
+
+
+def _find_renameat2() -> tuple[Callable[[int, tuple[object, ...]], int] | None, int]:
+    """How to call it and where it is; os has none, and all of ctypes would cost six times as much as its C half."""
+    try:
+        import _ctypes
+
+        return _ctypes.call_function, _ctypes.dlsym(_ctypes.dlopen(None, 0), "renameat2")  # type: ignore[arg-type] # None: this process
+    except (ImportError, OSError, AttributeError):
+        return None, 0
+
+
+# Whether a process still runs, as far as anybody may ask.
+
+
+def is_running(process: int) -> bool:
+    """False only when there is certainly no such process on this machine."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # somebody else's, which we may not signal; or no process number at all
+        return True
+    return True
+
+
+# The error output of a program that runs beside us: read to its end, so that the program never waits, and not kept.
+
+_KEPT = 4096  # bytes of its last words
+_PIECE = 1 << 16
+_LAST_WAIT = 1.0  # seconds; a grandchild may hold the pipe open for as long as it likes
+
+
+class ErrorOutput:
+    """`file` is handed to the program; `last_words` are asked for when it has ended."""
+
+    def __init__(self) -> None:
+        reading, writing = os.pipe()
+        self.file = open(writing, "w", encoding="utf-8")  # noqa: SIM115 - closed by `close`
+        self._kept = b""
+        self._reader = threading.Thread(target=self._read, args=(reading,), daemon=True, name="error output")
+        self._reader.start()
+
+    def last_words(self) -> str:
+        self.close()  # the pipe ends with the program only when our own end is closed
+        self._reader.join(_LAST_WAIT)
+        return self._kept.decode("utf-8", "replace").strip()
+
+    def close(self) -> None:
+        self.file.close()
+
+    def _read(self, reading: int) -> None:
+        with open(reading, "rb", buffering=0) as pipe:
+            while piece := pipe.read(_PIECE):
+                self._kept = (self._kept + piece)[-_KEPT:]
+
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -135,8 +223,6 @@ class Folder(Closing):
 
     def discard_abandoned(self) -> None:
         """Removes what a killed `replace` left behind."""
-        from hermes.storage.running import is_running  # not for those who only read
-
         for name in self.names():
             process = name.split(".")[-2] if name.startswith(".") and name.endswith(".tmp") else ""
             if process.isdecimal() and not is_running(int(process)):
@@ -395,3 +481,36 @@ def _close(descriptor: int) -> None:
 def _kind(mode: int) -> str:
     kinds = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISDIR, "a folder"), (stat.S_ISSOCK, "a socket"))
     return next((name for test, name in kinds if test(mode)), "a device")
+
+
+# Takes rights away that others should not have.
+
+
+def keep_private(path: str) -> bool:
+    """Takes group and others' rights away from a file or folder of ours; True when there were any."""
+    try:
+        mode = stat.S_IMODE(os.lstat(path).st_mode)
+        if not mode & 0o077:
+            return False
+        os.chmod(path, mode & 0o700)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise explain("make private", path, error) from error
+    return True
+
+
+def readable_by_others(folder: str) -> list[str]:
+    """The folder and everything below it that is not for its owner alone; links are left out."""
+    paths = [folder]
+    for place, folders, files in os.walk(folder):
+        paths += [os.path.join(place, name) for name in (*folders, *files)]
+    return [path for path in paths if _is_open(path)]
+
+
+def _is_open(path: str) -> bool:
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:  # such as the log of a database that was just closed
+        return False
+    return not stat.S_ISLNK(mode) and bool(mode & 0o077)

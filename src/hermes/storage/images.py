@@ -14,9 +14,9 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from hermes.safety.private import storable, without_private
+from hermes.base.errors import ImageRefused, StorageError
+from hermes.safety.fence import storable, without_private
 from hermes.storage.files import Folder
-from hermes.vocabulary.errors import ImageRefused, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -7,17 +7,21 @@ survives a power cut; with "turn" it survives a kill at once and a power cut aft
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from hermes.safety.private import storable
-from hermes.storage.conversations import COUNTERS, PLAIN, Conversations
-from hermes.storage.damage import seal
-from hermes.storage.database import OPTIONAL_WAIT, REPAIR, Database, one_row
-from hermes.storage.deleting import delete_session
+from hermes.base.errors import DamagedFile, NotFound, StorageError
+from hermes.base.values import Closing
+from hermes.safety.fence import storable
+from hermes.storage.conversations import COUNTERS, PLAIN, Conversations, Transcripts
+from hermes.storage.database import OPTIONAL_WAIT, REPAIR, Database, all_rows, one_row
+from hermes.storage.files import is_running
 from hermes.storage.images import IMAGES, ImageFiles, to_store
-from hermes.storage.index import (
+from hermes.storage.messages import COMPACTED, REWOUND, calls, encode, length, moment, preview_of, seal
+from hermes.storage.schema import BLOCK, BLOCK_BITS, WITH_IMAGES, add_images, migrate
+from hermes.storage.search.index import (
     BATCH,
     BULK_BATCH,
     LARGE_BATCH,
@@ -28,26 +32,85 @@ from hermes.storage.index import (
     remove_rows,
     set_title,
 )
-from hermes.storage.meaning import Meaning
-from hermes.storage.measures import calls, length, moment, preview_of
-from hermes.storage.migrations import WITH_IMAGES, add_images, migrate
-from hermes.storage.numbering import next_ids, owner_key
-from hermes.storage.reading import Transcripts
-from hermes.storage.search import SearchEngine
-from hermes.storage.transcripts import COMPACTED, REWOUND, encode
-from hermes.vocabulary.closing import Closing
-from hermes.vocabulary.errors import DamagedFile, NotFound, StorageError
+from hermes.storage.search.search import SearchEngine
+from hermes.storage.search.semantic import Meaning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     import apsw
 
     from hermes.storage.conversations import Session
     from hermes.storage.database import Durability
-    from hermes.storage.hits import SearchResults
-    from hermes.storage.semantic import Find
-    from hermes.storage.transcripts import StoredMessage
+    from hermes.storage.messages import StoredMessage
+    from hermes.storage.search.results import SearchResults
+    from hermes.storage.search.semantic import Find
+
+_NEW_BLOCK = "INSERT INTO blocks (owner, session, first_place) VALUES (?, ?, ?)"
+
+
+def next_ids(connection: apsw.Connection, owner: int, session: int, last_id: int, count: int) -> list[int]:
+    """Ids that follow the session's last one inside its block, then those of new blocks."""
+    ids: list[int] = []
+    before, following = last_id, last_id + 1
+    place = None
+    while len(ids) < count:
+        if last_id == 0 or following % BLOCK == 0:
+            if place is None:
+                place = _place_after(connection, before)
+            connection.execute(_NEW_BLOCK, (owner, session, place + len(ids)))
+            following = connection.last_insert_rowid() << BLOCK_BITS
+        take = min(count - len(ids), BLOCK - following % BLOCK)
+        ids += range(following, following + take)
+        last_id = ids[-1]
+        following = last_id + 1
+    return ids
+
+
+def _place_after(connection: apsw.Connection, last_id: int) -> int:
+    if last_id == 0:
+        return 0
+    row = one_row(connection, "SELECT first_place FROM blocks WHERE block = ?", (last_id >> BLOCK_BITS,))
+    return int(row[0]) + last_id % BLOCK + 1
+
+
+def owner_key(database: Database, owner: str) -> int:
+    """The number of an owner, who gets one with the first conversation."""
+    known = "SELECT key FROM owners WHERE name = ?"
+    if not database.row(known, (owner,)):
+        with database.writing() as connection:
+            connection.execute("INSERT OR IGNORE INTO owners (name) VALUES (?)", (owner,))
+    row = database.row(known, (owner,))
+    if row is None or type(row[0]) is not int:
+        raise DamagedFile(f"{database.path} is damaged (its list of owners cannot be read); {REPAIR}")
+    return row[0]
+
+
+# Takes a conversation out of the file, with its messages and every word of them in the index.
+
+_MESSAGES_OF = "SELECT id FROM messages WHERE id BETWEEN ? AND ?"
+
+
+def delete_session(connection: apsw.Connection, owner_key: int, key: int) -> None:
+    """Delegated children go with it; other children stay, and the first continuation becomes the beginning."""
+    children = "SELECT key FROM sessions WHERE parent = ? AND kind = 'delegate'"
+    for (child,) in all_rows(connection, children, (key,)):
+        delete_session(connection, owner_key, child)
+    heir = connection.execute(
+        "SELECT key FROM sessions WHERE root = ? AND root <> key AND kind = 'compression' ORDER BY key LIMIT 1",
+        (key,),
+    ).fetchone()
+    if heir:
+        connection.execute("UPDATE sessions SET root = ? WHERE root = ?", (heir[0], key))
+    for (block,) in all_rows(connection, "SELECT block FROM blocks WHERE session = ?", (key,)):
+        first = block << BLOCK_BITS
+        span = (first, first + BLOCK - 1)
+        remove_rows(connection, [i for (i,) in connection.execute(_MESSAGES_OF, span)])
+        connection.execute("DELETE FROM messages WHERE id BETWEEN ? AND ?", span)
+    set_title(connection, key, owner_key, None)
+    connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
+
 
 _INSERT = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # Only what changes is named: naming a column writes the pages of its indexes, even when it is set to what it was.
@@ -434,3 +497,136 @@ class SessionDB(Closing):
                 connection.execute(
                     "UPDATE sessions SET message_count = message_count - ? WHERE key = ?", (changed, session.key)
                 )
+
+
+# Which process has a session open, so that one whose process died can be ended by whoever comes next.
+#
+# A mark names the machine and the process. It goes when the session is closed. A session whose mark is left by a
+# process that no longer runs ended when it was last active: nobody knows more. A process on another machine is left
+# alone.
+
+KILLED = "process_ended"
+_MARKS = "SELECT key, value FROM state_meta WHERE key >= ? AND key < ?"
+_END = """
+    UPDATE sessions SET ended_at = max(last_active, started_at), end_reason = ?
+    WHERE owner = ? AND id = ? AND ended_at IS NULL RETURNING key
+"""
+
+
+class Opened:
+    def __init__(self, db: SessionDB) -> None:
+        self._db = db
+        self._database = db._database  # noqa: SLF001 - one package, two files
+        self._owner = db._owner_key  # noqa: SLF001
+        self._prefix = f"{self._owner}:open:"
+
+    def mark(self, session_id: str) -> None:
+        """Notes that this process has it open; what dead ones left open is ended on the way."""
+        self.end_abandoned()
+        here = json.dumps({"host": os.uname().nodename, "pid": os.getpid()})
+        self._db.set_meta(f"open:{session_id}", here)
+
+    def clear(self, session_id: str) -> None:
+        self._db.set_meta(f"open:{session_id}", None)
+
+    def together(self) -> AbstractContextManager[object]:
+        """One transaction for a mark and what it goes with."""
+        return self._database.writing()
+
+    def end_abandoned(self) -> list[str]:
+        """Ends the sessions of dead processes; returns their ids."""
+        end = self._prefix[:-1] + chr(ord(":") + 1)
+        marks = self._database.rows(_MARKS, (self._prefix, end))
+        left = [key for key, mark in marks if _is_abandoned(json.loads(mark))]
+        if not left:
+            return []
+        with self._database.writing() as connection:
+            return [ended for key in left if (ended := self._end(connection, key))]
+
+    def _end(self, connection: apsw.Connection, key: str) -> str:
+        connection.execute("DELETE FROM state_meta WHERE key = ?", (key,))
+        opened = self._db.find_session(key.removeprefix(self._prefix))
+        if opened is None:
+            return ""  # deleted since
+        # A compaction may have gone on in a child, which is what was open.
+        tip = self._db.tip(opened.id).id
+        return tip if all_rows(connection, _END, (KILLED, self._owner, tip)) else ""
+
+
+def _is_abandoned(mark: dict[str, object]) -> bool:
+    return mark["host"] == os.uname().nodename and not is_running(int(str(mark["pid"])))
+
+
+# Walks through transcripts of any length a page at a time, and says how much stands before and after a window.
+
+_PAGE = 256
+_NEXT_SESSIONS = "SELECT key FROM sessions WHERE owner = ? AND key > ? ORDER BY key LIMIT ?"
+_SEEN_BEFORE = """
+    SELECT count(*) FROM blocks b CROSS JOIN messages m ON m.id BETWEEN (b.block << 5) AND (b.block << 5) + 31
+    WHERE b.owner = ? AND b.session = ? AND b.block <= ? AND m.id < ? AND (m.state & 3) <> 2
+"""
+_FIRST_PLACE = "SELECT first_place FROM blocks WHERE block = ? AND owner = ?"
+
+
+_ANY = """
+    SELECT 1 FROM blocks b CROSS JOIN messages m ON m.id BETWEEN (b.block << 5) AND (b.block << 5) + 31
+    WHERE b.owner = ? AND b.session = ? AND {wanted} LIMIT 1
+"""
+_ANY_COMPACTED = _ANY.format(wanted="(m.state & 3) = 1")  # the state stands before the text, so that none is read
+_ANY_POINTER = _ANY.format(wanted="(instr(m.extra, '\"compaction\":true') OR instr(m.extra, '\"copy_of\":'))")
+
+
+class Pages(Transcripts):
+    def __init__(self, database: Database, owner: int) -> None:
+        super().__init__(database, owner)
+        self._conversations = Conversations(database, owner)
+
+    @classmethod
+    def of_db(cls, db: SessionDB) -> Pages:
+        return cls(db._database, db._owner_key)  # noqa: SLF001 - one package, two files
+
+    def messages(self, session: Session, *, page: int = _PAGE) -> Iterator[StoredMessage]:
+        """Every message of a session in order, with one page of them in memory."""
+        after = 0
+        while found := self._read(session, low=after + 1, limit=page):
+            yield from found
+            after = found[-1].id
+
+    def between(self, session: Session, low: int, high: int) -> list[StoredMessage]:
+        """The messages of a session whose ids lie in a span, ends included."""
+        return self._read(session, low=low, high=high)
+
+    def sessions(self, *, page: int = _PAGE) -> Iterator[Session]:
+        """Every session of the owner, in the order in which they were made: parents before their children."""
+        after = 0
+        while keys := [key for (key,) in self._database.rows(_NEXT_SESSIONS, (self._owner, after, page))]:
+            found = self._conversations.by_keys(keys)
+            yield from (found[key] for key in keys if key in found)
+            after = keys[-1]
+
+    def around_any(self, session: Session, first: StoredMessage, last: StoredMessage) -> tuple[int, int]:
+        """How many messages of the session stand before `first` and after `last`."""
+        total = session.message_count
+        if self._place(session.last_id) == total - 1:  # nothing was taken back, so places count messages
+            return first.place, max(0, total - last.place - 1)
+        return self._before(session, first.id), max(0, total - self._before(session, last.id + 1))
+
+    def holds_pointers(self, session: Session) -> bool:
+        """Whether a message of this session names others by their ids: a compaction wrote it, or it is a copy."""
+        one = (self._owner, session.key)
+        may = session.kind in ("compression", "branch") or self._database.rows(_ANY_COMPACTED, one)
+        return bool(may and self._database.rows(_ANY_POINTER, one))
+
+    def parent_id(self, session: Session) -> str | None:
+        if session.parent is None:
+            return None
+        parent = self._conversations.by_key(session.parent)
+        return parent.id if parent else None
+
+    def _place(self, message_id: int) -> int:
+        row = self._database.row(_FIRST_PLACE, (message_id >> BLOCK_BITS, self._owner))
+        return int(row[0]) + message_id % (1 << BLOCK_BITS) if row else -1
+
+    def _before(self, session: Session, message_id: int) -> int:
+        values = (self._owner, session.key, message_id >> BLOCK_BITS, message_id)
+        return int(self._database.row(_SEEN_BEFORE, values)[0])

@@ -1,4 +1,4 @@
-"""Reads SQLite's file format without SQLite: the pages of a database and its log, and the rows on any leaf page.
+"""Reads SQLite's file format without SQLite: pages, the write-ahead log, and the rows on any leaf page.
 
 For files SQLite refuses: a bad header, a lost interior page, a cut-off end. Nothing here trusts what it reads; a row is
 believed by its caller only when its checksum holds.
@@ -11,11 +11,56 @@ import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes.storage.database import PAGE
-from hermes.storage.wal import log_pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from mmap import mmap
+
+_HEADER, _FRAME = 32, 24
+_MAGIC = 0x377F0682
+_MOST = 0xFFFFFFFF
+
+
+def log_pages(log: bytes) -> tuple[int, dict[int, bytes], dict[int, bytes]]:
+    """Page size, newest committed version of each page, and later pages of the same log whose checksums fail."""
+    if len(log) < _HEADER + _FRAME:
+        return 0, {}, {}
+    magic, _, size, _, *salt, first, second = struct.unpack_from(">8I", log)
+    order = ">" if magic & 1 else "<"
+    if magic & ~1 != _MAGIC or size & (size - 1) or not 512 <= size <= 65536:  # noqa: PLR2004 - SQLite's limits
+        return 0, {}, {}
+    if _sums(log[:24], order, (0, 0)) != (first, second):
+        return 0, {}, {}
+    committed: dict[int, bytes] = {}
+    waiting: dict[int, bytes] = {}
+    doubtful: dict[int, bytes] = {}
+    sums, holds = (first, second), True
+    for start in range(_HEADER, len(log) - _FRAME - size + 1, _FRAME + size):
+        number, commit, *found, first, second = struct.unpack_from(">6I", log, start)
+        page = log[start + _FRAME : start + _FRAME + size]
+        if found != salt:
+            holds = False  # a broken frame, or one left over from before the log was last started again
+            continue
+        sums = _sums(page, order, _sums(log[start : start + 8], order, sums)) if holds else sums
+        holds = holds and sums == (first, second)
+        if not holds:
+            doubtful[number] = page
+            continue
+        waiting[number] = page
+        if commit:
+            committed |= waiting
+            waiting = {}
+    return size, committed, doubtful
+
+
+def _sums(data: bytes, order: str, sums: tuple[int, int]) -> tuple[int, int]:
+    first, second = sums
+    words = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for at in range(0, len(words), 2):
+        first = first + words[at] + second & _MOST
+        second = second + words[at + 1] + first & _MOST
+    return first, second
+
 
 MAGIC = b"SQLite format 3\x00"
 _TABLE_LEAF, _INDEX_LEAF = 13, 10

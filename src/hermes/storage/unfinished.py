@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 
-from hermes.storage.migration_marks import ARRIVING, FOLDER
+from hermes.storage.files import ARRIVING
+from hermes.storage.files import MIGRATION_FOLDER as FOLDER
 
 
 def settle(home: str) -> bool:
     """Makes a home whole that a killed migration left half done; True when there was one."""
     if not os.path.lexists(f"{home}/{FOLDER}") and not os.path.lexists(home + ARRIVING):
         return False
-    from hermes.storage.putting_back import make_whole  # only then: nobody else pays for loading it
+    from hermes.storage.rollback import make_whole  # only then: nobody else pays for loading it
 
     return make_whole(home)

@@ -1,20 +1,285 @@
-"""The agent's own tools beside memory, search and skills: how each is made from settings, when it is first needed."""
+"""The agent's own tools beside memory and search (todo, delegate_task, skills), built when first needed."""
 
 from __future__ import annotations
 
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import WriteRefused
+from hermes.base.values import value
+from hermes.tools.registry import failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
 
-    from hermes.settings.load import Settings
-    from hermes.tools.delegate import Run
-    from hermes.tools.ground import Ask, Ground
-    from hermes.tools.limits import Limits
+    Run = Callable[["Task"], "Outcome"]
+    from hermes.memory.history import Cause
+    from hermes.settings.config import Settings
+    from hermes.skills.lifecycle import PendingSkill, PendingSkills
+    from hermes.skills.tool import SkillTools
+    from hermes.tools.paths import Ask, Ground, Limits
     from hermes.tools.registry import Tool
-    from hermes.tools.todo import Todo
+    from hermes.tools.taint import Taint
+
+STATES = ("pending", "in_progress", "completed", "cancelled")
+MOST_ITEMS, LONGEST_ITEM = 256, 4_000
+HEADER = "[Your active task list was preserved across context compression]"
+_MARKS = {"pending": "[ ]", "in_progress": "[>]"}
+
+
+class Todo:
+    brings = ""
+    schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
+        "name": "todo",
+        "description": (
+            "Keep the steps of a larger task. todos replaces the list, with merge updates or adds items by id; no"
+            " arguments shows it. Have one item in_progress; complete it as soon as it is done."
+        ),
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "todos": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "id": {"type": "string"},
+                            "content": {"type": "string"},
+                            "status": {"type": "string", "enum": list(STATES)},
+                        },
+                        "required": ["id", "content", "status"],
+                    },
+                },
+                "merge": {"type": "boolean"},
+            },
+        },
+    }
+
+    def __init__(self, history: Callable[[], Iterable[Mapping[str, Any]]] = lambda: ()) -> None:
+        """`history` are the messages of the conversation; the list of a resumed session is found in them."""
+        self._history = history
+        self._items: list[dict[str, str]] | None = None
+
+    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        items = self._current()
+        if "todos" in arguments:
+            given = {each["id"]: {key: each[key] for key in ("id", "content", "status")} for each in arguments["todos"]}
+            merged = {each["id"]: each for each in items} | given if arguments.get("merge") else given
+            if len(merged) > MOST_ITEMS:
+                return failure(f"a list may have {MOST_ITEMS} items, this one has {len(merged)}")
+            if too_long := [each["id"] for each in merged.values() if len(each["content"]) > LONGEST_ITEM]:
+                return failure(f"an item may have {LONGEST_ITEM:,} characters; too long: {', '.join(too_long)}")
+            items = self._items = list(merged.values())
+        counts = {state: sum(1 for each in items if each["status"] == state) for state in STATES}
+        return {"todos": items, "summary": {"total": len(items), **counts}}
+
+    def snapshot(self) -> str:
+        """The open items in words, for a conversation whose messages were compacted; empty when nothing is open."""
+        lines = [
+            f"- {_MARKS[each['status']]} {each['id']}. {each['content']} ({each['status']})"
+            for each in self._current()
+            if each["status"] in _MARKS
+        ]
+        return "\n".join([HEADER, *lines]) if lines else ""
+
+    def _current(self) -> list[dict[str, str]]:
+        if self._items is None:
+            self._items = _restored(self._history())
+        return self._items
+
+
+def _restored(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The newest list a result of this tool showed."""
+    for message in reversed(list(messages)):
+        if message["role"] == "tool" and message.get("name") == Todo.schema["name"]:
+            try:
+                items = json.loads(str(message.get("content"))).get("todos")
+            except (ValueError, AttributeError):
+                continue
+            if isinstance(items, list):
+                return [each for each in items if isinstance(each, dict) and each.keys() >= {"id", "content", "status"}]
+    return []
+
+
+# The `delegate_task` tool: hands pieces of work to other agents, each in its own session, and waits for them.
+
+MOST_TASKS = 20
+_ROLES = ("leaf", "orchestrator")
+
+
+@value
+class Task:
+    goal: str
+    context: str = ""
+    role: str = "leaf"
+
+
+@value
+class Outcome:
+    """`status` is completed, interrupted, limit or failed; then `summary` says why."""
+
+    status: str
+    summary: str
+    session_id: str = ""
+    model: str = ""
+    model_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    tools: tuple[str, ...] = ()  # what it called, in order
+
+
+class DelegateTask:
+    brings = "tool"  # the answer may repeat what the other agent read outside
+    schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
+        "name": "delegate_task",
+        "description": (
+            "Hand work that reads a lot and reports little, or independent pieces at once (tasks), to other agents."
+            " They return only their answer, cannot change memory and know nothing of this conversation: put all they"
+            " need into context."
+        ),
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "goal": {"type": "string"},
+                "context": {"type": "string"},
+                "role": {"type": "string", "enum": list(_ROLES), "description": "orchestrator may delegate too"},
+                "tasks": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "goal": {"type": "string"},
+                            "context": {"type": "string"},
+                            "role": {"type": "string", "enum": list(_ROLES)},
+                        },
+                        "required": ["goal"],
+                    },
+                },
+                "background": {"type": "boolean"},
+            },
+        },
+    }
+
+    def __init__(self, run: Run, *, at_once: int, longest: int, stop: Callable[[], None]) -> None:
+        self._run = run
+        self._stop = stop
+        self._at_once = at_once
+        self._longest = longest
+
+    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        given = arguments.get("tasks") or ([arguments] if arguments.get("goal", "").strip() else [])
+        fields = ("goal", "context", "role")
+        tasks = [Task(**{name: each[name] for name in fields if name in each}) for each in given]
+        if not tasks or len(tasks) > MOST_TASKS:
+            return failure(f"give a goal, or 1 to {MOST_TASKS} tasks")
+        start = time.monotonic()
+        with ThreadPoolExecutor(max_workers=min(self._at_once, len(tasks)), thread_name_prefix="delegate") as pool:
+            try:
+                results = list(pool.map(self._one, range(len(tasks)), tasks))
+            except BaseException:  # Ctrl-C: the pool waits for its tasks, so they must end
+                self._stop()
+                raise
+        done = all(each["status"] == "completed" for each in results)
+        return {"success": done, "results": results, "total_duration_seconds": round(time.monotonic() - start, 2)}
+
+    def _one(self, number: int, task: Task) -> dict[str, Any]:
+        start = time.monotonic()
+        outcome = self._run(task)
+        answer = outcome.summary
+        if len(answer) > self._longest:
+            answer = f"{answer[: self._longest]}\n[… {len(answer) - self._longest:,} more characters …]"
+        return {
+            "task_index": number,
+            "status": outcome.status,
+            ("summary" if outcome.status == "completed" else "error"): answer,
+            "session_id": outcome.session_id,
+            "api_calls": outcome.model_calls,
+            "duration_seconds": round(time.monotonic() - start, 2),
+            "model": outcome.model,
+            "exit_reason": outcome.status,
+            "tokens": {"input": outcome.input_tokens, "output": outcome.output_tokens},
+            "tool_trace": list(outcome.tools),
+        }
+
+
+# The three skill tools in the toolbox's form; what they do lives in `hermes.skills`.
+
+MANAGE, VIEW = "skill_manage", "skill_view"
+_TEXTS = ("content", "new_string", "file_content")
+
+
+class Gate:
+    """Decides which skill changes wait for a person. What a skill is about stands in every prompt, as memory does.
+
+    `must_ask` has all of them wait; `untrusted` (stage, refuse or allow) is about those that text from outside may
+    stand behind.
+    """
+
+    def __init__(
+        self, pending: PendingSkills, taint: Taint, cause: Callable[[], Cause], *, must_ask: bool, untrusted: str
+    ) -> None:
+        self._pending = pending
+        self._taint = taint
+        self._cause = cause
+        self._must_ask = must_ask
+        self._untrusted = untrusted
+
+    def held_back(self, arguments: dict[str, Any]) -> Callable[[], PendingSkill] | None:
+        """How to stage a change that must wait; None when it may be made now."""
+        cause = self._cause()
+        reasons = ["skills.write_approval is on"] if self._must_ask else []
+        new = [arguments[name] for name in _TEXTS if isinstance(arguments.get(name), str)]
+        source = self._taint.behind(new, lambda: _lost(arguments))
+        if source is not None and self._untrusted != "allow":
+            reasons.append(self._taint.in_words(source))
+            if self._untrusted == "refuse":
+                raise WriteRefused(f"{reasons[-1]}, and memory.untrusted_writes is refuse", kind="untrusted")
+        if not reasons:
+            return None
+        origin = cause.origin if source is None else source.origin
+        reason = "; ".join(reasons)
+        return lambda: self._pending.stage(arguments, origin=origin, session=cause.session, reason=reason)
+
+
+class SkillTool:
+    def __init__(self, name: str, tools: SkillTools, gate: Gate | None = None) -> None:
+        self._name = name
+        self._tools = tools
+        self._gate = gate if name == MANAGE else None
+        self.brings = ""
+        described = next(each["function"] for each in tools.schemas() if each["function"]["name"] == name)
+        self.schema: dict[str, Any] = described
+
+    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        stage = self._gate.held_back(arguments) if self._gate else None
+        if stage is None:
+            result = self._tools.handle(self._name, arguments)
+            is_view = self._name == VIEW and isinstance(arguments.get("name"), str)
+            self.brings = "file" if is_view and self._tools.is_elsewhere(arguments["name"]) else ""
+            return result
+        return self._tools.refusal(arguments) or _staged(stage())
+
+
+def _lost(arguments: dict[str, Any]) -> list[str]:
+    """What names the thing that a change takes away; a skill that is only added to loses nothing."""
+    taken = {"patch": ("old_string",), "delete": ("name",), "remove_file": ("name", "file_path")}
+    named = [arguments.get(each) for each in taken.get(str(arguments.get("action")), ())]
+    return [" ".join(each for each in named if isinstance(each, str))] if named else []
+
+
+def _staged(pending: PendingSkill) -> dict[str, Any]:
+    return {
+        "success": True,
+        "staged": True,
+        "pending_id": pending.id,
+        "message": (
+            f"Staged, not done yet, because {pending.reason}. The user decides with "
+            f"`hermes skills approve {pending.id}` or `hermes skills reject {pending.id}`; tell them."
+        ),
+    }
 
 
 class Kit:
@@ -59,13 +324,13 @@ class Kit:
 
     @cached_property
     def _limits(self) -> Limits:
-        from hermes.tools.limits import Limits
+        from hermes.tools.paths import Limits
 
         return Limits.of(self._settings)
 
     @cached_property
     def _ground(self) -> Ground:
-        from hermes.tools.ground import Ground
+        from hermes.tools.paths import Ground
 
         return Ground(
             self._folder,
@@ -91,7 +356,7 @@ class Kit:
         return Patch(self._ground)
 
     def _search_files(self) -> Tool:
-        from hermes.tools.looking import SearchFiles
+        from hermes.tools.files import SearchFiles
 
         return SearchFiles(self._ground, self._limits, self._cancelled)
 
@@ -122,7 +387,6 @@ class Kit:
 
     @cached_property
     def _steps(self) -> Todo:
-        from hermes.tools.todo import Todo
 
         return Todo(self._history)
 
@@ -130,7 +394,6 @@ class Kit:
         return self._steps
 
     def _delegate_task(self) -> Tool:
-        from hermes.tools.delegate import DelegateTask
 
         assert self._delegate is not None  # noqa: S101 - `makers` names the tool only then
         return DelegateTask(

@@ -10,9 +10,8 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hermes.safety.fence import StreamingContextScrubber
-from hermes.vocabulary.errors import ContextTooLong, Interrupted, ModelBusy, ModelError
-from hermes.vocabulary.events import (
+from hermes.base.errors import ContextTooLong, Interrupted, ModelBusy, ModelError
+from hermes.base.events import (
     Continuing,
     Finished,
     Notice,
@@ -22,25 +21,28 @@ from hermes.vocabulary.events import (
     ToolCall,
     ToolReturned,
     TurnFinished,
+    Usage,
 )
-from hermes.vocabulary.json_repair import read_arguments, valid_arguments
-from hermes.vocabulary.usage import Usage
+from hermes.base.json_repair import read_arguments, valid_arguments
+from hermes.safety.fence import StreamingContextScrubber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 
+    from hermes.base.events import ModelEvent, TurnEvent
     from hermes.llm.client import Model
-    from hermes.vocabulary.events import ModelEvent, TurnEvent
 
     class Conversation(Protocol):
         """What the loop needs of a `MemorySession`; a request has `system`, `messages` and `tools`."""
 
         def request(self) -> Any: ...
+
         def record(self, message: Mapping[str, Any]) -> None: ...
+
         def call_tool(self, name: str, arguments: str, *, call_id: str, cut_off: bool = False) -> str: ...
 
-    # Returns the request to send, compacted when it must be; the error says that the one before did not fit.
     Fit = Callable[[Any, ContextTooLong | None], Any]
+    from collections.abc import Sequence
 
 _STOPPED = "[This call was not run: the turn was stopped.]"
 _AT_LIMIT = "I stopped after {calls} model calls, the limit for one turn. Say “go on” to continue from here."
@@ -277,3 +279,34 @@ def _run_calls(
 def _stop_if(cancelled: Callable[[], bool]) -> None:
     if cancelled():
         raise Interrupted("stopped between two tool calls")
+
+
+# Functions that somebody else runs: a client of the server offers them with its request and gets the model's calls.
+#
+# The session's own tools stay as they are, in front; a function with the name of one of them takes its place.
+
+
+class OutsideFunctions:
+    """A conversation as the model sees it when there are functions of a client, in OpenAI's format, beside ours."""
+
+    def __init__(self, conversation: Conversation, functions: Sequence[Mapping[str, Any]], fit: Fit) -> None:
+        self._conversation = conversation
+        self._functions = [dict(each) for each in functions]
+        self._fit = fit
+        self.names = frozenset(each["function"]["name"] for each in self._functions)
+
+    def request(self) -> Any:
+        return self._extended(self._conversation.request())
+
+    def fit(self, _request: Any, too_long: ContextTooLong | None) -> Any:
+        return self._extended(self._fit(self._conversation.request(), too_long))
+
+    def record(self, message: Mapping[str, Any]) -> None:
+        self._conversation.record(message)
+
+    def call_tool(self, name: str, arguments: str, *, call_id: str, cut_off: bool = False) -> str:
+        return self._conversation.call_tool(name, arguments, call_id=call_id, cut_off=cut_off)
+
+    def _extended(self, request: Any) -> Any:
+        own = [tool for tool in request.tools if tool["function"]["name"] not in self.names]
+        return replace(request, tools=[*own, *self._functions])

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from hermes.curated.entries import preview
-from hermes.curated.history import Cause
-from hermes.curated.operations import ACTIONS
-from hermes.curated.screening import ASK
+from hermes.base.errors import WriteRefused
+from hermes.memory.entries import preview
+from hermes.memory.history import Cause
+from hermes.memory.operations import ACTIONS, ASK
 from hermes.tools.registry import failure
-from hermes.vocabulary.errors import WriteRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from hermes.curated.approval import Approvals, Pending
-    from hermes.curated.operations import Operation
-    from hermes.curated.store import MemoryStore, Written
+    from hermes.memory.approval import Approvals, Pending
+    from hermes.memory.operations import Operation
+    from hermes.memory.store import MemoryStore, Written
     from hermes.tools.taint import Taint
 
 _OPERATION = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hermes.base.errors import HermesError, StorageError
 from hermes.tools.registry import failure
-from hermes.vocabulary.errors import HermesError, StorageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
-    from hermes.recall.session_search import Helpers, SessionSearch
+    from hermes.conversations.session_search import Helpers, SessionSearch
     from hermes.storage.sessions import SessionDB
 
 DEFAULT_LIMIT, MOST_RESULTS = 3, 10
@@ -67,7 +67,7 @@ class SessionSearchTool:
         self._project = project
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        from hermes.storage.text import scrub
+        from hermes.base.words import scrub
 
         given = {name: scrub(value) if isinstance(value, str) else value for name, value in arguments.items()}
         profile, session_id = _profile_of(given)
@@ -102,7 +102,7 @@ class SessionSearchTool:
         return search.discover(query, wanted) if query else search.browse(wanted)
 
     def _search(self, db: SessionDB, profile: str) -> SessionSearch:
-        from hermes.recall.session_search import SessionSearch
+        from hermes.conversations.session_search import SessionSearch
         from hermes.safety.secrets import mask_secrets
 
         return SessionSearch(
@@ -125,8 +125,8 @@ def _profile_of(given: dict[str, Any]) -> tuple[str, str]:
 def _criteria(given: dict[str, Any], here: str) -> Any:
     import time
 
-    from hermes.recall import moments
-    from hermes.recall.finding import Criteria
+    from hermes.conversations import moments
+    from hermes.conversations.retrieval import Criteria
 
     roles = tuple(role for role in given.get("role_filter", "").lower().replace(",", " ").split() if role)
     now = time.time()

@@ -1,13 +1,127 @@
-"""What entered the current turn from outside, and so may have put words into the model's mouth."""
+"""What entered the current turn from outside, and whether a text only repeats what the person said."""
 
 from __future__ import annotations
 
-from hermes.curated.provenance import least_trusted
-from hermes.vocabulary.values import value
+import re
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
+from hermes.base.values import value
+from hermes.memory.capture import LIMITING, NEGATIONS, SMALL_WORDS, is_name, stem
+from hermes.memory.history import least_trusted
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+_SENTENCES = re.compile(r"(?<=[.!?;])\s+|\n+|(?<=[\u3002\uff01\uff1f\uff1b])")
+_CLAUSES = re.compile(r"[,;()\u2013\u2014\u3001\uff0c\uff1b](?!\d)|\s-+\s|\s(?:and|but|then)\s", re.IGNORECASE)
+_WORD = re.compile(r"[^\W_]+")
+_EDGES = ".,;:!?()[]{}'\"`*\u2018\u2019\u201c\u201d\u2026"
+_BEGINNING = 4  # letters that two forms of a word share
+_SHORTEST = 3
+_SHARE = 0.6  # of the words of a clause
+_TOGETHER = 3  # neighbouring sentences of a person that one of a note is made of, at most
+# What a note about a person is framed with; it tells nothing.
+_FRAMING = (
+    "prefer prefers preferred like likes want wants use uses using name named called said says asked told note notes "
+    "remember always never should must not when who works lives"
+)
+_FRAME = frozenset(_FRAMING.split())
+_TURNS = NEGATIONS | LIMITING
+_WITHOUT_BLANKS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+@value
+class _Word:
+    """`exact`: of a name, of which nothing may be different; `weight`: 0.5 for two signs of a script without blanks."""
+
+    text: str
+    exact: bool
+    weight: float = 1.0
+
+
+@value
+class _Spoken:
+    """One sentence of a person: every form of its words, and whether it says no to something."""
+
+    forms: frozenset[str]
+    turned: bool
+
+
+def is_said(text: str, said: Sequence[str]) -> bool:
+    """Whether every sentence of `text` is made of the words of a person who said `said`."""
+    spoken = [[_spoken(each) for each in _sentences(message)] for message in said]
+    return all(any(_is_theirs(each, message) for message in spoken) for each in _sentences(text) if any(_clauses(each)))
+
+
+def is_about(text: str, said: str) -> bool:
+    """Whether a person who said `said` spoke of what `text` is about."""
+    forms = _spoken(said).forms
+    return any(_is_in(word, forms) for words in _clauses(text) for word in words)
+
+
+def _sentences(text: str) -> list[str]:
+    return [each for each in _SENTENCES.split(text) if each.strip()]
+
+
+def _is_theirs(sentence: str, message: Sequence[_Spoken]) -> bool:
+    clauses, turned = _clauses(sentence), _turns(sentence)
+    for length in range(1, _TOGETHER + 1):
+        for at in range(len(message) - length + 1):
+            near = message[at : at + length]
+            forms = frozenset[str]().union(*(each.forms for each in near))
+            if turned is any(each.turned for each in near) and all(_is_made_of(forms, each) for each in clauses):
+                return True
+    return False
+
+
+def _is_made_of(forms: frozenset[str], clause: Sequence[_Word]) -> bool:
+    """All names, most words, and never two others in a row: those say something of their own."""
+    theirs, others = 0.0, 0.0
+    for word in clause:
+        if _is_in(word, forms):
+            theirs, others = theirs + word.weight, 0.0
+            continue
+        others += word.weight
+        if word.exact or others > 1:
+            return False
+    return theirs >= _SHARE * sum(word.weight for word in clause)
+
+
+def _is_in(word: _Word, forms: frozenset[str]) -> bool:
+    return (stem(word.text) if word.exact else word.text[:_BEGINNING]) in forms
+
+
+def _spoken(sentence: str) -> _Spoken:
+    words = [word.text for clause in _clauses(sentence, framed=True) for word in clause]
+    forms = frozenset(form for word in words for form in (word, stem(word), word[:_BEGINNING]))
+    return _Spoken(forms=forms, turned=_turns(sentence))
+
+
+def _turns(sentence: str) -> bool:
+    """Whether it says no to something, or one thing rather than another."""
+    return any(token.strip(_EDGES).replace("\u2019", "'") in _TURNS for token in sentence.casefold().split())
+
+
+def _clauses(sentence: str, *, framed: bool = False) -> list[list[_Word]]:
+    """The words of each clause that tell something; with `framed` also those that only frame it."""
+    found = (list(_words(clause, begins=at == 0)) for at, clause in enumerate(_CLAUSES.split(sentence)))
+    telling = [[word for word in words if framed or word.exact or word.text not in _FRAME] for words in found]
+    return [words for words in telling if words]
+
+
+def _words(clause: str, *, begins: bool) -> Iterator[_Word]:
+    for token in clause.split():
+        plain = token.strip(_EDGES)
+        exact = is_name(plain) or plain.startswith("-") or (plain[:1].isupper() and not begins)
+        begins = begins and not plain
+        for word in _WORD.findall(plain.casefold()):
+            if _WITHOUT_BLANKS.search(word):
+                yield from (
+                    _Word(text=word[at : at + 2], exact=False, weight=0.5) for at in range(max(len(word) - 1, 1))
+                )
+            elif word not in SMALL_WORDS and (exact or len(word) >= _SHORTEST):
+                yield _Word(text=word, exact=exact)
+
 
 _LONGEST_EXCERPT, _LONGEST_READ = 200, 4_000
 _NOT_SAID = frozenset({"session_id", "when", "query", "hint"})  # of our own tools: names, dates, what was asked
@@ -84,14 +198,11 @@ class Taint:
         return [*self.earlier(), *self._sources]
 
     def _is_said(self, text: str) -> bool:
-        from hermes.tools.own_words import is_said
 
         return is_said(text, self.said())
 
     def _is_spoken_of(self, text: str) -> bool:
         """By the newest words of the person: what goes for good is not taken from what was said long ago."""
-        from hermes.tools.own_words import is_about
-
         return any(is_about(text, each) for each in self.said()[-1:])
 
 

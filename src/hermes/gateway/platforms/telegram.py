@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
-from hermes.gateway.platforms.base import Incoming, Later, Never
-from hermes.gateway.platforms.splitting import split_markdown, units
+from hermes.base.errors import HermesError, Interrupted, SettingsError
+from hermes.gateway.platforms.base import Incoming, Later, Never, split_markdown, units
 from hermes.llm.transport import CANCELLED, shared_client
-from hermes.vocabulary.errors import HermesError, Interrupted, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -15,10 +15,9 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.gateway.platforms.base import Incoming, Later, Never
-from hermes.gateway.platforms.splitting import split
+from hermes.base.errors import SettingsError
+from hermes.gateway.platforms.base import Incoming, Later, Never, split
 from hermes.llm.transport import shared_client
-from hermes.vocabulary.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

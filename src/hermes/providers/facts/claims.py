@@ -1,22 +1,340 @@
-"""What a fact claims: about whom, in which respect, with which value. Two claims on one slot can contradict.
+"""What a text names and claims: who, in which respect, with which value. Two claims on one slot can contradict.
 
 A slot is a subject and a relation ("alice|live"), or the whole sentence with its numbers and alternatives taken out.
 Facts meet only in slots, so looking for contradictions never compares every fact with every other.
 """
-
-# ruff: noqa: RUF001 - the punctuation of other scripts is meant as it stands
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hermes.providers.facts import words as w
+from hermes.safety.fence import sanitize_context
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+
+def _split(text: str) -> list[str]:
+    return text.split()
+
+
+# Words that start sentences with a capital and are no names.
+STARTERS = frozenset(
+    _split("""
+        a about after all also always although an and another any are as at avoid avoids be because before both but by
+        can check currently default deploy deploys did disabled do does don't during each either enabled every
+        everyone everything few first for found from had has hate hates have he her here his how however i i'd i'll
+        i'm i've if in instead into is it it's its keep keeps last let let's like likes love loves make many maybe
+        may more most must my need needs never new next no nobody none not note nothing now of often on once one only
+        or our over people please prefer prefers remember run runs said same see she should since so some somebody
+        someone something still than thanks that that's the their them then there there's these they they're this
+        those though to today tomorrow use user users uses use usually wants was we we'll we're we've were what what's
+        when whenever where which while who whose why will with without work works would yes yesterday yet you your
+        you're
+    """)
+)
+DATES = frozenset(
+    _split("""
+        monday tuesday wednesday thursday friday saturday sunday january february march april may june july august
+        september october november december jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun
+    """)
+)
+# Small words that may stand inside a name.
+LINKS = frozenset(_split("of de da di del la le van von der den al bin ibn du y"))
+
+NEGATIONS = frozenset(_split("not never no without neither nor cannot hardly"))
+DETERMINERS = frozenset(_split("the a an my our your his her their its this that these those all some any each every"))
+PREPOSITIONS = frozenset(_split("in at on from for with by of to as under near into onto via per"))
+ADVERBS = frozenset(
+    _split("""
+        always usually also really now currently still just strongly mostly often generally typically normally actually
+        definitely only already recently again much very both longer does do did has have had will would can could
+        should must may might been be being is are was were get gets got
+    """)
+)
+COPULAS = frozenset(_split("is are was were be been equals = becomes became remains"))
+PRONOUNS = frozenset(_split("i me user users we us"))
+PAST = frozenset(_split("formerly previously once earlier ago"))
+ENDS_A_VALUE = frozenset(
+    _split("because since when while after before so but although unless until if whereas over than which who where")
+)
+
+# What is said of somebody: canonical name -> (how many values it can have at once, base forms of its verbs).
+ONE, OPEN, LOOSE, MANY = "one", "open", "loose", "many"
+RELATIONS: dict[str, tuple[str, str]] = {
+    "live": (ONE, "live reside dwell move relocate base locate"),
+    "work at": (ONE, "employ join"),
+    "prefer": (ONE, "prefer favour favor"),
+    "use": (OPEN, "use utilise utilize adopt employs run deploy host store write build target"),
+    "name": (ONE, "call name title"),
+    "schedule": (ONE, "schedule plan happen occur start begin end finish open close"),
+    "cost": (ONE, "cost charge"),
+    "lead": (MANY, "lead manage own head maintain"),
+    "report": (ONE, "report answer"),
+    "listen": (ONE, "listen bind expose"),
+    "set": (ONE, "set configure default point"),
+    "marry": (ONE, "marry"),
+    "bear": (ONE, "born"),
+    "study": (ONE, "study graduate major"),
+    "weigh": (ONE, "weigh measure"),
+    "expire": (ONE, "expire due"),
+    "drive": (OPEN, "drive wear drink eat take"),
+    "like": (MANY, "like love enjoy adore appreciate"),
+    "know": (MANY, "know speak understand learn teach meet see watch read visit play buy try want need help hear"),
+    "have": (MANY, "have contain include support mention hold collect keep"),
+    "allow": (MANY, "allow permit accept"),
+    "enable": (MANY, "enable activate"),
+    "require": (MANY, "require expect"),
+    "work": (MANY, "work collaborate"),
+}
+# Verbs that deny another one.
+OPPOSITES: dict[str, str] = {
+    "like": "dislike hate detest loathe",
+    "use": "avoid refuse drop abandon",
+    "allow": "forbid disallow prohibit ban block reject deny",
+    "enable": "disable deactivate",
+    "have": "lack miss",
+}
+IRREGULAR = {
+    "wrote": "write", "written": "write", "built": "build", "ran": "run", "running": "run", "began": "begin",
+    "begun": "begin", "led": "lead", "held": "hold", "kept": "keep", "knew": "know", "known": "know", "spoke": "speak",
+    "spoken": "speak", "met": "meet", "saw": "see", "seen": "see", "read": "read", "bought": "buy", "drove": "drive",
+    "driven": "drive", "wore": "wear", "worn": "wear", "drank": "drink", "ate": "eat", "eaten": "eat", "took": "take",
+    "taken": "take", "set": "set", "has": "have", "had": "have", "forbade": "forbid", "forbidden": "forbid",
+    "banned": "ban", "dropped": "drop", "preferred": "prefer", "preferring": "prefer", "planned": "plan",
+    "understood": "understand", "taught": "teach", "heard": "hear", "married": "marry", "denied": "deny",
+    "studied": "study", "based": "base", "due": "due", "born": "born",
+}  # fmt: skip
+# A preposition can make another relation of the same verb.
+WITH_PREPOSITION = {
+    ("work", "at"): ("work at", ONE), ("work", "for"): ("work at", ONE), ("work", "as"): ("role", ONE),
+    ("work", "in"): ("work in", ONE), ("work", "from"): ("work from", ONE), ("is", "in"): ("live", ONE),
+    ("is", "at"): ("is at", ONE), ("is", "on"): ("is on", ONE), ("is", "from"): ("is from", ONE),
+    ("use", "on"): ("runs on", ONE), ("use", "to"): ("deploys to", ONE), ("use", "in"): ("is in", ONE),
+    ("is", "for"): ("is for", OPEN), ("is", "with"): ("is with", OPEN), ("is", "by"): ("is by", ONE),
+    ("lead", "by"): ("led by", ONE),
+}  # fmt: skip
+
+# Values of one kind exclude each other: one thing is not two of them at once.
+KINDS = (
+    "on off", "enabled disabled", "true false", "yes no", "light dark", "open closed", "public private",
+    "active inactive", "online offline", "hot cold", "big small large tiny", "fast slow", "married single divorced",
+    "tabs spaces tab space", "synchronous asynchronous", "allowed forbidden", "required optional mandatory",
+    "broken working", "up down", "left right", "early late", "morning afternoon evening night",
+    "formal informal casual",
+    "verbose concise brief detailed", "manual automatic", "stable unstable", "safe unsafe", "deprecated supported",
+    "passed failed passing failing", "vegetarian vegan carnivore", "alive dead", "full empty", "tea coffee",
+    "monday tuesday wednesday thursday friday saturday sunday",
+    "january february march april june july august september october november december",
+    "postgresql postgres mysql mariadb sqlite mongodb oracle cassandra dynamodb", "rest graphql grpc soap",
+    "aws gcp azure heroku", "vim emacs neovim vscode nano", "linux macos windows", "npm yarn pnpm bun",
+    "python java rust go ruby typescript javascript kotlin swift", "pytest unittest", "git mercurial svn",
+    "docker podman kubernetes",
+    "red green blue yellow orange purple black white", "daily weekly monthly yearly hourly",
+    "喜欢 讨厌", "开启 关闭", "早上 下午 晚上", "启用 禁用", "公开 私有", "素食 吃肉",
+    "星期一 星期二 星期三 星期四 星期五 星期六 星期日", "周一 周二 周三 周四 周五 周六 周日",
+)  # fmt: skip
+KIND_OF: dict[str, frozenset[int]] = {}
+for _number, _kind in enumerate(KINDS):
+    for _word in _kind.split():
+        KIND_OF[_word] = KIND_OF.get(_word, frozenset()) | {_number}
+
+# Chinese: what stands between names. The longest match wins; a value is the relation it states, "" for none.
+HAN_VERBS: dict[str, str] = {
+    "居住在": "live", "住在": "live", "搬到": "live", "搬去": "live", "位于": "live", "来自": "from", "出生于": "bear",
+    "就职于": "work at", "任职于": "work at", "加入": "work at", "更喜欢": "prefer", "偏好": "prefer", "偏爱": "prefer",
+    "喜欢": "like", "喜爱": "like", "热爱": "like", "讨厌": "!like", "使用": "use", "采用": "use", "避免": "!use",
+    "运行在": "runs on", "部署在": "runs on", "监听": "listen", "负责": "lead", "管理": "lead", "领导": "lead",
+    "认识": "know", "会说": "know", "学习": "know", "拥有": "have", "包含": "have", "支持": "have", "需要": "require",
+    "允许": "allow", "禁止": "!allow", "启用": "enable", "禁用": "!enable", "叫做": "name", "名叫": "name",
+    "叫": "name",
+    "是": "is", "等于": "is", "改为": "is", "设为": "set", "在": "at", "有": "have", "用": "use",
+}  # fmt: skip
+HAN_ONE = frozenset({"live", "from", "bear", "work at", "prefer", "runs on", "listen", "name", "is", "set", "at"})
+HAN_NEGATIONS = ("不再", "从不", "没有", "不", "没", "未", "别")
+HAN_GLUE = tuple(
+    sorted(
+        _split("""
+            的 和 与 跟 了 吗 呢 吧 也 都 很 非常 经常 总是 通常 一直 已经 正在 现在 目前 每天 今天 昨天 明天 因为
+            所以 但是 如果 然后 以及 一个 一只 一名 一位 这个 那个 他们 她们 我们 你们 他 她 它 我 你 您 工作 上班
+            生活 项目 团队 一起 共同 参加 开发 编写 可以 应该 必须 是否 什么
+        """),
+        key=len,
+        reverse=True,
+    )
+)
+TITLES = frozenset(_split("Dr Mr Mrs Ms Prof St Sir"))
+HAN_SUFFIXES = ("先生", "女士", "小姐", "老师", "教授", "医生", "经理", "同学")
+
+
+# Whom and what a text names: people, products, places, files, quoted terms, in spaced and unspaced scripts.
+#
+# Rules, no model: a name that is missed is still found by its words, because a probe also looks for the phrase
+# itself.
+
+# ruff: noqa: RUF001 - the punctuation of other scripts is meant as it stands
+
+
+LONGEST_NAME = 80
+MOST = 24
+_LETTERS = r"[^\W\d_]"
+# A word may hold apostrophes (O'Brien, doesn't), hyphens and digits (Jean-Luc, GPT-4), and end in an initial's dot.
+_WORD = re.compile(rf"{_LETTERS}[\w]*(?:['’\-]\w+)*")
+_QUOTED = re.compile(
+    r"\"([^\"\n]{2,80})\"|“([^”\n]{2,80})”|`([^`\n]{2,80})`|「([^」\n]{1,80})」|『([^』\n]{1,80})』|《([^》\n]{1,80})》"
+    # A single quote opens only where a word cannot go on, so that doesn't and Bob's are no quotations.
+    r"|(?<!\w)'([^'\n]{2,60})'(?!\w)|(?<!\w)‘([^’\n]{2,60})’(?!\w)"
+)
+_IDENTIFIER = re.compile(
+    r"(?<![\w./@-])(?:https?://[^\s,;)]+|[\w.+-]+@[\w-]+\.[\w.]+"  # addresses
+    r"|[\w-]*\w(?:/[\w.-]+)+|[A-Za-z][\w-]*(?:\.[A-Za-z]\w+)+|[A-Za-z]\w*_\w+|[a-z]+[A-Z]\w*"  # paths and code
+    r"|[A-Za-z]+(?:-[A-Za-z]+)*-?\d[\w.-]*[A-Za-z0-9])"  # host-12, gpt4
+)
+_ALSO = re.compile(
+    r"([^,;.()，。；（）]{1,60}?)[\s,，(（]*(?:\baka\b|\ba\.k\.a\.|\balso known as\b|又名|别名|也叫|又叫|亦称)[\s:：]*"
+    r"([^,;.()，。；（）]{1,60})",
+    re.IGNORECASE,
+)
+_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_KANA = "\u3041-\u3096\u30a1-\u30fa\u30fc"
+_HAN_RUN = re.compile(f"[{_HAN}]+(?:·[{_HAN}]+)*")
+_HAN_TITLED = re.compile(f"[{_HAN}](?:{'|'.join(HAN_SUFFIXES)})")
+_UNSPACED_RUN = re.compile(f"[{_HAN}{_KANA}\uac00-\ud7a3]+")
+_JAPANESE_NAME = re.compile(f"[\u30a1-\u30fa\u30fc]{{2,}}|[{_HAN}]{{2,8}}")
+_JAPANESE_TITLE = re.compile(f"([{_HAN}\u30a1-\u30fa\u30fc]{{1,8}})(?:さん|様|君|氏|ちゃん)")
+_HAS_KANA = re.compile(f"[{_KANA}]")
+_KOREAN = re.compile(
+    "([\uac00-\ud7a3]{1,9}?[\uac00-\ud7a3])(?:에서는|에서|에게|께서|으로|은|는|이|가|을|를|에|와|과|의|로)(?![\uac00-\ud7a3])"
+)
+_HAN_BREAK = re.compile(
+    "|".join(map(re.escape, sorted({*HAN_VERBS, *HAN_GLUE, *HAN_NEGATIONS, *HAN_SUFFIXES}, key=len, reverse=True)))
+)
+_LONGEST_HAN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A name as written, and the names it also goes by."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return key_of(self.name)
+
+
+def key_of(name: str) -> str:
+    """What two spellings of one name have in common."""
+    folded = unicodedata.normalize("NFKC", name).casefold().replace("’", "'").strip(" \t\n.,;:!?\"'`()[]{}。，、！？")
+    folded = folded.removesuffix("'s")
+    return " ".join(folded.split())[:LONGEST_NAME]
+
+
+def parts_of(key: str) -> list[str]:
+    """The single words by which somebody with several names may be called."""
+    words = key.split()
+    return [word for word in words if len(word) > 1 and word not in LINKS] if len(words) > 1 else []
+
+
+def find_entities(text: str, given: Iterable[str] = ()) -> list[Named]:
+    """Each entity once, in the order found; `given` ones come first."""
+    text = unicodedata.normalize("NFC", text)
+    found: dict[str, Named] = {}
+    for name in (*given, *_names(text)):
+        key = key_of(name)
+        if key and (len(key) > 1 or not key.isascii()) and key not in found:
+            found[key] = Named(name.strip()[:LONGEST_NAME])
+    for one, other in _also_known(text, found):
+        found[one] = Named(found[one].name, (*found[one].aliases, found[other].name))
+        del found[other]
+    return list(found.values())[:MOST]
+
+
+def _names(text: str) -> Iterator[str]:
+    for match in _QUOTED.finditer(text):
+        yield next(group for group in match.groups() if group)
+    yield from (match[0].rstrip(".") for match in _IDENTIFIER.finditer(text))
+    yield from _capitalised(text)
+    if _HAS_KANA.search(text):
+        yield from _JAPANESE_TITLE.findall(text)
+        yield from (match[0] for match in _JAPANESE_NAME.finditer(text))
+    else:
+        yield from _HAN_TITLED.findall(text)
+        for run in _HAN_RUN.finditer(text):
+            yield from han_pieces(run[0])
+    yield from (name for name in _KOREAN.findall(text) if len(name) > 1)
+
+
+def _capitalised(text: str) -> Iterator[str]:
+    """Runs of words with a capital; at the start of a sentence only when the word is no ordinary starter."""
+    run: list[str] = []
+    end = 0
+    text = _UNSPACED_RUN.sub("|", text)
+    for match in _WORD.finditer(text):
+        between = text[end : match.start()]
+        starts = end == 0 or between.strip() not in ("", ",") or "\n" in between
+        end = match.end()
+        word, ended = _without_possessive(match[0])
+        joined = bool(run) and between in (" ", ". ") and (between == " " or len(run[-1]) == 1)
+        if joined and (_is_name(word) or (word in LINKS and _goes_on(text, end))):
+            run.append(word)
+        else:
+            yield from _finished(run)
+            run = [word] if _is_name(word) and not (starts and word.casefold() in STARTERS) else []
+        if ended:
+            yield from _finished(run)
+            run = []
+    yield from _finished(run)
+
+
+def _finished(run: list[str]) -> Iterator[str]:
+    while run and run[-1] in LINKS:
+        run.pop()
+    if run and not all(word.casefold() in DATES for word in run):
+        yield " ".join(run)
+
+
+def _is_name(word: str) -> bool:
+    return word[0].isupper() and word not in TITLES and (len(word) > 1 or word not in "IA")
+
+
+def _goes_on(text: str, end: int) -> bool:
+    return text[end : end + 1] == " " and (
+        text[end + 1 : end + 2].isupper() or text[end + 1 : end + 5] in ("der ", "den ")
+    )
+
+
+def _without_possessive(word: str) -> tuple[str, bool]:
+    plain = word.replace("’", "'")
+    if plain.endswith("'s"):
+        return word[:-2], True
+    if plain.endswith(("n't", "'ll", "'re", "'ve", "'d", "'m")):
+        return plain.rpartition("'")[0], True
+    return word, False
+
+
+def _also_known(text: str, found: dict[str, Named]) -> Iterator[tuple[str, str]]:
+    for match in _ALSO.finditer(text):
+        before = [key for key in found if key and key_of(match[1]).endswith(key)]
+        after = [key for key in found if key and key_of(match[2]).startswith(key)]
+        if before and after:
+            one, other = max(before, key=len), max(after, key=len)
+            if one != other:
+                yield one, other
+
+
+def han_pieces(run: str) -> list[str]:
+    """What stands between verbs and particles; a lone character is no name."""
+    pieces = _HAN_BREAK.split(run)
+    return [piece for piece in pieces if 1 < len(piece) <= _LONGEST_HAN * (2 if "·" in piece else 1)]
+
+
+# ruff: noqa: RUF001 - the punctuation of other scripts is meant as it stands
+
 
 MOST_CLAIMS = 6
 _LONGEST_SLOT = 160
@@ -24,15 +342,15 @@ _TOKEN = re.compile(r"[^\s,;!?()\[\]{}\"“”`*]+")
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]+")
 _NUMBER = re.compile(r"[$€£]?\d[\d,.:/-]*\d%?|[$€£]?\d%?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}/\d{1,2}/\d{2,4}")
-_HAN = re.compile("[\u3400-\u9fff]")
-_HAN_VERB = re.compile("|".join(sorted(w.HAN_VERBS, key=len, reverse=True)))
-_HAN_NEGATION = re.compile("|".join(w.HAN_NEGATIONS))
+_HAN_CLAIM = re.compile("[\u3400-\u9fff]")
+_HAN_VERB = re.compile("|".join(sorted(HAN_VERBS, key=len, reverse=True)))
+_HAN_NEGATION = re.compile("|".join(HAN_NEGATIONS))
 _HAN_PUNCTUATION = re.compile(r"[\s，、：:“”\"]+")
 _HAN_ADVERB = re.compile("现在|目前|已经|一直|总是|经常|通常|非常|很|都|也|了|的")
 
 NEGATED, NUMBER, EXCLUSIVE, VALUE = "negation", "number", "alternative", "value"
 _SCORES = {NEGATED: 0.9, NUMBER: 0.85, EXCLUSIVE: 0.85}
-_VALUE_SCORES = {w.ONE: 0.7, w.OPEN: 0.25, w.LOOSE: 0.25}
+_VALUE_SCORES = {ONE: 0.7, OPEN: 0.25, LOOSE: 0.25}
 _SAME_TOPIC = 0.5
 _SHORT_VALUE = 4
 
@@ -74,17 +392,17 @@ def conflict(one: Claim, other: Claim) -> Conflict | None:
     alike = overlap > 0 or not (one.value and other.value)  # three children and two cats go together
     if alike and one.numbers and other.numbers and set(one.numbers).isdisjoint(other.numbers):
         return Conflict(_SCORES[NUMBER], NUMBER)
-    if one.kind == w.MANY:
+    if one.kind == MANY:
         return None
     if _exclude(one.value - other.value, other.value - one.value):
         return Conflict(_SCORES[EXCLUSIVE], EXCLUSIVE)
     if one.value <= other.value or other.value <= one.value:
         return None  # the longer one only tells more
-    known = [{kind for word in value for kind in w.KIND_OF.get(word, ())} for value in (one.value, other.value)]
-    if known[0] and known[1] and one.kind == w.OPEN:
+    known = [{kind for word in value for kind in KIND_OF.get(word, ())} for value in (one.value, other.value)]
+    if known[0] and known[1] and one.kind == OPEN:
         return None  # values of different kinds: using a language and a database is no contradiction
     # Using two things is no contradiction, using two for the same purpose is.
-    score = _VALUE_SCORES[w.ONE if overlap and one.kind == w.OPEN else one.kind] * (
+    score = _VALUE_SCORES[ONE if overlap and one.kind == OPEN else one.kind] * (
         1 if max(len(one.value), len(other.value)) <= _SHORT_VALUE else 0.6
     )
     return Conflict(score, VALUE)
@@ -92,11 +410,11 @@ def conflict(one: Claim, other: Claim) -> Conflict | None:
 
 def _is_han(sentence: str) -> bool:
     """Whether it is read without spaces: a Chinese name in an English sentence does not make it Chinese."""
-    return bool(_HAN.search(sentence)) and not any(_says(word) for word in sentence.casefold().split())
+    return bool(_HAN_CLAIM.search(sentence)) and not any(_says(word) for word in sentence.casefold().split())
 
 
 def _says(word: str) -> bool:
-    return word in w.COPULAS or _base(word) in _VERBS
+    return word in COPULAS or _base(word) in _VERBS
 
 
 def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
@@ -104,8 +422,8 @@ def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 def _exclude(one: frozenset[str], other: frozenset[str]) -> bool:
-    kinds = [w.KIND_OF.get(word, frozenset()) for word in other]
-    return any(not kind.isdisjoint(w.KIND_OF.get(word, frozenset())) for word in one for kind in kinds)
+    kinds = [KIND_OF.get(word, frozenset()) for word in other]
+    return any(not kind.isdisjoint(KIND_OF.get(word, frozenset())) for word in one for kind in kinds)
 
 
 # --- scripts with spaces, mostly English -----------------------------------------------------------------------------
@@ -113,7 +431,7 @@ def _exclude(one: frozenset[str], other: frozenset[str]) -> bool:
 
 def _spaced_claims(sentence: str) -> Iterator[Claim]:
     tokens = _tokens(sentence)
-    if w.PAST & set(tokens) or "used to" in " ".join(tokens):
+    if PAST & set(tokens) or "used to" in " ".join(tokens):
         return
     yield from _skeleton(tokens)
     at = _verb_at(tokens)
@@ -123,22 +441,22 @@ def _spaced_claims(sentence: str) -> Iterator[Claim]:
     relation, kind, denies = _relation(tokens[at])
     rest = tokens[at + 1 :]
     negated = (denied + denies + (tokens[at - 1] in ("no", "not") if at else 0)) % 2 == 1
-    while rest and (rest[0] in w.ADVERBS or rest[0] in w.NEGATIONS):
-        negated ^= rest[0] in w.NEGATIONS
+    while rest and (rest[0] in ADVERBS or rest[0] in NEGATIONS):
+        negated ^= rest[0] in NEGATIONS
         rest = rest[1:]
     if relation == "is" and rest and _is_participle(rest[0]):
         relation, kind, denies = _relation(rest[0])
         negated ^= bool(denies)
         rest = rest[1:]
-    if rest and rest[0] in w.PREPOSITIONS:
-        relation, kind = w.WITH_PREPOSITION.get((relation, rest[0]), (relation, kind))
+    if rest and rest[0] in PREPOSITIONS:
+        relation, kind = WITH_PREPOSITION.get((relation, rest[0]), (relation, kind))
         rest = rest[1:]
     if attribute and relation == "is":
-        relation, kind = attribute, w.ONE
+        relation, kind = attribute, ONE
     else:
         subject = f"{subject} {attribute}".rstrip()
         if relation == "is":
-            kind = w.ONE if subject != "user" and len(rest) == 1 else w.LOOSE
+            kind = ONE if subject != "user" and len(rest) == 1 else LOOSE
         if relation == "is" and not negated:
             yield from _office(subject, rest)
     value, numbers = _value(rest)
@@ -162,7 +480,7 @@ def _tokens(sentence: str) -> list[str]:
 
 def _verb_at(tokens: list[str]) -> int | None:
     for at, word in enumerate(tokens):
-        if at and tokens[at - 1] in w.DETERMINERS:
+        if at and tokens[at - 1] in DETERMINERS:
             continue  # "the work laptop"
         if _says(word):
             later = tokens[at + 1 : at + 4]
@@ -176,9 +494,9 @@ def _verb_at(tokens: list[str]) -> int | None:
 
 def _subject(tokens: list[str]) -> tuple[str, str, int]:
     """The subject, the attribute of it that is spoken of, and how often it is denied before the verb."""
-    denied = sum(word in w.NEGATIONS for word in tokens)
+    denied = sum(word in NEGATIONS for word in tokens)
     mine = any(word in ("my", "our", "user's") for word in tokens)
-    left = [word for word in tokens if word not in w.DETERMINERS | w.ADVERBS | w.NEGATIONS]
+    left = [word for word in tokens if word not in DETERMINERS | ADVERBS | NEGATIONS]
     if not left:
         return "user", "", denied
     if mine:
@@ -189,29 +507,29 @@ def _subject(tokens: list[str]) -> tuple[str, str, int]:
     if "of" in left[1:-1]:
         at = left.index("of", 1)
         return " ".join(left[at + 1 :]), " ".join(left[:at]), denied
-    if all(word in w.PRONOUNS for word in left):
+    if all(word in PRONOUNS for word in left):
         return "user", "", denied
     return " ".join(left), "", denied
 
 
 def _relation(word: str) -> tuple[str, str, int]:
-    if word in w.COPULAS:
-        return "is", w.LOOSE, 0
-    return _VERBS.get(_base(word), (word, w.OPEN, 0))
+    if word in COPULAS:
+        return "is", LOOSE, 0
+    return _VERBS.get(_base(word), (word, OPEN, 0))
 
 
 def _is_participle(word: str) -> bool:
-    return _base(word) in _VERBS and (word.endswith(("ed", "en", "ing", "t", "d")) or word in w.IRREGULAR)
+    return _base(word) in _VERBS and (word.endswith(("ed", "en", "ing", "t", "d")) or word in IRREGULAR)
 
 
 def _value(tokens: list[str]) -> tuple[frozenset[str], tuple[str, ...]]:
     kept: list[str] = []
     for at, word in enumerate(tokens):
-        if word in w.ENDS_A_VALUE or (word == "and" and _starts_clause(tokens[at + 1 : at + 3])):
+        if word in ENDS_A_VALUE or (word == "and" and _starts_clause(tokens[at + 1 : at + 3])):
             break
         kept.append(word)
     numbers = tuple(word for word in kept if _NUMBER.fullmatch(word))
-    glue = w.DETERMINERS | w.PREPOSITIONS | w.ADVERBS | {"and", "or"}
+    glue = DETERMINERS | PREPOSITIONS | ADVERBS | {"and", "or"}
     return frozenset(_singular(word) for word in kept if word not in glue and word not in numbers), numbers
 
 
@@ -225,9 +543,9 @@ def _measures(subject: str, tokens: list[str]) -> Iterator[Claim]:
         if _NUMBER.fullmatch(word) and not _DATE.fullmatch(word):
             before = tokens[at - 1] if at and tokens[at - 1].isalpha() else ""
             unit = tokens[at + 1] if at + 1 < len(tokens) and tokens[at + 1].isalpha() else ""
-            noun = before if before and before not in w.PREPOSITIONS | w.DETERMINERS | w.ADVERBS else _singular(unit)
-            if noun and noun not in w.PREPOSITIONS | w.ADVERBS | {"and", "or"}:
-                yield Claim(slot=f"{subject}|#{noun}", kind=w.ONE, value=frozenset(), numbers=(word,), negated=False)
+            noun = before if before and before not in PREPOSITIONS | DETERMINERS | ADVERBS else _singular(unit)
+            if noun and noun not in PREPOSITIONS | ADVERBS | {"and", "or"}:
+                yield Claim(slot=f"{subject}|#{noun}", kind=ONE, value=frozenset(), numbers=(word,), negated=False)
 
 
 def _office(subject: str, rest: list[str]) -> Iterator[Claim]:
@@ -236,49 +554,49 @@ def _office(subject: str, rest: list[str]) -> Iterator[Claim]:
         return
     office, _, where = " ".join(rest[1:]).partition(" of ")
     holder = frozenset(subject.split())
-    yield Claim(slot=f"{' '.join(rest[1:])}|holder", kind=w.ONE, value=holder, numbers=(), negated=False)
+    yield Claim(slot=f"{' '.join(rest[1:])}|holder", kind=ONE, value=holder, numbers=(), negated=False)
     if where:
         place, numbers = _value(where.split())
-        yield Claim(slot=f"{subject}|{office} of", kind=w.ONE, value=place, numbers=numbers, negated=False)
+        yield Claim(slot=f"{subject}|{office} of", kind=ONE, value=place, numbers=numbers, negated=False)
 
 
 def _skeleton(tokens: list[str]) -> Iterator[Claim]:
     """The sentence without its numbers, alternatives and negations: what else is left must be the same words."""
-    if any(_DATE.fullmatch(word) or word in w.DATES for word in tokens):
+    if any(_DATE.fullmatch(word) or word in DATES for word in tokens):
         return  # the same event on two days is two events
-    negated = sum(word in w.NEGATIONS for word in tokens) % 2 == 1
+    negated = sum(word in NEGATIONS for word in tokens) % 2 == 1
     verb = _verb_at(tokens)
     if verb is None:  # as in "order 5 shipped"
         verb = next((at for at, word in enumerate(tokens) if word.endswith("ed")), 0)
     # What stands before the verb tells things apart ("bug 12"), what follows it is said about them.
     numbers = tuple(word for word in tokens[verb:] if _NUMBER.fullmatch(word))
-    glue = w.DETERMINERS | w.ADVERBS | w.NEGATIONS
+    glue = DETERMINERS | ADVERBS | NEGATIONS
     shape, value = [], set()
     for at, word in enumerate(tokens):
         if at >= verb and word in numbers:
             shape.append("#")
-        elif word in w.KIND_OF:
-            shape.append(f"<{min(w.KIND_OF[word])}>")
+        elif word in KIND_OF:
+            shape.append(f"<{min(KIND_OF[word])}>")
             value.add(_singular(word))
         elif word not in glue:
             shape.append(_VERBS[_base(word)][0] if _base(word) in _VERBS else word)
     plain = sum(len(word) > 1 and word[0] not in "#<" for word in shape)
     if plain > 1 or (plain and value):
         slot = "~" + " ".join(shape)
-        kind = w.MANY if any(_relation(word)[1] == w.MANY for word in tokens) else w.OPEN
+        kind = MANY if any(_relation(word)[1] == MANY for word in tokens) else OPEN
         yield Claim(slot=slot, kind=kind, value=frozenset(value), numbers=numbers, negated=negated)
 
 
 def _singular(word: str) -> str:
-    if word in w.KIND_OF or len(word) <= len("gas") or word.endswith(("ss", "us", "is")):
+    if word in KIND_OF or len(word) <= len("gas") or word.endswith(("ss", "us", "is")):
         return word
     return word.removesuffix("s")
 
 
 def _base(word: str) -> str:
     """The base form of a verb, as far as endings tell."""
-    if word in w.IRREGULAR:
-        return w.IRREGULAR[word]
+    if word in IRREGULAR:
+        return IRREGULAR[word]
     for ending, instead in (("ies", "y"), ("ied", "y"), ("es", ""), ("es", "e"), ("s", ""), ("ed", ""), ("ed", "e"),
                             ("ing", ""), ("ing", "e")):  # fmt: skip
         if word.endswith(ending) and word[: -len(ending)] + instead in _VERBS:
@@ -287,9 +605,9 @@ def _base(word: str) -> str:
 
 
 def _verbs() -> dict[str, tuple[str, str, int]]:
-    found = {verb: (name, kind, 0) for name, (kind, verbs) in w.RELATIONS.items() for verb in verbs.split()}
-    for name, verbs in w.OPPOSITES.items():
-        found |= dict.fromkeys(verbs.split(), (name, w.RELATIONS[name][0], 1))
+    found = {verb: (name, kind, 0) for name, (kind, verbs) in RELATIONS.items() for verb in verbs.split()}
+    for name, verbs in OPPOSITES.items():
+        found |= dict.fromkeys(verbs.split(), (name, RELATIONS[name][0], 1))
     return found
 
 
@@ -310,12 +628,104 @@ def _han_claims(sentence: str) -> Iterator[Claim]:
         verb = _HAN_VERB.search(positive, 1) or _HAN_VERB.match(positive)
         if verb is None:
             continue
-        relation = w.HAN_VERBS[verb[0]]
+        relation = HAN_VERBS[verb[0]]
         negated = (denied + relation.startswith("!")) % 2 == 1
         relation = relation.removeprefix("!")
         subject, rest = positive[: verb.start()] or "我", positive[verb.end() :]
         numbers = tuple(_NUMBER.findall(rest))
         value = frozenset(filter(None, [_NUMBER.sub("", rest).casefold()]))
-        kind = w.ONE if relation in w.HAN_ONE else w.OPEN if relation == "use" else w.MANY
+        kind = ONE if relation in HAN_ONE else OPEN if relation == "use" else MANY
         slot = f"{subject}|{relation}" if not (numbers and value) else f"{subject}|{relation}#{next(iter(value))}"
         yield Claim(slot=slot, kind=kind, value=value, numbers=numbers, negated=negated)
+
+
+# What a person said about themselves or decided, taken from a finished session sentence by sentence.
+#
+# Only sentences that state it plainly in a language listed here; everything else is left to the tools. A question, a
+# quotation or somebody else's words state nothing.
+
+# ruff: noqa: RUF001 - the punctuation of other scripts is meant as it stands
+
+
+LONGEST_SENTENCE = 400
+_SHORTEST = 6
+_MOST = 50
+_SENTENCE_SPLIT = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_PREFERENCE, _DECISION = "user_pref", "project"
+_FENCED_CODE = re.compile(r"```.*?```|~~~.*?~~~", re.DOTALL)
+_QUOTED_SPEECH = re.compile(r"^\s*(?:>|\||#|[-*]\s*\[)")
+
+# Each pattern stands at the start of a sentence.
+_RULES: tuple[tuple[str, str], ...] = (
+    # English
+    (_PREFERENCE, (r"(?:please |and |but |by the way,? |note that |remember(?: that|:)? )*"
+        r"(?:i (?:really |also |always |usually |never |strongly |only |much )*"
+        r"(?:prefer|like|love|enjoy|dislike|hate|avoid|use|want|need|live|work|speak|am)\b"
+        r"|i do(?: not|n't) (?:like|want|use|eat|drink)\b|(?:always|never) use\b|call me\b"
+        r"|i'm (?:a|an|allergic|vegetarian|vegan|based|from|called)\b|my [\w' -]{2,40}? (?:is|are)\b)")),
+    (_DECISION, (r"(?:ok(?:ay)?,? |so,? |then )*"
+        r"(?:we(?:'ve| have)? (?:decided|agreed|chose|chosen|settled|switched|moved|will use|use|are using)\b"
+        r"|let's (?:use|go with|settle on)\b|the (?:project|team|repo|service|build) (?:uses|needs|requires|runs)\b"
+        r"|our [\w' -]{2,40}? (?:is|are)\b)")),
+    # Chinese
+    (_PREFERENCE, (r"(?:请?记住[，,：:]?)?(?:我(?:更|最|很|非常|一直|总是|从不|不|平时|经常)?"
+        r"(?:喜欢|偏好|偏爱|讨厌|爱|习惯|使用|用|住在|叫|来自|在.{1,12}工作|是)|我的.{1,20}?是|叫我)")),
+    (_DECISION, (r"(?:好[的，,]*)?(?:我们(?:已经)?(?:决定|同意|选择|改用|采用|使用|将使用)"
+        r"|项目(?:使用|采用|需要)|我们的.{1,20}?是)")),
+    # Japanese
+    (_PREFERENCE, r"(?:私|僕|俺)(?:は|の).{1,80}(?:好き|嫌い|苦手|使って|使います|住んで|です|好む)"),
+    (_DECISION, r".{0,40}(?:ことに決め|に決めました|を採用|ことにしました)"),
+    # German
+    (_PREFERENCE, (r"(?:bitte |übrigens,? )*(?:mein(?:e|en)? [\w' -]{2,40}? (?:ist|sind)\b"
+        r"|ich (?:bevorzuge|mag|liebe|hasse|nutze|verwende|benutze|wohne|arbeite|heiße|bin|esse)\b)")),
+    (_DECISION, r"wir (?:haben (?:uns )?.{0,60}(?:entschieden|beschlossen)|nutzen|verwenden|benutzen)\b"),
+    # French
+    (_PREFERENCE, (r"(?:je (?:préfère|déteste|travaille|suis|m'appelle|n'aime pas)\b|j'(?:aime|utilise|habite)\b"
+        r"|(?:mon|ma|mes) [\w' -]{2,40}? (?:est|sont)\b)")),
+    (_DECISION, r"(?:nous avons (?:décidé|choisi)|nous utilisons)\b"),
+    # Spanish
+    (_PREFERENCE, (r"(?:(?:yo )?(?:prefiero|me (?:gusta|gustan|encanta|llamo)|no me gustan?|odio"
+        r"|(?:siempre |nunca )?uso|vivo|trabajo|soy)\b|mis? [\w' -]{2,40}? (?:es|son)\b)")),
+    (_DECISION, r"(?:hemos (?:decidido|elegido)|decidimos|usamos)\b"),
+)  # fmt: skip
+_COMPILED = tuple((category, re.compile(rule, re.IGNORECASE)) for category, rule in _RULES)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    text: str
+    category: str
+
+
+def statements_in(messages: Iterable[dict[str, Any]]) -> list[Statement]:
+    """What the person stated in these messages, each sentence once."""
+    found: dict[str, Statement] = {}
+    for message in messages:
+        if message.get("role") == "user":
+            for sentence in _sentences(_text(message.get("content"))):
+                if (category := _category(sentence)) is not None:
+                    found.setdefault(sentence.casefold(), Statement(sentence, category))
+    return list(found.values())[:_MOST]
+
+
+def _sentences(text: str) -> Iterator[str]:
+    plain = _FENCED_CODE.sub("\n", sanitize_context(text))
+    for line in plain.splitlines():
+        if not _QUOTED_SPEECH.match(line):
+            for piece in _SENTENCE_SPLIT.split(line):
+                sentence = piece.strip(" \t-*•")
+                if len(sentence) * (1 if sentence.isascii() else 2) >= _SHORTEST and len(sentence) <= LONGEST_SENTENCE:
+                    yield sentence
+
+
+def _category(sentence: str) -> str | None:
+    if sentence.endswith(("?", "？", "吗", "呢")):
+        return None
+    return next((category for category, rule in _COMPILED if rule.match(sentence)), None)
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))

@@ -8,12 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hermes.providers.facts.claims import claims_of, conflict
-from hermes.providers.facts.entities import key_of, parts_of
-from hermes.providers.facts.schema import ALIAS, PART
-from hermes.providers.facts.vectors import entity_vector, fact_vector, similarity, text_vector
-from hermes.storage.english import STOP_WORDS
-from hermes.storage.text import query_pieces
+from hermes.base.words import STOP_WORDS, query_pieces
+from hermes.providers.facts.claims import claims_of, conflict, key_of, parts_of
+from hermes.providers.facts.store import ALIAS, PART, entity_vector, fact_vector, similarity, text_vector
 
 if TYPE_CHECKING:
     from hermes.providers.facts.store import Fact, FactStore

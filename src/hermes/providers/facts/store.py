@@ -4,31 +4,149 @@ Nothing is overwritten silently: a changed fact is a new one, and the old one po
 history too, so that what was forgotten cannot come back.
 """
 
-# ruff: noqa: RUF001 - the punctuation of other scripts is meant as it stands
-
 from __future__ import annotations
 
+import hashlib
+import math
+import operator
+import os
 import time
 import unicodedata
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
-from hermes.providers.facts.claims import claims_of
-from hermes.providers.facts.entities import find_entities, parts_of
-from hermes.providers.facts.schema import ALIAS, NAME, PART, open_facts
-from hermes.providers.facts.vectors import DIMENSIONS, fact_vector
-from hermes.storage.database import all_rows
-from hermes.storage.text import Words, scrub, searchable
-from hermes.vocabulary.errors import NotFound, WriteRefused
+import apsw
+
+from hermes.base.errors import NotFound, StorageError, WriteRefused
+from hermes.base.words import TOKENIZER, Words, scrub, searchable
+from hermes.providers.facts.claims import claims_of, find_entities, parts_of
+from hermes.storage.database import Database, all_rows, program_of
+from hermes.storage.schema import apply_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    import apsw
+    from hermes.providers.facts.claims import Named
 
-    from hermes.providers.facts.entities import Named
-    from hermes.storage.database import Database
+NAME, ALIAS, PART = 0, 1, 2
+
+
+def open_facts(path: str) -> Database:
+    database = Database.open(path)
+    try:
+        apply_steps(database, (("f001_facts", _f001_facts),))
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _f001_facts(connection: apsw.Connection) -> None:
+    connection.execute(f"""
+        CREATE TABLE facts (
+            fact_id INTEGER PRIMARY KEY AUTOINCREMENT,
+            content TEXT NOT NULL,
+            key TEXT NOT NULL,                    -- the content as it counts for being the same
+            category TEXT NOT NULL DEFAULT 'general',
+            tags TEXT NOT NULL DEFAULT '',
+            trust_score REAL NOT NULL,
+            retrieval_count INTEGER NOT NULL DEFAULT 0,
+            helpful_count INTEGER NOT NULL DEFAULT 0,
+            source TEXT NOT NULL DEFAULT 'tool',  -- tool | mirror:memory | mirror:user | extracted
+            session TEXT NOT NULL DEFAULT '',
+            superseded_by INTEGER,                -- the fact that took this one's place; it stays as history
+            created_at REAL NOT NULL,
+            updated_at REAL NOT NULL,
+            hrr_vector BLOB NOT NULL
+        );
+        CREATE UNIQUE INDEX facts_live ON facts (key) WHERE superseded_by IS NULL;
+        CREATE INDEX facts_by_trust ON facts (trust_score DESC, fact_id DESC) WHERE superseded_by IS NULL;
+        CREATE INDEX facts_by_category ON facts (category) WHERE superseded_by IS NULL;
+        CREATE INDEX facts_by_successor ON facts (superseded_by) WHERE superseded_by IS NOT NULL;
+
+        CREATE TABLE entities (
+            entity_id INTEGER PRIMARY KEY AUTOINCREMENT,
+            name TEXT NOT NULL,
+            key TEXT NOT NULL UNIQUE,
+            created_at REAL NOT NULL
+        );
+        -- Every way to call an entity: its name (0), another name (1), or one word of a longer name (2).
+        CREATE TABLE entity_names (
+            key TEXT NOT NULL, entity_id INTEGER NOT NULL, kind INTEGER NOT NULL, PRIMARY KEY (key, entity_id)
+        ) WITHOUT ROWID;
+        CREATE INDEX entity_names_by_entity ON entity_names (entity_id);
+        CREATE TABLE fact_entities (
+            entity_id INTEGER NOT NULL, fact_id INTEGER NOT NULL, PRIMARY KEY (entity_id, fact_id)
+        ) WITHOUT ROWID;
+        CREATE INDEX fact_entities_by_fact ON fact_entities (fact_id);
+        -- Where facts can contradict each other: whom they are about and in which respect.
+        CREATE TABLE fact_claims (
+            slot TEXT NOT NULL, fact_id INTEGER NOT NULL, PRIMARY KEY (slot, fact_id)
+        ) WITHOUT ROWID;
+        CREATE INDEX fact_claims_by_fact ON fact_claims (fact_id);
+
+        CREATE VIRTUAL TABLE facts_fts USING fts5
+            (words, tags, content='', contentless_delete=1, tokenize="{TOKENIZER}");
+    """)
+
+
+# Holographic vectors: a fact as one string of phases from which the presence of each of its parts can be read.
+#
+# A phase takes one byte, so a vector is `bytes` and the arithmetic is table look-ups: fast enough without a numeric
+# library, and a fact's vector takes 1 KB instead of 8. Vectors only order what exact joins have found.
+
+DIMENSIONS = 1024
+_STEPS = 256
+# A difference of two phases lies between -255 and 255; a negative index counts from the end, which is the same angle.
+_COSINE = tuple(math.cos(2 * math.pi * step / _STEPS) for step in range(_STEPS))
+_SINE = tuple(math.sin(2 * math.pi * step / _STEPS) for step in range(_STEPS))
+_PER_RADIAN = _STEPS / (2 * math.pi)
+_CONTENT = "role content"
+_ENTITY = "role entity"
+
+
+@lru_cache(maxsize=4096)
+def atom(word: str, dimensions: int = DIMENSIONS) -> bytes:
+    """The same phases for the same word, and unrelated ones for any other."""
+    return hashlib.shake_256(word.encode("utf-8", "replace")).digest(dimensions)
+
+
+def bind(one: bytes, other: bytes) -> bytes:
+    return bytes(phase & 255 for phase in map(operator.add, one, other))
+
+
+def bundle(vectors: Sequence[bytes]) -> bytes:
+    """One vector that is similar to each of the given."""
+    if len(vectors) == 1:
+        return vectors[0]
+    across = [sum(map(_COSINE.__getitem__, phases)) for phases in zip(*vectors, strict=True)]
+    upward = [sum(map(_SINE.__getitem__, phases)) for phases in zip(*vectors, strict=True)]
+    return bytes(round(angle * _PER_RADIAN) & 255 for angle in map(math.atan2, upward, across))
+
+
+def similarity(one: bytes, other: bytes) -> float:
+    """1 for the same vector, about 0 for unrelated ones."""
+    return sum(map(_COSINE.__getitem__, map(operator.sub, one, other))) / len(one)
+
+
+def fact_vector(words: Iterable[str], entities: Iterable[str], dimensions: int = DIMENSIONS) -> bytes:
+    """What a fact says and whom it names, each bound to its role, so that both can be asked for."""
+    return bundle([text_vector(words, dimensions), *(entity_vector(each, dimensions) for each in entities)])
+
+
+def text_vector(words: Iterable[str], dimensions: int = DIMENSIONS) -> bytes:
+    atoms = [atom(word, dimensions) for word in dict.fromkeys(words)] or [atom("", dimensions)]
+    return bind(bundle(atoms), atom(_CONTENT, dimensions))
+
+
+def entity_vector(key: str, dimensions: int = DIMENSIONS) -> bytes:
+    return bind(atom(key, dimensions), atom(_ENTITY, dimensions))
+
+
+# ruff: noqa: RUF001 - the punctuation of other scripts is meant as it stands
+
 
 CATEGORIES = ("user_pref", "project", "tool", "general")
 LONGEST = 4_000
@@ -314,3 +432,89 @@ def _clean(content: str) -> str:
 
 def _iso(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+
+
+# Takes over a `memory_store.db` of hermes-agent's: its facts go into a new file, its own file is kept beside it.
+#
+# Killed at any point, the next start finds either the old file or the finished new one.
+
+KEPT, _NEW = ".hermes-agent", ".adopting"
+_SIDES = ("", "-wal", "-shm", "-journal", ".lock")
+_THEIRS = {"facts", "entities", "fact_entities", "memory_banks"}
+_FACTS = """
+    SELECT content, category, tags, trust_score, retrieval_count, helpful_count, created_at, updated_at
+    FROM facts ORDER BY fact_id
+"""
+_AS_IT_WAS = """
+    UPDATE facts SET trust_score = ?, retrieval_count = ?, helpful_count = ?, created_at = ?, updated_at = ?
+    WHERE fact_id = ?
+"""
+
+
+def adopt(path: str, opened: Callable[[str], FactStore]) -> None:
+    """Puts a file of ours with all its facts where hermes-agent's stands; does nothing when there is none."""
+    if not os.path.exists(path) and os.path.exists(path + _NEW) and os.path.exists(path + KEPT):
+        os.rename(path + _NEW, path)  # an earlier attempt was stopped between its last two steps
+    rows = _their_facts(path)
+    if rows is None:
+        return
+    for side in _SIDES:
+        if os.path.exists(path + _NEW + side):
+            os.remove(path + _NEW + side)
+    store = opened(path + _NEW)
+    try:
+        _copy(store, rows)
+    finally:
+        store.close()
+    kept = _free_name(path + KEPT)
+    for side in _SIDES:
+        if os.path.exists(path + side):
+            os.rename(path + side, kept + side)
+    os.rename(path + _NEW, path)
+
+
+def _their_facts(path: str) -> list[Any] | None:
+    """Every row, or None when the file is not theirs."""
+    if not os.path.isfile(path) or os.path.islink(path):
+        return None
+    try:
+        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    except apsw.Error:
+        return None  # whoever opens it next says what is wrong with it
+    try:
+        tables = {name for (name,) in all_rows(connection, "SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        if program_of(connection) is None or not tables >= _THEIRS:
+            return None
+        connection.pragma("wal_checkpoint(TRUNCATE)")
+        return all_rows(connection, _FACTS)
+    except apsw.NotADBError:
+        return None
+    except apsw.Error as error:
+        raise StorageError(f"{path}, written by hermes-agent, cannot be read: {error}; move it away") from error
+    finally:
+        connection.close()
+
+
+def _copy(store: FactStore, rows: list[Any]) -> None:
+    """Each fact with its trust, counts and dates; entities are found anew, theirs take "t like Bob" for somebody."""
+    with store.database.writing() as connection:
+        for content, category, tags, trust, retrieved, helpful, created, updated in rows:
+            fact_id, new = store.add(str(content), category=str(category or "general"), tags=str(tags or ""))
+            if new:
+                values = (float(trust), int(retrieved), int(helpful), _moment(created), _moment(updated), fact_id)
+                connection.execute(_AS_IT_WAS, values)
+
+
+def _free_name(path: str) -> str:
+    number, candidate = 1, path
+    while os.path.exists(candidate):
+        number, candidate = number + 1, f"{path}.{number}"
+    return candidate
+
+
+def _moment(text: Any) -> float:
+    """SQLite's CURRENT_TIMESTAMP is UTC without saying so."""
+    try:
+        return datetime.fromisoformat(str(text)).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return datetime.now(UTC).timestamp()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hermes.base.errors import WriteRefused
 from hermes.providers.facts.store import CATEGORIES
-from hermes.vocabulary.errors import WriteRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What goes over the line between us and a provider in a process of its own: frames of a known kind, number and length.
+"""The protocol between us and a provider in a process of its own: frames of a known kind, number and length.
 
 Neither side believes the other. A reader says what it accepts and how much of it; anything else ends the conversation.
 Text goes as text, so that a turn never parses what a provider made up.
@@ -14,6 +14,25 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+# In order, nobody waits; everything else answers somebody who does.
+DELIVERED = frozenset(
+    {
+        *("initialize", "sync_turn", "on_memory_write", "on_delegation", "on_session_end", "on_session_switch"),
+        *("queue_prefetch", "shutdown"),
+    }
+)
+TEXTS = frozenset(
+    {
+        *("system_prompt_block", "prefetch", "on_pre_compress", "handle_tool_call", "check_connection"),
+        *("forget_person", "recall_mode"),
+    }
+)
+DATA_CALLS = frozenset({"is_available", "get_tool_schemas", "get_config_schema", "get_status_config", "backup_paths"})
+# Offered by the proxy only where the provider itself does something in them.
+OPTIONAL = (DELIVERED | TEXTS | DATA_CALLS | {"on_turn_start"}) - {
+    *("initialize", "is_available", "get_tool_schemas", "shutdown", "recall_mode"),
+}
 
 CALL, TEXT, DATA, FAULT = b"c", b"t", b"d", b"f"
 LONGEST_TEXT = 1_000_000  # characters; more than any recall or result may have

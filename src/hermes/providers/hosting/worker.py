@@ -15,12 +15,22 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from hermes.providers.calling import everything_is_a_provider, running_for
-from hermes.providers.hosting.calls import DATA as DATA_CALLS
-from hermes.providers.hosting.calls import OPTIONAL, TEXTS
-from hermes.providers.hosting.frames import CALL, DATA, FAULT, LARGEST, LONGEST_TEXT, TEXT, Line, LineBroken
-from hermes.providers.signatures import call, implements
-from hermes.vocabulary.errors import ProviderError
+from hermes.base.errors import ProviderError
+from hermes.providers.base import call, implements
+from hermes.providers.hosting.frames import (
+    CALL,
+    DATA,
+    DATA_CALLS,
+    FAULT,
+    LARGEST,
+    LONGEST_TEXT,
+    OPTIONAL,
+    TEXT,
+    TEXTS,
+    Line,
+    LineBroken,
+)
+from hermes.providers.manager import everything_is_a_provider, running_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

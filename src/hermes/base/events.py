@@ -1,0 +1,222 @@
+"""What happens while a model answers, as events for whoever shows or stores it; and what a check-up found."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hermes.base.errors import ModelError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """`input_tokens` are all tokens of the prompt, those read from the cache included."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @classmethod
+    def of(cls, given: Usage | Mapping[str, Any]) -> Usage:
+        """From these names, or what an API of OpenAI or Anthropic returned, as a mapping or an object of its SDK."""
+        if isinstance(given, Usage):
+            return given
+        named: Mapping[str, Any] = dump() if (dump := getattr(given, "model_dump", None)) else given
+        if "prompt_tokens" in named or "input_tokens_details" in named:
+            return cls.of_openai(named)
+        if "cache_read_input_tokens" in named or "cache_creation_input_tokens" in named:
+            return cls.of_anthropic(named)
+        known = cls.__dataclass_fields__
+        if not set(named) <= set(known):
+            raise ValueError(
+                f"usage has {', '.join(map(str, named))}; expected is what the API of OpenAI or Anthropic returned, or "
+                + ", ".join(known)
+            )
+        return cls(**{name: count or 0 for name, count in named.items()})
+
+    @classmethod
+    def of_openai(cls, told: Mapping[str, Any]) -> Usage:
+        """Chat completions and responses, which have other names for the same."""
+        sent = told.get("prompt_tokens_details") or told.get("input_tokens_details") or {}
+        written = told.get("completion_tokens_details") or told.get("output_tokens_details") or {}
+        return cls(
+            input_tokens=told.get("prompt_tokens") or told.get("input_tokens") or 0,
+            output_tokens=told.get("completion_tokens") or told.get("output_tokens") or 0,
+            cache_read_tokens=sent.get("cached_tokens") or told.get("prompt_cache_hit_tokens") or 0,
+            cache_write_tokens=sent.get("cache_write_tokens") or 0,
+            reasoning_tokens=written.get("reasoning_tokens") or 0,
+        )
+
+    @classmethod
+    def of_anthropic(cls, told: Mapping[str, Any]) -> Usage:
+        read, written = told.get("cache_read_input_tokens") or 0, told.get("cache_creation_input_tokens") or 0
+        return cls(
+            input_tokens=(told.get("input_tokens") or 0) + read + written,  # Anthropic counts the cached ones apart
+            output_tokens=told.get("output_tokens") or 0,
+            cache_read_tokens=read,
+            cache_write_tokens=written,
+            reasoning_tokens=(told.get("output_tokens_details") or {}).get("thinking_tokens") or 0,
+        )
+
+    @property
+    def cached_share(self) -> float:
+        return self.cache_read_tokens / self.input_tokens if self.input_tokens else 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        mine, theirs = asdict(self), asdict(other)
+        return Usage(**{field: mine[field] + theirs[field] for field in mine})
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta:
+    """A piece of the answer, to be shown at once."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningDelta:
+    """A piece of what the model thinks before it answers."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallStarted:
+    """The model has begun to write a call; its arguments are still coming."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A complete call; `arguments` is the JSON text the model wrote, not yet checked."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrying:
+    """The call starts over after `seconds`, at `model`: what it has streamed so far is void.
+
+    `retry` of `retries` says how often that happened; 0 when it is no repetition of the same request.
+    """
+
+    error: ModelError
+    seconds: float
+    model: str
+    retry: int = 0
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The whole answer of one model call as an OpenAI-format message, with the reasoning the model wants back.
+
+    `reason` is stop, tool_calls, length or content_filter.
+    """
+
+    message: dict[str, Any]
+    usage: Usage
+    reason: str
+    model: str
+
+
+ModelEvent = TextDelta | ReasoningDelta | ToolCallStarted | ToolCall | Retrying | Finished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolReturned:
+    """A call was carried out; `result` is what the model sees of it."""
+
+    call: ToolCall
+    result: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continuing:
+    """The answer reached the output limit, and the model is asked for the rest; what was streamed so far stays.
+
+    A `Retrying` after it makes only that void which was streamed since.
+    """
+
+    number: int  # 1 for the first continuation of this answer
+    limit: int  # how often an answer is continued at most
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnFinished:
+    """The last event of a turn. `reason` is that of the last model call, or limit, or interrupted."""
+
+    reply: str
+    usage: Usage
+    reason: str
+    model: str = ""
+    model_calls: int = 0
+    message: dict[str, Any] = field(default_factory=dict)  # the last model message as a whole, reasoning included
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One line for the person, never for the model: a provider degraded, a review saved something."""
+
+    kind: str  # settings, model, memory, context, compaction, provider, review, curation, session
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """Messages left the context, and one block stands for them; all of them can be read again."""
+
+    session_id: str  # where the conversation goes on
+    parent_session_id: str  # the session that ended; the same one when it was compacted in place
+    why: str  # threshold, hygiene, too long, asked, model
+    how: str  # who summarised: helper, main, "helper in 3 pieces", extract, or the name of another engine
+    messages: int  # that were taken out
+    kept_exactly: int  # details that stand in the block word for word
+    tokens_before: int
+    tokens_after: int
+    failures: tuple[str, ...] = ()  # what was tried before
+
+
+TurnEvent = (
+    TextDelta
+    | ReasoningDelta
+    | ToolCallStarted
+    | ToolCall
+    | Retrying
+    | ToolReturned
+    | Continuing
+    | Notice
+    | Compacted
+    | TurnFinished
+)
+
+
+# What a check-up found: a state, what was seen, and what to do about it.
+
+OK, WARNING, PROBLEM = "ok", "warning", "problem"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    name: str
+    state: str
+    found: str
+    remedy: str = ""
+    fixed: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)

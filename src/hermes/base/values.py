@@ -1,0 +1,128 @@
+"""Frozen records that load fast, and the small result types that packages share.
+
+`import dataclasses` takes as long as starting Python itself, because it pulls in `inspect`. A memory write from a fresh
+process must not pay that, so the modules on that path use this decorator. Type checkers read it as a frozen,
+keyword-only dataclass. Modules that load heavier libraries anyway may use `dataclasses` as usual.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Callable, Sequence
+    from typing import Protocol, Self
+
+    from hermes.base.events import Notice
+
+    class Verdict(Protocol):
+        """`level` is "clean", "ask" (a person should look) or "refuse"; `classes` name what was found."""
+
+        @property
+        def level(self) -> str: ...
+
+        @property
+        def classes(self) -> Sequence[str]: ...
+
+        @property
+        def excerpt(self) -> str: ...
+
+    Scan = Callable[[str], Verdict]
+else:
+    from _collections import deque  # `collections` would load half a dozen modules
+
+
+if TYPE_CHECKING:
+    from typing import Any, TypeVar, dataclass_transform
+
+    Class = TypeVar("Class")
+
+    @dataclass_transform(frozen_default=True, kw_only_default=True)
+    def value(cls: type[Class]) -> type[Class]: ...
+
+else:
+
+    def value(cls):  # noqa: ANN001, ANN201 - typed above
+        own = cls.__dict__
+        cls._fields = tuple(own.get("__annotations__", ()))
+        cls._names = frozenset(cls._fields)
+        cls._defaults = {name: own[name] for name in cls._fields if name in own}
+        for name, method in _METHODS.items():
+            if name not in own:
+                setattr(cls, name, method)
+        return cls
+
+
+def _init(self: Any, **given: object) -> None:
+    if given.keys() != self._names:
+        given = self._defaults | given
+        for name in self._fields:
+            if name not in given:
+                raise TypeError(f"{type(self).__name__} needs {name}=")
+        for name in given:
+            if name not in self._names:
+                raise TypeError(f"{type(self).__name__} has no field {name!r}")
+    self.__dict__.update(given)
+
+
+def _refuse_to_change(self: Any, name: str, *_: object) -> None:
+    raise AttributeError(f"{type(self).__name__} is frozen: {name} cannot be changed")
+
+
+def _content(self: Any) -> tuple[object, ...]:
+    return tuple(getattr(self, name) for name in self._fields)
+
+
+def _equal(self: object, other: object) -> bool:
+    return _content(self) == _content(other) if type(other) is type(self) else NotImplemented
+
+
+def _hash(self: object) -> int:
+    return hash((type(self), _content(self)))
+
+
+def _represent(self: Any) -> str:
+    inside = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._fields)
+    return f"{type(self).__name__}({inside})"
+
+
+_METHODS = {
+    "__init__": _init,
+    "__setattr__": _refuse_to_change,
+    "__delattr__": _refuse_to_change,
+    "__eq__": _equal,
+    "__hash__": _hash,
+    "__repr__": _represent,
+}
+
+
+# `with thing:` for whatever has a `close`.
+
+
+class Closing:
+    __slots__ = ()
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Notices:
+    """What a session wants to say to the person: collected from any thread, taken by the surface that talks to them."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Notice] = deque(maxlen=100)  # a surface that never looks must not fill the memory
+
+    def add(self, kind: str, text: str) -> None:
+        from hermes.base.events import Notice  # loads what a single command has no use for
+
+        self._waiting.append(Notice(kind=kind, text=text))
+
+    def take(self) -> list[Notice]:
+        """What came since the last look; each notice is given out once."""
+        return [self._waiting.popleft() for _ in range(len(self._waiting))]

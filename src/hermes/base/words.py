@@ -1,0 +1,229 @@
+"""Splits any text into the words that the full-text index holds, and knows what English questions are made of.
+
+None of this is about a topic: forms of irregular words, words that only ask or frame a question, and words that tell
+a time or a number.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# Marks count as letters: Thai, Khmer and Indic vowels are marks, and a word must not fall apart at each of them.
+TOKENIZER = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
+_TOKENIZER_ARGUMENTS = ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc"]
+
+# Thai, Lao, Tibetan, Myanmar, Hangul Jamo, Khmer, kana, CJK ideographs with their extensions, Hangul, Yi.
+UNSPACED = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0ecf\u0edc-\u0edf\u0f40-\u0fbc\u1000-\u109f\u1100-\u11ff\u1780-\u17d3"
+    "\u2e80-\u2fd5\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3041-\u3096\u3099\u309a\u309d-\u309f\u30a1-\u30fa"
+    "\u30fc-\u30ff\u3105-\u312f\u3131-\u318e\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua48c"
+    "\ua960-\ua97c\uaa60-\uaa7f\uac00-\ud7fb\uf900-\ufaff\U00016fe0-\U00016fff\U00017000-\U00018d08"
+    "\U0001aff0-\U0001b2fb\U00020000-\U000323af"
+)
+_UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
+# Finds where such runs may be. Not "[…]+": what begins with a set is looked for by that set, which is much faster.
+_NOT_ASCII = re.compile("[^\x00-\x7f][^\x00-\x7f]*")
+# Small letters and digits, capitals, all else: where a small letter meets a capital, a name has parts. Translating
+# bytes and looking for two of them is twenty times faster than a regular expression.
+_KINDS = bytes(
+    ord("a") if chr(byte) in "abcdefghijklmnopqrstuvwxyz0123456789" else ord("A") if 65 <= byte <= 90 else 32  # noqa: PLR2004 - A to Z
+    for byte in range(256)
+)
+_CAMEL_BORDER = re.compile(rb"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def searchable(text: str) -> str:
+    """The text as the index wants it: composed, runs of unspaced script in pairs, identifiers also in parts."""
+    if not text.isascii():
+        text = _in_pairs(_composed(text))
+    if "\x00" in text:
+        text = text.replace("\x00", " ")  # SQLite ends a text at the first NUL
+    parts = camel_parts(text)
+    return f"{text} {parts}" if parts else text
+
+
+def scrub(text: str) -> str:
+    """The text with lone surrogates replaced, because UTF-8 cannot hold them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATES.sub("\ufffd", text)
+    return text
+
+
+class Words:
+    """Splits text exactly as the index does, by calling the index's own tokenizer."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._tokenize: Callable[..., Any] = connection.fts5_tokenizer("porter", _TOKENIZER_ARGUMENTS)
+        self._fold: Callable[..., Any] = connection.fts5_tokenizer(_TOKENIZER_ARGUMENTS[0], _TOKENIZER_ARGUMENTS[1:])
+
+    def of(self, text: str) -> list[str]:
+        """Stemmed words in the order in which they stand."""
+        return self.of_searchable(searchable(text))
+
+    def of_searchable(self, prepared: str) -> list[str]:
+        return _tokens(self._tokenize, prepared)
+
+    def unstemmed(self, prepared: str) -> list[str]:
+        """The words as they begin in the index: without case and accents, and with their endings."""
+        return _tokens(self._fold, prepared)
+
+    def places(self, text: str) -> list[tuple[int, int, str]]:
+        """(start, end, stem) of each word in the UTF-8 bytes of a text that was not prepared: for snippets."""
+        found: list[tuple[int, int, str]] = self._tokenize(
+            text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False
+        )
+        return found
+
+
+def _tokens(tokenize: Callable[..., Any], prepared: str) -> list[str]:
+    found: list[str] = tokenize(
+        prepared.encode("utf-8", "replace"),
+        apsw.FTS5_TOKENIZE_DOCUMENT,
+        None,
+        include_offsets=False,
+        include_colocated=False,
+    )
+    return found
+
+
+def camel_parts(text: str) -> str:
+    """`getUserName` as "get User Name", for every such name in the text."""
+    data = text.encode("utf-8", "replace")
+    kinds = data.translate(_KINDS)
+    at = kinds.find(b"aA")
+    if at < 0:
+        return ""
+    found: list[bytes] = []
+    while at >= 0:
+        start = kinds.rfind(b" ", 0, at) + 1
+        end = kinds.find(b" ", at)
+        end = len(data) if end < 0 else end
+        if kinds.find(b"AAa", start, end) >= 0:  # capitals of their own before the next part, as in HTTPServer
+            found.append(_CAMEL_BORDER.sub(b" ", data[start:end]))
+            at = kinds.find(b"aA", end)
+            continue
+        while 0 <= at < end:
+            found.append(data[start : at + 1])
+            start = at + 1
+            at = kinds.find(b"aA", start)
+        found.append(data[start:end])
+    return b" ".join(found).decode()
+
+
+def _composed(text: str) -> str:
+    text = scrub(text)
+    return text if unicodedata.is_normalized("NFKC", text) else unicodedata.normalize("NFKC", text)
+
+
+def _in_pairs(text: str) -> str:
+    return _NOT_ASCII.sub(_runs_in_pairs, text)
+
+
+def _runs_in_pairs(part: re.Match[str]) -> str:
+    return _UNSPACED_RUN.sub(_pairs, part[0])
+
+
+def _pairs(run: re.Match[str]) -> str:
+    # Pairs first, in order, so that a phrase is a stretch of them; then each character once, for queries of one.
+    characters = run[0]
+    pairs = " ".join(map(operator.add, characters, characters[1:]))
+    return f" {pairs} {' '.join(dict.fromkeys(characters))} "
+
+
+def query_pieces(text: str, words: Words) -> list[tuple[str, str]]:
+    """The words of a question as written and stemmed; runs of unspaced script as pairs, or as the one character."""
+    composed = _composed(text).replace("\x00", " ")
+    found: list[tuple[str, str]] = []
+    at = 0
+    for run in _UNSPACED_RUN.finditer(composed):
+        found += _spaced_pieces(composed[at : run.start()], words)
+        characters = run[0]
+        pairs = [characters[i : i + 2] for i in range(len(characters) - 1)] or [characters]
+        found += [(pair, pair) for pair in pairs]
+        at = run.end()
+    return found + _spaced_pieces(composed[at:], words)
+
+
+def _spaced_pieces(text: str, words: Words) -> list[tuple[str, str]]:
+    data = text.encode()
+    return [(data[start:end].decode(), stem) for start, end, stem in words.places(text)]
+
+
+def unspaced_runs(text: str) -> Iterator[tuple[int, str]]:
+    """Where runs of unspaced script start in a text, and the runs."""
+    for run in _UNSPACED_RUN.finditer(text):
+        yield run.start(), run[0]
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+# Words that ask or glue; they are dropped when something else remains.
+STOP_WORDS = frozenset(
+    _words("""
+        a about am an and any are as at be been being but by can could d did do does doing don for from had has have
+        having he her hers him his how i if in into is it its just ll m may me might mine my no not of on or our ours
+        re s shall she should so some such t than that the their theirs them then there these they this those to too
+        us ve was we were what when where which who whom whose why will with would you your yours ever say said tell
+        please
+    """)
+)
+# Words that frame a question about something else: they count, but little.
+FRAME_WORDS = frozenset(
+    _words("""
+        many much more most often long far ago day days week weeks month months year years time times date dates total
+        number order first earliest latest before after during between recently lately past current currently type
+        types kind kinds sort thing things way ways different both mention mentioned also like likely recommend
+        recommendation recommendations suggest suggestion suggestions think thinking advice tips help
+    """)
+)
+_FAMILIES = (
+    "arise arose arisen|awake awoke awoken|bear bore born|beat beaten|become became|begin began begun|bend bent"
+    "|bind bound|bite bit bitten|bleed bled|blow blew blown|break broke broken|bring brought|build built"
+    "|burn burnt|buy bought|catch caught|choose chose chosen|cling clung|come came|creep crept|deal dealt|dig dug"
+    "|draw drew drawn|dream dreamt|drink drank drunk|drive drove driven|eat ate eaten|fall fell fallen|feed fed"
+    "|feel felt|fight fought|find found|flee fled|fly flew flown|forbid forbade forbidden|forget forgot forgotten"
+    "|forgive forgave forgiven|freeze froze frozen|get got gotten|give gave given|go goes went gone|grind ground"
+    "|grow grew grown|hang hung|hear heard|hide hid hidden|hold held|keep kept|kneel knelt|know knew known"
+    "|lay laid|lead led|lean leant|leap leapt|learn learnt|leave left|lend lent|lie lain|light lit|lose lost"
+    "|make made|mean meant|meet met|pay paid|ride rode ridden|ring rang rung|rise rose risen|run ran|see saw seen"
+    "|seek sought|sell sold|send sent|shake shook shaken|shine shone|shoot shot|show shown|shrink shrank shrunk"
+    "|sing sang sung|sink sank sunk|sit sat|sleep slept|slide slid|smell smelt|speak spoke spoken|spend spent"
+    "|spin spun|spoil spoilt|stand stood|steal stole stolen|stick stuck|sting stung|strike struck"
+    "|swear swore sworn|sweep swept|swell swollen|swim swam swum|swing swung|take took taken|teach taught"
+    "|tear tore torn|think thought|throw threw thrown|understand understood|wake woke woken|wear wore worn"
+    "|weave wove woven|weep wept|win won|wind wound|withdraw withdrew withdrawn|write wrote written"
+    "|child children|person people|man men|woman women|foot feet|tooth teeth|mouse mice|goose geese|life lives"
+    "|wife wives|knife knives|leaf leaves|half halves|shelf shelves|loaf loaves|thief thieves|wolf wolves"
+    "|good better best|bad worse worst"
+)
+FORMS: dict[str, tuple[str, ...]] = {
+    word: tuple(other for other in family.split() if other != word)
+    for family in _FAMILIES.split("|")
+    for word in family.split()
+}
+ASKS_WHEN = re.compile(r"\bwhen\b|\b(what|which) (date|day|week|month|year|time)\b|\bhow long\b", re.IGNORECASE)
+ASKS_HOW_MANY = re.compile(r"\bhow (many|much|often|old)\b", re.IGNORECASE)
+TELLS_WHEN = re.compile(
+    r"\b(yesterday|today|tonight|tomorrow|last|next|ago|weekend|week|month|year|monday|tuesday|wednesday|thursday|friday"
+    r"|saturday|sunday|january|february|march|april|may|june|july|august|september|october|november|december|since"
+    r"|recently|\d{4}|\d+(st|nd|rd|th))\b",
+    re.IGNORECASE,
+)
+TELLS_HOW_MANY = re.compile(
+    r"\b(\d[\d,.]*|one|two|three|four|five|six|seven|eight|nine|ten|dozen|hundred|thousand|once|twice|several|few"
+    r"|couple)\b",
+    re.IGNORECASE,
+)

@@ -1,0 +1,411 @@
+"""A conversation at a terminal: read a line, run a slash command or show the turn, until the person leaves."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import HermesError, ModelError, NotFound
+from hermes.base.events import Notice
+from hermes.base.text import counted
+from hermes.base.version import __version__
+from hermes.cli.chat.editor import Editor, Typeahead
+from hermes.cli.chat.screen import TurnView, compacted_in_words
+from hermes.cli.output import OK, when
+from hermes.cli.sessions.shared import named, open_existing
+from hermes.llm.embedded import MODELS
+from hermes.memory.operations import usage
+from hermes.session.history import open_past
+from hermes.session.models import script_from_here
+from hermes.session.parts import open_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from hermes.agent import Agent
+    from hermes.cli.chat.screen import Screen
+    from hermes.cli.output import Context
+    from hermes.storage.conversations import Session
+    from hermes.storage.images import Content
+
+_RECENT = 20
+_MILLION = 1_000_000
+_CENTS = 0.1  # dollars; below, cents have decimals
+_SHOWN = 600  # characters of each side of the last exchange
+
+
+class Chat:
+    """`opener` opens an agent: a new conversation, or with `resume` an earlier one; `ask` is for its tools."""
+
+    def __init__(self, context: Context, screen: Screen, opener: Callable[..., Agent]) -> None:
+        self.context = context
+        self.screen = screen
+        self._typeahead = Typeahead(screen.show_typed)
+        self.view = TurnView(screen, pause_typing=self._typeahead.paused)
+        self._opener = opener
+        self._model: Any = None
+        self._agent: Agent | None = None
+        self._status: list[str] = []
+        self.images: list[dict[str, Any]] = []  # to go with the next message
+
+    @property
+    def agent(self) -> Agent:
+        if self._agent is None:
+            self.reopen()
+        assert self._agent is not None  # noqa: S101 - reopen sets it or raises
+        return self._agent
+
+    def reopen(self, resume: str | None = None, title: str | None = None, reason: str = "new") -> None:
+        """Goes over to another conversation; when it cannot be opened, the present one stays."""
+        before = self._agent.session if self._agent is not None else None
+        opened = self._opener(
+            resume=resume, title=title, model=self._model, ask=self.view.ask, follows=before, reason=reason
+        )
+        self.close()
+        self._agent, self._model = opened, opened.model
+
+    def close(self) -> None:
+        """Ends the present conversation; one in which nothing was said leaves no trace."""
+        self._typeahead.stop()
+        if self._agent is not None:
+            agent, self._agent = self._agent, None
+            agent.session.drop_if_empty()
+            agent.close()
+            for notice in agent.session.notices.take():
+                self.view.show(notice)
+
+    def run(self, commands: Mapping[str, str], run_command: Callable[[Chat, str], bool]) -> int:
+        """Until the person leaves. `run_command` carries out a line that begins with a slash; False ends the chat."""
+        editor = Editor(
+            self.context.home,
+            commands,
+            words_for=self._words_for,
+            status=self.status_line,
+            expand=self.view.expand,
+        )
+        warned = False
+        while True:
+            self._show_notices()
+            self._status = self._status_parts()
+            try:
+                line = editor.read(self._typeahead.take())
+            except EOFError:
+                return OK
+            except KeyboardInterrupt:
+                if warned:
+                    return OK
+                warned = True
+                self.screen.line("(Ctrl-C again, Ctrl-D or /quit ends the chat)", "dim")
+                continue
+            warned = False
+            if _is_command(line):
+                if not run_command(self, line):
+                    return OK
+            elif line:
+                self.take_turn(line)
+
+    def take_turn(self, text: Content) -> None:
+        if self.images and isinstance(text, str):
+            text, self.images = [{"type": "text", "text": text}, *self.images], []
+        self._typeahead.start()
+        try:
+            self.view.run(self.agent, text)
+            self.screen.line()
+        except ModelError as error:
+            self.screen.line(f"{error}", "yellow")
+            self.screen.line("your message is kept; /retry asks again, /undo takes it back", "dim")
+        except HermesError as error:
+            self.screen.line(f"{error}", "yellow")
+
+    def greet(self) -> None:
+        """What a person should know before the first line."""
+        model = self.agent.model
+        ttl = self.context.settings.text("prompt_caching.cache_ttl")
+        self.screen.fitted(f"Hermes {__version__} · {model.name} · /help", "bold")
+        endpoint = getattr(model, "endpoint", None)
+        points = f"cache points kept {ttl}" if getattr(endpoint, "cache_points", "") else "cached by its server"
+        self.screen.fitted(" · ".join(filter(None, [f"prompt frozen, {points}", self.memory_use()])), "dim")
+        if model.name in MODELS:
+            self.screen.line(f"This is {MODELS[model.name].limits}.", "dim")
+
+    def show_last_exchange(self) -> None:
+        """The end of a conversation that is being resumed."""
+        said = [each for each in self.agent.session.context.messages if each.get("content")]
+        person = next((place for place in reversed(range(len(said))) if said[place]["role"] == "user"), None)
+        if person is None:
+            return
+        about = self.agent.session.about()
+        self.screen.fitted(f"going on with {about.title or about.id}, {counted(about.message_count, 'message')}", "dim")
+        self.screen.line(f"> {_shortened(said[person]['content'])}", "dim")
+        if said[-1]["role"] == "assistant":
+            self.screen.answer(_shortened(said[-1]["content"]))
+            self.screen.end_answer()
+
+    def switch_model(self, name: str) -> None:
+        self._model = self.agent.switch_model(script_from_here(name))
+
+    def compress(self, focus: str) -> str:
+        done = self.agent.session.compact(focus)
+        why = [event.text for event in self.agent.session.take_events() if isinstance(event, Notice)]
+        return compacted_in_words(done) if done is not None else "; ".join(why) or "there is nothing to compact yet"
+
+    def recent(self, limit: int) -> list[Session]:
+        past = open_past(self.context.home)
+        if past is None:
+            return []
+        with past:
+            return [each for each in past.list_sessions(limit=limit + 1) if each.message_count][:limit]
+
+    def meant(self, name: str) -> str:
+        """The id of the conversation with this id or title, or with a part of one."""
+        with open_existing(self.context) as past:
+            return named(past, name).id
+
+    def run_program(self, words: list[str]) -> None:
+        """One of the program's own commands, on this home."""
+        self.screen.end_answer()
+        try:
+            self.context.run(words)
+        except (KeyboardInterrupt, SystemExit):  # Ctrl-C ends the command, and so does its help
+            return
+
+    def status_line(self) -> str:
+        """As much of the status as the terminal has room for."""
+        parts = list(self._status)
+        while len(parts) > 1 and len(" · ".join(parts)) > self.screen.width - 1:
+            parts.pop()
+        return " · ".join(parts)[: self.screen.width - 1]
+
+    def _status_parts(self) -> list[str]:
+        """Model, how full its window is, share cached, cost and memory use; looked up once for each line."""
+        about = self.agent.session.about()
+        parts = [self.agent.model.name, f"context {self.context_use()}"]
+        if about.input_tokens:
+            parts.append(f"{about.cache_read_tokens / about.input_tokens:.0%} cached")
+        return [*parts, *filter(None, (self.cost(), self.memory_use()))]
+
+    def context_use(self) -> str:
+        """`12% of 200k`: how much of the window the next request takes."""
+        window = self.agent.model.context_length
+        size = f"{window / 1_000_000:.3g}M" if window >= _MILLION else f"{window / 1000:.0f}k"
+        return f"{self.agent.session.compactor.tokens() / window:.0%} of {size}"
+
+    def cost(self) -> str:
+        """What the conversation has cost so far, where prices are known: with what was compacted and delegated."""
+        session = self.agent.session
+        rows = {each.key: each for each in session.database.lineage(session.id)}
+        chain = [session.about()]
+        while chain[-1].kind == "compression" and chain[-1].parent in rows:
+            chain.append(rows[chain[-1].parent])
+        keys = {each.key for each in chain}
+        chain += [each for each in rows.values() if each.kind == "delegate" and each.parent in keys]
+        known = [each.estimated_cost_usd for each in chain if each.estimated_cost_usd is not None]
+        if not known:
+            return ""
+        return f"${sum(known):.2f}" if sum(known) >= _CENTS else f"${sum(known):.4f}"
+
+    def memory_use(self) -> str:
+        parts = open_parts(self.context.home, settings=self.context.settings)
+        try:
+            store = parts.store
+            if store is None:
+                return ""
+            used = (
+                f"{target} {usage(store.entries(target), store.limit(target)).split()[0]}" for target in store.targets
+            )
+            return ", ".join(used)
+        except HermesError:
+            return "memory unreadable (/memory status)"
+        finally:
+            parts.close()
+
+    def _show_notices(self) -> None:
+        for event in self.agent.session.take_events():
+            self.view.show(event)
+
+    def _words_for(self, command: str) -> Iterable[str]:
+        if command == "/resume":
+            return [each.title for each in self.recent(_RECENT) if each.title]
+        if command == "/model":
+            return [*MODELS, self.agent.model.name]
+        if command == "/memory":
+            from hermes.cli.catalogue import GROUPS
+
+            return list(GROUPS["memory"][1])
+        return ()
+
+
+def _is_command(line: str) -> bool:
+    """A slash and a word; a path such as /etc/hosts is something to talk about."""
+    return line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]
+
+
+def _shortened(content: Any) -> str:
+    text = content if isinstance(content, str) else " ".join(str(part.get("text", "")) for part in content)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
+
+
+_LISTED = 10
+# A word, or words between quotes that begin and end one: the apostrophe in "don't" is none.
+_WORD = re.compile(r"""((?:--[\w-]+=)?)(?:"([^"]*)"|'([^']*)')(?!\S)|(\S+)""")
+
+# The name of a file in quotes, or with a backslash before each space: so terminals write one that is dropped on them.
+_PATH = re.compile(r"""(?:"([^"]+)"|'([^']+)'|((?:\\.|[^\s\\])+))(?!\S)""")
+
+
+def run_command(chat: Chat, line: str) -> bool:
+    """Carries out one line that begins with a slash; False when the chat should end."""
+    name, _, rest = line.partition(" ")
+    name = ALIASES.get(name, name)
+    if name == "/quit":
+        return False
+    if name not in SLASH_COMMANDS:
+        from hermes.settings.schema import nearest
+
+        chat.screen.line(f"there is no command {name}{nearest(name, SLASH_COMMANDS)} (/help lists all)")
+        return True
+    try:
+        SLASH_COMMANDS[name][1](chat, rest.strip())
+    except HermesError as error:
+        chat.screen.line(str(error), "yellow")
+    return True
+
+
+def _new(chat: Chat, title: str) -> None:
+    chat.reopen(title=title or None)
+    chat.screen.line("a new conversation", "dim")
+
+
+def _resume(chat: Chat, name: str) -> None:
+    recent = chat.recent(_LISTED)
+    if not name:
+        for number, each in enumerate(recent, start=1):
+            chat.screen.fitted(f"{number:>3}  {when(each.last_active)[:16]}  {each.title or each.preview or each.id}")
+        chat.screen.line("/resume NUMBER, or an id or title" if recent else "there are no conversations yet", "dim")
+        return
+    if name.isdecimal() and 0 < int(name) <= len(recent):
+        name = recent[int(name) - 1].id
+    chat.reopen(resume=chat.meant(name), reason="resume")
+    chat.show_last_exchange()
+
+
+def _branch(chat: Chat, title: str) -> None:
+    before = chat.agent.session.about()
+    chat.reopen(resume=chat.agent.session.branch(title or None), reason="branch")
+    chat.screen.line(f"a branch of {before.title or before.id}; /resume {before.id} goes back", "dim")
+
+
+def _undo(chat: Chat, _rest: str) -> None:
+    said = chat.agent.session.undo()
+    chat.screen.fitted(f"taken back: {said}", "dim")
+
+
+def _retry(chat: Chat, _rest: str) -> None:
+    said = chat.agent.session.asked()
+    chat.agent.session.undo()
+    chat.take_turn(said)
+
+
+def _image(chat: Chat, rest: str) -> None:
+    """Attaches an image to the next message, or sends it at once with the words behind its name."""
+    from hermes.storage.images import image_part, placeholder, taken_in
+
+    found = _PATH.match(rest)
+    if found is None:
+        raise NotFound("/image takes the name of a file: /image FILE, or /image FILE and your message")
+    name = found[1] or found[2] or re.sub(r"\\(.)", r"\1", found[3])
+    chat.images.append(image_part(name))
+    if words := rest[found.end() :].strip():
+        chat.take_turn(words)
+        return
+    shown = ", ".join(placeholder(entry) for entry in taken_in(chat.images)[1])
+    chat.screen.line(f"{shown} goes with your next message", "dim")
+
+
+def _title(chat: Chat, title: str) -> None:
+    kept = chat.agent.session.rename(title) if title else chat.agent.session.about().title
+    chat.screen.line(f"title: {kept or 'none yet (/title TEXT)'}", "dim")
+
+
+def _compress(chat: Chat, focus: str) -> None:
+    chat.screen.wait("compacting …")
+    chat.screen.line(chat.compress(focus), "dim")
+
+
+def _expand(chat: Chat, number: str) -> None:
+    if number and not number.isdecimal():
+        raise NotFound("/expand takes the number of a call, such as /expand 2")
+    chat.view.expand(int(number or 0))
+
+
+def _model(chat: Chat, name: str) -> None:
+    if name:
+        chat.switch_model(name)
+    chat.screen.line(f"model: {chat.agent.model.name} ({chat.agent.model.context_length:,} tokens of context)", "dim")
+
+
+def _status(chat: Chat, _rest: str) -> None:
+    about, home = chat.agent.session.about(), chat.context.home
+    share = f"{about.cache_read_tokens / about.input_tokens:.0%} of the prompt" if about.input_tokens else "nothing yet"
+    for name, text in {
+        "session": f"{about.id}{f' “{about.title}”' if about.title else ''}",
+        "model": f"{chat.agent.model.name}, {chat.agent.model.context_length:,} tokens of context",
+        "messages": f"{counted(about.message_count, 'message')}, {counted(about.tool_call_count, 'tool call')}",
+        "tokens": f"{about.input_tokens:,} read, {about.output_tokens:,} written (without answers that were stopped)",
+        "context": f"{chat.context_use()} tokens",
+        "cached": share,
+        "cost": f"{cost} (list prices, without helper models)" if (cost := chat.cost()) else "the price is not known",
+        "filled": chat.memory_use() or "memory is switched off",
+        "home": f"{home.path}{f' (profile {home.profile})' if home.profile else ''}",
+    }.items():
+        chat.screen.line(f"{name:<9} {text}")
+
+
+def _help(chat: Chat, _rest: str) -> None:
+    width = max(map(len, SLASH_COMMANDS))
+    for name, (told, _) in SLASH_COMMANDS.items():
+        chat.screen.line(f"{name:<{width}}  {told}")
+    chat.screen.line()
+    chat.screen.line("Enter sends. Alt-Enter, or \\ at the end of a line, goes on. Tab completes.")
+    chat.screen.line("Ctrl-C stops an answer. Ctrl-O shows the last tool call. Ctrl-D quits.")
+
+
+def _clear(chat: Chat, _rest: str) -> None:
+    chat.screen.clear()
+
+
+def _program(*words: str, default: str = "", joined: bool = False) -> Callable[[Chat, str], None]:
+    """A slash command that is one of the program's own commands, such as `hermes memory …`."""
+
+    def command(chat: Chat, rest: str) -> None:
+        given = [rest] if joined and rest else ["".join(filter(None, parts)) for parts in _WORD.findall(rest)]
+        chat.run_program([*words, *(given or ([default] if default else []))])
+
+    return command
+
+
+SLASH_COMMANDS: dict[str, tuple[str, Callable[[Chat, str], None]]] = {
+    "/new": ("start a new conversation [TITLE]", _new),
+    "/resume": ("go on with an earlier conversation [NUMBER, ID or TITLE]", _resume),
+    "/branch": ("go on in a copy, and keep this conversation as it is [TITLE]", _branch),
+    "/undo": ("take the last exchange back", _undo),
+    "/retry": ("take the last exchange back and ask again", _retry),
+    "/image": ("send an image with the next message [FILE, or FILE and a message]", _image),
+    "/title": ("show or set the title [TEXT]", _title),
+    "/compress": ("make room in the context now [what to keep]", _compress),
+    "/memory": (
+        "what is remembered; also add, remove, log, undo, …",
+        _program("memory", default="list"),
+    ),
+    "/search": ("find past conversations [QUESTION]", _program("sessions", "search", joined=True)),
+    "/sessions": ("list past conversations", _program("sessions", default="list")),
+    "/skills": ("list skills", _program("skills", default="list")),
+    "/status": ("tokens, cache and memory of this conversation", _status),
+    "/model": ("show or switch the model [NAME]", _model),
+    "/expand": ("show a tool call as a whole [NUMBER]", _expand),
+    "/clear": ("clear the screen; the conversation stays", _clear),
+    "/help": ("this list", _help),
+    "/quit": ("end the chat", _help),
+}
+ALIASES = {"/exit": "/quit", "/q": "/quit", "/bye": "/quit", "/?": "/help", "/h": "/help", "/compact": "/compress"}
+ALIASES |= {"/history": "/sessions", "/continue": "/resume", "/reset": "/new", "/rename": "/title", "/redo": "/retry"}

@@ -1,0 +1,297 @@
+"""Renders Markdown for a terminal while it streams."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from markdown_it import MarkdownIt
+from markdown_it.tree import SyntaxTreeNode
+from prompt_toolkit.utils import get_cwidth
+from rich import box
+from rich.color import ColorSystem
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from rich.console import JustifyMethod
+    from rich.segment import Segment
+
+_WIDE = 2
+_NARROWEST = 10
+_NARROWEST_COLUMN = 8  # below this a table is shown row by row
+_CODE_THEME = "ansi_dark"  # the sixteen colours of the terminal, so that its own theme decides
+_INLINE = {"strong": "bold", "em": "italic", "s": "strike"}
+# Raw HTML and reference definitions would vanish, a picture would lose its address, and a line of hyphens below a
+# paragraph is meant as a rule: a chat shows what the model wrote.
+_OFF = ["reference", "image", "lheading"]
+
+
+def _parser() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable(_OFF)
+
+
+_BLOCKS = _parser().disable("inline")
+_WHOLE = _parser()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    source: str
+    kind: str
+    gap: bool  # an empty line stands before it
+
+
+class MarkdownStream:
+    """Feed pieces, print `finished` once, and show `unfinished` below it until the next piece."""
+
+    def __init__(self) -> None:
+        self._source = ""  # of the block that is not finished
+        self._gap = False
+        self._printed: list[str] = []  # its first lines, printed already because the screen has no room for them
+
+    def feed(self, piece: str) -> None:
+        self._source += piece
+
+    def finished(self, width: int) -> list[str]:
+        """The lines of the blocks that ended since the last look. Only complete lines can end a block."""
+        complete, _, partial = self._source.rpartition("\n")
+        *done, last = _split(complete, gap=self._gap) or [_Block(source=complete, kind="", gap=self._gap)]
+        if not done:
+            return []
+        lines = self._take(done, width)
+        self._source, self._gap = f"{last.source}\n{partial}", last.gap
+        return lines
+
+    def unfinished(self, width: int, most: int) -> tuple[list[str], list[str]]:
+        """Lines to print now because they do not fit into `most`, and the lines that may still change."""
+        blocks = _split(self._source, gap=self._gap)
+        lines = [line for block in blocks for line in _rendered(block, width, live=True)][len(self._printed) :]
+        overflow: list[Text] = []
+        if len(lines) > most and not any(block.kind == "table" for block in blocks):  # its columns move as it grows
+            overflow = lines[:-most]
+            self._printed += [line.plain for line in overflow]
+        return _ansi(overflow), _ansi(_cropped(lines[-most:], width))
+
+    def rest(self, width: int) -> list[str]:
+        """The answer is complete: what is not printed yet."""
+        lines = self._take(_split(self._source, gap=self._gap), width)
+        self._source, self._gap = "", False
+        return lines
+
+    def _take(self, blocks: Iterable[_Block], width: int) -> list[str]:
+        lines = [line for block in blocks for line in _rendered(block, width)]
+        printed, self._printed = self._printed[: len(lines)], self._printed[len(lines) :]
+        # A mark that closes a screen later changes lines that are printed: better twice than not at all.
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1].plain, zip(printed, lines, strict=False)))
+        return _ansi(lines[same:])
+
+
+def _split(text: str, *, gap: bool) -> list[_Block]:
+    """The blocks of a text; the items of a list are blocks of their own, so that a long list need not wait."""
+    lines = text.split("\n")
+    starts: list[tuple[int, str]] = []
+    for token in _BLOCKS.parse(text):
+        if token.map is None or token.nesting < 0:
+            continue
+        if token.type == "list_item_open" and token.level == 1:
+            starts.append((token.map[0], "item"))
+        elif token.level == 0 and not token.type.endswith("list_open"):
+            starts.append((token.map[0], token.type.removesuffix("_open")))
+    blocks = []
+    for place, (start, kind) in enumerate(starts):
+        end = starts[place + 1][0] if place + 1 < len(starts) else len(lines)
+        follows_item = place > 0 and kind == starts[place - 1][1] == "item"
+        apart = gap if place == 0 else not follows_item or not lines[start - 1].strip()
+        blocks.append(_Block(source="\n".join(lines[start:end]), kind=kind, gap=apart))
+    return blocks
+
+
+def _closed(block: _Block) -> str:
+    """The source with the emphasis that is still open closed, so that its marks do not show for a moment."""
+    source = block.source.rstrip()
+    if block.kind not in ("paragraph", "heading", "item") or "```" in source:
+        return block.source
+    last = source.rpartition("\n\n")[2]
+    mark = "`" if last.count("`") % 2 else "**" if last.count("**") % 2 else ""
+    return source.removesuffix(mark) if mark and source.endswith(mark) else source + mark
+
+
+# --- blocks to lines -------------------------------------------------------------------------------------------------
+
+
+def _rendered(block: _Block, width: int, *, live: bool = False) -> list[Text]:
+    nodes = SyntaxTreeNode(_WHOLE.parse(_closed(block) if live else block.source)).children
+    lines = _lines_of(nodes, max(width, _NARROWEST))
+    return [Text(), *lines] if block.gap else lines
+
+
+def _lines_of(nodes: Sequence[SyntaxTreeNode], width: int) -> list[Text]:
+    lines: list[Text] = []
+    for place, node in enumerate(nodes):
+        if place and not _is_tight(nodes[place - 1]):
+            lines.append(Text())
+        lines += _block_lines(node, width)
+    return lines
+
+
+def _is_tight(node: SyntaxTreeNode) -> bool:
+    """A paragraph of a list whose items stand close together."""
+    return node.type == "paragraph" and node.hidden
+
+
+def _block_lines(node: SyntaxTreeNode, width: int) -> list[Text]:
+    match node.type:
+        case "paragraph":
+            return _wrapped(_inline(node), width)
+        case "heading":
+            text = _inline(node)
+            text.stylize("bold underline" if node.tag == "h1" else "bold")
+            return _wrapped(text, width)
+        case "fence" | "code_block":
+            return _code(node)
+        case "bullet_list" | "ordered_list":
+            return _list(node, width)
+        case "blockquote":
+            return [Text.assemble(("▌ ", "dim"), line) for line in _lines_of(node.children, max(width - 2, _NARROWEST))]
+        case "hr":
+            return [Text("─" * width, "dim")]
+        case "table":
+            return _table(node, width)
+        case _:
+            return _wrapped(Text(node.content if not node.children else ""), width)
+
+
+def _code(node: SyntaxTreeNode) -> list[Text]:
+    """Highlighted and otherwise as it is: neither indented nor broken, so that it can be copied."""
+    language = (node.info or "").split()[0] if (node.info or "").strip() else "text"
+    text = Syntax("", language, theme=_CODE_THEME).highlight(node.content.rstrip("\n"))
+    text.expand_tabs(4)
+    return list(text.split("\n", allow_blank=True))[: node.content.rstrip("\n").count("\n") + 1]
+
+
+def _list(node: SyntaxTreeNode, width: int) -> list[Text]:
+    number = int(str(node.attrs.get("start", 1)))
+    lines: list[Text] = []
+    for place, item in enumerate(node.children):
+        mark = "• " if node.type == "bullet_list" else f"{number + place}. "
+        loose = item.children and not _is_tight(item.children[0])
+        if lines and loose:
+            lines.append(Text())
+        inside = _lines_of(item.children, max(width - len(mark), _NARROWEST)) or [Text()]
+        lines.append(Text.assemble((mark, "cyan"), inside[0]))
+        lines += [Text.assemble(" " * len(mark), line) if line else line for line in inside[1:]]
+    return lines
+
+
+def _table(node: SyntaxTreeNode, width: int) -> list[Text]:
+    rows = [row.children for part in node.children for row in part.children]
+    header, body = rows[0], rows[1:]
+    if width < len(header) * _NARROWEST_COLUMN:
+        return _row_by_row(header, body, width)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, border_style="dim", header_style="bold")
+    for cell in header:
+        table.add_column(_inline(cell), justify=_justified(cell), overflow="fold")
+    for row in body:
+        table.add_row(*map(_inline, row))
+    return [_text_of(line) for line in _CONSOLE.render_lines(table, _CONSOLE.options.update(width=width), pad=False)]
+
+
+def _row_by_row(header: Sequence[SyntaxTreeNode], body: Sequence[Sequence[SyntaxTreeNode]], width: int) -> list[Text]:
+    """A table that has no room for its columns: each cell below the name of its column."""
+    lines: list[Text] = []
+    for row in body or [header]:
+        lines += [Text()] if lines else []
+        for name, cell in zip(header, row, strict=False):
+            named = Text.assemble(_inline(name), ": ")
+            named.stylize("bold")
+            lines += _wrapped(Text.assemble(named, _inline(cell)), width)
+    return lines
+
+
+def _justified(cell: SyntaxTreeNode) -> JustifyMethod:
+    found = re.search("text-align:(left|right|center)", str(cell.attrs.get("style", "")))
+    return found[1] if found else "left"  # type: ignore[return-value]
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+def _inline(node: SyntaxTreeNode, style: str = "") -> Text:
+    text = Text()
+    for child in node.children:
+        match child.type:
+            case "text" | "text_special":
+                text.append(child.content, style)
+            case "softbreak" | "hardbreak":
+                text.append("\n")
+            case "code_inline":
+                text.append(child.content, f"{style} cyan".strip())
+            case "link":
+                text.append_text(_link(child, style))
+            case _:
+                text.append_text(_inline(child, f"{style} {_INLINE.get(child.type, '')}".strip()))
+    return text
+
+
+def _link(node: SyntaxTreeNode, style: str) -> Text:
+    """The address stays visible: a person should see where a link leads."""
+    text, address = _inline(node, f"{style} underline".strip()), str(node.attrs.get("href", ""))
+    return text if text.plain in (address, address.removeprefix("mailto:")) else text.append(f" ({address})", "dim")
+
+
+def _wrapped(text: Text, width: int) -> list[Text]:
+    lines = list(text.divide(_breaks(text.plain, width)))
+    for line in lines:
+        line.rstrip()
+    return lines
+
+
+def _breaks(text: str, width: int) -> Iterator[int]:
+    """Where lines begin: at words, between any two characters of scripts that have no spaces, and at a newline."""
+    start = fits = column = 0  # `fits`: the last place in the line where it may end
+    for place, character in enumerate(text):
+        if character == "\n":
+            start, fits, column = place + 1, place + 1, 0
+            yield start
+            continue
+        size = get_cwidth(character)
+        if size >= _WIDE:
+            fits = place
+        if column + size > width and character != " ":
+            start = fits = fits if fits > start else place
+            column = get_cwidth(text[start:place])
+            yield start
+        column += size
+        if character == " " or size >= _WIDE:
+            fits = place + 1
+
+
+_CONSOLE = Console(force_terminal=True, color_system="standard", legacy_windows=False, markup=False, emoji=False)
+
+
+def _text_of(line: Sequence[Segment]) -> Text:
+    text = Text.assemble(*((segment.text, segment.style or "") for segment in line))
+    text.rstrip()
+    return text
+
+
+def _cropped(lines: Sequence[Text], width: int) -> Sequence[Text]:
+    """Long lines of code are cut while they may be drawn again; printed, the terminal wraps them."""
+    for line in lines:
+        line.truncate(width, overflow="crop")
+    return lines
+
+
+def _ansi(lines: Iterable[Text]) -> list[str]:
+    return ["".join(map(_styled, line.render(_CONSOLE))) for line in lines]
+
+
+def _styled(segment: Segment) -> str:
+    return segment.style.render(segment.text, color_system=ColorSystem.STANDARD) if segment.style else segment.text

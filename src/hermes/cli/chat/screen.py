@@ -1,0 +1,497 @@
+"""What the chat writes: one turn while it happens, answers as they arrive, a line per tool call, notices."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import threading
+import time
+from contextlib import closing, contextmanager, nullcontext
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from prompt_toolkit.utils import get_cwidth
+
+from hermes.base.events import (
+    Compacted,
+    Notice,
+    ReasoningDelta,
+    Retrying,
+    TextDelta,
+    ToolCallStarted,
+    ToolReturned,
+    TurnFinished,
+)
+from hermes.base.text import counted
+from hermes.cli.output import has_styles, read_line, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from typing import TextIO
+
+    from hermes.agent import Agent
+    from hermes.base.events import TurnEvent
+    from hermes.cli.chat.markdown import MarkdownStream
+    from hermes.storage.images import Content
+
+_FENCE = "```"
+_WIDE = 2
+
+
+class WordWrap:
+    """Feed pieces, write what comes back. Code between fences is left as it is, so that it can be copied."""
+
+    def __init__(self, width: int) -> None:
+        self._width = max(width, 10)
+        self._column = 0
+        self._word = ""
+        self._line = ""  # the line as the model writes it, to see a fence
+        self._in_code = False
+
+    @property
+    def at_start(self) -> bool:
+        return self._column == 0 and not self._word
+
+    def feed(self, text: str) -> str:
+        return "".join(self._one(character) for character in text)
+
+    def flush(self) -> str:
+        """What is still held back, because its word might have gone on."""
+        size = get_cwidth(self._word)
+        broken = "\n" if self._column and self._column + size > self._width else ""
+        shown, self._word = broken + self._word, ""
+        self._column = size if broken else self._column + size
+        return shown
+
+    def _one(self, character: str) -> str:
+        if character == "\n":
+            shown = self.flush() + "\n"
+            if self._line.lstrip().startswith(_FENCE):
+                self._in_code = not self._in_code
+            self._line, self._column = "", 0
+            return shown
+        self._line += character
+        if self._in_code or self._line.lstrip().startswith(_FENCE):
+            return self.flush() + character
+        if character == " ":
+            return self._space()
+        if get_cwidth(character) >= _WIDE:  # scripts without spaces break between any two characters
+            before = self.flush()
+            self._word = character
+            return before + self.flush()
+        self._word += character
+        return self._whole_line() if get_cwidth(self._word) >= self._width else ""
+
+    def _space(self) -> str:
+        shown = self.flush()
+        if self._column >= self._width:  # the break stands for the space
+            return shown
+        self._column += 1
+        return shown + " "
+
+    def _whole_line(self) -> str:
+        """A word as long as a line, such as an address, is not held back any longer."""
+        return self.flush()
+
+
+# What the chat writes: answers as they arrive, one line per tool call, quiet notices; escapes only where wanted.
+#
+# On a terminal with styles the last lines are live: the block of the answer that is not finished, or what is awaited,
+# and what the person types meanwhile. Only these are drawn again. Everything above them is printed once and scrolls
+# away.
+
+_STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "cyan": "36", "yellow": "33"}
+# Everything but newline and tab: what a model or a tool writes must not act on the terminal.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ESCAPE = re.compile("\x1b\\[[0-9;]*m")
+_NARROWEST = 20
+_LEAST_ROWS = 4
+_REST = 4  # times as long as drawing took, it waits before it draws again: a fast model must not keep a core busy
+_PROMPT = "> "
+
+
+class Screen:
+    """One stream. On a terminal lines are wrapped and Markdown is rendered, unless `plain` or NO_COLOR forbid it."""
+
+    def __init__(self, stream: TextIO | None = None, *, plain: bool = False) -> None:
+        self._stream = stream or sys.stdout
+        self.is_terminal = self._stream.isatty()
+        self.has_styles = not plain and has_styles(self._stream)
+        self._lock = threading.RLock()  # what a person types is drawn by another thread
+        self._wrap: WordWrap | None = None
+        self._markdown: MarkdownStream | None = None
+        self._body: list[str] = []  # live lines of the answer, or what is awaited
+        self._typed = ""
+        self._live: list[str] = []  # the lines that are on the screen and may be drawn again
+        self._columns = 0
+        self._next = 0.0
+        self._last = "\n"
+
+    @property
+    def width(self) -> int:
+        return max(_NARROWEST, shutil.get_terminal_size().columns)
+
+    def styled(self, text: str, style: str) -> str:
+        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self.has_styles and text else text
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """One line, or several, after whatever was being streamed."""
+        self.end_answer()
+        shown = plain(text)
+        if self.is_terminal:
+            wrap = WordWrap(self.width)
+            shown = wrap.feed(shown) + wrap.flush()
+        self._write((self.styled(shown, style) if style else shown) + "\n")
+
+    def fitted(self, text: str, style: str = "") -> None:
+        """A line that is cut rather than wrapped."""
+        shown = " ".join(text.split("\n"))
+        if self.is_terminal and len(shown) > self.width:
+            shown = shown[: self.width - 1] + "…"
+        self.line(shown, style)
+
+    def wait(self, text: str) -> None:
+        """Says that something is awaited; gone as soon as anything else is written. Only where it can be erased."""
+        self.end_answer()
+        if self.has_styles:
+            shown = plain(text.partition("\n")[0])
+            shown = shown if len(shown) < self.width else shown[: self.width - 2] + "…"
+            self._draw(body=[self.styled(shown, "dim")])
+
+    def answer(self, piece: str) -> None:
+        if self.has_styles:
+            self._answer_in_markdown(plain(piece))
+            return
+        if self._wrap is None:
+            self._wrap = WordWrap(self.width if self.is_terminal else sys.maxsize)
+        self._write(self._wrap.feed(plain(piece)) if self.is_terminal else plain(piece))
+
+    @property
+    def is_answering(self) -> bool:
+        return self._wrap is not None or self._markdown is not None
+
+    def end_answer(self) -> None:
+        """Prints what is still open of an answer."""
+        wrap, self._wrap = self._wrap, None
+        if wrap is not None:
+            self._write(wrap.flush())
+            self._write("" if self._last == "\n" else "\n")
+        markdown, self._markdown = self._markdown, None
+        if markdown is not None:
+            self._draw(markdown.rest(self.width), body=[])
+
+    def erase(self) -> None:
+        """Takes away what `wait` said."""
+        if self._live:
+            self._draw(body=[])
+
+    def show_typed(self, text: str) -> None:
+        """Shows what a person types while an answer is being written, below it."""
+        with self._lock:
+            self._typed = plain(text).replace("\n", "⏎").replace("\t", " ")
+            self._draw(body=self._body)
+
+    def clear(self) -> None:
+        if self.is_terminal and os.environ.get("TERM") != "dumb":
+            self._send("\x1b[2J\x1b[H")
+
+    def _answer_in_markdown(self, piece: str) -> None:
+        if self._markdown is None:
+            from hermes.cli.chat.markdown import MarkdownStream
+
+            self._markdown = MarkdownStream()
+        self._markdown.feed(piece)
+        began = time.monotonic()
+        if began < self._next:
+            return
+        width, rows = self.width, shutil.get_terminal_size().lines
+        done = self._markdown.finished(width)
+        overflow, body = self._markdown.unfinished(width, max(rows, _LEAST_ROWS) - 2)  # the last row is for typing
+        self._draw([*done, *overflow], body=body)
+        now = time.monotonic()
+        self._next = now + _REST * (now - began)
+
+    def _write(self, text: str) -> None:
+        """Prints text; where lines are live, it ends with a newline."""
+        if not text:
+            return
+        with self._lock:
+            self._last = text[-1]
+            if self.has_styles:
+                self._draw(text.split("\n")[:-1] if text.endswith("\n") else [text], body=[])
+            else:
+                self._send(text)
+
+    def _draw(self, printed: list[str] | None = None, *, body: list[str]) -> None:
+        """Prints lines once, above the live ones, and draws what has changed of these."""
+        if not self.has_styles:
+            return
+        with self._lock:
+            self._body = body
+            live = [*body, *([self._input_line()] if self._typed else [])]
+            if not printed and live == self._live:
+                return
+            same = (
+                0
+                if printed
+                else sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._live, live, strict=False)))
+            )
+            same = max(0, min(same, len(self._live) - 1, len(live) - 1))
+            text = self._to_live_line(same)
+            text += "".join(f"{line}\n" for line in printed or ())
+            if live[same:]:  # a line that turns out too wide is cut, not wrapped, so that rows can be counted
+                text += "\x1b[?7l" + "\n".join(live[same:]) + "\x1b[?7h"
+            self._live, self._columns = live, self.width
+            self._send(text)
+
+    def _to_live_line(self, number: int) -> str:
+        """Moves from the end of the live lines to the beginning of one of them, and erases from there."""
+        if not self._live:
+            return ""
+        width = self.width
+        rows = len(self._live) - 1 - number
+        if width < self._columns:  # the terminal was made narrower and has wrapped the lines
+            rows = sum(-(-max(_cells(line), 1) // width) for line in self._live[number:]) - 1
+        return "\r" + (f"\x1b[{rows}A" if rows > 0 else "") + "\x1b[J"
+
+    def _input_line(self) -> str:
+        room, shown = self.width - len(_PROMPT) - 1, self._typed
+        while _cells(shown) > room:
+            shown = shown[1:]
+        return _PROMPT + shown
+
+    def _send(self, text: str) -> None:
+        encoding = self._stream.encoding or "utf-8"
+        self._stream.write(text.encode(encoding, "replace").decode(encoding))
+        self._stream.flush()
+
+
+def plain(text: str) -> str:
+    """The text without characters that would act on the terminal."""
+    return _CONTROL.sub("", text)
+
+
+def _cells(text: str) -> int:
+    from prompt_toolkit.utils import get_cwidth
+
+    return get_cwidth(_ESCAPE.sub("", text))
+
+
+# Tool calls as a person sees them: one line each with the outcome, and the whole on request.
+
+_LONGEST_VALUE = 40
+_LONGEST_OUTCOME = 100
+
+
+def summary(returned: ToolReturned) -> str:
+    """`memory add user “Prefers short answers.”`: what was called, as short as it can be told."""
+    given = _parsed(returned.call.arguments)
+    if not isinstance(given, dict):
+        return returned.call.name
+    return " ".join([returned.call.name, *(_short(each) for each in given.values() if each not in (None, "", [], {}))])
+
+
+def outcome(returned: ToolReturned) -> tuple[bool, str]:
+    """Whether it worked, and how it ended: in a few words, or the whole reason why it failed."""
+    result = _parsed(returned.result)
+    if not isinstance(result, dict):
+        return True, _cut(returned.result, _LONGEST_OUTCOME)
+    worked = result.get("success", True) is not False and not result.get("error")
+    if "exit_code" in result and not result.get("error"):
+        printed = str(result.get("output") or "").strip().splitlines()
+        return worked, _cut(f"exit code {result['exit_code']}{f', {printed[-1]}' if printed else ''}", _LONGEST_OUTCOME)
+    for name in ("error", "message", "summary", "note"):
+        if isinstance(result.get(name), str) and result[name]:
+            return worked, _cut(result[name], _LONGEST_OUTCOME) if worked else result[name].strip()
+    for name, found in result.items():
+        if isinstance(found, list):
+            return worked, f"{len(found):,} {name}"
+    return worked, "done" if worked else "failed"
+
+
+def whole(returned: ToolReturned) -> str:
+    """Everything: the arguments and the result, readable where they are JSON."""
+    return f"{returned.call.name} {_pretty(returned.call.arguments)}\n→ {_pretty(returned.result)}"
+
+
+def _short(given: Any) -> str:
+    if isinstance(given, bool | int | float):
+        return str(given)
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    return text if text.isidentifier() else f"“{_cut(text, _LONGEST_VALUE)}”"
+
+
+def _cut(text: str, longest: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def _pretty(text: str) -> str:
+    parsed = _parsed(text)
+    return text if parsed is None else json.dumps(parsed, ensure_ascii=False, indent=2)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+_ASK = "[y]es, [n]o, [a]lways for this: "
+
+
+class TurnView:
+    """Remembers the tool calls it has shown, by number, so that one can be looked at as a whole."""
+
+    def __init__(
+        self, screen: Screen, *, pause_typing: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        """`pause_typing` lends the keyboard to a question that is asked in the middle of a turn."""
+        self.screen = screen
+        self.calls: list[ToolReturned] = []
+        self._asking = threading.Lock()
+        self._allowed: set[str] = set()
+        self._agent: Agent | None = None
+        self._pause_typing = pause_typing
+
+    def run(self, agent: Agent, text: Content) -> TurnFinished | None:
+        """The end of the turn, or None when Ctrl-C, pressed twice, did not leave it time for one."""
+        self._agent = agent
+        self.screen.wait(f"waiting for {agent.model.name} … (Ctrl-C stops)")
+        try:
+            with _interrupting(agent), closing(agent.turn(text)) as events:  # type: ignore[type-var]
+                for event in events:
+                    self.show(event)
+                    if isinstance(event, TurnFinished):
+                        return event
+        except KeyboardInterrupt:
+            self.screen.line("(stopped)", "dim")
+        finally:
+            self.screen.end_answer()
+        return None
+
+    def show(self, event: TurnEvent) -> None:
+        match event:
+            case TextDelta(text=text):
+                self.screen.answer(text)
+            case ReasoningDelta():
+                self.screen.wait("thinking …")
+            case ToolCallStarted(name=name):
+                self.screen.wait(f"{name} …")
+            case ToolReturned():
+                self._show_call(event)
+            case Retrying():
+                self._show_retry(event)
+            case Compacted():
+                pass  # the notice that comes with it says what was kept
+            case Notice(text=text):
+                self.screen.line(f"({text})", "dim")
+            case TurnFinished(reason="interrupted"):
+                self.screen.line("(stopped; the conversation goes on from here)", "dim")
+            case TurnFinished(reason="length"):
+                self.screen.line("(the answer was cut off: it reached its longest length)", "dim")
+            case _:
+                pass
+
+    def _show_call(self, returned: ToolReturned) -> None:
+        self.calls.append(returned)
+        worked, end = outcome(returned)
+        mark = "ok" if worked else "failed"
+        line = f"  [{len(self.calls)}] {summary(returned)} · {mark}: {end}"
+        if worked:
+            self.screen.fitted(line, "dim")
+        else:
+            self.screen.line(line, "yellow")
+
+    def _show_retry(self, event: Retrying) -> None:
+        """One line that counts, where a line can be drawn again; elsewhere one line, the first time."""
+        if self.screen.is_answering:
+            self.screen.line("(the answer broke off and begins again)", "dim")
+        if event.retry and self.screen.has_styles:
+            self.screen.wait(f"({retrying_in_words(event)})")
+        elif event.retry <= 1:
+            self.screen.line(f"({retrying_in_words(event, once=True)})", "dim")
+
+    def expand(self, number: int = 0) -> None:
+        """The whole of a tool call; the newest without a number."""
+        if not self.calls:
+            self.screen.line("no tool has been called yet", "dim")
+        elif not 0 <= number <= len(self.calls):
+            self.screen.line(f"there are calls 1 to {len(self.calls)}", "dim")
+        else:
+            self.screen.line(f"[{number or len(self.calls)}] {whole(self.calls[number - 1])}")
+
+    def ask(self, question: str) -> bool:
+        """Asks the person whether a tool may do something; Ctrl-C means no, and ends the turn."""
+        with self._asking:  # delegated tasks may ask at the same time
+            if question in self._allowed:
+                return True
+            try:
+                with self._pause_typing(), _plain_ctrl_c():
+                    self.screen.line(visible(question), "bold")  # also what would hide a part of the command
+                    said = read_line(_ASK).strip().lower()
+            except (KeyboardInterrupt, EOFError):
+                self.screen.line()
+                if self._agent is not None:
+                    self._agent.interrupt()
+                return False
+            if said in ("a", "always"):
+                self._allowed.add(question)
+            return said in ("y", "yes", "a", "always")
+
+
+def retrying_in_words(event: Retrying, *, once: bool = False) -> str:
+    """The counter first, because a long reason is cut; `once`: for a line that the next retry does not replace."""
+    if not event.retry:
+        return f"{event.error}; asking {event.model}"
+    if once:
+        return f"{event.error}; trying again, up to {event.retries} times"
+    when = f" in {event.seconds:.0f} s" if event.seconds else ""
+    return f"retry {event.retry} of {event.retries}{when}: {event.error}"
+
+
+def compacted_in_words(done: Compacted) -> str:
+    return (
+        f"compacted: {counted(done.messages, 'message')} became a summary by {done.how}, {done.tokens_before:,} tokens"
+        f" became {done.tokens_after:,}; nothing is lost, the originals can be searched"
+    )
+
+
+@contextmanager
+def _interrupting(agent: Agent) -> Iterator[None]:
+    """The first Ctrl-C asks the turn to end at a sound place; a second one does not wait for that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+
+    def on_press(*_: object) -> None:
+        pressed.append(1)
+        if len(pressed) > 1:
+            raise KeyboardInterrupt
+        agent.interrupt()
+
+    before = signal.signal(signal.SIGINT, on_press)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _plain_ctrl_c() -> Iterator[None]:
+    """Ctrl-C ends the question at once, as it does in any program; only the main thread can say so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

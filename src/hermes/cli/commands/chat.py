@@ -1,0 +1,233 @@
+"""`hermes`: a conversation at a terminal, or one answer for a script."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import NotFound, SettingsError, WrongKey
+from hermes.base.events import Continuing, Notice, Retrying, TextDelta, ToolReturned
+from hermes.cli.chat.screen import Screen, TurnView, retrying_in_words
+from hermes.cli.output import OK, REFUSED, print_json, print_problem
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from hermes.agent import Agent
+    from hermes.base.events import TurnEvent, TurnFinished
+    from hermes.cli.output import Context
+    from hermes.llm.client import Model
+    from hermes.storage.images import Content
+
+_INTERRUPTED = 130
+
+
+def answer_once(
+    opener: Callable[..., Agent], question: Content, *, resume: str | None, as_json: bool, plain: bool = False
+) -> int:
+    view = _Apart(as_json=as_json, plain=plain)
+    watched = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    with opener(resume=resume, ask=view.ask if watched else None) as agent:
+        end = view.run(agent, question)
+        notices = [*view.notices, *(notice.text for notice in agent.session.notices.take())]
+        if as_json and end is not None:
+            print_json(_document(agent, end, view, notices))
+    if end is None or end.reason == "interrupted":
+        return _INTERRUPTED
+    return OK if end.reply else REFUSED
+
+
+class _Apart(TurnView):
+    """The answer on standard output, all else on standard error, and only when a person looks at it."""
+
+    def __init__(self, *, as_json: bool, plain: bool) -> None:
+        super().__init__(Screen(sys.stderr, plain=plain))
+        self.notices: list[str] = []
+        self._as_json = as_json
+        self._answer = Screen(sys.stdout, plain=plain)
+
+    def show(self, event: TurnEvent) -> None:
+        if isinstance(event, Notice):
+            # a script, too, should learn that what it was set up with is not all there
+            self._note(event.text, aloud=event.kind in ("settings", "context", "private", "storage"))
+        if isinstance(event, Retrying) and event.retry <= 1:
+            # once, or whoever waits would think that it hangs
+            self._note(retrying_in_words(event, once=True), aloud=True)
+        if isinstance(event, TextDelta):
+            self.screen.erase()
+            if not self._as_json:
+                self._answer.answer(event.text)
+            return
+        if isinstance(event, Continuing):
+            return  # the answer goes on in the same line
+        self._answer.end_answer()
+        if self.screen.is_terminal:
+            super().show(event)
+        elif isinstance(event, ToolReturned):
+            self.calls.append(event)
+
+    def _note(self, text: str, *, aloud: bool) -> None:
+        """With --json, standard error is kept for the object that tells of a failure."""
+        self.notices.append(text)
+        if aloud and not self.screen.is_terminal and not self._as_json:
+            print_problem(text)
+
+
+def _document(agent: Agent, end: TurnFinished, view: _Apart, notices: list[str]) -> dict[str, Any]:
+    return {
+        "reply": end.reply,
+        "session": agent.session.id,
+        "model": end.model,
+        "reason": end.reason,
+        "model_calls": end.model_calls,
+        "usage": end.usage.as_dict(),
+        "cached_share": round(end.usage.cached_share, 3),
+        "tool_calls": [
+            {"name": each.call.name, "arguments": each.call.arguments, "result": each.result} for each in view.calls
+        ],
+        "notices": notices,
+    }
+
+
+_SOURCE = "cli"
+_NO_MODEL = (
+    "there is no model to talk to: run `hermes setup` at a terminal, or name one with --model (`hermes model list`"
+    " shows what there is), or try `hermes demo`, which needs none"
+)
+
+
+def _chat(given: argparse.Namespace, context: Context) -> int:
+    if given.newest and given.resume is not None:
+        raise SettingsError("--continue and --resume are two conversations; give one of them")
+    images = _images(given.image)
+    question = _question(given)
+    model = _model(given, context, interactive=question is None)
+    resume = _newest(context) if given.newest else _meant(context, given.resume)
+    opener = partial(_open, context, model)
+    if question is not None:
+        asked = [{"type": "text", "text": question}, *images] if images else question
+        return answer_once(opener, asked, resume=resume, as_json=given.json, plain=given.plain)
+    from hermes.cli.chat.loop import SLASH_COMMANDS as SLASH
+    from hermes.cli.chat.loop import Chat, run_command
+    from hermes.cli.chat.screen import Screen
+
+    chat = Chat(context, Screen(plain=given.plain), opener)
+    chat.images = images
+    try:
+        chat.reopen(resume=resume)
+        chat.greet()
+        if resume:
+            chat.show_last_exchange()
+        return chat.run({name: told for name, (told, _) in SLASH.items()}, run_command)
+    finally:
+        chat.close()
+
+
+def _images(paths: list[str]) -> list[dict[str, Any]]:
+    if not paths:
+        return []
+    from hermes.storage.images import image_part
+
+    return [image_part(path) for path in paths]
+
+
+def _question(given: argparse.Namespace) -> str | None:
+    """What to ask when nobody is there to type: `-q`, or what was piped in; None for a conversation."""
+    piped = "" if sys.stdin is None or sys.stdin.isatty() or (given.question and not given.stdin) else sys.stdin.read()
+    parts = [part for part in (given.question, piped.strip()) if part]
+    if parts:
+        return "\n\n".join(parts)
+    if given.question is not None or sys.stdin is None or not sys.stdin.isatty():
+        raise SettingsError("there is nothing to ask: give a text with -q, or pipe one in")
+    if given.json:
+        raise SettingsError("--json is for one answer: add -q TEXT")
+    return None
+
+
+def _model(given: argparse.Namespace, context: Context, *, interactive: bool) -> Model:
+    """The model of the settings; without one, a person is led through choosing it and a script is told how."""
+    from hermes.session.models import main_model
+
+    if given.model:
+        return _of_the_flag(given.model, context)
+    try:
+        return main_model(context.settings)
+    except (NotFound, WrongKey) as error:
+        if context.settings.text("model.default") and not isinstance(error, WrongKey):
+            raise
+        if not interactive or not sys.stdout.isatty():
+            raise SettingsError(f"{error}\n{_no_model()}" if isinstance(error, WrongKey) else _no_model()) from error
+        from hermes.cli.commands.setup import set_up
+
+        return set_up(context.home, reason=str(error) if isinstance(error, WrongKey) else "")
+
+
+def _of_the_flag(name: str, context: Context) -> Model:
+    from hermes.session.models import main_model, script_from_here
+
+    try:
+        return main_model(context.settings, script_from_here(name))
+    except (NotFound, WrongKey, SettingsError) as error:
+        raise type(error)(f"--model {name}: {error}") from error
+
+
+def _no_model() -> str:
+    from hermes.llm.embedded import installed
+
+    ready = "the embedded one is ready: `--model local`"
+    return f"{_NO_MODEL}; {ready}" if installed() else _NO_MODEL
+
+
+def _newest(context: Context) -> str | None:
+    """The conversation that `--continue` goes on with."""
+    from hermes.session.history import open_past
+
+    past = open_past(context.home)
+    if past is None:
+        raise NotFound("there is no conversation to continue yet; `hermes` starts one")
+    with past:
+        found = next((each for each in past.list_sessions(source=_SOURCE) if each.message_count), None)
+    if found is None:
+        raise NotFound("there is no conversation to continue yet; `hermes` starts one")
+    return found.id
+
+
+def _meant(context: Context, name: str | None) -> str | None:
+    """The conversation that `--resume` names, also by a part of its title or id."""
+    if name is None:
+        return None
+    from hermes.cli.sessions.shared import named, open_existing
+
+    with open_existing(context) as past:
+        return named(past, name).id
+
+
+def _open(context: Context, chosen: Model, *, model: Model | None = None, **given: Any) -> Agent:
+    from hermes.agent import Agent
+
+    return Agent.open(context.home, _SOURCE, model=model or chosen, cwd=os.getcwd(), **given)
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-q", "--query", dest="question", metavar="TEXT", help="ask this one question, print the answer"
+    )
+    parser.add_argument("--stdin", action="store_true", help="with -q: add what is piped in below the question")
+    parser.add_argument("--json", action="store_true", help="with -q: the answer, its usage and tool calls as JSON")
+    parser.add_argument(
+        "--image", metavar="FILE", action="append", default=[], help="send this image with the message; may be repeated"
+    )
+    parser.add_argument(
+        "--continue", "-c", dest="newest", action="store_true", help="go on with the newest conversation"
+    )
+    parser.add_argument("--resume", "-r", metavar="ID|TITLE", help="go on with this conversation")
+    parser.add_argument("--plain", action="store_true", help="answers as the model writes them, without styles")
+    parser.add_argument("--model", "-m", metavar="NAME", help="talk to this model instead of the one in the settings")
+
+
+COMMANDS = {
+    "chat": (_configure, _chat),
+}

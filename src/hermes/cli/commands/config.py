@@ -1,0 +1,277 @@
+"""`hermes config` and `hermes profile`: settings, where each comes from, and several homes side by side."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from hermes.base.errors import NotConfirmed, SettingsError, StorageError, UnsafePath
+from hermes.cli.output import OK, USAGE, add_json_option, confirmed, print_json, print_problem, print_text
+from hermes.settings.home import (
+    DEFAULT_PROFILE,
+    choose_profile,
+    chosen_profile,
+    existing_profile,
+    locate_home,
+    profile_names,
+    profile_path,
+)
+from hermes.storage.files import explain, make_private_folders
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from hermes.cli.output import Context
+    from hermes.settings.config import Settings
+
+
+def _show(given: argparse.Namespace, context: Context) -> int:
+    settings = context.settings
+    names = [name for name in settings.names() if not given.changed or settings.origin(name) != "default"]
+    return _print_all(given, settings, names)
+
+
+def _print_all(given: argparse.Namespace, settings: Settings, names: list[str]) -> int:
+    if given.json:
+        print_json({name: {"value": settings.get(name), "origin": settings.origin(name)} for name in names})
+        return OK
+    if not names:
+        print_text("nothing is set; every setting has its default (`hermes config show` prints them)")
+    width = max(map(len, names), default=0)
+    for name in names:
+        print_text(f"{name:<{width}}  {_in_words(settings.get(name))}  ({settings.origin(name)})")
+    return OK
+
+
+def _get(given: argparse.Namespace, context: Context) -> int:
+    settings = context.settings
+    below = [name for name in settings.names() if name.startswith(f"{given.name}.")]
+    if below and given.name not in settings.names():
+        return _print_all(given, settings, below)
+    found, origin = settings.get(given.name), settings.origin(given.name)
+    if given.json:
+        print_json({"key": given.name, "value": found, "origin": origin})
+    else:
+        print_text(_in_words(found))
+    return OK
+
+
+def _set(given: argparse.Namespace, context: Context) -> int:
+    from hermes.settings.config import FILE
+    from hermes.settings.yaml_file import set_value
+
+    chosen, path = set_value(context.home, FILE, given.name, given.value)
+    warning = _engine_problem(context) if given.name == "context.engine" else ""
+    if given.json:
+        print_json({"key": given.name, "value": chosen, "file": path, **({"warning": warning} if warning else {})})
+    else:
+        print_text(f"{given.name} is now {_in_words(chosen)} (in {path})")
+        if warning:
+            print_problem(warning)
+    return OK
+
+
+def _engine_problem(context: Context) -> str:
+    """Why the engine that was just chosen will not be used; it may come later, so it is a warning."""
+    from hermes.session.engines import chosen_engine
+    from hermes.settings.config import load_settings
+
+    return chosen_engine(context.home, load_settings(context.home)).problem
+
+
+def _unset(given: argparse.Namespace, context: Context) -> int:
+    from hermes.settings.config import FILE, load_settings
+    from hermes.settings.yaml_file import unset_value
+
+    path, was_set = unset_value(context.home, FILE, given.name)
+    now = load_settings(context.home).get(given.name)
+    if given.json:
+        print_json({"key": given.name, "value": now, "file": path, "was_set": was_set})
+    elif was_set:
+        state = "not set any more" if now in ("", None) else f"{_in_words(now)} by default again"
+        print_text(f"{given.name} is {state} (taken out of {path})")
+    else:
+        state = "not set" if now in ("", None) else f"{_in_words(now)} by default"
+        print_text(f"{given.name} does not stand in {path}; it is {state}")
+    return OK
+
+
+def _path(given: argparse.Namespace, context: Context) -> int:
+    from hermes.memory.file import FOLDER
+    from hermes.settings.config import FILE
+    from hermes.settings.environment import FILE as SECRETS
+
+    home = context.home
+    places = {
+        "home": home.path,
+        "profile": home.profile or "default",
+        "settings": os.path.join(home.operator, FILE),
+        "secrets": os.path.join(home.operator, SECRETS),
+        "memories": home.join(FOLDER),
+    }
+    if given.json:
+        print_json(places)
+    else:
+        for name, place in places.items():
+            print_text(f"{name:<9} {place}")
+    return OK
+
+
+def _check(given: argparse.Namespace, context: Context) -> int:
+    from hermes.base.errors import SettingsError
+    from hermes.settings.config import load_settings, quoted_items
+    from hermes.settings.environment import read_secrets
+
+    problems: list[str] = []
+    try:
+        problems += [f"{what}; {remedy}" for what, remedy in quoted_items(load_settings(context.home))]
+    except SettingsError as error:
+        problems += str(error).split("\n")
+    try:
+        read_secrets(context.home)
+    except SettingsError as error:
+        problems += str(error).split("\n")
+    if given.json:
+        print_json({"ok": not problems, "problems": problems})
+    else:
+        print_text("\n".join(problems) or "config.yaml and .env are fine")
+    return USAGE if problems else OK
+
+
+def _in_words(found: Any) -> str:
+    import json
+
+    if isinstance(found, str):
+        return found
+    return json.dumps(list(found) if isinstance(found, tuple) else found, ensure_ascii=False)
+
+
+def _configure_show(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--changed", action="store_true", help="only those that stand in the file")
+    add_json_option(parser)
+
+
+def _configure_get(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="KEY", help="such as memory.nudge_interval, or a heading such as memory")
+    add_json_option(parser)
+
+
+def _configure_unset(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="KEY", help="such as memory.nudge_interval; `hermes config show` lists them")
+    add_json_option(parser)
+
+
+def _configure_set(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="KEY", help="such as memory.nudge_interval; `hermes config show` lists them")
+    parser.add_argument("value", metavar="VALUE", help="as it would stand in config.yaml; JSON works too")
+    add_json_option(parser)
+
+
+# `hermes profile`: several homes side by side, each complete.
+
+
+def _list(given: argparse.Namespace, context: Context) -> int:
+    home = context.home
+    names = [DEFAULT_PROFILE, *profile_names(home.root)]
+    chosen = home.profile or DEFAULT_PROFILE
+    if given.json:
+        print_json({"chosen": chosen, "profiles": names})
+    else:
+        for name in names:
+            print_text(f"{'*' if name == chosen else ' '} {name}")
+    return OK
+
+
+def _create(given: argparse.Namespace, context: Context) -> int:
+    path = _free_place(locate_home(context.root, "").root, given.name)
+    make_private_folders(path)
+    print_text(
+        f"profile {given.name} is at {path}; use it with --profile {given.name} or `hermes profile use {given.name}`"
+    )
+    return OK
+
+
+def _free_place(root: str, name: str) -> str:
+    path = profile_path(root, name)
+    if name == DEFAULT_PROFILE:
+        raise SettingsError(f"{name} is the home itself, so no profile could be reached by this name; choose another")
+    if os.path.lexists(path):
+        raise SettingsError(
+            f"there is a profile {name} already, at {path}; choose another name, or use it with --profile {name}"
+        )
+    return path
+
+
+def _use(given: argparse.Namespace, context: Context) -> int:
+    choose_profile(locate_home(context.root, "").root, given.name)
+    print_text(f"profile {given.name} is used from now on")
+    return OK
+
+
+def _rename(given: argparse.Namespace, context: Context) -> int:
+    root = locate_home(context.root, "").root
+    old, new = existing_profile(root, given.name), _free_place(root, given.new)
+    is_chosen = chosen_profile(root) == given.name
+    try:
+        os.rename(old, new)
+    except OSError as error:
+        raise explain("rename", old, error) from error
+    if is_chosen:
+        choose_profile(root, given.new)
+    print_text(f"profile {given.name} is now {given.new}, at {new}{', and still the chosen one' if is_chosen else ''}")
+    return OK
+
+
+def _delete(given: argparse.Namespace, context: Context) -> int:
+    root = locate_home(context.root, "").root
+    path = existing_profile(root, given.name)
+    if os.path.islink(path):
+        raise UnsafePath(f"{path} is a link to {os.path.realpath(path)}; nothing was deleted: remove the link yourself")
+    is_chosen = chosen_profile(root) == given.name
+    which = f"{path}, which is used when none is named," if is_chosen else path
+    if not given.yes and not confirmed(f"delete {which} with all memory and conversations, for good?"):
+        raise NotConfirmed(f"nothing was deleted; --yes deletes {which} without asking")
+    if is_chosen:
+        choose_profile(root, DEFAULT_PROFILE)
+    try:
+        shutil.rmtree(path)  # it never goes through a link
+    except OSError as error:
+        raise StorageError(f"could not delete all of {path}: {error}; what is left can be deleted again") from error
+    after = "; from now on the home itself is used" if is_chosen else ""
+    print_text(f"profile {given.name} is gone{after}")
+    return OK
+
+
+def _configure_rename(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="which profile")
+    parser.add_argument("new", metavar="NEW", help="small letters, digits, - and _")
+
+
+def _configure_delete(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="which profile")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _configure_create(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="small letters, digits, - and _")
+
+
+def _configure_use(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help=f"its name, or {DEFAULT_PROFILE} for the home itself")
+
+
+COMMANDS = {
+    "show": (_configure_show, _show),
+    "get": (_configure_get, _get),
+    "set": (_configure_set, _set),
+    "unset": (_configure_unset, _unset),
+    "path": (add_json_option, _path),
+    "check": (add_json_option, _check),
+    "list": (add_json_option, _list),
+    "create": (_configure_create, _create),
+    "use": (_configure_use, _use),
+    "rename": (_configure_rename, _rename),
+    "delete": (_configure_delete, _delete),
+}

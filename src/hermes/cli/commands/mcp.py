@@ -1,0 +1,289 @@
+"""`hermes mcp`: this memory for other agents, and their configuration."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import shlex
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import ExtraMissing, HermesError, NotFound, SettingsError, StorageError, command
+from hermes.cli.output import OK, REFUSED, add_json_option, confirmed, print_failure, print_json, print_text
+from hermes.server.hosts import BY_MODEL, HOSTS, RECORDED, Launch, carry_out, configured, list_tools, plan, record
+from hermes.settings.home import find_home, locate_home
+
+if TYPE_CHECKING:
+    import argparse
+
+    from hermes.cli.output import Context
+    from hermes.server.hosts import Change
+    from hermes.settings.home import Home
+
+
+def _serve(given: argparse.Namespace, context: Context) -> int:
+    if given.http:
+        from hermes.cli.commands.serve import start
+
+        return start(context, host=given.host or "", port=given.port, only_mcp=True)
+    import gc
+
+    gc.disable()  # the SDK makes a hundred thousand objects that stay: looking through them again and again is waste
+    load_server()
+    gc.freeze()
+    gc.enable()
+    import anyio
+
+    from hermes.server.mcp import build_server, serve_stdio
+    from hermes.server.workspace import Workspace
+
+    workspace = Workspace(context.home, source=given.source, project=given.project, cwd=os.getcwd())
+    try:
+        anyio.run(serve_stdio, build_server(lambda _context: workspace, recorded=given.recorded))
+    finally:
+        workspace.close()
+    return OK
+
+
+def load_server() -> None:
+    """Loads what the server is made of; ExtraMissing says what to install when something is not there."""
+    try:
+        import hermes.server.mcp  # noqa: F401 - whoever starts the server finds it loaded
+    except ImportError as error:
+        raise ExtraMissing(f"{error.name} is not installed; {command('server')} brings it") from error
+
+
+def _configure_serve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--project", metavar="NAME", help="whose notes to show (default: the repository it starts in)")
+    parser.add_argument("--source", default="mcp", metavar="NAME", help="what recorded conversations are filed under")
+    parser.add_argument("--http", action="store_true", help="streamable HTTP at /mcp instead; needs a key")
+    parser.add_argument("--host", metavar="ADDRESS", help="with --http: where to listen (default: server.host)")
+    parser.add_argument("--port", type=int, metavar="PORT", help="with --http: on which port (default: server.port)")
+    parser.add_argument("--recorded", action="store_true", help="a hook records the host's conversations already")
+
+
+# `hermes mcp install`, `uninstall`, `status` and `record`: a host's configuration, and what its hooks record.
+
+_LARGEST = 16 << 20
+_SCRIPTS = ("hermes", "hermes-memory")
+
+
+def _install(given: argparse.Namespace, context: Context) -> int:
+    if given.remove:
+        return _uninstall(given, context)
+    launch = Launch(command=_command(), home=_home_words(context.home))
+    changes = plan(given.host, launch, os.path.expanduser("~"))
+    written = configured(given.host, os.path.expanduser("~"), changes)
+    command = written.command if written else []
+    try:
+        tools = list_tools(command)
+    except NotFound as error:
+        title = HOSTS[given.host].title
+        raise NotFound(f"nothing was changed, because {title} could not start Hermes: {error}") from error
+    return _write(given, changes, tools, HOSTS[given.host].records if RECORDED in command else BY_MODEL)
+
+
+def _uninstall(given: argparse.Namespace, context: Context) -> int:
+    del context
+    return _write(given, plan(given.host, None, os.path.expanduser("~")), [], "")
+
+
+def _write(given: argparse.Namespace, changes: list[Change], tools: list[str], records: str) -> int:
+    host = HOSTS[given.host]
+    agreed = bool(changes) and not given.dry_run and (given.yes or _agrees(given, changes))
+    backups = carry_out(changes) if agreed else []
+    if given.json:
+        print_json(
+            {
+                "host": given.host,
+                "done": agreed or not changes,
+                "files": [{"path": change.path, "reason": change.reason} for change in changes],
+                "backups": backups,
+                "tools": tools,
+                "records": records,
+            }
+        )
+        return OK if agreed or not changes or given.dry_run else REFUSED
+    if tools:
+        print_text(f"started as {host.title} will: it answers, with {len(tools)} tools")
+    if not changes:
+        print_text(f"{host.title}: nothing to change")
+    elif agreed:
+        for backup in backups:
+            print_text(f"the file as it was: {backup}")
+        print_text(
+            f"{host.title}: " + (f"done. Restart it. Conversations: {records}." if tools else "removed. Restart it.")
+        )
+    else:
+        if given.dry_run or given.yes:
+            _show(changes)
+        print_text("nothing was changed" + ("" if given.dry_run else "; --yes does it without asking"))
+    return OK if agreed or not changes or given.dry_run else REFUSED
+
+
+def _status(given: argparse.Namespace, context: Context) -> int:
+    del context
+    rows = [_state(host) for host in HOSTS]
+    if given.json:
+        print_json(rows)
+    else:
+        for row in rows:
+            print_text(_told(row))
+    return REFUSED if any(row["problem"] for row in rows) else OK
+
+
+def _state(host: str) -> dict[str, Any]:
+    """Whether a host knows us, and whether the command it has still answers."""
+    row: dict[str, Any] = {"host": host, "configured": False, "answers": None, "tools": [], "problem": None}
+    try:
+        found = configured(host, os.path.expanduser("~"))
+        if found is None:
+            return row
+        row |= {"path": found.path, "command": found.command, "hooks": found.hooks}
+        if not found.ours:
+            row["problem"] = f"its server called hermes is another program: {shlex.join(found.command)}"
+            return row
+        row |= {"configured": True, "answers": False}
+        row |= {"tools": list_tools(found.command), "answers": True}
+        if RECORDED in found.command and not found.hooks:
+            row["problem"] = f"no hook records its conversations; `hermes mcp install {host}` puts it there"
+    except (NotFound, SettingsError, StorageError) as error:
+        again = f". `hermes mcp install {host}` writes one that does" if row["configured"] else ""
+        row["problem"] = f"{error}{again}"
+    return row
+
+
+def _told(row: dict[str, Any]) -> str:
+    command = shlex.join(row.get("command", ()))
+    if row["answers"]:
+        said = f"answers, {len(row['tools'])} tools: {command}"
+        return f"{row['host']:<16}{said}" + (f"\n{'':<16}{row['problem']}" if row["problem"] else "")
+    return f"{row['host']:<16}{row['problem'] or 'not configured'}"
+
+
+def _agrees(given: argparse.Namespace, changes: list[Change]) -> bool:
+    if given.json:
+        return False
+    _show(changes)
+    return confirmed("Write this?")
+
+
+def _show(changes: list[Change]) -> None:
+    for change in changes:
+        before = (change.before or b"").decode("utf-8", "replace").splitlines()
+        after = change.after.decode("utf-8", "replace").splitlines()
+        name = f"{change.path} ({change.reason})"
+        lines = difflib.unified_diff(before, after, change.path if change.before else "nothing", name, lineterm="", n=1)
+        print_text("\n".join(lines) + "\n")
+
+
+def _command() -> tuple[str, ...]:
+    """What starts this very copy of Hermes. PATH is not asked: another program called hermes may stand there first."""
+    if runner := _runner():
+        return runner
+    program = os.path.abspath(sys.argv[0])
+    if os.path.basename(program) in _SCRIPTS and os.path.isfile(program) and os.access(program, os.X_OK):
+        return (os.path.join(os.path.realpath(os.path.dirname(program)), os.path.basename(program)),)
+    return (sys.executable, "-P", "-m", "hermes")  # -P: a folder called hermes where the host starts it is not us
+
+
+def _runner() -> tuple[str, ...]:
+    """How to run a copy again that uvx or `pipx run` made: it lies in a cache, and whoever owns that deletes it."""
+    above = os.path.dirname(sys.prefix)
+    while not os.path.exists(os.path.join(above, "CACHEDIR.TAG")):
+        if above == os.path.dirname(above):
+            return ()
+        above = os.path.dirname(above)
+    if os.path.basename(above) == "pipx":
+        runner, words = shutil.which("pipx"), ["run", "--spec"]
+    else:
+        runner, words = os.environ.get("UV") or shutil.which("uv"), ["tool", "run", "--from"]
+    if not runner:
+        raise NotFound(
+            f"this copy of Hermes lies in a cache ({sys.prefix}) that may be deleted, and neither uv nor pipx is on "
+            "PATH to run it again. Install it with `uv tool install` or `pipx install`, then try again with that copy"
+        )
+    return (os.path.abspath(runner), *words, _requirement(), "hermes")
+
+
+def _requirement() -> str:
+    """Names the version that runs, from where it was installed from, with what serving needs."""
+    from importlib.metadata import distribution
+
+    ours = distribution("hermes-memory")
+    source = json.loads(ours.read_text("direct_url.json") or "{}")
+    if not source:
+        return f"hermes-memory[server]=={ours.version}"
+    where = source["url"]
+    if version := source.get("vcs_info"):
+        where = f"{version['vcs']}+{where}@{version['commit_id']}"
+    below = source.get("subdirectory")
+    return f"hermes-memory[server] @ {where}" + (f"#subdirectory={below}" if below else "")
+
+
+def _home_words(home: Home) -> tuple[str, ...]:
+    """The words that choose this very home, whatever the host's environment."""
+    words: tuple[str, ...] = ()
+    usual = find_home(os.path.join("~", ".hermes"))
+    operator = find_home(home.operator)
+    if operator.path != usual.path:
+        words = ("--home", home.root if home.profile else operator.path)
+    if home.profile:
+        words += ("--profile", home.profile)
+    elif not home.above and locate_home(home.root).path != home.path:
+        words += ("--profile", "default")
+    if home.above:
+        words += ("--user", home.person)
+    return words
+
+
+def _record(given: argparse.Namespace, context: Context) -> int:
+    """Ends with 0 or 1 only: hosts take 2 as an order to stop the person's prompt or to go on with the turn."""
+    try:
+        result = record(context.home, given.host, _payload(given))
+    except HermesError as error:
+        print_failure(error, REFUSED, as_json=given.json)
+        return REFUSED
+    if given.json:
+        print_json(result)
+    return OK
+
+
+def _payload(given: argparse.Namespace) -> dict[str, Any]:
+    text = given.payload if given.payload is not None else sys.stdin.buffer.read(_LARGEST)
+    try:
+        payload: Any = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"a hook sends a JSON object, and this is no JSON: {error}") from error
+    if not isinstance(payload, dict):
+        raise SettingsError("a hook sends a JSON object, and this is something else")
+    return payload
+
+
+def _configure_install(parser: argparse.ArgumentParser) -> None:
+    _configure_uninstall(parser)
+    parser.add_argument("--remove", action="store_true", help="the same as `hermes mcp uninstall`")
+
+
+def _configure_uninstall(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("host", metavar="HOST", help=", ".join(HOSTS))
+    parser.add_argument("--yes", action="store_true", help="write without asking")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would change")
+    add_json_option(parser)
+
+
+def _configure_record(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("host", metavar="HOST", help="whose hook this is")
+    parser.add_argument("payload", nargs="?", metavar="JSON", help="what it tells (default: from standard input)")
+    add_json_option(parser)
+
+
+COMMANDS = {
+    "serve": (_configure_serve, _serve),
+    "install": (_configure_install, _install),
+    "uninstall": (_configure_uninstall, _uninstall),
+    "status": (add_json_option, _status),
+    "record": (_configure_record, _record),
+}

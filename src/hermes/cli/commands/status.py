@@ -1,0 +1,268 @@
+"""`hermes status` and `hermes doctor`: what is there, whether it works, and what to do."""
+
+from __future__ import annotations
+
+import os
+
+from hermes.base.errors import HermesError
+from hermes.base.events import PROBLEM
+from hermes.base.text import counted
+from hermes.base.version import __version__
+from hermes.cli.output import OK, REFUSED, Stages, add_json_option, print_json, print_text, when
+from hermes.cli.sessions.shared import bytes_in_words, in_words
+from hermes.compaction.engine import BUILT_IN
+from hermes.memory.approval import Approvals
+from hermes.memory.operations import usage
+from hermes.operations.doctor import Options, examine
+from hermes.session.curator import CurationLog
+from hermes.session.engines import engine_state
+from hermes.session.parts import open_parts
+from hermes.session.review import last_review
+from hermes.settings.home import DATABASE, UNSAVED
+from hermes.storage.maintenance import Upkeep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from hermes.base.events import Check
+    from hermes.cli.output import Context
+    from hermes.session.parts import Parts
+
+
+def background(parts: Parts) -> dict[str, Any]:
+    """The last review, when the conversations are open, and the last curation; None for what never happened."""
+    try:
+        review = last_review(parts.database) if parts.has_database else None
+    except HermesError as error:
+        review = {"status": "unknown", "error": str(error)}
+    return {"review": review, "curation": CurationLog(parts.home).last()}
+
+
+def print_sessions(state: dict[str, Any]) -> None:
+    if "problem" in state:
+        print_text(f"sessions  ! {state['problem']}")
+        _print_unsaved(state["unsaved"])
+        return
+    print_text(
+        f"sessions  {counted(state['conversations'], 'conversation')}, {counted(state['messages'], 'message')}"
+        + (f", {bytes_in_words(state['file_bytes'])} on disk" if "file_bytes" in state else "")
+    )
+    grown = (f"{counted(each['messages'], 'message')} in {each['month']}" for each in state["by_month"])
+    print_text(f"growth    {', '.join(grown) or 'nothing yet'}")
+    for words in state.get("unfinished", ()):
+        print_text(f"          ! {words}")
+    _print_unsaved(state["unsaved"])
+
+
+def _print_unsaved(files: list[dict[str, Any]]) -> None:
+    for each in files:
+        now = "open now" if each["open"] else "the next session adds it"
+        print_text(f"          ! 1 conversation is not in state.db: {each['file']} ({each.get('problem') or now})")
+
+
+def print_engine(state: dict[str, Any]) -> None:
+    used = state.get("in_use", state["name"])
+    when_ = f"at {state['threshold']:.0%} of the window" if state["enabled"] else "off (compression.enabled)"
+    if used != BUILT_IN:
+        when_ = "when it decides"  # compression.threshold is the built-in one's
+    compacted = counted(state["recent_sessions_compacted"], "recent session")
+    name = used if used == state["name"] else f"{used} instead of {state['name']}"
+    print_text(f"context   {name}, {when_}; {compacted} compacted; breaker {state['breaker']}")
+    if problem := state.get("problem"):
+        print_text(f"          ! {problem}")
+    for each in state["held_back"]:
+        print_text(f"          ! {each['session_id']}: {each['why']}")
+
+
+def print_background(state: dict[str, Any]) -> None:
+    review, curation = state["review"], state["curation"]
+    print_text(f"review    {_review(review) if review else 'none yet'}")
+    print_text(f"curation  {_curation(curation) if curation else 'none yet'}")
+
+
+def _review(review: dict[str, Any]) -> str:
+    at = f"{when(review['at'])}: " if "at" in review else ""
+    saved = f", {counted(len(review.get('saved', ())), 'save')}" if review.get("saved") else ""
+    error = f" (! {review['error']})" if review.get("error") else ""
+    cost = f", {review['tokens']:,} tokens" if review.get("tokens") else ""
+    return f"{at}{review['status']}{saved}{cost}{error}"
+
+
+def _curation(run: dict[str, Any]) -> str:
+    disputed = f", {counted(len(run['contradictions']), 'contradiction')} (`hermes curator status`)"
+    return (
+        f"{run['id']} {when(run['at'])}: {counted(len(run['operations']), 'operation')}"
+        f"{disputed if run['contradictions'] else ''}{', taken back' if run['undone_by'] else ''}"
+    )
+
+
+_RECENT = 20
+_MONTHS = 2
+
+
+def _status(given: argparse.Namespace, context: Context) -> int:
+    parts = open_parts(context.home, settings=context.settings)
+    try:
+        state: dict[str, Any] = {
+            "version": __version__,
+            "home": context.home.path,
+            "profile": context.home.profile or "default",
+            "memory": _memory(parts),
+            "pending_writes": len(Approvals(context.home).pending()[0]),
+            "providers": _providers(context),
+            "skills": len(parts.skills.index.entries()),
+            "model": context.settings.text("model.default"),
+            "sessions": {**_sessions(parts), "unsaved": _unsaved(parts)},
+            "prompt_cache_ttl": context.settings.text("prompt_caching.cache_ttl"),
+        }
+        state["engine"] = _engine(parts)
+        state |= background(parts)  # after the sessions, which open the database
+    finally:
+        parts.close()
+    if given.json:
+        print_json(state)
+    else:
+        _print_state(state)
+    return OK
+
+
+def _providers(context: Context) -> list[dict[str, Any]]:
+    """How external memory fared last, and what waits for it; none of its code is run."""
+    if not (context.settings.text("memory.provider") or context.settings.texts("memory.providers")):
+        return []
+    from hermes.operations.checks import provider_states
+
+    return provider_states(context.home, context.settings)
+
+
+def _memory(parts: Parts) -> dict[str, str]:
+    if parts.store is None:
+        return {}
+    found = {}
+    for target in parts.store.targets:
+        try:
+            reading = parts.store.read(target)
+            problem = f" (! {reading.drift})" if reading.drift else ""
+            found[target] = usage(reading.entries, parts.store.limit(target)) + problem
+        except HermesError as error:
+            found[target] = f"! {error}"
+    return found
+
+
+def _sessions(parts: Parts) -> dict[str, Any]:
+    path = parts.home.join(DATABASE)
+    if not os.path.exists(path):
+        return {"conversations": 0, "sessions": 0, "messages": 0, "by_month": []}
+    try:
+        parts.open_database("local")
+        recent = parts.database.list_sessions(limit=_RECENT)
+        read, sent = (sum(getattr(s, name) for s in recent) for name in ("cache_read_tokens", "input_tokens"))
+        upkeep = Upkeep.of_db(parts.database)
+        totals = upkeep.totals()
+        state = {name: totals[name] for name in ("conversations", "sessions", "messages")}
+        state |= {**upkeep.sizes(), "by_month": upkeep.by_month(_MONTHS), "unfinished": in_words(parts.database)}
+    except HermesError as error:
+        return {"problem": str(error)}
+    if sent:
+        state["cached_share"] = round(read / sent, 3)
+        state["last_cache_miss"] = _last_miss(parts, recent[0].id)
+    return state
+
+
+def _unsaved(parts: Parts) -> list[dict[str, Any]]:
+    """Conversations that could not be stored in the database yet."""
+    if not os.path.isdir(parts.home.join(UNSAVED)):
+        return []
+    from hermes.session.unsaved import waiting
+
+    try:
+        return waiting(parts.home)
+    except HermesError as error:
+        return [{"file": parts.home.join(UNSAVED), "open": False, "problem": str(error)}]
+
+
+def _engine(parts: Parts) -> dict[str, Any]:
+    try:
+        database = parts.database if parts.has_database else None
+        recent = database.list_sessions(limit=_RECENT) if database is not None else []
+        state = engine_state(parts.settings, database, recent)
+    except HermesError as error:
+        return {**engine_state(parts.settings, None, []), "problem": str(error)}
+    if state["name"] != BUILT_IN:
+        choice = parts.engine
+        state |= {"in_use": choice.engine.name, "problem": choice.problem}
+    return state
+
+
+def _last_miss(parts: Parts, session_id: str) -> str:
+    newest = parts.database.messages(session_id, limit=_RECENT, newest=True)
+    misses = (each.message["cache"]["broken_by"] for each in newest if each.message.get("cache"))
+    return next((miss for miss in misses if miss), "")
+
+
+def _print_state(state: dict[str, Any]) -> None:
+    ttl = state["prompt_cache_ttl"]
+    print_text(f"hermes {state['version']}  {state['home']} (profile {state['profile']})")
+    for target, used in state["memory"].items():
+        print_text(f"{target:<9} {used}")
+    print_text(f"pending   {counted(state['pending_writes'], 'memory write')}")
+    print_text(f"model     {state['model'] or 'none chosen (`hermes setup`)'}")
+    for each in state["providers"]:
+        refused = f", {each['refused']} refused" if each["refused"] else ""
+        last = f"; {each['last']}" if each.get("last") else ""
+        print_text(f"provider  {each['name']}, {counted(each['waiting'], 'call')} waiting{refused}{last}")
+    if not state["providers"]:
+        print_text("provider  built-in memory only")
+    print_engine(state["engine"])
+    print_text(f"skills    {state['skills']}")
+    print_sessions(state["sessions"])
+    share = state["sessions"].get("cached_share")
+    known = "" if share is None else f"{share:.0%} of the prompt tokens of recent sessions came from it; "
+    print_text(f"cache     {known}kept for {ttl}")
+    if miss := state["sessions"].get("last_cache_miss"):
+        print_text(f"          last miss: {miss}")
+    print_background(state)
+
+
+# `hermes doctor`: tries everything for real and says what to do; `--fix` does what is safe.
+
+_SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
+
+
+def _doctor(given: argparse.Namespace, context: Context) -> int:
+    stages = Stages()
+    options = Options(fix=given.fix, connect=not given.offline, progress=stages.show)
+    checks = []
+    for check in examine(context.home, options):
+        checks.append(check)
+        if not given.json:
+            stages.clear()
+            _print(check)
+    healthy = not any(check.state == PROBLEM for check in checks)
+    if given.json:
+        print_json({"healthy": healthy, "checks": [check.as_json() for check in checks]})
+    elif healthy:
+        print_text("Everything that must work works.")
+    else:
+        print_text("Something needs you: see the lines marked ✗.")
+    return OK if healthy else REFUSED
+
+
+def _print(check: Check) -> None:
+    print_text(f"{_SIGNS[check.state]} {check.name}: {check.found}{' (fixed)' if check.fixed else ''}")
+    if check.remedy:
+        print_text(f"    → {check.remedy}")
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fix", action="store_true", help="do what is safe: privacy, leftovers, index, log")
+    parser.add_argument("--offline", action="store_true", help="do not ask models and providers whether they answer")
+    add_json_option(parser)
+
+
+COMMANDS = {
+    "status": (add_json_option, _status),
+    "doctor": (_configure, _doctor),
+}

@@ -1,0 +1,275 @@
+"""What every command gets, and how it prints, asks and shows progress: text for people, JSON for scripts."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from hermes.base.errors import SettingsError
+from hermes.base.text import in_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+    from typing import Any, TextIO, TypeVar
+
+    from hermes.settings.config import Settings
+    from hermes.settings.home import Home
+
+    Thing = TypeVar("Thing")
+    from collections.abc import Iterable, Sequence
+
+OK, REFUSED, USAGE = 0, 1, 2
+
+
+class Context:
+    """What every command gets: where home is and what its settings say, found out when first asked."""
+
+    def __init__(
+        self, home: str | None, profile: str | None, user: str | None, run: Callable[[list[str], Context], int]
+    ) -> None:
+        self._given = (home, profile)
+        self._run = run
+        self._user = user
+        self._home: Home | None = None
+        self._settings: Settings | None = None
+
+    @property
+    def home(self) -> Home:
+        if self._home is None:
+            from hermes.settings.home import locate_home
+
+            self._home = locate_home(*self._given)
+            if self._user is not None:
+                from hermes.settings.home import person_home
+
+                self._home = person_home(self._home, self._user)
+        return self._home
+
+    @property
+    def root(self) -> str | None:
+        """The `--home` that was given, before any profile."""
+        return self._given[0]
+
+    @property
+    def settings(self) -> Settings:
+        if self._settings is None:
+            from hermes.settings.config import load_settings
+
+            self._settings = load_settings(self.home)
+        return self._settings
+
+    def run(self, words: list[str]) -> int:
+        """Another command on the same home, as the chat runs them."""
+        return self._run(words, self)
+
+
+# How commands print: plain lines for people, one JSON document for scripts.
+
+# What would move the cursor, change colours or answer questions when it reaches a terminal. Bold, which our own lines
+# use for found words, is let through: it can do no harm.
+_CONTROL = "(?!\x1b\\[[01]m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+
+
+def has_styles(stream: TextIO) -> bool:
+    """Whether bold, colours and lines that change may be written: on a terminal, unless NO_COLOR or TERM=dumb."""
+    import os
+
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+
+
+def print_json(document: Any) -> None:
+    import json
+
+    print_text(json.dumps(document, ensure_ascii=False, indent=2))
+
+
+def print_text(text: str) -> None:
+    """Prints whatever the terminal can show; a character it cannot show becomes an escape, never an error."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(visible(text).encode(encoding, "backslashreplace").decode(encoding))
+
+
+def print_problem(text: object) -> None:
+    """A line on standard error, which may name files and quote texts that others wrote."""
+    print(f"hermes: {visible(str(text))}", file=sys.stderr)
+
+
+def print_failure(error: Exception, code: int, *, as_json: bool) -> None:
+    """Why a command failed, on standard error: a line for people, a JSON object in one line for scripts."""
+    if not as_json:
+        print_problem(error)
+        return
+    import json
+
+    print(json.dumps({"error": str(error), "kind": type(error).__name__, "exit_code": code}), file=sys.stderr)
+
+
+def visible(text: str) -> str:
+    """The text with control characters as escapes, those of JSON, so that it cannot act on the terminal."""
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text  # nearly always, and then a short command need not compile the expression
+    import re
+
+    return re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", text.replace("\r\n", "\n"))
+
+
+def print_all(
+    given: argparse.Namespace, things: list[Thing], as_json: Callable[[Thing], Any], in_words: Callable[[Thing], str]
+) -> None:
+    """One JSON list for scripts, or a line for each."""
+    if given.json:
+        print_json([as_json(each) for each in things])
+    else:
+        for each in things:
+            print_text(in_words(each))
+
+
+def when(moment: float) -> str:
+    return in_words(moment, "%Y-%m-%d %H:%M:%S")
+
+
+def indented(text: str, prefix: str) -> str:
+    """The text with `prefix` before its first line and the following lines aligned with it."""
+    return prefix + text.replace("\n", "\n" + " " * len(prefix))
+
+
+# A line on standard error that shows how far long work has come; silent when nobody watches.
+
+_BETWEEN_UPDATES = 0.1
+_WIDTH = 24
+
+
+class Progress:
+    """`total` is None when the end is not known; then only the count is shown."""
+
+    def __init__(self, label: str, total: int | None = None, *, unit: str = "", stream: TextIO | None = None) -> None:
+        self._label = label
+        self._total = total
+        self._unit = unit
+        self._stream = stream or sys.stderr
+        self._watched = self._stream.isatty()
+        self._next = 0.0
+        self._shown = False
+
+    def update(self, done: int) -> None:
+        if not self._watched or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _BETWEEN_UPDATES
+        self._shown = True
+        self._stream.write(f"\r\x1b[K{self._text(done)}")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Clears the line, so that what follows starts on a clean one."""
+        if self._shown:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+        self._shown = False
+
+    def _text(self, done: int) -> str:
+        if not self._total:
+            return f"{self._label} {done:,}{self._unit}"
+        share = min(1.0, done / self._total)
+        filled = round(share * _WIDTH)
+        return f"{self._label} [{'#' * filled}{'.' * (_WIDTH - filled)}] {share:4.0%}"
+
+
+class Stages:
+    """The same for work in several stages, each with a name and a count of its own."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._watched = self._stream.isatty()
+
+    def show(self, what: str, done: int, total: int) -> None:
+        amount = f" {done:,} of {total:,}" if total else f" {done:,}" if done else ""
+        self._write(f"{what}{amount}")
+
+    def clear(self) -> None:
+        self._write("")
+
+    def _write(self, text: str) -> None:
+        if self._watched:
+            self._stream.write(f"\r\x1b[K{text}")
+            self._stream.flush()
+
+
+# Asks a person in plain lines; for commands that also work without one.
+
+_LOOK_EVERY = 0.1  # seconds
+
+
+def read_line(prompt: str) -> str:
+    """A line that a person types; Ctrl-C ends it whenever it is pressed.
+
+    `input` misses one that comes when the prompt stands there and it does not yet wait for a key.
+    """
+    import select
+
+    print(prompt, end="", flush=True)
+    while not select.select([sys.stdin], [], [], _LOOK_EVERY)[0]:
+        continue  # what was pressed meanwhile is noticed here
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")
+
+
+def confirmed(question: str) -> bool:
+    """Whether a person says yes; where nobody sits at a terminal, nobody does."""
+    return sys.stdin.isatty() and said_yes(question)
+
+
+def said_yes(question: str) -> bool:
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:  # Ctrl-D
+        print_text("")
+        return False
+
+
+def ask(question: str, suggested: str = "") -> str:
+    said = input(f"{question}{f' [{suggested}]' if suggested else ''}: ").strip()
+    return said or suggested
+
+
+def ask_secret(question: str, *, kept: bool) -> str:
+    """What is typed is not shown; Enter keeps what there is."""
+    from getpass import getpass
+
+    return getpass(f"{question} (not shown{'; Enter keeps the one there is' if kept else ''}): ").strip()
+
+
+def choose(question: str, rows: Sequence[str], suggested: int = 0) -> int:
+    """The place of the chosen row."""
+    for number, row in enumerate(rows, start=1):
+        print_text(f"  {number}  {row}")
+    while True:
+        said = ask(question, str(suggested + 1))
+        if said.isdecimal() and 1 <= int(said) <= len(rows):
+            return int(said) - 1
+        if said in rows:
+            return list(rows).index(said)
+        print_text(f"a number from 1 to {len(rows)}, please")
+
+
+def add_ids(parser: argparse.ArgumentParser, listing: str) -> None:
+    parser.add_argument("ids", nargs="*", metavar="ID", help=f"their ids from `{listing}`")
+    parser.add_argument("--all", action="store_true", help="all of them")
+
+
+def chosen_ids(given: argparse.Namespace, listing: str, every: Callable[[], Iterable[str]]) -> list[str]:
+    if given.all:
+        found = list(every())
+        if not found and not given.json:
+            print_text("nothing is pending")
+        return found
+    if not given.ids:
+        raise SettingsError(f"name the ids, or use --all (`{listing}` lists them)")
+    return list(given.ids)

@@ -1,0 +1,379 @@
+"""`hermes sessions`: rename, delete, prune, optimize, export, repair and restore conversations."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import NotConfirmed, NotFound, SettingsError, StorageError
+from hermes.base.text import counted
+from hermes.cli.output import OK, Progress, Stages, add_json_option, confirmed, print_json, print_text, visible, when
+from hermes.cli.sessions.shared import (
+    as_json,
+    bytes_in_words,
+    chosen_mask,
+    conversation,
+    name_of,
+    named,
+    named_exactly,
+    open_existing,
+    tell_damaged,
+    whole_number,
+)
+from hermes.portability.conversations_export import HtmlWriter
+from hermes.portability.conversations_import import JsonlWriter, MarkdownWriter, export
+from hermes.session.review import QUICKLY_REWRITTEN
+from hermes.settings.home import DATABASE, UNSAVED
+from hermes.storage.context import Contexts
+from hermes.storage.maintenance import Upkeep
+from hermes.storage.sessions import Opened, Pages
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import TextIO
+
+    from hermes.cli.output import Context
+    from hermes.portability.conversations_import import Writer
+    from hermes.settings.home import Home
+    from hermes.storage.conversations import Session
+    from hermes.storage.repair.check import Repair
+    from hermes.storage.sessions import SessionDB
+
+_LISTED = 10
+_EMBEDDED_AT_ONCE = 1_000
+
+
+def _rename(given: argparse.Namespace, context: Context) -> int:
+    with open_existing(context) as db:
+        session = named_exactly(db, given.session)
+        title = db.rename(session.id, " ".join(given.title))
+    if given.json:
+        print_json({"session_id": session.id, "title": title})
+    else:
+        print_text(f"{session.id} is now called {visible(title or '(nothing)')}")
+    return OK
+
+
+def _delete(given: argparse.Namespace, context: Context) -> int:
+    with open_existing(context) as db:
+        chosen = {session.root: session for session in (named_exactly(db, name) for name in given.sessions)}.values()
+        names = ", ".join(f"{name_of(session)!r} ({session.id})" for session in chosen)
+        if not given.yes and not confirmed(f"delete {names} with all messages, for good?"):
+            raise NotConfirmed("nothing was deleted (use --yes to skip the question)")
+        removed = _remove(db, chosen)
+    if given.json:
+        print_json(removed)
+    else:
+        print_text(_removed_in_words(removed))
+    return OK
+
+
+def _prune(given: argparse.Namespace, context: Context) -> int:
+    days = context.settings.get("sessions.retention_days") if given.older_than is None else given.older_than
+    with open_existing(context) as db:
+        Opened(db).end_abandoned()
+        upkeep = Upkeep.of_db(db)
+        old = upkeep.unused(days, source=given.source, archived=given.include_archived)
+        if given.dry_run or not old:
+            return _say_what_is_old(given, old, days)
+        if not given.yes and not confirmed(
+            f"delete {_conversations(len(old))} not used for {counted(days, 'day')}, for good?"
+        ):
+            raise NotConfirmed(
+                f"{_conversations(len(old))} would be deleted; nothing was (--yes deletes, --dry-run lists)"
+            )
+        removed = _remove(db, old)
+        if context.settings.flag("sessions.vacuum_after_prune") and upkeep.sizes()["file_bytes"] <= QUICKLY_REWRITTEN:
+            upkeep.rewrite()
+    if given.json:
+        print_json({**removed, "dry_run": False})
+    else:
+        print_text(_removed_in_words(removed))
+    return OK
+
+
+def _say_what_is_old(given: argparse.Namespace, old: list[Session], days: int) -> int:
+    if given.json:
+        print_json({"dry_run": given.dry_run, "conversations": len(old), "sessions": [as_json(each) for each in old]})
+        return OK
+    if not old:
+        print_text(f"no ended conversation was unused for {counted(days, 'day')}")
+        return OK
+    print_text(f"{_conversations(len(old))} would be deleted, the least recently used first:")
+    for session in old[:_LISTED]:
+        print_text(f"  {session.id}  {when(session.last_active)[:16]}  {name_of(session)[:60]}")
+    if len(old) > _LISTED:
+        print_text(f"  and {len(old) - _LISTED:,} more (--json lists all)")
+    return OK
+
+
+def _remove(db: SessionDB, chosen: Iterable[Session]) -> dict[str, Any]:
+    """Deletes whole conversations, part by part; branches that grew out of them stay."""
+    sessions: list[str] = []
+    messages = conversations = 0
+    rows = list(chosen)
+    progress = Progress("deleting", len(rows))
+    for session in rows:
+        for part in reversed(conversation(db, session)):
+            if db.find_session(part.id) is not None:  # a delegated part goes with the one that started it
+                messages += part.message_count
+                sessions.append(part.id)
+                db.delete(part.id)
+        conversations += 1
+        progress.update(conversations)
+    progress.close()
+    return {"conversations": conversations, "sessions": sessions, "messages": messages}
+
+
+def _removed_in_words(removed: dict[str, Any]) -> str:
+    parts = len(removed["sessions"])
+    return (
+        f"deleted {_conversations(removed['conversations'])}: "
+        f"{counted(parts, 'session')}, {counted(removed['messages'], 'message')}"
+    )
+
+
+def _conversations(count: int) -> str:
+    return counted(count, "conversation")
+
+
+def _optimize(given: argparse.Namespace, context: Context) -> int:
+    with open_existing(context) as db:
+        upkeep = Upkeep.of_db(db)
+        before = upkeep.sizes()
+        indexed = db.index()
+        embedded = _embed(db)
+        progress = Progress("merging the index, step")
+        steps = 0
+        for steps in upkeep.settle():
+            progress.update(steps)
+        if given.vacuum:
+            upkeep.rewrite()
+        progress.close()
+        after = upkeep.sizes()
+    if given.json:
+        print_json({"before": before, "after": after, "merge_steps": steps, "indexed": indexed, "embedded": embedded})
+        return OK
+    if embedded:
+        print_text(f"vectors of meaning made for {embedded:,} messages")
+    merged = f"index merged in {counted(steps, 'step')}" if steps else "the index was merged already"
+    old, new = (sizes["file_bytes"] + sizes["log_bytes"] for sizes in (before, after))
+    grown = (
+        " (it grew: merging writes the index anew before the old one is free for later messages)" if new > old else ""
+    )
+    print_text(f"{merged}; {bytes_in_words(old)} on disk before, {bytes_in_words(new)} now{grown}")
+    if after["free_bytes"] > after["file_bytes"] // 4 and not given.vacuum:
+        print_text(f"{bytes_in_words(after['free_bytes'])} are free inside the file; --vacuum gives them back")
+    return OK
+
+
+def _configure_rename(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="ID|TITLE", help="which conversation")
+    parser.add_argument("title", nargs="+", metavar="NEW TITLE", help="what it is called from now on")
+    add_json_option(parser)
+
+
+def _configure_delete(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sessions", nargs="+", metavar="ID|TITLE", help="which conversations")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    add_json_option(parser)
+
+
+def _configure_prune(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--older-than", type=whole_number(0), metavar="DAYS", help="days without use (default: sessions.retention_days)"
+    )
+    parser.add_argument("--source", metavar="NAME", help="only from there")
+    parser.add_argument("--include-archived", action="store_true", help="archived conversations too")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    add_json_option(parser)
+
+
+def _embed(db: SessionDB) -> int:
+    """Makes the vectors that searches have not made yet; none where meaning is not searched."""
+    embedded = 0
+    progress = Progress("vectors of meaning, messages")
+    while step := db.embed(_EMBEDDED_AT_ONCE):
+        embedded += step
+        progress.update(embedded)
+    progress.close()
+    return embedded
+
+
+def _configure_optimize(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--vacuum", action="store_true", help="also give free space back; others wait meanwhile")
+    add_json_option(parser)
+
+
+# `hermes sessions export`: conversations out of the database, as JSONL, Markdown or HTML.
+
+FORMATS = ("jsonl", "markdown", "html")
+
+
+def _export(given: argparse.Namespace, context: Context) -> int:
+    if bool(given.sessions) == given.all:
+        raise SettingsError("name the conversations to export, or use --all")
+    mask = chosen_mask(given)
+    with open_existing(context) as db:
+        chosen = _chosen(db, given)
+        progress = Progress("exporting", sum(session.message_count for session in chosen))
+        with _output(given.out, replace=given.force) as file:
+            writer = _writer(given.format, db, file.write, mask)
+            done = export(db, chosen, writer, progress.update)
+        progress.close()
+    if given.out:
+        print(
+            f"{given.out} holds {counted(done.sessions, 'session')} with {counted(done.messages, 'message')}",
+            file=sys.stderr,
+        )
+    return tell_damaged(done.damaged)
+
+
+def _chosen(db: SessionDB, given: argparse.Namespace) -> list[Session]:
+    if given.all:
+        return list(Pages.of_db(db).sessions())
+    parts = [part for name in given.sessions for part in conversation(db, named(db, name))]
+    return list({part.key: part for part in parts}.values())
+
+
+def _writer(form: str, db: SessionDB, write: Callable[[str], object], mask: Callable[[str], str]) -> Writer:
+    if form == "jsonl":
+        return JsonlWriter(db, write, mask)
+    return MarkdownWriter(write, mask) if form == "markdown" else HtmlWriter(write, mask)
+
+
+@contextmanager
+def _output(path: str | None, *, replace: bool) -> Iterator[TextIO]:
+    """Standard output, or a private file that gets its name when it is complete."""
+    if path is None:
+        # Whatever the terminal's encoding is, what is exported is UTF-8 and can be imported again.
+        sys.stdout.flush()
+        out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", errors="backslashreplace", newline="\n")
+        yield out
+        out.flush()
+        out.detach()
+        return
+    if os.path.exists(path) and not replace:
+        raise StorageError(f"{path} is there already; name another file, or use --force to replace it")
+    part = f"{path}.part-{os.getpid()}"
+    try:
+        descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        if os.path.exists(part):
+            os.unlink(part)
+
+
+def _configure_export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sessions", nargs="*", metavar="ID|TITLE", help="whole conversations, by any of their ids")
+    parser.add_argument("--all", action="store_true", help="every conversation")
+    parser.add_argument("--format", choices=FORMATS, default="jsonl", help="jsonl (default) can be imported again")
+    parser.add_argument("--out", metavar="FILE", help="where to write (default: standard output)")
+    parser.add_argument("--force", action="store_true", help="replace the file if it is there")
+    parser.add_argument("--mask", action="store_true", help="mask passwords, keys and other secrets")
+
+
+# `hermes sessions repair`: make a damaged database whole again and say exactly what came back.
+
+
+def _repair(given: argparse.Namespace, context: Context) -> int:
+    from hermes.storage.repair.check import repair
+
+    stages = Stages()
+    told = repair(
+        given.path or context.home.join(DATABASE),
+        dry_run=given.dry_run,
+        progress=None if given.json else stages.show,
+    )
+    added = [] if given.dry_run or given.path else _added(context.home)
+    if given.json:
+        print_json(told.as_json() | {"dry_run": given.dry_run, "added": added})
+        return OK
+    stages.clear()
+    for line in [*_lines(told, dry_run=given.dry_run), *added]:
+        print_text(line)
+    return OK
+
+
+def _added(home: Home) -> list[str]:
+    """What could not be stored while the database was damaged."""
+    if not os.path.isdir(home.join(UNSAVED)):
+        return []
+    from hermes.session.unsaved import take_up
+    from hermes.storage.sessions import SessionDB
+
+    with SessionDB.open(home.join(DATABASE)) as db:
+        return take_up(home, db)
+
+
+def _lines(told: Repair, *, dry_run: bool) -> list[str]:
+    found = told.salvaged
+    if found is None:
+        return [f"{told.path} is sound; nothing to repair"]
+    kept, altered = found.messages, len(found.altered)
+    lines = [f"{told.path} is damaged:", *(f"  {problem}" for problem in told.problems)]
+    lines.append(f"{'can keep' if dry_run else 'kept'} {kept:,} messages in {found.sessions:,} sessions")
+    if found.summaries:
+        lines.append(f"{'can keep' if dry_run else 'kept'} {found.summaries:,} summaries of the lossless engine")
+    if altered:
+        lines.append(f"{altered:,} messages were altered; they are left out and stand in unverified.jsonl")
+    if found.lost:
+        lines.append(f"{found.lost:,} messages are lost")
+    if found.damaged_sessions:
+        lines.append(f"without their old titles: {', '.join(found.damaged_sessions)}")
+    if found.salvage_sessions:
+        lines.append(f"messages whose session is lost are in: {', '.join(found.salvage_sessions)}")
+    if dry_run:
+        lines.append("nothing was changed; run `hermes sessions repair` to do it")
+    else:
+        lines.append(f"the original bytes and a report are in {told.backup}")
+    return lines
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", nargs="?", metavar="FILE", help="the database (default: state.db of the home)")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be kept, change nothing")
+    add_json_option(parser)
+
+
+def _restore(given: argparse.Namespace, context: Context) -> int:
+    with open_existing(context) as db:
+        session = db.tip(named(db, given.session).id)
+        contexts = Contexts(db)
+        if not contexts.was_compacted(session.id):
+            raise NotFound(f"{session.id} was never compacted; there is nothing to restore")
+        restored, messages = contexts.restore(session.id)
+        title = db.get_session(restored).title
+    if given.json:
+        print_json({"session_id": restored, "restored_from": session.id, "title": title, "messages": messages})
+    else:
+        print_text(f"{restored} holds all {counted(messages, 'message')} of {session.id}, which stays as it is")
+        print_text(f"`hermes --resume {restored}` goes on from there, with a model that has room for it")
+    return OK
+
+
+def _configure_restore(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="ID|TITLE", help="any session of the compacted conversation")
+    add_json_option(parser)
+
+
+COMMANDS = {
+    "rename": (_configure_rename, _rename),
+    "delete": (_configure_delete, _delete),
+    "prune": (_configure_prune, _prune),
+    "optimize": (_configure_optimize, _optimize),
+    "export": (_configure_export, _export),
+    "repair": (_configure, _repair),
+    "restore": (_configure_restore, _restore),
+}

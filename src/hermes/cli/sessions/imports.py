@@ -1,0 +1,307 @@
+"""`hermes sessions import`: conversations of other programs, and our own, into the database."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import HermesError, LockTimeout, NotFound, SettingsError, StorageError
+from hermes.base.text import counted
+from hermes.cli.output import OK, REFUSED, Progress, add_json_option, print_json, print_problem, print_text
+from hermes.cli.sessions.shared import command_of, name_of_import
+from hermes.compaction.boundaries import renumbered
+from hermes.portability.conversations_import import Importer
+from hermes.portability.transcripts.formats import FORMATS, HERMES_AGENT, JSONL, check_name, recognised, sources
+from hermes.portability.transcripts.importer import BringIn
+from hermes.settings.home import DATABASE, named_project
+from hermes.storage.rollback import RecordedDB
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+    from typing import BinaryIO
+
+    from hermes.cli.output import Context
+    from hermes.portability.transcripts.formats import Source
+    from hermes.portability.transcripts.importer import Brought
+
+_MANY = 10_000  # messages after which the index is worth merging
+
+
+def _import(given: argparse.Namespace, context: Context) -> int:
+    if given.discard:
+        from hermes.cli.sessions.shared import discard
+
+        return discard(given, context)
+    if given.file is None:
+        raise SettingsError("name a file, a folder, claude-code or codex (`hermes sessions import --help`)")
+    if given.watch:
+        return _watch(given, context)
+    form = given.format or _format_of(given.file)
+    if form == HERMES_AGENT and os.path.isfile(given.file):
+        return _import_database(given, context)
+    if form == JSONL:
+        return _import_lines(given, context)
+    result = _bring_in(given, context, form)
+    return _report(given, result)
+
+
+def _format_of(path: str) -> str | None:
+    """The format of a single file; lines that nobody recognises are for the reader of lines to complain about."""
+    if path == "-":
+        return JSONL
+    real = os.path.realpath(path)
+    if not os.path.isfile(real):
+        return None
+    return recognised(real) or (None if path.endswith((".json", ".zip", ".db", ".sqlite", ".af")) else JSONL)
+
+
+def _bring_in(given: argparse.Namespace, context: Context, form: str | None) -> Brought:
+    found = sources(given.file, form)
+    if not found:
+        raise NotFound(f"there are no transcripts that can be read in {given.file}; --format names what they are")
+    progress = Progress("importing", sum(source.size() for source in found), unit=" bytes")
+    with _taken_back_on_failure(given, context) as db:
+        work = BringIn(db, project=named_project(given.project) if given.project else None, on_bytes=progress.update)
+        try:
+            for source in found:
+                _take(db, work, source)
+            return work.finish()
+        except KeyboardInterrupt:
+            progress.close()
+            print_problem("stopped; the same command goes on from here, and --discard takes back what came in")
+            raise
+        finally:
+            progress.close()
+
+
+def _take(db: RecordedDB, work: BringIn, source: Source) -> None:
+    """A folder may hold files of every kind; those with readers of their own are read by them."""
+    if source.format == HERMES_AGENT:
+        from hermes.portability.hermes_agent import import_hermes_agent
+
+        counts = import_hermes_agent(source.path, db)
+        work.result.sessions += counts.sessions
+        work.result.messages += counts.messages
+    elif source.format == JSONL:
+        with _input(source.path) as (file, _):
+            title = os.path.splitext(os.path.basename(source.path))[0]
+            lines = Importer(db, title=title, renumbered=renumbered).read(file)
+        work.result.sessions += lines.sessions
+        work.result.messages += lines.messages
+        work.result.already_there += lines.already_there
+        work.result.bad += lines.bad_lines
+        work.result.problems += [f"{os.path.basename(source.path)}: line {n}: {text}" for n, text in lines.problems]
+    else:
+        work.take(source)
+
+
+@contextmanager
+def _taken_back_on_failure(given: argparse.Namespace, context: Context) -> Iterator[RecordedDB]:
+    """A failure leaves the database as it was. A person who stops it keeps what is there; the next run goes on."""
+    path, name = context.home.join(DATABASE), name_of_import(given.file)
+    with RecordedDB.open(path, durability="turn", name=name, about=command_of(given)) as db:
+        before = db.counts()["messages"]
+        try:
+            yield db
+        except (HermesError, OSError, ValueError, MemoryError) as error:
+            try:
+                db.take_back()
+            except StorageError as second:
+                raise StorageError(
+                    f"{error}; what was stored until then could not be taken back ({second}); "
+                    "remove the cause and run the same command again, which completes it"
+                ) from error
+            raise
+        db.complete()
+        _settle_index(db, many=db.counts()["messages"] - before >= _MANY)
+
+
+def _settle_index(db: RecordedDB, *, many: bool) -> None:
+    """Indexes what still waits; many messages leave the index in pieces, and a search has to look into each."""
+    from hermes.storage.maintenance import Upkeep
+
+    progress = Progress("merging the index, step")
+    try:
+        db.index()
+        for step in Upkeep.of_db(db).settle() if many else ():
+            progress.update(step)
+    except StorageError as error:
+        print_problem(f"everything is imported, but its index is not ready ({error}); run `hermes sessions optimize`")
+    finally:
+        progress.close()
+
+
+def _watch(given: argparse.Namespace, context: Context) -> int:
+    """Looks again and again, and says what came; ends when the person stops it.
+
+    What is there at the start may go and come back later; what is not there has been mistyped.
+    """
+    check_name(given.file)
+    print_text(f"watching {given.file}; Ctrl-C ends it")
+    told: set[str] = set()
+    try:
+        while True:
+            _look_once(given, context, told)
+            sys.stdout.flush()
+            time.sleep(given.interval)
+    except KeyboardInterrupt:
+        return OK
+
+
+def _look_once(given: argparse.Namespace, context: Context, told: set[str]) -> None:
+    count, problems = (0, 0), []
+    try:
+        result = _bring_in(given, context, given.format)
+        count, problems = (result.messages, result.sessions), result.problems
+    except (NotFound, LockTimeout) as error:  # nothing there yet, or somebody is writing for long: the next look may do
+        problems = [str(error)]
+    for problem in problems:
+        if problem not in told:
+            print_problem(f"{problem}")
+    told.update(problems)
+    if count[0]:
+        print_text(f"{counted(count[0], 'new message')}, {counted(count[1], 'new session')}")
+
+
+def _report(given: argparse.Namespace, result: Brought) -> int:
+    for problem in result.problems:
+        print_problem(f"{problem}")
+    if result.bad > len(result.problems):
+        print_problem(f"and {result.bad - len(result.problems):,} more could not be read")
+    if given.json:
+        print_json(
+            {
+                "files": result.files,
+                "unchanged": result.unchanged,
+                "sessions": result.sessions,
+                "messages": result.messages,
+                "already_there": result.already_there,
+                "bad": result.bad,
+                "problems": result.problems,
+            }
+        )
+    else:
+        print_text(
+            f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')} from "
+            f"{counted(result.files, 'file')}; {result.already_there:,} messages were there already, "
+            f"{counted(result.unchanged, 'file')} had not changed"
+        )
+    return REFUSED if result.bad else OK
+
+
+def _import_lines(given: argparse.Namespace, context: Context) -> int:
+    title = None if given.file == "-" else os.path.splitext(os.path.basename(given.file))[0]
+
+    def problem(number: int, text: str) -> None:
+        progress.close()
+        print_problem(f"line {number}: {text}")
+
+    with _input(given.file) as (file, size):
+        progress = Progress("importing", size, unit=" bytes")
+        with _taken_back_on_failure(given, context) as db:
+            importer = Importer(
+                db,
+                source=given.source,
+                title=title,
+                on_problem=problem,
+                on_bytes=progress.update,
+                renumbered=renumbered,
+            )
+            result = importer.read(file)
+            progress.close()
+    if result.bad_lines > len(result.problems):
+        print_problem(f"and {result.bad_lines - len(result.problems):,} more lines could not be read")
+    if given.json:
+        print_json(
+            {
+                "sessions": result.sessions,
+                "messages": result.messages,
+                "already_there": result.already_there,
+                "bad_lines": result.bad_lines,
+                "problems": [{"line": number, "problem": text} for number, text in result.problems],
+            }
+        )
+    else:
+        print_text(
+            f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')}; "
+            f"{result.already_there:,} messages were there already"
+        )
+    return REFUSED if result.problems else OK
+
+
+def _import_database(given: argparse.Namespace, context: Context) -> int:
+    """A `state.db` of hermes-agent: brought in from elsewhere; where ours would be, adopted with the original kept."""
+    from hermes.portability.hermes_agent import adopt_hermes_agent, import_hermes_agent
+    from hermes.portability.plan import UndoLog
+
+    progress = Progress("importing", None, unit=" messages")
+
+    def told(_: str, done: int, __: int) -> None:
+        progress.update(done)
+
+    kept = None
+    if os.path.realpath(given.file) == os.path.realpath(context.home.join(DATABASE)):
+        with UndoLog.around(context.home.path, HERMES_AGENT) as log:
+            counts, kept = adopt_hermes_agent(context.home.join(DATABASE), log, told)
+    else:
+        with _taken_back_on_failure(given, context) as db:
+            counts = import_hermes_agent(given.file, db, told)
+    progress.close()
+    if given.json:
+        document: dict[str, Any] = {"sessions": counts.sessions, "messages": counts.messages}
+        print_json(document | {"known": counts.known, "original": kept})
+    else:
+        print_text(
+            f"imported {counted(counts.sessions, 'session')} with {counted(counts.messages, 'message')} of hermes-agent"
+        )
+        if kept:
+            print_text(f"the original is kept as {kept}")
+    return OK
+
+
+@contextmanager
+def _input(path: str) -> Iterator[tuple[BinaryIO, int | None]]:
+    if path == "-":
+        yield sys.stdin.buffer, None
+        return
+    try:
+        with open(path, "rb") as file:
+            yield file, os.fstat(file.fileno()).st_size
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {path}") from error
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= 86400:  # noqa: PLR2004 - a day
+        raise SettingsError(f"--interval {text}: expected seconds, more than 0 and at most a day")
+    return seconds
+
+
+def _configure_import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file",
+        nargs="?",
+        metavar="FILE|FOLDER|NAME",
+        help="a file, a folder of them, claude-code or codex for their usual places, or - for JSONL on standard input",
+    )
+    parser.add_argument("--format", choices=FORMATS, help="what it is (default: recognised by itself)")
+    parser.add_argument("--project", metavar="NAME", help="file everything under this project")
+    parser.add_argument("--source", default="import", metavar="NAME", help="source of sessions that name none (JSONL)")
+    parser.add_argument("--watch", action="store_true", help="go on and bring in what is new until stopped")
+    parser.add_argument(
+        "--interval", type=_seconds, default=5.0, metavar="SECONDS", help="how often --watch looks (default: 5)"
+    )
+    parser.add_argument(
+        "--discard", action="store_true", help="take back what an unfinished import of it (or all of them) brought in"
+    )
+    add_json_option(parser)
+
+
+COMMANDS = {"import": (_configure_import, _import)}

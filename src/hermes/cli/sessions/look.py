@@ -1,0 +1,437 @@
+"""`hermes sessions list`, `search`, `show` and `stats`: looking at past conversations."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import NotFound
+from hermes.base.text import counted
+from hermes.cli.output import OK, REFUSED, USAGE, add_json_option, print_json, print_problem, print_text, visible, when
+from hermes.cli.sessions.shared import (
+    as_json,
+    bytes_in_words,
+    highlighted,
+    in_words,
+    moment_option,
+    name_of,
+    named,
+    open_existing,
+    project_option,
+    whole_number,
+)
+from hermes.conversations import moments
+from hermes.conversations.retrieval import Criteria, Finder, answer_to
+from hermes.portability.conversations_import import tool_calls
+from hermes.safety.secrets import mask_secrets
+from hermes.session.history import open_past, parts_of, turns
+from hermes.storage.maintenance import Upkeep
+from hermes.storage.sessions import Pages
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+
+    from hermes.cli.output import Context
+    from hermes.conversations.retrieval import Found, Match
+    from hermes.storage.conversations import Session
+    from hermes.storage.messages import StoredMessage
+    from hermes.storage.sessions import SessionDB
+
+_SAID = 70
+_NOT_STORED = "(this text was not kept; only its size is known)"
+_SOURCES = {"recalled": "recall", "folder_notes": "notes"}
+
+
+def show_context(given: argparse.Namespace, db: SessionDB, session: Session) -> int:
+    found = [each for each in turns(db, session.id) if given.context in (0, each["turn"])]
+    if given.context and not found:
+        raise NotFound(f"there is no turn {given.context}; `hermes sessions show {session.id} --context` lists them")
+    _choose_texts(found, with_text=given.text)
+    if given.json:
+        print_json({**as_json(session), "turns": found})
+        return OK
+    print_text(f"{name_of(session)}\n{session.id}\n")
+    prompt = None
+    for each in found:
+        _print_turn(each, prompt)
+        prompt = each["prompt"]
+    if not found:
+        print_text("nobody has said anything yet")
+    return OK
+
+
+def _choose_texts(found: list[dict[str, Any]], *, with_text: bool) -> None:
+    """Leaves the texts out, or masks the secrets in them: they are read on screens and handed on."""
+    from hermes.safety.secrets import mask_secrets
+
+    masked = cache(mask_secrets)  # a prompt stays the same from turn to turn
+    for part in (part for turn in found for part in parts_of(turn)):
+        text = part.pop("text")
+        if with_text:
+            part["text"] = text if text is None else masked(text)
+
+
+def _print_turn(turn: dict[str, Any], before: dict[str, Any] | None) -> None:
+    """Prints a turn; the text of a prompt that is the same as at the turn before is not repeated."""
+    said = " ".join(visible(turn["said"]).split())
+    print_text(f"turn {turn['turn']}  {when(turn['at'])[:16]}  {said[:_SAID]}{'…' if len(said) > _SAID else ''}")
+    _line("prompt", _prompt(turn["prompt"]) + (f"; {counted(turn['tools'], 'tool')}" if turn["tools"] else ""))
+    if turn["prompt"] != before:
+        for each in turn["prompt"]["sections"]:
+            _print_text(each, f"[{each['name']}]")
+    history = turn["history"]
+    if history["messages"]:
+        _line("history", f"{counted(history['messages'], 'message')}, about {history['tokens']:,} tokens")
+    for each in turn["summaries"]:
+        _line("summary", _summary(each))
+        _print_text(each)
+    for each in turn["added"]:
+        _line(_SOURCES.get(each["source"], each["source"]), _added(each, turn["announced"]))
+        _print_text(each)
+    for each in turn["results"]:
+        added = [(_SOURCES.get(one["source"], one["source"]), one["characters"]) for one in each["added"]]
+        notes = "".join(f", {source} {characters:,}" for source, characters in added)
+        _line("result", f"{each['tool'] or 'a tool of the host'}: {each['characters']:,} characters{notes}")
+        for one in each["added"]:
+            _print_text(one)
+    if answer := turn["answer"]:
+        share = f", {answer['cached_share']:.0%} from the cache" if answer["cached_share"] is not None else ""
+        broken = f" ({answer['cache_broken_by']})" if answer["cache_broken_by"] else ""
+        _line("counted", f"{answer['input_tokens']:,} prompt tokens{share}{broken}")
+    for each in turn["compacted"]:
+        _line("compacted", f"before the next turn: {_summary(each)}")
+    print_text("")
+
+
+def _print_text(part: dict[str, Any], heading: str = "") -> None:
+    if "text" not in part:
+        return
+    text = part["text"].strip("\n") if part["text"] is not None else _NOT_STORED
+    for line in [*filter(None, [heading]), *visible(text).split("\n")]:
+        print_text(f"    {line}".rstrip())
+    print_text("")
+
+
+def _summary(each: dict[str, Any]) -> str:
+    stood = f"in place of {counted(each['messages'], 'message')}, by {each['by']}, because: {each['why']}"
+    return f"{each['characters']:,} characters {stood} (message {each['message_id']})"
+
+
+def _prompt(prompt: dict[str, Any]) -> str:
+    if not prompt["sections"]:
+        return "none stored"
+    held = prompt["memory_up_to"]
+    named = []
+    for each in prompt["sections"]:
+        known = f" (up to {held[each['name']]})" if each["name"] in held else ""
+        named.append(f"{each['name']} {each['characters']:,}{known}")
+    rebuilt = ", rebuilt by a compaction" if prompt["rebuilt"] else ""
+    return f"{prompt['characters']:,} characters, about {prompt['tokens']:,} tokens{rebuilt}: {', '.join(named)}"
+
+
+def _added(each: dict[str, Any], announced: dict[str, str]) -> str:
+    came = f" from {', '.join(each['from'])}" if each.get("from") else ""
+    told = f" (memory up to {', '.join(announced.values())})" if each["source"] == "announcement" and announced else ""
+    return f"{each['characters']:,} characters{came}{told}"
+
+
+def _line(name: str, text: str) -> None:
+    print_text(f"  {name:<13}{text}")
+
+
+_SHOWN_NAME = 60
+_SHOWN_ANSWER = 160
+_EVERYTHING = -1  # what SQLite takes as no limit
+_NO_FIGURES = {
+    **dict.fromkeys(("file", "journal_mode", "first_used", "last_used")),
+    **dict.fromkeys(("sessions", "conversations", "messages", "tool_calls", "open", "archived"), 0),
+    **dict.fromkeys(("file_bytes", "log_bytes", "free_bytes"), 0),
+    **dict.fromkeys(("by_source", "by_month"), ()),
+}
+
+
+def _list(given: argparse.Namespace, context: Context) -> int:
+    db = open_past(context.home)
+    if db is None:
+        print_json([]) if given.json else print_text("there are no conversations yet")
+        return OK
+    with db:
+        rows = _listed(db, given)
+        unfinished = [] if given.json else in_words(db)
+    if given.json:
+        print_json([as_json(session) for session in rows])
+        return OK
+    _print_rows(rows)
+    if not rows:
+        print_text("no conversation matches")
+    for words in unfinished:
+        print_problem(words)
+    return OK
+
+
+def _print_rows(rows: list[Session]) -> None:
+    """One line each; on a terminal below a header, and no wider than it."""
+    wide = max((len(session.id) for session in rows), default=0)
+    columns = os.get_terminal_size().columns if sys.stdout.isatty() else 0
+    if columns and rows:
+        print_text(
+            f"{'id':<{wide}}  {'last used':<16}  {'source':<12}  {'messages':>8}  title or first words"[:columns]
+        )
+    for session in rows:
+        messages = f"{session.message_count:,}"
+        mark = " (archived)" if session.archived else ""
+        line = (
+            f"{session.id:<{wide}}  {when(session.last_active)[:16]}  {visible(session.source):<12.12}  {messages:>8}  "
+            f"{name_of(session)[:_SHOWN_NAME]}{mark}"
+        )
+        print_text(f"{line[: columns - 1]}…" if columns and len(line) > columns else line)
+
+
+def _listed(db: SessionDB, given: argparse.Namespace) -> list[Session]:
+    chosen = {"source": given.source, "project": project_option(given.project)}
+    if not given.all:
+        return db.list_sessions(limit=given.limit, begun=True, **chosen)
+    rows = db.list_sessions(limit=_EVERYTHING, **chosen) + db.list_sessions(limit=_EVERYTHING, archived=True, **chosen)
+    return sorted(rows, key=lambda session: -session.activity)
+
+
+def _search(given: argparse.Namespace, context: Context) -> int:
+    query = " ".join(given.question)
+    if not query.strip():
+        print_problem("a question is needed: `hermes sessions search WORDS`; `hermes sessions list` shows the newest")
+        return USAGE
+    wanted = Criteria(
+        limit=given.limit,
+        sort=given.sort,
+        roles=tuple(given.role.replace(",", " ").split()) if given.role else None,
+        since=moment_option(moments.since, given.since),
+        until=moment_option(moments.until, given.until),
+        source=given.source,
+        project=project_option(given.project),
+        prefer_project=project_option(given.prefer_project),
+        explain=given.explain,
+    )
+    with open_existing(context) as db:
+        found = Finder(db, mask=mask_secrets).find(query, wanted)
+        answers = [answer_to(db, match) for match in found.matches]
+    if given.json:
+        print_json(_search_as_json(query, found, answers))
+    else:
+        for match, answer in zip(found.matches, answers, strict=True):
+            _print_match(match, answer)
+    for note in found.notes:
+        print_problem(f"{note}")
+    if not found.matches:
+        more = "" if found.notes else _by_meaning(context)
+        print_problem(f"no conversation matches {query!r}; try fewer or other words{more}")
+        return REFUSED
+    return OK
+
+
+def _by_meaning(context: Context) -> str:
+    """Where words were not enough: how to search by meaning too, unless that is there or not wanted."""
+    from hermes.base.errors import command
+    from hermes.storage.search.semantic import static_vectors
+
+    if context.settings.text("recall.semantic") == "off" or static_vectors() is not None:
+        return ""
+    return f". Only words were compared; {command('semantic')} adds a search by meaning"
+
+
+def _print_match(match: Match, answer: StoredMessage | None) -> None:
+    session = match.session
+    print_text(f"{name_of(session)}  ({when(session.started_at)[:16]}, {visible(session.source)})")
+    at = "" if match.message_id is None else f" --around {match.message_id}"
+    print_text(f"    {match.role}: {highlighted(match.snippet)}")
+    if answer is not None:
+        print_text(f"    assistant: {_beginning(answer)}")
+    print_text(f"    hermes sessions show {session.id}{at}")
+    if match.explanation:
+        parts = sorted(match.explanation.items(), key=lambda part: -abs(part[1]))
+        shown = "  ".join(f"{name} {value:.2f}" for name, value in parts if value)
+        print_text(f"    score {match.score:.2f} = {shown}")
+    print_text("")
+
+
+def _beginning(message: StoredMessage) -> str:
+    return shorten(visible(mask_secrets(message.text)), _SHOWN_ANSWER, placeholder=" …")
+
+
+def _search_as_json(query: str, found: Found, answers: list[StoredMessage | None]) -> dict[str, Any]:
+    return {
+        "query": query,
+        "results": [
+            {
+                **as_json(match.session),
+                "matched_role": match.role,
+                "match_message_id": match.message_id,
+                "snippet": match.snippet,
+                "score": match.score,
+                **({"answer": _beginning(answer), "answer_message_id": answer.id} if answer is not None else {}),
+                **({"explanation": match.explanation} if match.explanation else {}),
+            }
+            for match, answer in zip(found.matches, answers, strict=True)
+        ],
+        "count": len(found.matches),
+        "sessions_searched": found.searched,
+        "notes": list(found.notes),
+    }
+
+
+def _show(given: argparse.Namespace, context: Context) -> int:
+    if given.text and given.context is None:
+        print_problem(f"--text belongs to --context: `hermes sessions show {given.session} --context 1 --text`")
+        return USAGE
+    with open_existing(context) as db:
+        session = named(db, given.session)
+        if given.context is not None:
+            return show_context(given, db, session)
+        messages: Iterable[StoredMessage]
+        if given.around is None:
+            messages = Pages.of_db(db).messages(session)
+        else:
+            holder = db.session_of(given.around) if given.around < 1 << 62 else None
+            if holder is None or holder.root != session.root:
+                raise NotFound(f"message {given.around} is not in this conversation; search again for a current id")
+            session = holder
+            messages = db.messages(session.id, around=given.around, window=given.window)
+        if given.json:
+            print_json({**as_json(session), "messages": [_message_as_json(message) for message in messages]})
+            return OK
+        facts = [session.id, when(session.started_at)[:16], session.source, session.model, session.project]
+        print_text(f"{name_of(session)}\n{visible('  '.join(fact for fact in facts if fact))}\n")
+        for message in messages:
+            _print_message(message, marked=message.id == given.around)
+        _print_other_parts(db, session)
+    return OK
+
+
+def _print_message(message: StoredMessage, *, marked: bool) -> None:
+    notes = [note for note, true in (("compacted", message.compacted), ("damaged", message.damaged)) if true]
+    notes += _cache_notes(message.message)
+    extra = f" ({', '.join(notes)})" if notes else ""
+    sign = ">" if marked else " "
+    print_text(f"{sign} {message.id}  {visible(message.role)}  {when(message.timestamp)[:16]}{extra}")
+    text = message.text
+    for call, arguments in tool_calls(message):
+        text = f"{text}\n[calls {call} {arguments}]" if text else f"[calls {call} {arguments}]"
+    print_text("\n".join(f"    {line}" for line in visible(text).split("\n")) + "\n")
+
+
+def _cache_notes(message: dict[str, Any]) -> list[str]:
+    """How much of the prompt came from the provider's cache, and what broke it when little did."""
+    cache, usage = message.get("cache"), message.get("usage")
+    if not isinstance(cache, dict) or not isinstance(usage, dict):
+        return []
+    share = f"{cache.get('share', 0):.0%} of {usage.get('input_tokens', 0):,} prompt tokens from the cache"
+    return [share + (f": {cache['broken_by']}" if cache.get("broken_by") else "")]
+
+
+def _print_other_parts(db: SessionDB, session: Session) -> None:
+    others = [each.id for each in db.lineage(session.id) if each.id != session.id and each.kind != "delegate"]
+    if others:
+        print_text(f"other parts of this conversation: {', '.join(others)}")
+
+
+def _message_as_json(message: StoredMessage) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "timestamp": message.timestamp,
+        "compacted": message.compacted,
+        "damaged": message.damaged,
+        "message": message.message,
+    }
+
+
+def _stats(given: argparse.Namespace, context: Context) -> int:
+    db = open_past(context.home)
+    if db is None:
+        print_json(_NO_FIGURES) if given.json else print_text("there are no conversations yet")
+        return OK
+    with db:
+        upkeep = Upkeep.of_db(db)
+        figures = {
+            "file": db.path,
+            "journal_mode": db.journal_mode,
+            **upkeep.totals(),
+            **upkeep.sizes(),
+            "by_source": upkeep.by_source(),
+            "by_month": upkeep.by_month(),
+        }
+    if given.json:
+        print_json(figures)
+        return OK
+    print_text(f"{figures['file']} ({figures['journal_mode']})")
+    print_text(
+        f"conversations  {figures['conversations']:,}  ({figures['sessions']:,} sessions, {figures['open']:,} open)"
+    )
+    print_text(f"messages       {figures['messages']:,}  ({figures['tool_calls']:,} tool calls)")
+    free = bytes_in_words(figures["free_bytes"])
+    log = bytes_in_words(figures["log_bytes"])
+    print_text(f"on disk        {bytes_in_words(figures['file_bytes'])}  ({free} of it free; log {log})")
+    for title, name in (("by source", "by_source"), ("by month", "by_month")):
+        print_text(f"\n{title}")
+        for row in figures[name]:
+            label = visible(str(row.get("source") or row.get("month")))
+            print_text(f"  {label:<14} {row['sessions']:>8,} sessions {row['messages']:>10,} messages")
+    return OK
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--source", metavar="NAME", help="only from there: cli, telegram, cron, …")
+    parser.add_argument("--project", metavar="NAME", help="only of this project: its name, or . for this repository")
+    add_json_option(parser)
+
+
+def _configure_list(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-n", "--limit", type=whole_number(1), default=20, metavar="N", help="how many (default: 20)")
+    parser.add_argument("--all", action="store_true", help="all of them, archived and empty ones too")
+    _add_filters(parser)
+
+
+def _configure_search(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "question", nargs="+", metavar="QUESTION", help='plain words, or "a phrase", AND, OR, NOT, begin*'
+    )
+    parser.add_argument("-n", "--limit", type=whole_number(1), default=5, metavar="N", help="how many (default: 5)")
+    parser.add_argument(
+        "--sort", choices=["relevance", "newest", "oldest"], default="relevance", help="what comes first"
+    )
+    parser.add_argument("--since", metavar="WHEN", help="2024-05-03, May 2024, yesterday, last week, 3 days ago, …")
+    parser.add_argument("--until", metavar="WHEN", help="up to and including then")
+    parser.add_argument("--role", metavar="ROLES", help="whose messages: user,assistant (default), tool, system")
+    parser.add_argument("--prefer-project", metavar="NAME", help="rank conversations of this project higher")
+    parser.add_argument("--explain", action="store_true", help="say what each hit's score is made of")
+    _add_filters(parser)
+
+
+def _configure_show(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="ID|TITLE", help="which conversation")
+    parser.add_argument("--around", type=whole_number(1), metavar="MESSAGE", help="only around this message")
+    parser.add_argument(
+        "--window", type=whole_number(0), default=5, metavar="N", help="messages on each side (default: 5)"
+    )
+    parser.add_argument(
+        "--context",
+        nargs="?",
+        const=0,
+        type=whole_number(1),
+        metavar="N",
+        help="instead: what was in front of the model at each turn, or at turn N, with source and size",
+    )
+    parser.add_argument(
+        "--text", action="store_true", help="with --context: the texts too, as the model saw them, secrets masked"
+    )
+    add_json_option(parser)
+
+
+COMMANDS = {
+    "list": (_configure_list, _list),
+    "search": (_configure_search, _search),
+    "show": (_configure_show, _show),
+    "stats": (add_json_option, _stats),
+}

@@ -1,0 +1,293 @@
+"""`lcm`, the lossless engine: every message stays in the database, and a graph of summaries leads to it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.tokens import estimate
+from hermes.compaction.block import format_ranges, parse_ranges, to_ranges
+from hermes.compaction.compressor import EXTRACT, Attempt, ContextCompressor
+from hermes.compaction.facts import find_facts
+from hermes.compaction.messages import Counts, calls_of, excerpt, find_folded, one_line, text_of
+from hermes.compaction.summary import Task
+from hermes.storage.context import Contexts, SummaryGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hermes.compaction.engine import EngineRegistry
+    from hermes.compaction.facts import Fact
+    from hermes.compaction.messages import Message
+    from hermes.storage.context import Node
+    from hermes.storage.sessions import SessionDB
+
+MOST_CHARACTERS = 24_000
+_HITS = 20
+_AROUND = 160
+_LINE = 200
+_NODE = {"type": "integer", "description": "Number of a summary, as in lcm:12."}
+
+SCHEMAS: list[dict[str, Any]] = [
+    {
+        "name": "lcm_grep",
+        "description": (
+            "Find words in everything this conversation ever held, also in messages and summaries that left the "
+            "context. Every word must occur; the newest hits come first."
+        ),
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "Words that must all occur."},
+                "limit": {"type": "integer", "description": f"Hits at most (default {_HITS})."},
+            },
+            "required": ["query"],
+        },
+    },
+    {
+        "name": "lcm_describe",
+        "description": "Show the graph of summaries of this conversation, or one of them with its parts.",
+        "parameters": {"type": "object", "properties": {"node": _NODE}},
+    },
+    {
+        "name": "lcm_expand",
+        "description": (
+            "Go down from a summary: a condensed one gives the summaries it was made of, a leaf gives its messages "
+            "word for word. With ids, messages are read directly."
+        ),
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "node": _NODE,
+                "ids": {"type": "string", "description": "Message ids and ranges, such as '4096-4131, 4140'."},
+            },
+        },
+    },
+]
+
+
+class LcmTools:
+    def __init__(self, db: SessionDB, graph: SummaryGraph) -> None:
+        self._contexts = Contexts(db)
+        self._graph = graph
+
+    def call(self, name: str, args: Mapping[str, Any]) -> str:
+        known = {"lcm_grep": self._grep, "lcm_describe": self._describe, "lcm_expand": self._expand}
+        if name not in known:
+            return json.dumps({"error": f"lcm has no tool {name!r}"})
+        return json.dumps(known[name](args), ensure_ascii=False)
+
+    def _grep(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        words = str(args.get("query", "")).casefold().split()
+        if not words:
+            return {"error": "query holds no words"}
+        most = max(min(int(args.get("limit") or _HITS), 100), 1)
+        found = [
+            {"id": number, "role": message.get("role"), "snippet": _around(text, words[0])}
+            for number, message, text in self._texts()
+            if all(word in text.casefold() for word in words)
+        ]
+        nodes = [node for node in self._graph.all() if all(word in node.text.casefold() for word in words)]
+        return {
+            "messages": found[::-1][:most],
+            "summaries": [{"node": node.number, "snippet": _around(node.text, words[0])} for node in nodes[-most:]],
+            "hits": len(found),
+        }
+
+    def _describe(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        if args.get("node") is not None:
+            node = self._graph.get(int(args["node"]))
+            if node is None:
+                return {"error": f"there is no summary lcm:{args['node']} in this conversation"}
+            parts = [_described(child) for child in self._graph.children(node.number)]
+            return {**_described(node), "text": node.text, "parts": parts}
+        nodes = self._graph.all()
+        return {"summaries": [_described(node) for node in nodes], "count": len(nodes)}
+
+    def _expand(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        ids = str(args.get("ids") or "")
+        if args.get("node") is not None:
+            node = self._graph.get(int(args["node"]))
+            if node is None:
+                return {"error": f"there is no summary lcm:{args['node']} in this conversation"}
+            if node.depth:
+                parts = [{**_described(child), "text": child.text} for child in self._graph.children(node.number)]
+                return {"node": node.number, "parts": parts}
+            ids = node.ids
+        wanted = parse_ranges(ids)
+        return (
+            self._messages(wanted) if wanted else {"error": "give the number of a summary, or ids such as '4096-4131'"}
+        )
+
+    def _messages(self, wanted: list[range]) -> dict[str, Any]:
+        shown: list[dict[str, Any]] = []
+        left = MOST_CHARACTERS
+        for at, span in enumerate(wanted):
+            for number, message in self._contexts.read(self._graph.session_id, span):
+                text = _whole(message)
+                if len(text) > left and shown:
+                    rest = [(number, span[-1]), *((each[0], each[-1]) for each in wanted[at + 1 :])]
+                    return {"messages": shown, "more": {"ids": format_ranges(rest)}}
+                shown.append({"id": number, "role": message.get("role"), "content": excerpt(text, MOST_CHARACTERS)})
+                left -= len(text)
+        return {"messages": shown} if shown else {"error": "none of these messages is part of this conversation"}
+
+    def _texts(self) -> Iterator[tuple[int, Mapping[str, Any], str]]:
+        for stored in self._contexts.originals(self._graph.session_id):
+            yield stored.id, stored.message, _whole(stored.message)
+
+
+def _whole(message: Mapping[str, Any]) -> str:
+    calls = (f"[calls {name}({arguments})]" for _, name, arguments in calls_of(message))
+    return "\n".join(filter(None, (text_of(message), *calls)))
+
+
+def _described(node: Node) -> dict[str, Any]:
+    return {
+        "node": node.number,
+        "depth": node.depth,
+        "ids": node.ids,
+        "messages": node.messages,
+        "begins": one_line(node.text, _LINE),
+        "made_by": node.made_by,
+    }
+
+
+def _around(text: str, word: str) -> str:
+    place = max(find_folded(text, word), 0)
+    return one_line(text[max(place - _AROUND, 0) : place + len(word) + _AROUND], 2 * _AROUND)
+
+
+# `lcm`: every message stays in the database, and a graph of summaries leads to it.
+#
+# What leaves the context becomes leaf summaries of a bounded stretch each. When there are more than a handful, the
+# oldest are condensed into one of the next depth. The block holds the summaries nobody has condensed yet, each with
+# its number; `lcm_expand` goes down from a number to its parts, and from a leaf to the messages themselves.
+
+FRESH_TAIL = 64
+FANOUT = 8
+LEAF_TOKENS = 20_000
+LEAF_SUMMARY = 1_200
+CONDENSED_SUMMARY = 2_000
+MOST_ASKED = 16  # leaves of one compaction that a model is asked for; older ones are made of the messages' own words
+_HEADING = re.compile(r"^### lcm:(\d{1,18}) ", re.MULTILINE)
+
+
+class LosslessEngine(ContextCompressor):
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**({"protect_last_n": FRESH_TAIL} | given))
+        self._graph: SummaryGraph | None = None
+        self._tools: LcmTools | None = None
+
+    @property
+    def name(self) -> str:
+        return "lcm"
+
+    def on_session_start(self, session_id: str, **kwargs: Any) -> None:
+        """Takes the session's database and the models that may be asked for summaries."""
+        database: SessionDB | None = kwargs.get("database")
+        if database is not None:
+            self._graph = SummaryGraph(database, session_id)
+            self._tools = LcmTools(database, self._graph)
+        names = ("summarise", "summary_context_length", "main_summarise")
+        self.use_summarisers(**{name: kwargs[name] for name in names if name in kwargs})
+
+    def get_tool_schemas(self) -> list[dict[str, Any]]:
+        return SCHEMAS
+
+    def handle_tool_call(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
+        if self._tools is None:
+            return super().handle_tool_call(name, args, **kwargs)
+        return self._tools.call(name, args)
+
+    def summarised(
+        self, task: Task, facts: Callable[[], Sequence[Fact]], *, deadline: float | None, force: bool
+    ) -> Attempt:
+        graph = self._graph
+        if graph is None or any(number is None for number in task.ids):
+            return super().summarised(task, facts, deadline=deadline, force=force)  # nothing to hang a graph on
+        nodes = graph.several(dict.fromkeys(map(int, _HEADING.findall(task.previous))))  # a summary may name one again
+        # What an older block says that no node stands for: another engine wrote it. It becomes the first leaf's past.
+        foreign = task.previous if not nodes else ""
+        chunks = self._chunks(task)
+        for at, (messages, ids) in enumerate(chunks):
+            asked = len(chunks) - at <= MOST_ASKED
+            leaf = Task(
+                messages=messages, ids=ids, budget=min(LEAF_SUMMARY, task.budget), previous=foreign if not at else "",
+                focus=task.focus, memory_context=task.memory_context,
+            )  # fmt: skip
+            nodes.append(self._leaf(graph, leaf, deadline=deadline if asked else 0.0, force=force))
+        nodes = self._condensed(graph, nodes, task.budget, deadline=deadline, force=force)
+        text = "\n\n".join(f"### lcm:{node.number} · messages {node.ids}\n{node.text}" for node in nodes)
+        return Attempt(text=text, how=self.name, breaker=self.breaker)
+
+    def _chunks(self, task: Task) -> list[tuple[list[Message], list[int | None]]]:
+        """Stretches of about `LEAF_TOKENS`, never between a call and its results."""
+        counts = Counts(task.messages)
+        chunks: list[tuple[list[Message], list[int | None]]] = []
+        filled = 0
+        for at, message in enumerate(task.messages):
+            if not chunks or (filled >= LEAF_TOKENS and message.get("role") != "tool"):
+                chunks.append(([], []))
+                filled = 0
+            chunks[-1][0].append(message)
+            chunks[-1][1].append(task.ids[at])
+            filled += counts[at]
+        return chunks
+
+    def _leaf(self, graph: SummaryGraph, task: Task, *, deadline: float | None, force: bool) -> Node:
+        known = [number for number in task.ids if number is not None]
+        ids = format_ranges(to_ranges(known))
+        found = graph.find(0, ids)
+        if found is not None:  # made before a compaction that did not come to its end
+            return found
+        attempt = super().summarised(task, lambda: find_facts(task.messages, 60), deadline=deadline, force=force)
+        self.breaker = attempt.breaker
+        return graph.add(depth=0, ids=ids, messages=len(known), text=attempt.text, made_by=attempt.how)
+
+    def _condensed(
+        self, graph: SummaryGraph, nodes: list[Node], budget: int, *, deadline: float | None, force: bool
+    ) -> list[Node]:
+        """At most `FANOUT` summaries of a depth, and no more of them than the block has room for."""
+        while len(nodes) > 1:
+            crowded = next((depth for depth in range(64) if _at(nodes, depth) > FANOUT), None)
+            if crowded is None and sum(estimate(node.text) + 12 for node in nodes) <= budget:
+                break
+            run = [node for node in nodes if node.depth == crowded] if crowded is not None else nodes
+            group = run[:FANOUT]
+            at = nodes.index(group[0])
+            merged = self._merged(graph, group, budget, deadline=deadline, force=force)
+            nodes = [*nodes[:at], merged, *(node for node in nodes[at:] if node not in group)]
+        return nodes
+
+    def _merged(
+        self, graph: SummaryGraph, group: list[Node], budget: int, *, deadline: float | None, force: bool
+    ) -> Node:
+        ids = format_ranges(to_ranges(each for node in group for span in parse_ranges(node.ids) for each in span))
+        depth = max(node.depth for node in group) + 1
+        found = graph.find(depth, ids)
+        if found is not None:
+            return found
+        room = min(CONDENSED_SUMMARY, max(budget // 2, 1))
+        messages = [{"role": "user", "content": node.text} for node in group]
+        task = Task(messages=messages, ids=[None] * len(group), budget=room)
+        attempt = super().summarised(task, lambda: find_facts(messages, 60), deadline=deadline, force=force)
+        self.breaker = attempt.breaker
+        text = attempt.text if attempt.how != EXTRACT else _shared(group, room)
+        number = sum(node.messages for node in group)
+        return graph.add(depth=depth, ids=ids, messages=number, text=text, made_by=attempt.how, children=group)
+
+
+def _at(nodes: list[Node], depth: int) -> int:
+    return sum(node.depth == depth for node in nodes)
+
+
+def _shared(group: list[Node], room: int) -> str:
+    """Without a model: the beginning and end of each part, in equal shares."""
+    share = max(room * 3 // len(group), 120)
+    return "\n\n".join(f"[lcm:{node.number}] {excerpt(node.text, share)}" for node in group)
+
+
+def register(ctx: EngineRegistry, **given: Any) -> None:
+    ctx.register_context_engine(LosslessEngine(**given))

@@ -1,0 +1,313 @@
+"""Asks a model for the summary of the middle, with a prompt that fits the model's window.
+
+A middle that does not fit goes in pieces: the first gives notes, each further one brings them up to date.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from hermes.base.errors import HermesError
+from hermes.base.text import counted
+from hermes.base.tokens import estimate
+from hermes.compaction.audit import fault
+from hermes.compaction.block import prose
+from hermes.compaction.messages import calls_of, estimate_sampled, excerpt, text_of
+from hermes.safety.secrets import mask_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hermes.compaction.messages import Message
+
+    Summariser = Callable[[str, int], str]
+
+LONGEST = 6_000  # characters of one message that are ever shown
+_NAMES = {role: role.upper() for role in ("system", "user", "assistant", "tool")}
+ARGUMENTS = 4  # tool arguments get a quarter of a message's room
+
+
+class Record:
+    """Messages with their ids. Each is read when it is first shown, all that are shown together at once."""
+
+    def __init__(self, messages: Sequence[Message], ids: Sequence[int | None], *, masked: bool = False) -> None:
+        """`masked` is for a model that has not seen the conversation."""
+        self._messages, self._ids = messages, ids
+        self._masked = masked
+        self._texts: dict[int, str] = {}
+        self._calls: dict[int, list[str]] = {}  # one line for each call, of the messages that have some
+
+    def entries(self, places: Sequence[int], cap: int = LONGEST) -> list[str]:
+        """The messages at these places, in about `cap` characters each."""
+        self._read([at for at in places if at not in self._texts] if self._texts else places)
+        messages, ids, texts, calls = self._messages, self._ids, self._texts, self._calls
+        shown = [_entry(messages[at], ids[at], texts[at], cap) for at in places]
+        for number, at in enumerate(places):
+            if at in calls:
+                lines = [excerpt(call, cap // ARGUMENTS) for call in calls[at]]
+                shown[number] = "\n  calls ".join((shown[number], *lines))
+        return shown
+
+    def _read(self, places: Sequence[int]) -> None:
+        messages = self._messages
+        texts = [_text(messages[at]) for at in places]
+        calls = {at: lines for at in places if "tool_calls" in messages[at] and (lines := _lines(messages[at]))}
+        if self._masked:
+            called = iter(mask_all([*texts, *(line for lines in calls.values() for line in lines)]))
+            texts = list(islice(called, len(texts)))
+            calls = {at: [next(called) for _ in lines] for at, lines in calls.items()}
+        self._texts.update(zip(places, texts, strict=True))
+        self._calls.update(calls)
+
+
+def _entry(message: Message, number: int | None, text: str, cap: int) -> str:
+    role = message.get("role") or "?"
+    who = _NAMES.get(role) or str(role).upper()
+    shown = text if len(text) <= cap else excerpt(text, cap)
+    if role == "tool" and message.get("name"):
+        who = f"{who} {message['name']}" if number is None else f"{who} {number} {message['name']}"
+    elif number is not None:
+        return f"[{who} {number}] {shown}".rstrip()
+    return f"[{who}] {shown}".rstrip()
+
+
+def _text(message: Message) -> str:
+    content = message.get("content")
+    text = content if type(content) is str else text_of(message)
+    return text if len(text) <= LONGEST else excerpt(text, LONGEST)
+
+
+def _lines(message: Message) -> list[str]:
+    return [f"{tool}({excerpt(arguments, LONGEST // ARGUMENTS)})" for _, tool, arguments in calls_of(message)]
+
+
+MOST_PIECES = 8
+PROMPT_MARGIN = 0.9  # of a window; token counts are estimates
+_CAPS = (LONGEST, 2_000, 600, 200)  # characters shown of one message, from generous to tight
+_WORDS_PER_TOKEN = 0.6
+_NOTES_IN_WINDOW = 4  # a summary takes no more than such a part of a window
+_MEMORY_CONTEXT = 6_000
+_SMALLEST_ROOM = 200  # tokens for the conversation in one prompt; with less a summary makes no sense
+_SAMPLED = 1_024  # characters of one place of a text that tell how many make a token
+_FEWEST_CHARACTERS = 0.5  # per token; rare scripts need two tokens for one character
+_MOST_CHARACTERS = 8  # per token; prose has four to five
+_FRAME = 24  # characters of an entry beside the message's own
+
+
+class SummaryFailed(HermesError):
+    """No usable summary came back; the message says why, `transient` whether it may work later."""
+
+    def __init__(self, message: str, *, transient: bool = False) -> None:
+        super().__init__(message)
+        self.transient = transient
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is to be summarised and how: the messages with their ids, the notes so far, the room for the result."""
+
+    messages: Sequence[Message]
+    ids: Sequence[int | None]
+    budget: int
+    previous: str = ""
+    focus: str = ""
+    memory_context: str = ""
+    record: Record | None = None  # of what is shown to a model that may not see everything
+
+    def masked(self) -> Task:
+        """The same for a model that has not seen the conversation: it learns no credentials."""
+        previous, focus, memory_context = mask_all((self.previous, self.focus, self.memory_context))
+        return replace(
+            self,
+            previous=previous,
+            focus=focus,
+            memory_context=memory_context,
+            record=Record(self.messages, self.ids, masked=True),
+        )
+
+    def within(self, window: int) -> Task:
+        """The same for a model with this window: notes stand in the prompt and must leave room for the rest."""
+        return replace(self, budget=min(self.budget, window // _NOTES_IN_WINDOW))
+
+
+def summarise(
+    task: Task,
+    ask: Summariser,
+    window: int,
+    deadline: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> tuple[str, int]:
+    """The summary and the number of calls it took; SummaryFailed when no usable one came back."""
+    task = task.within(window)
+
+    def answer(prompt: str) -> str:
+        if deadline is not None and clock() >= deadline:
+            raise SummaryFailed("there was no time left", transient=True)
+        return _ask(ask, prompt, task.budget)
+
+    room = _room(task, window)
+    record = task.record or Record(task.messages, task.ids)
+    if whole := _whole(task, record, round(window * PROMPT_MARGIN) - task.budget):
+        return answer(whole), 1
+    notes = task.previous
+    pieces = cut_in_pieces(task.messages, record, room)
+    for piece in pieces:
+        notes = answer(build_prompt(task, [piece], notes))
+    return notes, len(pieces)
+
+
+def build_prompt(task: Task, entries: Sequence[str], notes: str) -> str:
+    parts = [prose("summarise").format(words=f"{round(task.budget * _WORDS_PER_TOKEN):,}")]
+    if notes:
+        parts += [prose("update"), f"<notes>\n{notes}\n</notes>"]
+    if task.focus:
+        parts.append(prose("focus").format(topic=task.focus))
+    if task.memory_context:
+        parts.append(f"<memory>\n{excerpt(task.memory_context, _MEMORY_CONTEXT)}\n</memory>")
+    # Most entries hold no such sign, and to look for one character takes a tenth of the time.
+    shown = [entry.replace("</session", "</ session") if "<" in entry else entry for entry in entries]
+    return "\n".join(["\n\n".join(parts), "\n<session>", *shown, "</session>"])
+
+
+def _room(task: Task, window: int) -> int:
+    """Tokens for the conversation in one prompt of a model with this window."""
+    # The notes grow to the budget while pieces are folded in, so every prompt keeps room for them.
+    notes = max(estimate(task.previous), task.budget)
+    room = round(window * PROMPT_MARGIN) - _estimate_again(build_prompt(task, (), "-")) - notes - task.budget
+    if room < _SMALLEST_ROOM:
+        raise SummaryFailed(f"a window of {window:,} tokens has no room for a summary of {task.budget:,}")
+    return room
+
+
+def _whole(task: Task, record: Record, room: int) -> str:
+    """The prompt with all of the conversation; "" when it takes more than `room` tokens."""
+    contents = [message.get("content") for message in task.messages]
+    if sum([len(content) for content in contents if type(content) is str]) >= room * _MOST_CHARACTERS:
+        return ""
+    prompt = build_prompt(task, record.entries(range(len(task.messages))), task.previous)
+    return prompt if estimate_sampled(prompt) * 1.05 <= room else ""
+
+
+def cut_in_pieces(messages: Sequence[Message], record: Record, room: int) -> list[str]:
+    """The record of the middle as texts of at most `room` tokens each, at most `MOST_PIECES` of them."""
+    sizes = list(map(_size, messages))
+    filling = 0.8  # estimates of single messages and of the whole differ, so pieces are not filled to the brim
+    pieces = _packed(_entries(record, messages, sizes, round(room * filling)), room)
+    while len(pieces) > MOST_PIECES:
+        filling /= 2
+        pieces = _packed(_entries(record, messages, sizes, round(room * filling)), room)
+    return pieces
+
+
+def _ask(ask: Summariser, prompt: str, budget: int) -> str:
+    try:
+        answer = ask(prompt, budget)
+    except (TimeoutError, ConnectionError) as error:
+        raise SummaryFailed(f"the model could not be reached: {error}", transient=True) from error
+    except Exception as error:  # a model client is other people's code and may raise anything
+        raise SummaryFailed(f"the model failed: {type(error).__name__}: {error}") from error
+    if not isinstance(answer, str):
+        raise SummaryFailed(f"the model returned {type(answer).__name__} instead of a text")
+    if wrong := fault(answer, budget, prompt):
+        raise SummaryFailed(f"the summary was rejected: {wrong}")
+    return answer.strip()
+
+
+def _entries(record: Record, messages: Sequence[Message], sizes: Sequence[int], room: int) -> list[str]:
+    """One text per message. The cap per message falls until all fit into the pieces; then the oldest results go."""
+    places = range(len(sizes))
+    sample = "\n".join(record.entries(places[:: max(len(places) // 24, 1)]))
+    per_token = max(len(sample) / max(estimate(sample), 1), _FEWEST_CHARACTERS)
+    space = round(room * per_token * MOST_PIECES)
+    cap = next((cap for cap in _CAPS if _fits(sizes, cap, space)), None)
+    return record.entries(places, cap) if cap is not None else _sampled(record, messages, space)
+
+
+def _sampled(record: Record, messages: Sequence[Message], space: int) -> list[str]:
+    """Too many messages even when each is short: what people said first, evenly thinned, with the gaps counted."""
+    cap = _CAPS[-1]
+    most = max(space // (cap + _FRAME), 1)
+    places = range(len(messages))
+    spoken = [at for at in places if messages[at].get("role") == "user"] or places
+    step = -(-len(spoken) // most)
+    chosen = set(spoken[::-1][::step])
+    chosen.update(islice((at for at in reversed(places) if at not in chosen), most - len(chosen)))
+    entries: list[str] = []
+    shown = 0  # messages up to here are in the entries, or counted in them
+    ordered = sorted(chosen)
+    for at, entry in zip(ordered, record.entries(ordered, cap), strict=True):
+        if at > shown:
+            entries.append(f"[{counted(at - shown, 'message')} not shown]")
+        entries.append(entry)
+        shown = at + 1
+    return entries
+
+
+def _fits(sizes: Sequence[int], cap: int, space: float) -> bool:
+    return sum([min(size, cap) for size in sizes]) + _FRAME * len(sizes) <= space
+
+
+def _size(message: Message) -> int:
+    content = message.get("content")
+    size = len(content) if isinstance(content, str) else len(text_of(message))
+    if not message.get("tool_calls"):
+        return size
+    return size + sum(min(len(arguments), LONGEST // ARGUMENTS) + 20 for _, _, arguments in calls_of(message))
+
+
+def _packed(entries: list[str], room: int) -> list[str]:
+    """Entries joined to texts of at most `room` tokens; one that is larger than that is cut.
+
+    They are weighed by their length; when a sample of the result says that this was too little, each is looked at.
+    """
+    plain = _bytes_per_token([entry for entry in entries if entry.isascii()])
+    foreign = _bytes_per_token([entry for entry in entries if not entry.isascii()])
+
+    def weigh(text: str) -> int:
+        return int(len(text) / plain if text.isascii() else _bytes(text) / foreign) + 2
+
+    pieces = _filled(entries, room, weigh)
+    if any(estimate_sampled(piece) * 1.05 > room for piece in pieces):
+        return _filled(entries, room, _exact)
+    return pieces
+
+
+def _filled(entries: list[str], room: int, weigh: Callable[[str], int]) -> list[str]:
+    pieces: list[str] = []
+    current: list[str] = []
+    filled = 0
+    for each in entries:
+        shown, cost = each, weigh(each)
+        if cost > room:
+            shown = excerpt(each, max(len(each) * room // (cost * 2), 40))
+            cost = min(_exact(shown), room)
+        if current and filled + cost > room:
+            pieces.append("\n".join(current))
+            current, filled = [], 0
+        current.append(shown)
+        filled += cost
+    return [*pieces, "\n".join(current)] if current else pieces
+
+
+@lru_cache(maxsize=8)
+def _estimate_again(text: str) -> int:
+    """Instructions hardly change from one compaction to the next."""
+    return estimate(text)
+
+
+def _exact(text: str) -> int:
+    return estimate(text) + 2
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _bytes_per_token(entries: list[str]) -> float:
+    """Of a sample, rounded against us."""
+    sample = "\n".join(entry[:_SAMPLED] for entry in entries[:: max(len(entries) // 16, 1)])
+    return max(min(_bytes(sample) / max(estimate(sample), 1), 4.5) * 0.9, _FEWEST_CHARACTERS)

@@ -1,0 +1,432 @@
+"""Finds the conversations that answer a question, and cuts their messages to what a reader needs.
+
+What the model still has in front of it (the live messages of the current session) is never found; what was compacted
+out of it is.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import apsw
+
+from hermes.base.errors import StorageError
+from hermes.base.text import change_texts, in_words
+from hermes.base.words import STOP_WORDS, unspaced_runs
+from hermes.storage.messages import readable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hermes.storage.conversations import Session
+    from hermes.storage.messages import StoredMessage
+
+    Mask = Callable[[str], str]
+    from collections.abc import Iterable
+
+    from hermes.storage.search.results import Hit, SearchResults
+    from hermes.storage.sessions import SessionDB
+
+NEAR = 200
+_MOST_PLACES = 20_000
+_MOST_TERMS = 32
+_WORD = re.compile(r"\w+")
+
+
+def truncate_around(text: str, query: str, width: int) -> str:
+    """At most `width` characters of the text, with `…` where something was cut off."""
+    if len(text) <= width:
+        return text
+    places = match_places(text, query)
+    start = _best_start(places, len(text), width)
+    end = min(len(text), start + width)
+    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
+
+
+def match_places(text: str, query: str) -> list[int]:
+    """Where the whole phrase stands; else where all its words stand near each other; else where any of them does."""
+    phrase = " ".join(query.split()).strip("\"'?!.… ")
+    if " " in phrase and (whole := _places(text, re.escape(phrase).replace(r"\ ", r"\s+"))):
+        return whole
+    by_term = [found for term in _terms(query) if (found := _places(text, re.escape(term)))]
+    if len(by_term) > 1 and (together := _near_each_other(by_term)):
+        return together
+    return sorted(place for found in by_term for place in found)[:_MOST_PLACES]
+
+
+def _best_start(places: list[int], length: int, width: int) -> int:
+    """The start of the window that covers the most places, the earliest of equals."""
+    if not places:
+        return 0
+    latest = length - width
+    starts = [min(max(0, place - width // 4), latest) for place in places]
+    covered = [bisect_left(places, start + width) - bisect_left(places, start) for start in starts]
+    return starts[covered.index(max(covered))]
+
+
+def _places(text: str, pattern: str) -> list[int]:
+    found = []
+    for match in re.finditer(pattern, text, re.IGNORECASE):
+        found.append(match.start())
+        if len(found) == _MOST_PLACES:
+            break
+    return found
+
+
+def _near_each_other(by_term: list[list[int]]) -> list[int]:
+    rarest = min(by_term, key=len)
+    return [
+        place
+        for place in rarest
+        if all(
+            bisect_left(found, place - NEAR) < bisect_right(found, place + NEAR)
+            for found in by_term
+            if found is not rarest
+        )
+    ]
+
+
+def _terms(query: str) -> list[str]:
+    """Words that carry meaning; scripts without spaces in pairs of characters."""
+    words = [word for word in _WORD.findall(query) if word.lower() not in STOP_WORDS] or _WORD.findall(query)
+    return list(dict.fromkeys(piece for word in words for piece in _pieces(word)))[:_MOST_TERMS]
+
+
+def _pieces(word: str) -> Iterator[str]:
+    if not any(unspaced_runs(word)):
+        yield word
+        return
+    yield from ([word[at : at + 2] for at in range(len(word) - 1)] or [word])
+
+
+# Messages as a model reads them in a result: whole when short, cut around what was found when long, secrets masked.
+
+IN_RESULT, IN_SCROLL, ANCHOR = 2_000, 8_000, 24_000
+_ARGUMENTS = 1_000
+
+
+def unmasked(text: str) -> str:
+    return text
+
+
+def message_excerpt(
+    message: StoredMessage, *, mask: Mask, longest: int, anchor: bool = False, focus: str = ""
+) -> dict[str, Any]:
+    """`{id, role, content, timestamp, …}`; `cut` counts the characters that were left out, `focus` says around what."""
+    if message.damaged:
+        shown: dict[str, Any] = {"id": message.id, "role": message.role, "content": "", "damaged": True}
+        return {**shown, "timestamp": message.timestamp, **({"anchor": True} if anchor else {})}
+    content = mask(readable(message.message.get("content")))
+    result: dict[str, Any] = {
+        "id": message.id,
+        "role": message.role,
+        "content": truncate_around(content, focus, longest) if focus else _cut(content, longest),
+        "timestamp": message.timestamp,
+    }
+    name = message.message.get("tool_name") or message.message.get("name")
+    if isinstance(name, str) and name:
+        result["tool_name" if message.role == "tool" else "name"] = name
+    if message.message.get("tool_calls"):
+        result["tool_calls"] = change_texts(message.message["tool_calls"], lambda text: _cut(mask(text), _ARGUMENTS))
+    if isinstance(message.message.get("tool_call_id"), str):
+        result["tool_call_id"] = message.message["tool_call_id"]
+    if len(content) > longest:
+        result["cut"] = len(content) - longest
+    if anchor:
+        result["anchor"] = True
+    return result
+
+
+def session_meta(session: Session, *, mask: Mask) -> dict[str, Any]:
+    return {
+        "when": when(session.started_at),
+        "source": session.source,
+        "model": session.model,
+        "title": mask(session.title) if session.title else None,
+        "project": session.project,
+    }
+
+
+def when(moment: float) -> str:
+    """`May 03, 2024 at 02:10 PM`, where the machine stands."""
+    return in_words(moment, "%B %d, %Y at %I:%M %p")
+
+
+def _cut(text: str, longest: int) -> str:
+    """Three quarters from the beginning and one from the end: openings say what it is, endings what came of it."""
+    if len(text) <= longest:
+        return text
+    head = longest * 3 // 4
+    return f"{text[:head]}\n… {len(text) - longest:,} characters left out …\n{text[len(text) - (longest - head) :]}"
+
+
+Sort = Literal["relevance", "newest", "oldest"]
+HIDDEN_SOURCES = ("subagent", "tool")
+DEMOTED_SOURCES = ("cron",)
+SAID = ("user", "assistant")
+_FIRST_LOOK, _LONGEST_LOOK = 16, 640
+_FUSION = 60  # the usual constant of reciprocal rank fusion
+_MOST_QUERIES = 5
+_UP_TO_THE_ANSWER = 20  # messages: calls of tools and their results stand between
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criteria:
+    """What narrows and orders a search; None does not narrow."""
+
+    limit: int = 3
+    sort: Sort = "relevance"
+    roles: tuple[str, ...] | None = None
+    since: float | None = None
+    until: float | None = None
+    source: str | None = None
+    project: str | None = None
+    prefer_project: str | None = None
+    explain: bool = False
+
+    def allow(self, session: Session) -> bool:
+        """Whether a session as a whole may be shown, for matches that are no message."""
+        return (
+            self.source in (None, session.source)
+            and self.project in (None, session.project)
+            and (self.since is None or session.last_active >= self.since)
+            and (self.until is None or session.started_at <= self.until)
+        )
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        return {
+            "sort": self.sort,
+            "sources": None if self.source is None else (self.source,),
+            "exclude_sources": HIDDEN_SOURCES if self.source is None else (),
+            "since": self.since,
+            "until": self.until,
+            "project": self.project,
+            "prefer_project": self.prefer_project,
+            "explain": self.explain,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """One conversation and the message that stands for it; without a message when only its title was found."""
+
+    session: Session
+    message_id: int | None
+    role: str
+    snippet: str
+    score: float = 0.0
+    explanation: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    matches: tuple[Match, ...]
+    searched: int
+    notes: tuple[str, ...] = ()
+
+
+class Finder:
+    def __init__(
+        self,
+        db: SessionDB,
+        *,
+        mask: Mask,
+        current: str | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`mask` takes the secrets out of what is shown of a message."""
+        self._db = db
+        self._mask = mask
+        self._now = now
+        self._current = db.find_session(current) if current else None
+
+    @property
+    def current(self) -> Session | None:
+        return self._current
+
+    def find(self, query: str, wanted: Criteria) -> Found:
+        """The best conversations for one query, and what a reader should know about how they were found."""
+        try:
+            return self._find(query, wanted)
+        except apsw.Error as error:
+            raise StorageError(f"the search failed in the database ({error}); try other words") from error
+
+    def find_expanded(self, query: str, wanted: Criteria, expand: Callable[[str], Iterable[str]]) -> Found:
+        """Searches the question and other ways to put it, and merges the results; the question itself weighs most."""
+        found = self.find(query, wanted)
+        others = _other_queries(query, expand)
+        if not others or wanted.sort != "relevance":
+            return found
+        more = [self.find(other, wanted) for other in others]
+        matches = _merged([found.matches, found.matches, *(each.matches for each in more)])
+        note = f"also searched: {'; '.join(others)}"
+        return replace(found, matches=tuple(matches[: wanted.limit]), notes=(*found.notes, note))
+
+    def _find(self, query: str, wanted: Criteria) -> Found:
+        by_title = self._by_title(query, wanted)
+        matches, notes = self._by_message(query, wanted)
+        if by_title is not None:
+            best = next((m for m in matches if m.session.root == by_title.session.root), None)
+            if best is not None and best.session.id == by_title.session.id:
+                by_title = replace(by_title, message_id=best.message_id, explanation=best.explanation)
+            matches = [by_title, *(m for m in matches if m.session.root != by_title.session.root)]
+        if not matches:
+            notes += self._left_out(query, wanted)
+        sessions = self._db.counts()["sessions"]
+        return Found(matches=tuple(matches[: wanted.limit]), searched=sessions, notes=tuple(notes))
+
+    def _by_title(self, query: str, wanted: Criteria) -> Match | None:
+        session = self._db.resolve(query.strip().strip('"'))
+        if session is None or not wanted.allow(session) or self._is_current(session):
+            return None
+        first = self._db.messages(session.id, limit=1)
+        return Match(
+            session=session,
+            message_id=first[0].id if first else None,
+            role="session_title",
+            snippet=self._mask(session.title or session.id),
+            score=1.0,
+        )
+
+    def _by_message(self, query: str, wanted: Criteria) -> tuple[list[Match], list[str]]:
+        roles = wanted.roles or SAID
+        matches, note = self._one_per_conversation(query, wanted, roles)
+        notes = [note] if note else []
+        if not matches and wanted.roles is None:
+            matches, _ = self._one_per_conversation(query, wanted, None)
+            if matches:
+                notes.append("nothing that was said matches; these are from tool output and system messages")
+        return matches, notes
+
+    def _one_per_conversation(
+        self, query: str, wanted: Criteria, roles: tuple[str, ...] | None
+    ) -> tuple[list[Match], str | None]:
+        """Looks at more and more hits until enough different conversations are among them."""
+        look = max(_FIRST_LOOK, 3 * wanted.limit)
+        gather = self._glance
+        while True:
+            hits, note, exhausted = gather(query, wanted, roles, look)
+            best: dict[int, Hit] = {}
+            for hit in hits:
+                best.setdefault(hit.session.root, hit)
+            ordinary = [hit for hit in best.values() if hit.source not in DEMOTED_SOURCES]
+            demoted = [hit for hit in best.values() if hit.source in DEMOTED_SOURCES]
+            if len(ordinary) >= wanted.limit or exhausted or look >= _LONGEST_LOOK:
+                return [_match(hit) for hit in [*ordinary, *demoted]], note
+            look *= 4
+            gather = self._hits
+
+    def _glance(
+        self, query: str, wanted: Criteria, roles: tuple[str, ...] | None, look: int
+    ) -> tuple[list[Hit], str | None, bool]:
+        """The best hits without those that may not be shown: enough in most cases, at a fifth of the time."""
+        filters = {**wanted.filters, "exclude_sources": (), **self._for_all(roles)}
+        found = self._db.search(query, limit=look, **filters)
+        hits = [
+            hit
+            for hit in found
+            if (wanted.source is not None or hit.source not in HIDDEN_SOURCES)
+            and self.is_out_of_context(hit.session, hit.message_id)
+        ]
+        return hits, found.note, len(found) < look
+
+    def _hits(
+        self, query: str, wanted: Criteria, roles: tuple[str, ...] | None, look: int
+    ) -> tuple[list[Hit], str | None, bool]:
+        filters = {**wanted.filters, **self._for_all(roles)}
+        if self._current is None:
+            found = self._db.search(query, limit=look, **filters)
+            return list(found), found.note, len(found) < look
+        away = self._db.search(query, limit=look, **filters, exclude_sessions=(self._current.id,))
+        own = self._db.search(query, limit=look, **filters, sessions=(self._current.id,))
+        compacted = [hit for hit in own if self.is_out_of_context(hit.session, hit.message_id)]
+        hits = _in_order([*away, *compacted], wanted.sort)
+        return hits, _note(away, own), len(away) < look and len(own) < look
+
+    def _for_all(self, roles: tuple[str, ...] | None) -> dict[str, Any]:
+        return {"roles": roles, "now": self._now(), "mask": self._mask}
+
+    def is_out_of_context(self, session: Session, message_id: int) -> bool:
+        """True unless the message is a live one of the current session."""
+        if self._current is None or session.id != self._current.id:
+            return True
+        return any(
+            message.compacted
+            for message in self._db.messages(session.id, around=message_id, window=0)
+            if message.id == message_id
+        )
+
+    def _is_current(self, session: Session) -> bool:
+        return self._current is not None and session.root == self._current.root
+
+    def _left_out(self, query: str, wanted: Criteria) -> list[str]:
+        """Says where a match would have been, when only filters or hidden sources kept it away."""
+        if wanted.source is None:
+            side = self._db.search(query, limit=5, sources=HIDDEN_SOURCES)
+            if side:
+                names = ", ".join(sorted({hit.source for hit in side}))
+                return [f"there are matches in sessions with source {names}; name it as source to see them"]
+        narrowed = wanted.source or wanted.project or wanted.since is not None or wanted.until is not None
+        if narrowed or wanted.roles:
+            anywhere = self._db.search(query, limit=1)
+            if anywhere and self.is_out_of_context(anywhere[0].session, anywhere[0].message_id):
+                return ["there are matches outside of the filters (source, project, since, until, role_filter)"]
+        return []
+
+
+def answer_to(db: SessionDB, match: Match) -> StoredMessage | None:
+    """What the assistant said to a match that is a person's message; None when it is none or got no answer."""
+    if match.role != "user" or match.message_id is None:
+        return None
+    for message in db.messages(match.session.id, around=match.message_id, window=_UP_TO_THE_ANSWER):
+        if message.id > match.message_id and message.role == "user":
+            return None
+        if message.id > match.message_id and message.role == "assistant" and message.text.strip():
+            return message
+    return None
+
+
+def _match(hit: Hit) -> Match:
+    return Match(
+        session=hit.session,
+        message_id=hit.message_id,
+        role=hit.role,
+        snippet=hit.snippet,
+        score=hit.score,
+        explanation=hit.explanation,
+    )
+
+
+def _in_order(hits: list[Hit], sort: Sort) -> list[Hit]:
+    if sort == "relevance":
+        return sorted(hits, key=lambda hit: -hit.score)
+    return sorted(hits, key=lambda hit: hit.message_id, reverse=sort == "newest")
+
+
+def _note(*results: SearchResults) -> str | None:
+    return next((found.note for found in results if found.note), None)
+
+
+def _other_queries(query: str, expand: Callable[[str], Iterable[str]]) -> list[str]:
+    try:
+        proposed = [str(text).strip() for text in expand(query)]
+    except Exception:  # noqa: BLE001 - a helper model's client runs here; without it the question alone is searched
+        return []
+    return [text for text in dict.fromkeys(proposed) if text and text != query][: _MOST_QUERIES - 1]
+
+
+def _merged(rankings: list[tuple[Match, ...]]) -> list[Match]:
+    """Reciprocal rank fusion by conversation; the first ranking that has a conversation says how it is shown."""
+    points: dict[int, float] = {}
+    shown: dict[int, Match] = {}
+    for ranking in rankings:
+        for place, match in enumerate(ranking):
+            root = match.session.root
+            shown.setdefault(root, match)
+            points[root] = points.get(root, 0.0) + 1 / (_FUSION + place)
+    return sorted(shown.values(), key=lambda match: -points[match.session.root])

@@ -1,0 +1,326 @@
+"""What `session_search` answers: recent conversations, matches for a question, a window, a whole one."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import NotFound
+from hermes.conversations.retrieval import (
+    ANCHOR,
+    HIDDEN_SOURCES,
+    IN_RESULT,
+    IN_SCROLL,
+    SAID,
+    Finder,
+    message_excerpt,
+    session_meta,
+    truncate_around,
+    unmasked,
+    when,
+)
+from hermes.storage.sessions import Pages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from hermes.conversations.retrieval import Criteria, Found, Mask, Match
+    from hermes.storage.conversations import Session
+    from hermes.storage.messages import StoredMessage
+    from hermes.storage.sessions import SessionDB
+
+CONCURRENT, MOST, SECONDS, WIDTH = 3, 5, 90.0, 100_000
+
+
+def summaries(
+    transcripts: Mapping[str, str],
+    query: str,
+    summarise: Callable[[str], str],
+    *,
+    seconds: float = SECONDS,
+    concurrent: int = CONCURRENT,
+    most: int = MOST,
+    width: int = WIDTH,
+) -> dict[str, str]:
+    """A summary with respect to the query for each session id, for those that were written in time."""
+    waiting: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+    chosen = list(transcripts.items())[:most]
+    for session_id, text in chosen:
+        waiting.put((session_id, prompt(text, query, width=width)))
+    finished: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+    deadline = time.monotonic() + seconds
+    for _ in range(min(concurrent, len(chosen))):
+        # A daemon: a model that never answers must not keep the program from ending.
+        threading.Thread(target=_work, args=(waiting, finished, summarise, deadline), daemon=True).start()
+    return _collected(finished, len(chosen), deadline)
+
+
+def prompt(transcript: str, query: str, *, width: int = WIDTH) -> str:
+    with open(os.path.join(os.path.dirname(__file__), "text", "digest.md"), encoding="utf-8") as file:
+        wording = file.read()
+    around = truncate_around(transcript, query, width)
+    return wording.replace("{query}", query).replace("{transcript}", around)
+
+
+def _work(
+    waiting: queue.SimpleQueue[tuple[str, str]],
+    finished: queue.SimpleQueue[tuple[str, str]],
+    summarise: Callable[[str], str],
+    deadline: float,
+) -> None:
+    while time.monotonic() < deadline:
+        try:
+            session_id, text = waiting.get_nowait()
+        except queue.Empty:
+            return
+        try:
+            made = str(summarise(text) or "").strip()
+        except Exception:  # noqa: BLE001 - a model client of any kind runs here; without a summary the messages stand
+            made = ""
+        finished.put((session_id, made))
+
+
+def _collected(finished: queue.SimpleQueue[tuple[str, str]], expected: int, deadline: float) -> dict[str, str]:
+    made: dict[str, str] = {}
+    for _ in range(expected):
+        try:
+            session_id, text = finished.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            break
+        if text:
+            made[session_id] = text
+    return made
+
+
+AROUND_HIT, BOOKENDS = 5, 3
+READ_FIRST, READ_LAST = 20, 10
+_LARGEST_ID = (1 << 63) - 1
+_BROWSED_AT_ONCE = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Helpers:
+    """What a helper model can add; both are off unless a function is given."""
+
+    summarise: Callable[[str], str] | None = None
+    expand: Callable[[str], Iterable[str]] | None = None
+
+
+class SessionSearch:
+    """Searches one owner's conversations on behalf of the session `current`, if there is one."""
+
+    def __init__(
+        self,
+        db: SessionDB,
+        *,
+        current: str | None = None,
+        mask: Mask = unmasked,
+        now: Callable[[], float] = time.time,
+        helpers: Helpers | None = None,
+    ) -> None:
+        self._db = db
+        self._pages = Pages.of_db(db)
+        self._finder = Finder(db, mask=mask, current=current, now=now)
+        self._mask = mask
+        self._helpers = helpers or Helpers()
+
+    def browse(self, wanted: Criteria) -> dict[str, Any]:
+        """The most recently used conversations, without the current one."""
+        rows: list[Session] = []
+        offset = 0
+        while len(rows) < wanted.limit:
+            page = self._db.list_sessions(
+                limit=_BROWSED_AT_ONCE, offset=offset, source=wanted.source, project=wanted.project
+            )
+            rows += [session for session in page if self._is_browsed(session, wanted)]
+            offset += len(page)
+            if len(page) < _BROWSED_AT_ONCE:
+                break
+        results = [self._browsed(session) for session in rows[: wanted.limit]]
+        message = "Give a query to search, or a session_id to read one." if results else "There is nothing to list."
+        return {"success": True, "mode": "browse", "results": results, "count": len(results), "message": message}
+
+    def discover(self, query: str, wanted: Criteria) -> dict[str, Any]:
+        """The conversations that answer a question, each with the words found, what stands around, start and end."""
+        helpers = self._helpers
+        found = (
+            self._finder.find_expanded(query, wanted, helpers.expand)
+            if helpers.expand
+            else self._finder.find(query, wanted)
+        )
+        results = [self._result(match, query) for match in found.matches]
+        self._add_summaries(query, found, results)
+        answer: dict[str, Any] = {
+            "success": True,
+            "mode": "discover",
+            "query": query,
+            "results": results,
+            "count": len(results),
+            "sessions_searched": found.searched,
+        }
+        if found.notes:
+            answer["note"] = "; ".join(found.notes)
+        if not results:
+            answer["message"] = (
+                "No past conversation matches. Try fewer or other words, or call without arguments to browse."
+                if found.searched
+                else "There are no past conversations."
+            )
+        return answer
+
+    def scroll(self, session_id: str, message_id: int, window: int) -> dict[str, Any]:
+        """The messages around one that is known, from whichever session of the conversation holds it."""
+        holder = self._db.session_of(message_id) if 0 < message_id <= _LARGEST_ID else None
+        named = holder if not session_id or (holder and holder.id == session_id) else self._session(session_id)
+        if holder is None or named is None or holder.root != named.root:
+            place = f"in session {session_id!r}" if session_id else "in any past conversation"
+            raise NotFound(f"message {message_id} is not {place}; search again for a current id")
+        if not self._finder.is_out_of_context(holder, message_id):
+            raise NotFound(f"message {message_id} is part of your context already; there is nothing older to fetch")
+        found = self._pages.around(holder, message_id, window)
+        messages = self._out_of_context(holder, found)
+        before, after = self._pages.around_any(holder, found[0], found[-1])
+        answer: dict[str, Any] = {
+            "success": True,
+            "mode": "scroll",
+            "session_id": holder.id,
+            "around_message_id": message_id,
+            "session_meta": session_meta(holder, mask=self._mask),
+            "window": window,
+            "messages": [self._shown(m, message_id, IN_SCROLL, ANCHOR) for m in messages],
+            "messages_before": before,
+            "messages_after": after,
+        }
+        if holder.id != named.id:
+            answer["warning"] = f"the message stands in {holder.id}, another part of the same conversation"
+        return answer
+
+    def read(self, session_id: str) -> dict[str, Any]:
+        """A conversation from its beginning; of a long one the first and the last messages."""
+        session = self._session(session_id)
+        messages = self._readable(session)
+        count = session.message_count if not self._is_current(session) else len(messages)
+        cut = len(messages) > READ_FIRST + READ_LAST or count > len(messages)
+        shown = messages if len(messages) <= READ_FIRST + READ_LAST else messages[:READ_FIRST] + messages[-READ_LAST:]
+        answer: dict[str, Any] = {
+            "success": True,
+            "mode": "read",
+            "session_id": session.id,
+            "session_meta": session_meta(session, mask=self._mask),
+            "message_count": count,
+            "truncated": cut,
+            "messages": [self._shown(message, None, IN_SCROLL, IN_SCROLL) for message in shown],
+        }
+        parts = [each.id for each in self._db.lineage(session.id) if each.kind != "delegate"]
+        if len(parts) > 1:
+            answer["lineage_session_ids"] = parts
+        if cut:
+            answer["message"] = (
+                f"The first {READ_FIRST} and the last {READ_LAST} of {count} messages; "
+                "give around_message_id to see what stands between."
+            )
+        return answer
+
+    def _session(self, session_id: str) -> Session:
+        session = self._db.resolve(session_id)
+        if session is None:
+            raise NotFound(f"there is no session {session_id!r}; search, or call without arguments to see recent ones")
+        return session
+
+    def _readable(self, session: Session) -> list[StoredMessage]:
+        """At least the first and last messages of a session; of the current one what was compacted out of it."""
+        if self._is_current(session):
+            gone = [message for message in self._pages.messages(session) if message.compacted]
+            if not gone:
+                raise NotFound("this is the current session, and all of it is part of your context already")
+            return gone
+        if session.message_count <= READ_FIRST + READ_LAST:
+            return self._db.messages(session.id)
+        first = self._db.messages(session.id, limit=READ_FIRST)
+        return first + self._db.messages(session.id, limit=READ_LAST, newest=True)
+
+    def _is_current(self, session: Session) -> bool:
+        return self._finder.current is not None and self._finder.current.id == session.id
+
+    def _out_of_context(self, session: Session, messages: list[StoredMessage]) -> list[StoredMessage]:
+        return [message for message in messages if message.compacted] if self._is_current(session) else messages
+
+    def _is_browsed(self, session: Session, wanted: Criteria) -> bool:
+        current = self._finder.current
+        if session.source in HIDDEN_SOURCES and wanted.source is None:
+            return False
+        return wanted.allow(session) and not (current and session.root == current.root)
+
+    def _browsed(self, session: Session) -> dict[str, Any]:
+        preview = self._db.root(session.id).preview if session.preview is None else session.preview
+        return {
+            "session_id": session.id,
+            "title": self._mask(session.title) if session.title else None,
+            "source": session.source,
+            "started_at": session.started_at,
+            "last_active": session.last_active,
+            "when": when(session.last_active),
+            "message_count": session.message_count,
+            "preview": self._mask(preview or ""),
+            "project": session.project,
+        }
+
+    def _result(self, match: Match, query: str) -> dict[str, Any]:
+        session = match.session
+        result: dict[str, Any] = {
+            "session_id": session.id,
+            **session_meta(session, mask=self._mask),
+            "matched_role": match.role,
+            "match_message_id": match.message_id,
+            "snippet": match.snippet,
+            **self._surroundings(match, query),
+        }
+        parent = self._pages.parent_id(session)
+        if parent:
+            result["parent_session_id"] = parent
+        if match.explanation:
+            result["explanation"] = {name: round(value, 4) for name, value in match.explanation.items()}
+        return result
+
+    def _surroundings(self, match: Match, query: str) -> dict[str, Any]:
+        session, at = match.session, match.message_id
+        if at is None:
+            return {"bookend_start": [], "messages": [], "bookend_end": [], "messages_before": 0, "messages_after": 0}
+        found = self._pages.around(session, at, AROUND_HIT)
+        before, after = self._pages.around_any(session, found[0], found[-1])
+        window = [m for m in self._out_of_context(session, found) if m.role in SAID or m.id == at]
+        start, end = (self._out_of_context(session, each) for each in self._db.bookends(session.id, BOOKENDS))
+        shown = {message.id for message in window}
+        return {
+            "bookend_start": [self._shown(m, None, IN_RESULT, IN_RESULT) for m in start if m.id not in shown],
+            "messages": [self._shown(m, at, IN_RESULT, 2 * IN_RESULT, query) for m in window],
+            "bookend_end": [self._shown(m, None, IN_RESULT, IN_RESULT) for m in end if m.id not in shown],
+            "messages_before": before,
+            "messages_after": after,
+        }
+
+    def _shown(
+        self, message: StoredMessage, anchor: int | None, longest: int, longest_anchor: int, focus: str = ""
+    ) -> dict[str, Any]:
+        found = message.id == anchor
+        return message_excerpt(
+            message, mask=self._mask, longest=longest_anchor if found else longest, anchor=found, focus=focus
+        )
+
+    def _add_summaries(self, query: str, found: Found, results: list[dict[str, Any]]) -> None:
+        """A helper model's digest beside the messages, where one was made in time; the messages stay."""
+        if self._helpers.summarise is None or not results:
+            return
+        texts = {match.session.id: self._transcript(match.session) for match in found.matches}
+        made = summaries(texts, query, self._helpers.summarise)
+        for result in results:
+            if result["session_id"] in made:
+                result["summary"] = made[result["session_id"]]
+
+    def _transcript(self, session: Session) -> str:
+        messages = self._out_of_context(session, list(self._pages.messages(session)))
+        return "\n\n".join(self._mask(f"[{message.role}] {message.text}") for message in messages if message.text)

@@ -1,0 +1,115 @@
+"""Chat completions as OpenAI defined them: OpenAI, OpenRouter, llama.cpp, Ollama, vLLM, LM Studio and others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.events import Usage
+from hermes.llm.anthropic import cache_points
+from hermes.llm.client import DONE, Answer, HttpModel, ended_early
+from hermes.llm.wire import WireLog, encode
+from hermes.storage.images import text_only, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from hermes.base.events import ModelEvent
+    from hermes.llm.client import Endpoint, Message, Patience
+
+# What a chat-completions server knows; everything else in a message is for us.
+_WIRE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
+_REPLAYED = {"": (), "content": ("reasoning_content",), "details": ("reasoning_details",)}
+
+
+class OpenAICompatible(HttpModel):
+    path = "/chat/completions"
+
+    def __init__(self, endpoint: Endpoint, patience: Patience | None = None) -> None:
+        super().__init__(endpoint, patience)
+        self._replayed = _REPLAYED[endpoint.replays_reasoning]
+        self._log = WireLog(self._encode)
+
+    def _stop_seeing(self) -> None:
+        super()._stop_seeing()
+        self._log = WireLog(self._encode)
+
+    def body(self, system: str, messages: Sequence[Message], tools: Sequence[Message]) -> bytes:
+        """Everything that stays the same stands before the messages, so each request begins with the one before it."""
+        first = self._encode({"role": "system", "content": system}) if system else b""
+        if not self.endpoint.cache_points:
+            comma = b"," if first and messages else b""
+            return self._log.body(self.beginning(system, tools) + first + comma, messages)
+        everything = [{"role": "system", "content": system}, *messages] if system else messages
+        shift = 1 if system else 0
+        points = cache_points(everything, ttl=self.endpoint.cache_ttl, native=False)
+        first = self._encode(points.pop(0)) if system and 0 in points else first
+        parts = self._log.parts(messages, {position - shift: message for position, message in points.items()})
+        if first:
+            parts.insert(0, first)
+        # One join: each further copy of a long conversation costs more than everything else here.
+        return b"".join((self.beginning(system, tools), b",".join(parts), b"]}"))
+
+    def headers(self) -> dict[str, str]:
+        key = {"authorization": f"Bearer {self.endpoint.key}"} if self.endpoint.key else {}
+        return key | self.endpoint.headers
+
+    def read(self, chunks: Iterable[dict[str, Any]]) -> Iterator[ModelEvent]:
+        answer = Answer(self.name)
+        for chunk in chunks:
+            if chunk is DONE:
+                break
+            answer.model = str(chunk.get("model") or answer.model)
+            if chunk.get("usage"):
+                answer.usage = Usage.of_openai(chunk["usage"])
+            for choice in (chunk.get("choices") or ())[:1]:
+                yield from _read_delta(answer, choice.get("delta") or choice.get("message") or {})
+                answer.reason = choice.get("finish_reason") or answer.reason
+        if not answer.reason:
+            raise ended_early(self.endpoint)
+        yield from answer.finish()
+
+    def options(self, system: str, tools: Sequence[Message]) -> dict[str, Any]:
+        del system  # it is the first message here
+        options: dict[str, Any] = {
+            "model": self.endpoint.model,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if self.endpoint.max_output:
+            # OpenAI's own reasoning models refuse the old name, other servers know no other.
+            own = self.endpoint.provider == "openai"
+            options["max_completion_tokens" if own else "max_tokens"] = self.endpoint.max_output
+        return options | ({"tools": list(tools)} if tools else {})
+
+    def _encode(self, message: Message) -> bytes:
+        sees = self._sees and message.get("role") == "user"  # the API takes images nowhere else
+        seen = message if sees else text_only(message)
+        kept = {key: seen[key] for key in _WIRE_KEYS if key in seen}
+        if message.get("reasoning_model") == self.name:  # what another model thought is none of its business
+            kept |= {key: message[key] for key in self._replayed if key in message}
+        if seen is not message and not self.endpoint.cache_points:
+            kept["content"] = words_of(kept["content"])  # a server without vision may take nothing but a text
+        if self.endpoint.cache_points and kept.get("content") and isinstance(kept["content"], str):
+            # Always as a part: only parts can carry a point, and the form must not change when the point moves on.
+            kept["content"] = [{"type": "text", "text": kept["content"]}]
+        if kept.get("reasoning_details"):
+            kept["reasoning_details"] = [
+                part for part in kept["reasoning_details"] if str(part.get("type")).startswith("reasoning.")
+            ]
+        return encode({key: part for key, part in kept.items() if part or key != "reasoning_details"})
+
+
+def _read_delta(answer: Answer, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    for name in ("reasoning_content", "reasoning"):
+        if isinstance(delta.get(name), str) and delta[name]:
+            yield answer.think(delta[name], field=name)
+            break
+    for detail in delta.get("reasoning_details") or ():
+        answer.add_detail(detail)
+    content = delta.get("content") or delta.get("refusal")  # why it does not answer is what it says
+    if isinstance(content, list):  # Mistral and a few proxies stream parts
+        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    if content:
+        yield answer.write(content)
+    for call in delta.get("tool_calls") or ():
+        yield from answer.call(call)

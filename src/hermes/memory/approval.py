@@ -1,0 +1,154 @@
+"""Memory writes that wait for a person: staged as one file each, applied or rejected later."""
+
+from __future__ import annotations
+
+import time
+
+from hermes.base.errors import NotFound, StorageError, WriteRefused
+from hermes.base.values import value
+from hermes.memory.file import pending_path
+from hermes.memory.history import Cause
+from hermes.storage.documents import Waiting, new_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from hermes.memory.operations import Operation
+    from hermes.memory.store import MemoryStore, Written
+    from hermes.settings.home import Home
+
+
+@value
+class Pending:
+    """One staged write. `reason` says why a person is asked."""
+
+    id: str
+    target: str
+    operations: tuple[Operation, ...]
+    cause: Cause
+    created_at: float
+    reason: str = ""
+    project: str = ""
+
+    @property
+    def summary(self) -> str:
+        return "; ".join(_in_words(operation) for operation in self.operations)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs: the command line's `--json` and the HTTP API."""
+        return {
+            "id": self.id,
+            "target": self.target,
+            "operations": [dict(operation) for operation in self.operations],
+            "origin": self.cause.origin,
+            "session": self.cause.session,
+            "created_at": self.created_at,
+            "reason": self.reason,
+        }
+
+
+class Approvals:
+    def __init__(self, home: Home) -> None:
+        self._waiting = Waiting(pending_path(home))
+
+    def stage(
+        self, target: str, operations: Sequence[Operation], cause: Cause, reason: str = "", project: str = ""
+    ) -> Pending:
+        """Keeps a write for later; durable when it returns. The caller has checked and screened it.
+
+        What waits already waits once, however often a model asks for it: a person decides about it one time.
+        """
+        wanted = (target, tuple(dict(operation) for operation in operations), project)
+        for waiting in self.pending()[0]:
+            if (waiting.target, tuple(dict(each) for each in waiting.operations), waiting.project) == wanted:
+                return waiting
+        pending = Pending(
+            id=new_id(),
+            target=target,
+            operations=tuple(operations),
+            cause=cause,
+            created_at=time.time(),
+            reason=reason,
+            project=project,
+        )
+        self._waiting.put(pending.id, _to_json(pending))
+        return pending
+
+    def pending(self) -> tuple[list[Pending], list[str]]:
+        """The staged writes, oldest first, and the files that could not be understood."""
+        found, unreadable = self._waiting.all(_from_json)
+        return sorted(found, key=lambda pending: pending.created_at), unreadable
+
+    def approve(self, pending_id: str, store: MemoryStore) -> Written:
+        """Carries out a staged write with the origin it was staged with; a refusal leaves it staged."""
+        pending = self._get(pending_id)
+        if pending.project and pending.project != store.project:
+            raise WriteRefused(
+                f"{pending_id} is a note of a project; approve it with --project {pending.project}",
+                kind="target",
+            )
+        cause = Cause(
+            origin=pending.cause.origin, session=pending.cause.session, note="approved by the user", approved=True
+        )
+        written = store.apply(pending.target, pending.operations, cause=cause)
+        try:
+            self._waiting.drop(pending_id)
+        except StorageError as error:
+            return written.saying(f"{written.message} If it is still listed as pending, reject it there: {error}")
+        return written
+
+    def reject(self, pending_id: str) -> Pending:
+        pending = self._get(pending_id)
+        self._waiting.drop(pending_id)
+        return pending
+
+    def _get(self, pending_id: str) -> Pending:
+        for pending in self.pending()[0]:
+            if pending.id == pending_id:
+                return pending
+        raise NotFound(f"nothing is pending under {pending_id!r}; `hermes memory pending` lists what is")
+
+
+def _in_words(operation: Operation) -> str:
+    old, new = operation.get("old_text", ""), operation.get("content", "")
+    match operation["action"]:
+        case "add":
+            return f"add {new!r}"
+        case "replace":
+            return f"replace {old!r} by {new!r}"
+        case _:
+            return f"remove {old!r}"
+
+
+def _to_json(pending: Pending) -> dict[str, Any]:
+    operations = [dict(operation) for operation in pending.operations]
+    single = operations[0] if len(operations) == 1 else {"action": "batch", "operations": operations}
+    return {
+        "id": pending.id,
+        "subsystem": "memory",
+        "action": single["action"],
+        "summary": pending.summary,
+        "origin": pending.cause.origin,
+        "session": pending.cause.session,
+        "created_at": pending.created_at,
+        "reason": pending.reason,
+        "payload": {**single, "target": pending.target, **({"project": pending.project} if pending.project else {})},
+    }
+
+
+def _from_json(pending_id: str, record: dict[str, Any]) -> Pending:
+    payload = record["payload"]
+    operations = payload["operations"] if payload["action"] == "batch" else [payload]
+    kept = ("action", "content", "old_text")
+    return Pending(
+        id=pending_id,
+        target=payload["target"],
+        operations=tuple({name: str(op[name]) for name in kept if op.get(name) is not None} for op in operations),
+        # hermes-agent, whose records look the same, calls a write by the agent itself "foreground".
+        cause=Cause(origin=record["origin"].replace("foreground", "agent"), session=record.get("session", "")),
+        created_at=float(record["created_at"]),
+        reason=record.get("reason", ""),
+        project=str(payload.get("project", "")),
+    )

@@ -1,0 +1,436 @@
+"""What the curator does to entries: merges duplicates, links what was superseded, checks a helper model's proposals."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timedelta
+from importlib.resources import files
+
+from hermes.base.text import day
+from hermes.base.values import value
+from hermes.memory.capture import (
+    NEGATIONS,
+    SMALL_WORDS,
+    comparable,
+    covers,
+    gave_up,
+    says_changed,
+    statement_of,
+    wording_of,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import date
+    from typing import Any
+
+    from hermes.memory.capture import Fact
+
+CATEGORIES = ("identity", "environment", "project", "lesson")
+_CUES = {
+    "lesson": re.compile(
+        r"\b(?:lesson|learn(?:ed|t)|beware|pitfall|gotcha|workaround|turned out|fails? (?:when|if|unless)|works? only|"
+        r"avoid|do not|don't|never|must not|remember to|instead of|otherwise)\b",
+        re.IGNORECASE,
+    ),
+    "identity": re.compile(
+        r"\b(?:prefers?|likes?|dislikes?|wants?|name is|called|lives in|works (?:as|at|for)|timezone|time zone|speaks|"
+        r"birthday|pronouns?|hobb(?:y|ies)|the user|user's|user is|they (?:are|like|want))\b",
+        re.IGNORECASE,
+    ),
+    "environment": re.compile(
+        r"\b(?:hosts?|servers?|ports?|runs? on|installed|versions?|os|linux|macos|windows|debian|ubuntu|docker|"
+        r"python \d|node \d|path|shell|editor|cluster|machine|laptop|database|ip|dns|proxy|gpu|ssh)\b|(?:^|\s)/\w",
+        re.IGNORECASE,
+    ),
+    "project": re.compile(
+        r"\b(?:project|repo(?:sitory)?|branch|release|deadline|milestone|tests?|build|ci|deploys?|feature|module|api|"
+        r"team|roadmap|sprint|customer|ticket|pull requests?)\b",
+        re.IGNORECASE,
+    ),
+}
+
+
+def category_of(entry: str, target: str) -> str:
+    """The category by the words of the entry; what nothing speaks for goes by the file it stands in."""
+    if target == "user":
+        return "identity"
+    found = {category: len(cue.findall(entry)) for category, cue in _CUES.items()}
+    best = max(found.values())
+    return next((category for category in _CUES if found[category] == best), "project") if best else "project"
+
+
+# Relative dates made absolute: "yesterday" in a note of 3 May is 2 May, for whoever reads it in June.
+
+_NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "ten": 10}
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+# What happens again and again has no date; what stands in quotes or code is somebody else's wording.
+_RECURRING = re.compile(r"\b(?:every|each|daily|weekly|always|usually|often|whenever|never|per)\b", re.IGNORECASE)
+_QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|'[^']*'(?!\w)")
+_SIMPLE = {"today": 0, "tonight": 0, "this morning": 0, "this afternoon": 0, "this evening": 0, "yesterday": -1}
+_SIMPLE |= {"last night": -1, "tomorrow": 1, "the day before yesterday": -2, "the day after tomorrow": 2}
+_RELATIVE = re.compile(
+    r"\b(?:(?P<simple>the day before yesterday|the day after tomorrow|this morning|this afternoon|this evening|"
+    r"last night|today|tonight|yesterday|tomorrow)(?!'s)"
+    r"|(?P<n>\d{1,3}|an?|one|two|three|four|five|six|seven|ten) (?P<unit>day|week|month|year)s? (?P<way>ago|from now)"
+    r"|(?P<which>last|next|this) (?P<period>week|month|year|monday|tuesday|wednesday|thursday|friday|saturday|sunday)"
+    r")\b",
+    re.IGNORECASE,
+)
+
+
+def absolute(entry: str, written: date) -> str:
+    """The entry with its relative dates counted from the day it was written; unchanged where that would be a guess."""
+    if _RECURRING.search(entry) or not _RELATIVE.search(entry):
+        return entry
+    quoted = [found.span() for found in _QUOTED.finditer(entry)]
+
+    def replacement(found: re.Match[str]) -> str:
+        inside = any(start <= found.start() < end for start, end in quoted)
+        return found[0] if inside else _named(found, written)
+
+    return _RELATIVE.sub(replacement, entry)
+
+
+def _named(found: re.Match[str], written: date) -> str:
+    if found["simple"]:
+        return (written + timedelta(days=_SIMPLE[found["simple"].lower()])).isoformat()
+    if found["n"]:
+        count = _NUMBERS.get(found["n"].lower()) or int(found["n"])
+        return _shifted(written, found["unit"].lower(), count if found["way"].lower() == "from now" else -count)
+    step = {"last": -1, "this": 0, "next": 1}[found["which"].lower()]
+    period = found["period"].lower()
+    if period in _DAYS:
+        return _weekday(written, _DAYS.index(period), step) or found[0]
+    return _shifted(written, period, step, whole=True)
+
+
+def _shifted(written: date, unit: str, count: int, *, whole: bool = False) -> str:
+    if unit == "day":
+        return (written + timedelta(days=count)).isoformat()
+    if unit == "week":
+        then = written + timedelta(weeks=count)
+        monday = then - timedelta(days=then.weekday())
+        return f"the week of {monday.isoformat()}" if whole else then.isoformat()
+    if unit == "year":
+        return str(written.year + count)
+    months = written.year * 12 + written.month - 1 + count
+    return f"{months // 12:04}-{months % 12 + 1:02}"
+
+
+def _weekday(written: date, day: int, step: int) -> str:
+    if step == 0:
+        return ""  # "this Friday" is read both ways
+    ahead = (day - written.weekday() - 1) % 7 + 1
+    behind = (written.weekday() - day - 1) % 7 + 1
+    return (written + timedelta(days=ahead if step > 0 else -behind)).isoformat()
+
+
+# What the curator does without a model: merge what is said twice, link what was superseded, show what contradicts.
+#
+# Nothing is worded anew: an entry stays, leaves for the archive, or has a date written out. When in doubt both stay.
+
+MERGE, SUPERSEDE, DATE = "merge", "supersede", "date"
+_VERBS = frozenset(["use", "prefer", "run", "work"])
+_SHARE = 4  # at most one in so many entries is touched in a run
+
+
+@value
+class Operation:
+    """`drop` leaves for the archive and `keep` stands for it; with `text` the kept entry is worded like that."""
+
+    kind: str
+    keep: str
+    drop: str = ""
+    text: str = ""
+    reason: str = ""
+
+
+@value
+class Contradiction:
+    """Two entries that cannot both be true, for a person to decide."""
+
+    one: str
+    other: str
+    why: str
+
+
+@value
+class Tidied:
+    operations: tuple[Operation, ...]
+    contradictions: tuple[Contradiction, ...]
+    put_off: int = 0  # operations left for the next run, because this one may touch only so much
+
+
+def allowance(entries: int) -> int:
+    """How many of the entries one run may touch: a quarter, and one at least."""
+    return max(1, entries // _SHARE)
+
+
+def consolidate(facts: Sequence[Fact]) -> Tidied:
+    gone: set[str] = set()
+    operations: list[Operation] = []
+    contradictions: list[Contradiction] = []
+    for older, newer in _pairs(facts):
+        if {older.entry, newer.entry} & gone:
+            continue
+        found = _relation(older, newer)
+        if isinstance(found, Contradiction):
+            contradictions.append(found)
+        elif found is not None:
+            operations.append(found)
+            gone.add(found.drop)
+    operations += [each for fact in facts if fact.entry not in gone and (each := _dated(fact)) is not None]
+    allowed = allowance(len(facts))
+    left = tuple(c for c in contradictions if not {c.one, c.other} & gone)
+    return Tidied(
+        operations=tuple(operations[:allowed]), contradictions=left, put_off=max(0, len(operations) - allowed)
+    )
+
+
+def _pairs(facts: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
+    """Every two facts, the earlier first; their place in the file decides where no date does."""
+    ordered = sorted(enumerate(facts), key=lambda each: (each[1].at, each[0]))
+    for place, (_, older) in enumerate(ordered):
+        for _, newer in ordered[place + 1 :]:
+            yield older, newer
+
+
+def _relation(older: Fact, newer: Fact) -> Operation | Contradiction | None:
+    one, other = wording_of(older.entry), wording_of(newer.entry)
+    if covers(one, other) or covers(other, one):
+        return _merged(older, newer)
+    if one.sequence == other.sequence and one.negated != other.negated and one.sequence:
+        return _changed(older, newer, "one says the opposite of the other")
+    said, says = statement_of(older.entry), statement_of(newer.entry)
+    if said and says and one.negated == other.negated and comparable(said, says):
+        if set(said.is_) <= set(says.is_) or set(says.is_) <= set(said.is_):
+            return None  # one only says more than the other
+        return _changed(older, newer, f"different values for {' '.join(said.about)!r}")
+    given_up = wording_of(gave_up(newer.entry))
+    if given_up.sequence and says_changed(newer.entry) and _is_about(given_up.words, one.words, other.words):
+        return _changed(older, newer, "the newer one names the older value as given up")
+    return None
+
+
+def _is_about(given_up: frozenset[str], old: frozenset[str], new: frozenset[str]) -> bool:
+    """Whether the older entry states what was given up, and shares its subject with the newer one."""
+    rest = old - given_up - _VERBS
+    return given_up <= old and bool(rest) and rest <= new
+
+
+def _merged(older: Fact, newer: Fact) -> Operation | None:
+    """Of two entries that say the same, the pinned, the trusted, the richer, then the older stays."""
+    if older.pinned and newer.pinned:
+        return None
+    rank = {True: 1, False: 0}
+    richer = covers(wording_of(newer.entry), wording_of(older.entry)) and not covers(
+        wording_of(older.entry), wording_of(newer.entry)
+    )
+    newer_stays = (rank[newer.pinned], rank[newer.trusted], richer) > (
+        rank[older.pinned],
+        rank[older.trusted],
+        not richer,
+    )
+    keep, drop = (newer, older) if newer_stays else (older, newer)
+    # A pinned or trusted entry that says less must not swallow what only the other says.
+    if not covers(wording_of(keep.entry), wording_of(drop.entry)):
+        return None
+    return Operation(kind=MERGE, keep=keep.entry, drop=drop.entry, reason="says the same as the entry that stays")
+
+
+def _changed(older: Fact, newer: Fact, why: str) -> Operation | Contradiction:
+    """The newer entry wins when it says itself that something changed and may do so; else a person decides."""
+    dated = bool(older.at and newer.at and newer.at > older.at)
+    if dated and says_changed(newer.entry) and not older.pinned and (newer.trusted or not older.trusted):
+        return Operation(kind=SUPERSEDE, keep=newer.entry, drop=older.entry, reason=f"superseded: {why}")
+    return Contradiction(one=older.entry, other=newer.entry, why=why)
+
+
+def _dated(fact: Fact) -> Operation | None:
+    if not fact.at:
+        return None
+    text = absolute(fact.entry, datetime.fromtimestamp(fact.at).astimezone().date())
+    if text == fact.entry:
+        return None
+    return Operation(
+        kind=DATE, keep=fact.entry, text=text, reason="dates written out, counted from the day of the entry"
+    )
+
+
+_LONGEST_WHY = 200
+_FEWEST = 2
+_ALIKE = 0.3  # share of common words
+
+
+@value
+class Proposals:
+    """What may be done, what a person should see, categories by entry, and why the rest was refused."""
+
+    operations: tuple[Operation, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()
+    categories: tuple[tuple[str, str], ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+class _Refused(Exception):
+    pass
+
+
+def question(facts: Sequence[Fact]) -> tuple[str, str]:
+    """The system text and the entries for the helper model."""
+    lines = [
+        f"{number}. ({_day(fact.at)}) {json.dumps(fact.entry, ensure_ascii=False)}" for number, fact in _numbered(facts)
+    ]
+    return files(__package__).joinpath("text/propose.md").read_text(encoding="utf-8"), "\n".join(lines)
+
+
+def checked(answer: str, facts: Sequence[Fact], allowed: int) -> Proposals:
+    """The operations of an answer that pass every check and together touch at most `allowed` entries."""
+    numbered = dict(_numbered(facts))
+    operations: list[Operation] = []
+    contradictions: list[Contradiction] = []
+    categories: list[tuple[str, str]] = []
+    refused: list[str] = []
+    used: set[str] = set()
+    for proposed in _list_in(answer, refused):
+        try:
+            found = _read(proposed, numbered)
+            if isinstance(found, Contradiction):
+                contradictions.append(found)
+            elif isinstance(found, tuple):
+                categories.append(found)
+            else:
+                _take(found, used, allowed - len(used))
+                operations += found
+        except _Refused as why:
+            refused.append(str(why))
+    return Proposals(
+        operations=tuple(operations),
+        contradictions=tuple(contradictions),
+        categories=tuple(categories),
+        refused=tuple(refused),
+    )
+
+
+def _list_in(answer: str, refused: list[str]) -> list[Any]:
+    """The JSON list of an answer; a code fence around it is forgiven, prose is not read."""
+    fenced = re.search(r"```(?:json)?\s*(\[.*\])\s*```", answer, re.DOTALL)
+    try:
+        found = json.loads(fenced[1] if fenced else answer)
+    except (ValueError, RecursionError):
+        refused.append("the answer is no JSON list of operations")
+        return []
+    if not isinstance(found, list):
+        refused.append("the answer is no JSON list of operations")
+        return []
+    return found
+
+
+def _read(proposed: Any, numbered: dict[int, Fact]) -> list[Operation] | Contradiction | tuple[str, str]:
+    if not isinstance(proposed, dict):
+        raise _Refused("an operation is no JSON object")
+    match proposed.get("op"):
+        case "merge":
+            return _merge(proposed, numbered)
+        case "supersede":
+            old, new = _fact(proposed.get("old"), numbered), _fact(proposed.get("new"), numbered)
+            return [_superseded(old, new)]
+        case "contradiction":
+            one, other = _several(proposed, numbered)[:2]
+            why = str(proposed.get("why", ""))[:_LONGEST_WHY]
+            return Contradiction(one=one.entry, other=other.entry, why=f"a helper model says: {why}")
+        case "category":
+            category = proposed.get("category")
+            if category not in CATEGORIES:
+                raise _Refused(f"there is no category {category!r}")
+            return _fact(proposed.get("entry"), numbered).entry, str(category)
+    raise _Refused(f"there is no operation {proposed.get('op')!r}")
+
+
+def _merge(proposed: dict[str, Any], numbered: dict[int, Fact]) -> list[Operation]:
+    sources, keep = _several(proposed, numbered), _fact(proposed.get("keep"), numbered)
+    if keep not in sources:
+        raise _Refused("the entry to keep is not among those to merge")
+    dropped = [fact for fact in sources if fact is not keep]
+    if any(fact.pinned for fact in dropped):
+        raise _Refused("a pinned entry does not leave")
+    text = proposed.get("text") or ""
+    if not isinstance(text, str):
+        raise _Refused("the new wording is no text")
+    if text and keep.pinned:
+        raise _Refused("a pinned entry is not reworded")
+    _check_wording(text or keep.entry, [fact.entry for fact in sources], reworded=bool(text))
+    reason = "merged, as a helper model proposed"
+    return [
+        Operation(kind=MERGE, keep=keep.entry, drop=fact.entry, text=text if text != keep.entry else "", reason=reason)
+        for fact in dropped
+    ]
+
+
+def _check_wording(text: str, sources: list[str], *, reworded: bool) -> None:
+    """What stands for several entries may hold nothing that none of them has, and must hold every name of theirs.
+
+    A new wording holds all their words; an entry that stays as it is must at least have much in common with each.
+    """
+    result, wordings = wording_of(text), [wording_of(source) for source in sources]
+    names = frozenset().union(*(each.names for each in wordings))
+    if invented := result.names - names:
+        raise _Refused(f"it invents {', '.join(sorted(invented))}")
+    if lost := names - result.names:
+        raise _Refused(f"it would lose {', '.join(sorted(lost))}")
+    known = frozenset().union(*(each.words for each in wordings))
+    if added := result.words - known - SMALL_WORDS - NEGATIONS:
+        raise _Refused(f"it adds words that no entry has: {', '.join(sorted(added))}")
+    if reworded and (missing := known - result.words):
+        raise _Refused(f"it would lose {', '.join(sorted(missing))}")
+    if not all(len(each.words & result.words) >= _ALIKE * len(each.words | result.words) for each in wordings):
+        raise _Refused("the entries have too little in common to be merged")
+    if {each.negated for each in wordings} != {result.negated}:
+        raise _Refused("it turns a negation round")
+    if len(text) > sum(map(len, sources)) + len(sources):
+        raise _Refused("it is longer than the entries it is made of")
+
+
+def _superseded(old: Fact, new: Fact) -> Operation:
+    if old is new or not (old.at and new.at) or new.at <= old.at:
+        raise _Refused("only a newer entry supersedes an older one")
+    if old.pinned:
+        raise _Refused("a pinned entry is not superseded")
+    if old.trusted and not new.trusted:
+        raise _Refused("text from outside does not supersede what a person or the agent wrote")
+    return Operation(kind=SUPERSEDE, keep=new.entry, drop=old.entry, reason="superseded, as a helper model proposed")
+
+
+def _take(operations: list[Operation], used: set[str], left: int) -> None:
+    """Counts what the operations touch; an entry is touched once, and only so many are in one run."""
+    touched = {operation.drop for operation in operations}
+    touched |= {operation.keep for operation in operations if operation.text}
+    if touched & used or {operation.keep for operation in operations} & used:
+        raise _Refused("one of its entries was changed by an operation before")
+    if len(touched) > left:
+        raise _Refused("a run may touch a quarter of the entries, and that is used up")
+    used |= touched
+
+
+def _several(proposed: dict[str, Any], numbered: dict[int, Fact]) -> list[Fact]:
+    given = proposed.get("entries")
+    if not isinstance(given, list) or len(set(map(str, given))) < _FEWEST:
+        raise _Refused("it needs the numbers of at least two entries")
+    return [_fact(number, numbered) for number in given]
+
+
+def _fact(number: Any, numbered: dict[int, Fact]) -> Fact:
+    if not isinstance(number, int) or isinstance(number, bool) or number not in numbered:
+        raise _Refused(f"there is no entry {number!r}")
+    return numbered[number]
+
+
+def _numbered(facts: Sequence[Fact]) -> list[tuple[int, Fact]]:
+    return list(enumerate(facts, start=1))
+
+
+def _day(moment: float) -> str:
+    return day(moment) if moment else "unknown day"

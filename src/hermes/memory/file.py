@@ -1,0 +1,438 @@
+"""One memory file with its lock, its history and its backups: reading it as it is, and changing it safely."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from hermes.base.errors import StorageError, UnsafePath, WriteRefused
+from hermes.base.values import value
+from hermes.memory import entries as text
+from hermes.memory.history import (
+    CURATE,
+    EXTERNAL,
+    Cause,
+    Change,
+    Edit,
+    from_record,
+    in_effect,
+    label_of,
+    labelled_number,
+    recovered,
+    replay,
+    to_record,
+)
+from hermes.storage.documents import NOTHING_READ, ChangedMeanwhile, Fingerprint, Workplaces
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from hermes.memory.history import Leaving
+    from hermes.settings.home import Home
+    from hermes.storage.documents import Identity, Journal, OldVersion, ReadSoFar, Seen, Workplace
+    from hermes.storage.files import Folder
+
+FOLDER = "memories"
+FILES = {"memory": "MEMORY.md", "user": "USER.md", "project": "MEMORY.md"}
+PROJECTS = "projects"
+
+
+def memory_path(home: Home, target: str, linked_folders: Sequence[str] = (), project: str = "") -> str:
+    """The real path of a memory file, so that everybody who shares it takes the same lock.
+
+    A link is followed inside the home (and, for a profile, inside the home above it), to the same file of another
+    home's `memories` folder, and into the folders a person named in the settings. Anywhere else it could bring a
+    private key into the prompt, or memory into a file that is none.
+    """
+    path = home.join(PROJECTS, project, FILES[target]) if target == "project" else home.join(FOLDER, FILES[target])
+    outside = () if home.above else linked_folders
+    real = _real_path_within(path, [home.path, home.root, *map(_absolute, outside)])
+    if real is not None:
+        return real
+    real = os.path.realpath(path)
+    if home.above:  # a person's memory is in their own home and nowhere else
+        raise UnsafePath(f"{path} leads out of the home of {home.person}, to {real}; put a real file there")
+    if os.path.basename(real) == FILES[target] and os.path.basename(os.path.dirname(real)) == FOLDER:
+        return real
+    raise UnsafePath(
+        f"{path} leads out of the home, to {real}; put a real file there, or allow the link with "
+        f"`hermes config set memory.linked_folders {os.path.dirname(real)}`"
+    )
+
+
+def pending_path(home: Home) -> str:
+    """The real path of the folder with the staged writes."""
+    path = home.join("pending", "memory")
+    real = _real_path_within(path, [home.path, home.root])
+    if real is None:
+        raise UnsafePath(f"{path} leads out of the home, to {os.path.realpath(path)}; put a real folder there")
+    return real
+
+
+def _real_path_within(path: str, roots: Iterable[str]) -> str | None:
+    """Where `path` really leads, or None when that is outside all of `roots`."""
+    real = os.path.realpath(path)
+    inside = any(real == root or real.startswith(root.rstrip(os.sep) + os.sep) for root in roots)
+    return real if inside else None
+
+
+def _absolute(folder: str) -> str:
+    return os.path.realpath(os.path.expanduser(folder))
+
+
+# A thousand times the documents' limit: room for any hand-written file, and an end to reading a runaway one.
+LARGEST_FILE = 1 << 22
+_ATTEMPTS = 50
+# Replaced versions prove the newest records of the history until the journal itself is synced, which costs as much as
+# half a write; so it is done once for this many writes.
+_VERSIONS_KEPT = 16
+
+
+@value
+class Reading:
+    """A memory file as it is now."""
+
+    entries: tuple[str, ...]
+    fingerprint: Fingerprint
+    drift: str = ""  # why it cannot be written back without losing something
+    note: str = ""  # what was tolerated while reading
+    last: Change | None = None  # the newest record of its history
+    foreign: bool = False  # somebody else changed it since that record
+
+
+@value
+class Plan:
+    """What a write wants to do: the edits in order, what they lead to, and what to call them."""
+
+    action: str
+    edits: tuple[Edit, ...]
+    entries: tuple[str, ...]
+    undoes: str = ""
+    archived: tuple[Leaving, ...] = ()  # which of the removed entries live on in the archive
+    data: bytes | None = None  # the bytes to write, when they are not simply the rendered entries
+
+
+class MemoryFile:
+    def __init__(self, path: str, *, target: str, limit: int, lock_timeout: float) -> None:
+        self.path = path
+        self.target = target
+        self._limit = limit
+        self._name = os.path.basename(path)
+        self._places = Workplaces(path, at_most=LARGEST_FILE, lock_timeout=lock_timeout)
+        # What is known already, so that it need not be read and parsed again: the newest record with the identity of
+        # the journal it came from, the entries behind the bytes this object wrote last, which replaced versions nobody
+        # can have written to since, and whether somebody may yet write to another one.
+        self._last: tuple[Identity, Change | None] | None = None
+        self._written: tuple[bytes | None, tuple[str, ...]] = (None, ())
+        self._untouched: set[str] = set()
+        self._others_write = False
+        self._known: tuple[ReadSoFar, list[Change]] = (NOTHING_READ, [])
+
+    def read(self) -> Reading:
+        """The live entries; an error when the file exists and cannot be read, never an empty answer instead."""
+        place = self._places.look()
+        if place is None:
+            return Reading(entries=(), fingerprint=Fingerprint.of(b"", 0))
+        with place, place.shared.see() as seen:
+            return self._interpret(seen, self._last_change(place))
+
+    def has_texts_of_others(self) -> bool:
+        """Whether somebody ever changed the file without us: what they wrote was judged by nobody."""
+        place = self._places.look()
+        if place is None:
+            return False
+        with place, place.shared.see() as seen:
+            return self._interpret(seen, self._last_change(place)).foreign or place.journal.mentions(EXTERNAL)
+
+    def history(self) -> tuple[list[Change], int]:
+        """The changes that took effect, oldest first, and how many records are unreadable."""
+        place = self._places.look()
+        if place is None:
+            return [], 0
+        with place, place.shared.see() as seen:
+            before, earlier = self._known
+            read = place.journal.read_on(before)
+            changes = [*(earlier if read.goes_on else ()), *map(from_record, read.records)]
+            self._known = (read, changes)
+            return in_effect(changes, seen.fingerprint), read.damaged
+
+    def change(
+        self, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False
+    ) -> tuple[Plan, Change | None]:
+        """Applies what `plan` makes of the live entries; the change is None when there was nothing to do."""
+        with self._places.enter() as place:
+            if place.known is None:
+                self._settle(place, every_version=False)
+            return self._change(place, plan, cause, accept_drift=accept_drift)
+
+    def tidy(self) -> None:
+        """Clears away what a killed writer left behind, unless somebody is writing right now."""
+        try:
+            place = self._places.look()
+            if place is not None:
+                with place:
+                    if any(place.shared.leftovers()) and place.lock.try_to_take():
+                        self._settle(place, every_version=True)
+                        self._settle(place, every_version=True)  # what was merged has replaced a version in its turn
+        except StorageError:
+            return  # what is left stays for the next time, and a home that cannot be written to can still be read
+
+    def _change(
+        self, place: Workplace, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False
+    ) -> tuple[Plan, Change | None]:
+        for _ in range(_ATTEMPTS):
+            with place.shared.see() as seen:
+                if seen.file is None:
+                    self._make_empty(place.folder)
+                    continue
+                reading = self._interpret(seen, self._last_change(place))
+                if reading.drift and not accept_drift:
+                    self._refuse_drift(place.folder, seen, reading)
+                planned = plan(reading.entries)
+                if planned.entries == reading.entries and not reading.drift and not planned.archived:
+                    return planned, None
+                if reading.drift or reading.note:
+                    self._back_up(place.folder, seen.data)
+                try:
+                    return planned, self._write(place, seen, reading, planned, cause)
+                except ChangedMeanwhile:
+                    continue
+        raise StorageError(f"{self.path} is being changed all the time by another program; stop it and try again")
+
+    def _make_empty(self, folder: Folder) -> None:
+        """Makes the file, so that what was before the first write can be told from nothing."""
+        try:
+            folder.write_new(self._name, b"")
+        except StorageError:
+            if folder.status(self._name) is None:  # else somebody else made it in this moment
+                raise
+
+    def _write(self, place: Workplace, seen: Seen, reading: Reading, planned: Plan, cause: Cause) -> Change:
+        """Journal first, file second: a record whose file never came is recognised, the reverse could not be."""
+        journal, known = place.journal, place.known
+        earlier = self._foreign_change(journal, reading)
+        number = _number(earlier or reading.last) + 1
+        told = not (planned.undoes or planned.archived)  # a file name has no room for more than action and cause
+        label = label_of(number, planned.action, cause) if told else ""
+        written: list[Change] = []
+        identity: list[Identity | None] = []
+
+        def commit(after: Fingerprint) -> None:
+            change = Change(
+                id=f"{self.target[0]}{number}",
+                target=self.target,
+                at=time.time(),
+                action=planned.action,
+                cause=cause,
+                before=reading.fingerprint,
+                after=after,
+                edits=planned.edits,
+                was=reading.entries if earlier is not None else None,
+                undoes=planned.undoes,
+                archived=planned.archived,
+                preimage=_preimage(seen.data, reading) if planned.action == CURATE else None,
+            )
+            written.append(change)
+            records = [to_record(each) for each in (earlier, change) if each is not None]
+            identity.append(journal.append(records, sync=not label or earlier is not None, known=known))
+
+        data = planned.data if planned.data is not None else text.render(planned.entries).encode("utf-8")
+        try:
+            replaced = place.shared.replace(seen, data, label, commit, journal.sync)
+        except (StorageError, ChangedMeanwhile):
+            place.leave(None)
+            if written and not place.shared.holds(written[-1].after):
+                _withdraw(journal, [each.id for each in (earlier, written[-1]) if each is not None])
+            raise
+        self._written = (data, planned.entries)
+        self._last = (identity[-1], written[-1]) if identity[-1] is not None else None
+        if replaced:
+            self._untouched.add(replaced)
+        # What is not certain, and sixteen versions, are looked at the next time; until then nobody need look.
+        sure = replaced and len(self._untouched) < _VERSIONS_KEPT and not self._others_write
+        place.leave(identity[-1] if sure else None)
+        return written[-1]
+
+    def _interpret(self, seen: Seen, last: Change | None) -> Reading:
+        now = seen.fingerprint
+        if last is not None and seen.data == self._written[0]:
+            return Reading(entries=self._written[1], fingerprint=now, last=last)
+        decoded = text.decode(seen.data)
+        if last is not None and (now.same_bytes(last.after) or now == last.before):
+            # What somebody appended was told apart from the last entry once; the bytes alone do not show it any more.
+            known = last.state if now.same_bytes(last.after) else last.was
+            entries = text.parse(decoded.text) if known is None else known
+            return Reading(entries=entries, fingerprint=now, last=last)
+        if last is not None and now.inode == last.after.inode and last.after.begins(seen.data):
+            # Appended in place, as a shell does: what stands before is ours, what follows is an entry of its own.
+            base, added = seen.data[: last.after.size], seen.data[last.after.size :]
+            entries = text.parse(text.decode(base).text) + text.parse(text.decode(added).text)
+            drift = decoded.damage or self._oversized(entries)
+        else:
+            entries = text.parse(decoded.text)
+            drift = decoded.damage or self._oversized(entries) or _not_round(decoded.text, entries)
+        foreign = bool(seen.data or (last is not None and last.after.size))
+        return Reading(entries=entries, fingerprint=now, drift=drift, note=decoded.note, last=last, foreign=foreign)
+
+    def _oversized(self, entries: tuple[str, ...]) -> str:
+        longest = max(map(len, entries), default=0)
+        if longest <= self._limit:
+            return ""
+        return f"one entry has {longest:,} characters, more than the whole file may have ({self._limit:,})"
+
+    def _refuse_drift(self, folder: Folder, seen: Seen, reading: Reading) -> None:
+        backup = self._back_up(folder, seen.data)
+        remediation = (
+            f"Nothing was changed; the file as it is was copied to {backup}. Tell the user. They can edit {self.path} "
+            f"so that entries are separated by a line with only {text.MARK}, or accept it as Hermes reads it with "
+            f"`hermes memory adopt --target {self.target}`."
+        )
+        raise WriteRefused(
+            f"{self._name} was changed outside the memory tool and cannot be written back as it is: {reading.drift}",
+            kind="drift",
+            details={"drift_backup": backup, "remediation": remediation},
+        )
+
+    def _back_up(self, folder: Folder, data: bytes) -> str:
+        """Keeps the bytes beside the file and returns where; the same bytes are kept once."""
+        prefix = f"{self._name}.bak."
+        for name in folder.names():
+            status = folder.status(name) if name.startswith(prefix) else None
+            if status and status.st_size == len(data) and folder.read(name, at_most=LARGEST_FILE) == data:
+                return folder.join(name)
+        second, extra = int(time.time()), 0
+        while folder.status(name := f"{prefix}{second}{f'.{extra}' if extra else ''}") is not None:
+            extra += 1
+        folder.write_new(name, data)
+        folder.sync()
+        return folder.join(name)
+
+    def _settle(self, place: Workplace, *, every_version: bool) -> None:
+        """Merges what others appended to versions we had replaced, and lets go of versions nobody needs any more."""
+        shared, folder = place.shared, place.folder
+        old, late, unfinished = shared.leftovers()
+        self._untouched.intersection_update(old)
+        self._others_write = bool(late)
+        if unfinished or old:
+            self._withdraw_if_waiting(place, unfinished + old)
+        for name in unfinished:
+            folder.discard(name)
+        if len(old) >= _VERSIONS_KEPT or (old and every_version):
+            doubtful = [name for name in old if name not in self._untouched]
+            versions = [version for name in doubtful if (version := shared.old_version(name)) is not None]
+            self._recover_history(place, versions)
+            place.journal.sync()
+            for version in versions:
+                self._merge_late(place, version)
+            for name in old:
+                folder.discard(name)
+            self._untouched.clear()
+        for name in late:
+            if not shared.still_written(name) and (version := shared.old_version(name)) is not None:
+                self._merge_late(place, version)
+                folder.discard(name)
+
+    def _withdraw_if_waiting(self, place: Workplace, names: list[str]) -> None:
+        """A writer that was killed after its record and before its file leaves the file under a hidden name."""
+        last = self._last_change(place)
+        if last is not None and place.shared.is_waiting(last.after, names):
+            place.journal.withdraw(last.id)
+
+    def _merge_late(self, place: Workplace, version: OldVersion) -> None:
+        added = version.added()
+        decoded = text.decode(added or b"")
+        entries = text.parse(decoded.text)
+        if (added is not None and not entries) or (added is None and self._is_recorded(place.journal, version.data)):
+            return
+        try:
+            ours = added is not None and self._is_ours(place.journal, version.then)
+            if decoded.damage or self._oversized(entries) or not ours:
+                self._back_up(place.folder, version.data)
+            if added is not None and not decoded.damage and not self._oversized(entries):
+                self._change(place, _appending(entries), Cause(origin=EXTERNAL))
+        except WriteRefused:
+            self._back_up(place.folder, version.data)
+
+    def _is_recorded(self, journal: Journal, data: bytes) -> bool:
+        """Whether the history says that these bytes were once the file, whoever wrote them."""
+        version = Fingerprint.of(data, 0)
+        return any(from_record(each).after.same_bytes(version) for each in journal.read()[0])
+
+    def _is_ours(self, journal: Journal, then: Fingerprint) -> bool:
+        """Whether we wrote this version. Else somebody was perhaps in the middle of a line when we replaced it."""
+        changes = map(from_record, journal.read()[0])
+        return any(change.state is None and change.after.same_bytes(then) for change in changes)
+
+    def _recover_history(self, place: Workplace, versions: list[OldVersion]) -> None:
+        """Writes records again that a power cut took from the end of the journal; the replaced versions prove them."""
+        last = self._last_change(place)
+        numbered = sorted((number, version) for version in versions if (number := labelled_number(version)))
+        missing = [(number, version) for number, version in numbered if number > _number(last)]
+        if not missing:
+            return
+        with place.shared.see() as seen:
+            states = [(version.data[: version.then.size], version.then) for _, version in missing]
+            states.append((seen.data, seen.fingerprint))
+        records = [
+            to_record(recovered(self.target, version, number, states[at], states[at + 1]))
+            for at, (number, version) in enumerate(missing)
+        ]
+        place.journal.append(records, sync=True)
+
+    def _foreign_change(self, journal: Journal, reading: Reading) -> Change | None:
+        """The record of what somebody else did to the file since our last write."""
+        if not reading.foreign:
+            return None
+        records, _ = journal.read()
+        changes = [from_record(record) for record in records]
+        last = reading.last
+        return Change(
+            id=f"{self.target[0]}{_number(last) + 1}",
+            target=self.target,
+            at=time.time(),
+            action="external",
+            cause=Cause(origin=EXTERNAL),
+            before=last.after if last else Fingerprint.of(b"", 0),
+            after=reading.fingerprint,
+            was=replay(in_effect(changes, now=None)),
+            state=reading.entries,
+        )
+
+    def _last_change(self, place: Workplace) -> Change | None:
+        identity = place.known or place.journal.identity()
+        if self._last is None or self._last[0] != identity:
+            record = place.journal.last()
+            self._last = (identity, from_record(record) if record is not None else None)
+        return self._last[1]
+
+
+def _number(change: Change | None) -> int:
+    return int(change.id[1:]) if change is not None else 0
+
+
+def _withdraw(journal: Journal, ids: list[str]) -> None:
+    try:
+        journal.withdraw(*ids)
+    except StorageError:
+        return  # the history still sees that it did not happen, as long as nobody else changes the file
+
+
+def _preimage(data: bytes, reading: Reading) -> str | None:
+    """The file's text, when its entries alone would not give the same bytes back."""
+    return None if data == text.render(reading.entries).encode() else data.decode("utf-8", "surrogateescape")
+
+
+def _not_round(content: str, entries: tuple[str, ...]) -> str:
+    if text.trim(content) == text.render(entries):
+        return ""
+    return "its entries have spaces or blank lines around them that writing would lose"
+
+
+def _appending(added: tuple[str, ...]) -> Callable[[tuple[str, ...]], Plan]:
+    def plan(entries: tuple[str, ...]) -> Plan:
+        new = tuple(entry for entry in added if entry not in entries)
+        edits = tuple(Edit(index=len(entries) + at, before=None, after=entry) for at, entry in enumerate(new))
+        return Plan(action="external", edits=edits, entries=entries + new)
+
+    return plan

@@ -1,0 +1,480 @@
+"""`MemoryStore`: curated memory (L1), the few facts that are always in the prompt, and its archive.
+
+Two files: MEMORY.md for the agent's notes, USER.md for what it knows about the person; in a project a third, of notes
+that matter there only. `snapshot` is what a session's
+system prompt holds: taken when the store is opened and never changed by later writes, so that the prompt stays the same
+byte for byte. `entries` is the live state on disk.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hermes.base.errors import NotFound, StorageError, WriteRefused
+from hermes.base.text import counted
+from hermes.base.values import value
+from hermes.memory import entries as text
+from hermes.memory.entries import preview
+from hermes.memory.file import FILES, MemoryFile, Plan, memory_path
+from hermes.memory.history import Cause, Edit, Leaving, apply_edits, reverse
+from hermes.memory.operations import (
+    blocked_in_prompt,
+    fitting,
+    made_room,
+    message,
+    planner,
+    prepared,
+    screen_write,
+    shown,
+    usage,
+)
+from hermes.settings.config import load_settings
+from hermes.settings.home import find_home
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from hermes.memory.file import Reading
+    from hermes.memory.history import Change, Provenance
+    from hermes.memory.metadata import Marks, MarksFile
+    from hermes.memory.operations import Operation, Room, Screen
+    from hermes.settings.config import Settings
+    from hermes.settings.home import Home
+
+_WORD = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]{2,}")
+_SMALL_WORDS = (
+    "a an and are as at be by did do does for from has have how i in is it me my of on or our that the this to us was "
+    "we were what when where which who why will with you your"
+)
+_COMMON = frozenset(_SMALL_WORDS.split())
+_ENOUGH = 0.5
+
+
+@value
+class Archived:
+    """One archived entry: since when, by which change, why, and what stands for it now, if anything."""
+
+    target: str
+    entry: str
+    at: float
+    change: str
+    reason: str
+    into: str = ""
+
+
+def archive_of(changes: Iterable[Change]) -> dict[str, Archived]:
+    """What is in the archive after these changes, oldest first."""
+    found: dict[str, Archived] = {}
+    for change in changes:
+        for entry in change.added():
+            found.pop(entry, None)
+        for leaving in change.archived:
+            found[leaving.entry] = Archived(
+                target=change.target,
+                entry=leaving.entry,
+                at=change.at,
+                change=change.id,
+                reason=leaving.reason,
+                into=leaving.into,
+            )
+    return found
+
+
+def find(archived: Sequence[Archived], words: str) -> Archived:
+    """The one archived entry that contains the words."""
+    found = [each for each in archived if words == each.entry] or [each for each in archived if words in each.entry]
+    if not found:
+        raise NotFound(f"no archived entry contains {preview(words)!r}; `hermes memory list --archived` shows them")
+    if len(found) > 1:
+        raise WriteRefused(
+            f"{len(found)} archived entries contain {preview(words)!r}; use a longer piece that only one has",
+            kind="ambiguous",
+            details={"matches": [preview(each.entry) for each in found]},
+        )
+    return found[0]
+
+
+def search(archived: Iterable[Archived], query: str, limit: int = 3) -> list[Archived]:
+    """The archived entries that share most words with a question, newest first among equals."""
+    asked = _words(query)
+    if not asked:
+        return []
+    scored = [(len(asked & _words(each.entry)) / len(asked), each.at, each) for each in archived]
+    fitting = sorted((row for row in scored if row[0] >= _ENOUGH), key=lambda row: row[:2], reverse=True)
+    return [each for _, _, each in fitting[:limit]]
+
+
+def _words(text: str) -> set[str]:
+    folded = text.casefold()
+    words = {_stem(word) for word in _WORD.findall(_UNSPACED.sub(" ", folded))} - _COMMON
+    pairs = {run[at : at + 2] for run in _UNSPACED.findall(folded) for at in range(len(run) - 1)}
+    return words | pairs
+
+
+def _stem(word: str) -> str:
+    for ending in ("ing", "es", "ed", "s"):
+        if word.endswith(ending) and len(word) > len(ending) + 2:
+            return word[: -len(ending)]
+    return word
+
+
+TARGETS = ("memory", "user")
+ALL_TARGETS = (*TARGETS, "project")  # the last where there is a project
+SWITCHES = {"memory": "memory.memory_enabled", "user": "memory.user_profile_enabled"}
+_LIMITS = {target: f"memory.{target}_char_limit" for target in ALL_TARGETS}
+_TITLES = {
+    "memory": "MEMORY (your personal notes)",
+    "user": "USER PROFILE (who the user is)",
+    "project": "PROJECT (notes for this project)",
+}
+_RULE = "═" * 46
+_WHOLE: tuple[dict[str, str], dict[str, str]] = ({}, {"whole": "yes"})
+
+
+@value
+class Written:
+    """The outcome of a write: what happened, and the live state after it; no `change` when nothing had to change."""
+
+    target: str
+    message: str
+    entries: tuple[str, ...]
+    limit: int
+    change: Change | None
+    archived: tuple[Leaving, ...] = ()
+
+    @property
+    def usage(self) -> str:
+        return usage(self.entries, self.limit)
+
+    def saying(self, message: str) -> Written:
+        """The same outcome in other words."""
+        return Written(
+            target=self.target,
+            message=message,
+            entries=self.entries,
+            limit=self.limit,
+            change=self.change,
+            archived=self.archived,
+        )
+
+
+class MemoryStore:
+    """Open it once per session; every write reads the file again under its lock."""
+
+    project = ""
+    watcher: Callable[[Written], None] | None = None  # told of every change that took effect, whoever made it
+
+    def __init__(
+        self,
+        files: Mapping[str, MemoryFile],
+        limits: Mapping[str, int],
+        screen: Screen,
+        *,
+        archives: bool = True,
+        lock_timeout: float = 5,
+    ) -> None:
+        self._files = files
+        self._limits = limits
+        self._screen = screen
+        self.archives = archives  # a full store moves entries to the archive instead of refusing
+        self._lock_timeout = lock_timeout
+        # What each file held when the store was opened; judged and rendered when somebody asks for the snapshot.
+        self._frozen = {target: _reading_or_reason(file) for target, file in files.items()}
+        self._snapshots: dict[str, str] = {}
+        # How a model may see the entries that were judged; what was written through this object was judged then.
+        self._seen_as: dict[str, dict[str, str]] = {target: {} for target in files}
+
+    @classmethod
+    def open(
+        cls,
+        home: str | os.PathLike[str] | Home | None = None,
+        *,
+        settings: Settings | None = None,
+        screen: Screen = screen_write,
+        project: str = "",
+    ) -> MemoryStore:
+        """The store of a home (default: $HERMES_HOME, else ~/.hermes) with the limits of its settings.
+
+        With `project`, as `settings.projects` names it, the notes of that project are there too.
+        """
+        place = find_home(home)
+        chosen = settings or load_settings(place)
+        limits = {target: chosen.integer(_LIMITS[target]) for target in ALL_TARGETS}
+        patience = chosen.number("memory.lock_timeout")
+        files = {
+            target: MemoryFile(
+                memory_path(place, target, chosen.texts("memory.linked_folders"), project),
+                target=target,
+                limit=limits[target],
+                lock_timeout=patience,
+            )
+            for target in ALL_TARGETS
+            if (project if target == "project" else chosen.flag(SWITCHES[target]))
+        }
+        archives = chosen.text("memory.when_full") == "archive"
+        store = cls(files, limits, screen, archives=archives, lock_timeout=patience)
+        store.project = project
+        return store
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The targets that are switched on."""
+        return tuple(self._files)
+
+    def freeze(self) -> None:
+        """Takes the snapshot anew: for a prompt that is built again."""
+        self._frozen = {target: _reading_or_reason(file) for target, file in self._files.items()}
+        self._snapshots.clear()
+
+    def snapshot(self, target: str) -> str:
+        """The block for the system prompt as it was when the store was opened; empty when there is nothing to say."""
+        if target in self._frozen and target not in self._snapshots:
+            self._snapshots[target] = self._render_snapshot(target, self._frozen[target])
+        return self._snapshots.get(target, "")
+
+    def entries(self, target: str) -> tuple[str, ...]:
+        """What the file holds now; `target` is memory, user or project."""
+        return self.read(target).entries
+
+    def shown(self, target: str, entries: Sequence[str]) -> list[str]:
+        """Live entries for a result that a model reads: one that a prompt would not show is not shown there either."""
+        return shown(entries, self._file(target), FILES[target], self._seen_as[target])
+
+    def read(self, target: str) -> Reading:
+        return self._file(target).read()
+
+    def limit(self, target: str) -> int:
+        return self._limits[target]
+
+    def path(self, target: str) -> str:
+        return self._file(target).path
+
+    def add(self, target: str, content: str, *, cause: Cause | None = None) -> Written:
+        """Adds an entry; WriteRefused says what is wrong with it."""
+        return self.apply(target, [{"action": "add", "content": content}], cause=cause)
+
+    def replace(
+        self, target: str, old_text: str, content: str, *, cause: Cause | None = None, whole: bool = False
+    ) -> Written:
+        """Puts `content` in the place of the one entry that contains `old_text`, or with `whole` is it."""
+        operation = {"action": "replace", "old_text": old_text, "content": content, **_WHOLE[whole]}
+        return self.apply(target, [operation], cause=cause)
+
+    def remove(self, target: str, old_text: str, *, cause: Cause | None = None, whole: bool = False) -> Written:
+        """Removes the one entry that contains `old_text`, or with `whole` is it."""
+        operation = {"action": "remove", "old_text": old_text, **_WHOLE[whole]}
+        return self.apply(target, [operation], cause=cause)
+
+    def apply(self, target: str, operations: Sequence[Operation], *, cause: Cause | None = None) -> Written:
+        """Carries out all operations or none; the budget is checked on the state they lead to."""
+        file, cause = self._file(target), cause or Cause()
+        ready = prepared(operations, self._screen, cause)
+        plan, change = file.change(planner(target, ready, self._limits[target], self._room(target)), cause)
+        for each in ready:
+            self._seen_as[target].setdefault(each["content"], each["content"])
+        return self._written(target, message(plan, ready), plan, change)
+
+    def rehearse(self, target: str, operations: Sequence[Operation], *, cause: Cause) -> None:
+        """Raises what `apply` would raise now, and changes nothing."""
+        file = self._file(target)
+        ready = prepared(operations, self._screen, cause)
+        planner(target, ready, self._limits[target], self._room(target))(file.read().entries)
+
+    def provenance(self, target: str) -> dict[str, Provenance]:
+        """Where each live entry comes from."""
+        from hermes.memory.history import provenance
+
+        return provenance(self.entries(target), self.history(target)[0])
+
+    def history(self, target: str) -> tuple[list[Change], int]:
+        """Every change that took effect, oldest first, and how many records are unreadable."""
+        return self._file(target).history()
+
+    def undo(self, change_id: str, *, cause: Cause | None = None) -> Written:
+        """Takes one change back; the undoing is a change of its own and can be undone too."""
+        target, undone = self._find_change(change_id)
+        from_archive = self._archived_before(target, undone)
+
+        def plan(entries: tuple[str, ...]) -> Plan:
+            edits = reverse(undone, entries)
+            gone = {edit.before for edit in edits} - {edit.after for edit in edits}
+            again = [Leaving(entry=each, reason=f"{undone.id} was undone") for each in from_archive if each in gone]
+            restored = Plan(
+                action="undo",
+                edits=edits,
+                entries=apply_edits(entries, edits),
+                undoes=undone.id,
+                archived=tuple(again),
+                data=_exactly_before(undone, self.read(target)),
+            )
+            return fitting(target, restored, entries, self._limits[target], self._room(target))
+
+        planned, change = self._file(target).change(plan, cause or Cause(origin="user"))
+        done = f"Change {undone.id} ({undone.action}) undone.{made_room(planned)}"
+        return self._written(target, done, planned, change)
+
+    def archived(self, target: str) -> list[Archived]:
+        """What left the store for the archive and has not come back, oldest first."""
+        live = self.entries(target)
+        return [each for each in archive_of(self.history(target)[0]).values() if each.entry not in live]
+
+    def restore(self, target: str, words: str, *, cause: Cause | None = None) -> Written:
+        """Brings the archived entry that contains `words` back, with the origin it always had."""
+        entry = find(self.archived(target), words).entry
+
+        def plan(entries: tuple[str, ...]) -> Plan:
+            edits = () if entry in entries else (Edit(index=len(entries), before=None, after=entry),)
+            back = Plan(action="restore", edits=edits, entries=apply_edits(entries, edits))
+            return fitting(target, back, entries, self._limits[target], self._room(target))
+
+        planned, change = self._file(target).change(plan, cause or Cause(origin="user"))
+        return self._written(target, f"Entry restored.{made_room(planned)}", planned, change)
+
+    def curate(self, target: str, plan: Callable[[tuple[str, ...]], Plan], *, cause: Cause) -> Written:
+        """Carries out what the curator planned as one change; the new wording is judged like any other write."""
+
+        def judged(entries: tuple[str, ...]) -> Plan:
+            planned = plan(entries)
+            for edit in planned.edits:
+                if edit.after is not None:
+                    self._screen(text.clean(edit.after), cause)
+            return fitting(target, planned, entries, self._limits[target], None)
+
+        planned, change = self._file(target).change(judged, cause)
+        return self._written(target, f"{counted(len(planned.edits), 'entry', 'entries')} tidied.", planned, change)
+
+    def marks(self, target: str) -> dict[str, Marks]:
+        """What is known beside the text of each live and archived entry: pins, categories, uses."""
+        from hermes.memory.metadata import of_entries
+
+        entries = [*self.entries(target), *(each.entry for each in self.archived(target))]
+        return of_entries(self.marks_file(target).read(), entries, self.history(target)[0])
+
+    def marks_file(self, target: str) -> MarksFile:
+        from hermes.memory.metadata import MarksFile
+
+        return MarksFile(self.path(target), lock_timeout=self._lock_timeout)
+
+    def reset(self, target: str, *, cause: Cause | None = None) -> Written:
+        """Empties one file; what was in it stays in the history."""
+
+        def plan(entries: tuple[str, ...]) -> Plan:
+            return Plan(action="reset", edits=tuple(Edit(index=0, before=e, after=None) for e in entries), entries=())
+
+        planned, change = self._file(target).change(plan, cause or Cause(origin="user"), accept_drift=True)
+        return self._written(target, f"{counted(len(planned.edits), 'entry', 'entries')} removed.", planned, change)
+
+    def adopt(self, target: str, *, cause: Cause | None = None) -> Written:
+        """Accepts a file that was edited in another form: keeps its bytes in a backup, writes its entries in ours."""
+
+        def plan(entries: tuple[str, ...]) -> Plan:
+            return Plan(action="adopt", edits=(), entries=tuple(map(text.clean, entries)))
+
+        planned, change = self._file(target).change(plan, cause or Cause(origin="user"), accept_drift=True)
+        return self._written(target, f"{counted(len(planned.entries), 'entry', 'entries')} adopted.", planned, change)
+
+    def _file(self, target: str) -> MemoryFile:
+        if target not in ALL_TARGETS:
+            raise WriteRefused(f"target must be one of {', '.join(ALL_TARGETS)}, not {target!r}", kind="target")
+        if target == "project" and target not in self._files:
+            raise WriteRefused("there is no project here; name one (--project), or use memory or user", kind="target")
+        if target not in self._files:
+            raise WriteRefused(f"the {target} store is switched off ({SWITCHES[target]} is false)", kind="disabled")
+        return self._files[target]
+
+    def _room(self, target: str) -> Room | None:
+        """How a full store makes room, or None when it refuses instead; asked for only when it is full."""
+        if not self.archives:
+            return None
+
+        def room(live: Sequence[str], kept: frozenset[str]) -> Sequence[Leaving]:
+            from hermes.memory.history import provenance
+            from hermes.memory.metadata import Known, least_valuable, of_entries
+
+            changes = self.history(target)[0]
+            marks = of_entries(self.marks_file(target).read(), live, changes)
+            origins = provenance(live, changes)
+            known = {entry: Known(marks=marks[entry], provenance=origins[entry]) for entry in live}
+            return least_valuable(live, kept, self._limits[target], known)
+
+        return room
+
+    def _within_budget(self, target: str, entries: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What of a file that somebody filled beyond its limit may enter a prompt, and a line about the rest."""
+        room = self._room(target)
+        if room is None or text.size(entries) <= self._limits[target]:
+            return entries, ()
+        leaving = {each.entry for each in room(entries, frozenset())}
+        kept = list(entries) if not leaving else [entry for entry in entries if entry not in leaving]
+        while kept and text.size(kept) > self._limits[target]:
+            kept.pop()
+        count = len(entries) - len(kept)
+        return tuple(kept), (f"[{count} more of {FILES[target]} do not fit and are not shown.]",)
+
+    def _archived_before(self, target: str, change: Change) -> frozenset[str]:
+        """What was in the archive before a change: taking the change back takes it back there."""
+        earlier = [each for each in self.history(target)[0] if int(each.id[1:]) < int(change.id[1:])]
+        return frozenset(archive_of(earlier))
+
+    def _find_change(self, change_id: str) -> tuple[str, Change]:
+        for target in self._files:
+            for change in self.history(target)[0]:
+                if change.id == change_id:
+                    return target, change
+        raise NotFound(f"there is no change {change_id!r}; `hermes memory log` lists them")
+
+    def _written(self, target: str, done: str, plan: Plan, change: Change | None) -> Written:
+        written = Written(
+            target=target,
+            message=done,
+            entries=plan.entries,
+            limit=self._limits[target],
+            change=change,
+            archived=plan.archived if change is not None else (),
+        )
+        if self.watcher is not None and change is not None:
+            self.watcher(written)
+        return written
+
+    def _render_snapshot(self, target: str, frozen: Reading | str) -> str:
+        if isinstance(frozen, str):
+            return _unreadable(target, frozen)
+        try:
+            entries = tuple(dict.fromkeys(frozen.entries))
+            fitting_ones, left_out = self._within_budget(target, entries)
+            shown = blocked_in_prompt(fitting_ones, FILES[target])
+        except (StorageError, WriteRefused) as error:
+            return _unreadable(target, str(error))
+        if frozen.drift and not entries:
+            return _unreadable(target, f"{self.path(target)} holds no text: {frozen.drift}; look at what is in it")
+        self._seen_as[target].update(zip(fitting_ones, shown, strict=True))
+        return block(target, (*shown, *left_out), usage(entries, self._limits[target]))
+
+
+def _reading_or_reason(file: MemoryFile) -> Reading | str:
+    """What the file holds, or why it cannot be read; in words, because an error keeps all alive that it passed."""
+    file.tidy()
+    try:
+        return file.read()
+    except StorageError as error:
+        return str(error)
+
+
+def _exactly_before(undone: Change, now: Reading) -> bytes | None:
+    """The very bytes a change replaced, when its entries alone do not tell them and nothing came after it."""
+    if undone.preimage is None or not now.fingerprint.same_bytes(undone.after):
+        return None
+    return undone.preimage.encode("utf-8", "surrogateescape")
+
+
+def block(target: str, entries: Sequence[str], used: str) -> str:
+    """How a memory file looks in the system prompt."""
+    return f"{_RULE}\n{_TITLES[target]} [{used}]\n{_RULE}\n{text.render(entries)}" if entries else ""
+
+
+def _unreadable(target: str, why: str) -> str:
+    """An unreadable file is said to be unreadable: an empty memory would be a lie the model acts on."""
+    return f"{_RULE}\n{_TITLES[target]} [could not be read]\n{_RULE}\n{why}"

@@ -1,0 +1,216 @@
+"""Tries a provider or a context engine for real, within a short time."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import HermesError, NotFound, ProviderError, SettingsError
+from hermes.base.tokens import estimate_message
+from hermes.providers.base import InAProcess
+from hermes.providers.config import configured, missing_fields, read_config
+from hermes.providers.delivery import Outbox
+from hermes.providers.discovery import find_provider
+from hermes.providers.manager import running_for
+from hermes.providers.worker import Lane, NotInTime, in_words
+from hermes.session.compaction import NotBelieved, compressed_by
+from hermes.session.engines import BUNDLED, engine_folders, known_engines, named_engine
+from hermes.session.external import chosen_providers
+from hermes.session.provider_host import in_passing, open_provider
+from hermes.settings.home import DATABASE
+from hermes.storage.sessions import SessionDB
+from hermes.tools.registry import usable_schemas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermes.compaction.compressor import Compaction
+    from hermes.compaction.engine import ContextEngine
+    from hermes.settings.config import Settings
+    from hermes.settings.home import Home
+
+
+def provider_states(home: Home, settings: Settings) -> list[dict[str, Any]]:
+    """What is known about the chosen providers without running any of their code."""
+    return [{"name": name, **_left_behind(home, name)} for name in chosen_providers(settings)]
+
+
+def examine(home: Home, settings: Settings, name: str, *, connect: bool = True) -> dict[str, Any]:
+    """Everything about one provider: whether it loads, is available, lacks something, and really answers."""
+    found: dict[str, Any] = {"name": name, "installed": True, "available": False, "connection": "", "problem": ""}
+    seconds = settings.number("memory.provider_tool_timeout")
+    try:
+        info = find_provider(name, home.operator)
+        found |= {"bundled": info.bundled, "folder": info.folder, "description": info.description}
+        with in_passing(within(seconds, lambda: open_provider(home, settings, name))) as provider:
+            found["runs"] = "in a process of its own" if isinstance(provider, InAProcess) else "in this program"
+            asked = _for(home, lambda: _configuration(provider, name, home))
+            found["config"], found["missing"] = within(seconds, asked)
+            found["available"] = bool(within(seconds, _for(home, provider.is_available)))
+            if connect and found["available"]:
+                found["connection"] = _connection(provider, home, seconds)
+    except HermesError as error:
+        found |= {"problem": str(error), "installed": found.get("bundled") is not None}
+    return found | _left_behind(home, name)
+
+
+def connection_of(name: str, home: Home, settings: Settings) -> str:
+    """One line about a backend that answers; a ProviderError when it does not."""
+    seconds = settings.number("memory.provider_tool_timeout")
+    with in_passing(within(seconds, lambda: open_provider(home, settings, name))) as provider:
+        return _connection(provider, home, seconds)
+
+
+def fields_of(provider: Any) -> list[dict[str, Any]]:
+    """The fields a provider's set-up has; those without a key are nobody's."""
+    offered = provider.get_config_schema() if hasattr(provider, "get_config_schema") else []
+    return [field for field in offered or () if isinstance(field, dict) and field.get("key")]
+
+
+def secret_name(name: str, field: dict[str, Any]) -> str:
+    """The variable a secret is kept under."""
+    return str(field.get("env_var") or f"{name}_{field['key']}".upper().replace("-", "_"))
+
+
+def _connection(provider: Any, home: Home, seconds: float) -> str:
+    def ask() -> str:
+        provider.initialize("status", hermes_home=home.path, platform="cli", agent_context="flush")
+        try:
+            answered = provider.check_connection() if hasattr(provider, "check_connection") else ""
+        finally:
+            if hasattr(provider, "shutdown"):
+                provider.shutdown()
+        return str(answered or "it started; it has no test of its own")
+
+    return str(within(seconds, _for(home, ask)))
+
+
+def _configuration(provider: Any, name: str, home: Home) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """What is configured, without secrets, and what is still needed."""
+    fields = fields_of(provider)
+    values = configured(name, home.path, fields)
+    secrets = {field["key"] for field in fields if field.get("secret")}
+    shown = {key: each for key, each in {**read_config(name, home.path), **values}.items() if key not in secrets}
+    if hasattr(provider, "get_status_config"):
+        shown = dict(provider.get_status_config(shown) or {})
+    lacking = [
+        {
+            "key": str(field["key"]),
+            "variable": secret_name(name, dict(field)) if field.get("secret") else "",
+            "url": str(field.get("url") or ""),
+        }
+        for field in missing_fields(fields, values)
+    ]
+    return {key: each for key, each in shown.items() if each not in (None, "")}, lacking
+
+
+def _left_behind(home: Home, name: str) -> dict[str, Any]:
+    outbox = Outbox(home.path, name)
+    last = outbox.last_state()
+    said = {"last": str(last.get("text", "")), "last_at": last.get("at")} if last else {}
+    return {"waiting": len(outbox.names()), "refused": outbox.set_aside(), **said}
+
+
+def _for(home: Home, work: Callable[[], Any]) -> Callable[[], Any]:
+    def run() -> Any:
+        with running_for(home.path):
+            return work()
+
+    return run
+
+
+def within(seconds: float, work: Callable[[], Any]) -> Any:
+    """Runs a provider's code for a bounded time; whatever goes wrong is a ProviderError."""
+    lane = Lane("hermes-provider-check")
+    try:
+        return lane.begin(work).wait(seconds)
+    except NotInTime:
+        raise ProviderError(f"it did not return within {seconds:g} s", kind="slow") from None
+    except HermesError:
+        raise
+    except BaseException as error:
+        raise ProviderError(in_words(error), kind="absent") from error
+    finally:
+        lane.close()
+
+
+_TURNS = 40
+_WINDOW = 8_000  # tokens, fewer than the history has
+_SESSION = "check"
+
+
+def examine_engine(home: Home, settings: Settings, name: str) -> dict[str, Any]:
+    """Whether an engine loads and keeps to the contract; `problem` says what is wrong, `tried` what it did."""
+    belongs = os.path.join(engine_folders(home)[0], name, "__init__.py")
+    info = next((each for each in known_engines(home) if each.name == name), None)
+    found: dict[str, Any] = {
+        "name": name,
+        "kind": "context engine",
+        "installed": True,
+        "bundled": name in BUNDLED,
+        "folder": info.folder if info else "",
+        "description": info.description if info else "",
+        "belongs_into": belongs,
+        "tried": "",
+        "problem": "",
+    }
+    try:
+        engine = named_engine(home, settings, name)
+        found["tried"] = within(settings.number("memory.provider_tool_timeout"), lambda: _tried(engine))
+    except HermesError as error:
+        found |= {"problem": str(error), "installed": not isinstance(error, NotFound)}
+    return found
+
+
+def _tried(engine: ContextEngine) -> str:
+    messages = _history()
+    tokens = sum(map(estimate_message, messages))
+    counts = {"prompt_tokens": tokens, "completion_tokens": 100, "total_tokens": tokens + 100}
+    with tempfile.TemporaryDirectory() as place, SessionDB.open(os.path.join(place, DATABASE)) as database:
+        session = database.create_session(source=_SESSION)
+        ids = database.append_many(session, messages)
+        given = {"hermes_home": place, "database": database, "model": _SESSION, "context_length": _WINDOW}
+        _told("update_model", lambda: engine.update_model(_SESSION, _WINDOW))
+        _told("on_session_start", lambda: engine.on_session_start(session, **given))
+        _told("update_from_response", lambda: engine.update_from_response(counts))
+        wants = _told("should_compress", lambda: engine.should_compress(tokens))
+        tools = _told("get_tool_schemas", lambda: usable_schemas(engine))
+        done = _compressed(engine, messages, ids, tokens)
+        _compressed(engine, messages[-1:], ids[-1:], tokens)  # the window is full of prompt and tools
+        _told("on_session_end", lambda: engine.on_session_end(session, messages))
+    when = "" if wants else f"; it would not have begun by itself at {tokens:,} tokens in a window of {_WINDOW:,}"
+    offers = f"; tools: {', '.join(each['name'] for each in tools)}" if tools else ""
+    if not done.changed:
+        return f"loads, and takes nothing out of {len(messages)} messages{when}{offers}"
+    made = f"{done.tokens_before:,} to {done.tokens_after:,} tokens"
+    return f"loads, and takes {len(done.replaced)} of {len(messages)} messages out (about {made}){when}{offers}"
+
+
+def _compressed(engine: ContextEngine, messages: list[dict[str, Any]], ids: list[int], tokens: int) -> Compaction:
+    try:
+        return compressed_by(engine, messages, ids, tokens=tokens)
+    except NotBelieved as error:
+        many = "a single message" if len(messages) == 1 else f"{len(messages)} messages"
+        raise SettingsError(f"compress, given {many}, is not followed: {error}") from error
+
+
+def _told(hook: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Exception as error:  # an engine is other people's code and may raise anything
+        raise SettingsError(f"{hook} raised {type(error).__name__}: {error}") from error
+
+
+def _history() -> list[dict[str, Any]]:
+    """Requests, calls with their results and answers; the person's last request stands at the end."""
+    messages: list[dict[str, Any]] = []
+    for number in range(_TURNS):
+        call = {"id": f"call_{number}", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
+        messages += [
+            {"role": "user", "content": f"Please repair module {number}. " + "It matters. " * 20},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": call["id"], "content": f"line {number} of the file " * 40},
+            {"role": "assistant", "content": f"Module {number} is repaired. " + "It works now. " * 20},
+        ]
+    return [*messages, {"role": "user", "content": "What did we do first?"}]

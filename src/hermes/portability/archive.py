@@ -1,0 +1,329 @@
+"""Archives of ours: a zip or a folder with `manifest.json`, which names every file with its size and checksum."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from hermes.base.errors import DamagedFile, NotFound, StorageError, UnsafePath
+from hermes.storage.files import MIGRATION_FOLDER as MIGRATING
+from hermes.storage.files import PRIVATE_FILE, explain, make_private_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import IO
+
+MANIFEST = "manifest.json"
+_DAY_ZERO = (1980, 1, 1, 0, 0, 0)
+_PIECE = 1 << 20
+_LARGEST_MANIFEST = 256 << 20
+_EXPANDS = 200  # how many times its own size an archive may hold; text rarely packs better than 20 to 1
+_ALWAYS_ALLOWED = 1 << 30
+_LONGEST_NAME = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One file of an archive; `kind` says what an import makes of it."""
+
+    path: str
+    kind: str
+    bytes: int
+    sha256: str
+    executable: bool = False
+
+
+class ArchiveWriter:
+    """Use it in a `with` block: when it ends without an error, the archive is checked and gets its name."""
+
+    def __init__(self, out: str, about: dict[str, Any]) -> None:
+        self.out = os.path.abspath(out)
+        self.about = about
+        self.entries: list[Entry] = []
+        self._part = f"{self.out}.part-{os.getpid()}-{os.urandom(3).hex()}"
+        self._zip: zipfile.ZipFile | None = None
+
+    def __enter__(self) -> Self:
+        if os.path.lexists(self.out):
+            raise StorageError(f"{self.out} is there already; name another file, or remove it first")
+        make_private_folders(os.path.dirname(self.out))
+        try:
+            if self.out.endswith(".zip"):
+                descriptor = os.open(self._part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, PRIVATE_FILE)
+                self._file = os.fdopen(descriptor, "w+b")
+                self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
+            else:
+                os.mkdir(self._part, 0o700)
+        except OSError as error:
+            raise explain("create", self.out, error) from error
+        return self
+
+    def add(self, path: str, pieces: Iterable[bytes], *, kind: str = "file", executable: bool = False) -> None:
+        digest, size = hashlib.sha256(), 0
+        with self._opened(path, executable=executable) as file:
+            for piece in pieces:
+                try:
+                    file.write(piece)
+                except OSError as error:
+                    raise explain("write", self.out, error) from error
+                digest.update(piece)
+                size += len(piece)
+        self.entries.append(Entry(path=path, kind=kind, bytes=size, sha256=digest.hexdigest(), executable=executable))
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._complete()
+        finally:
+            if self._zip is not None:
+                with contextlib.suppress(ValueError, OSError):
+                    self._zip.close()
+                    self._file.close()
+            remove_tree(self._part)
+
+    def _complete(self) -> None:
+        about = {**self.about, "files": [_as_json(entry) for entry in sorted(self.entries, key=lambda e: e.path)]}
+        with self._opened(MANIFEST, executable=False) as file:
+            file.write((json.dumps(about, ensure_ascii=False, indent=1) + "\n").encode())
+        try:
+            if self._zip is not None:
+                self._zip.close()
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                self._file.close()
+            with ArchiveReader.open(self._part) as written:
+                written.verify()
+            os.rename(self._part, self.out)
+            _sync(os.path.dirname(self.out))
+        except OSError as error:
+            raise explain("write", self.out, error) from error
+
+    @contextlib.contextmanager
+    def _opened(self, path: str, *, executable: bool) -> Iterator[IO[bytes]]:
+        mode = 0o700 if executable else PRIVATE_FILE
+        if self._zip is not None:
+            info = zipfile.ZipInfo(path, _DAY_ZERO)
+            info.compress_type, info.create_system = zipfile.ZIP_DEFLATED, 3
+            info.external_attr = (stat.S_IFREG | mode) << 16
+            with self._zip.open(info, "w", force_zip64=True) as file:
+                yield file
+            return
+        with create_inside(self._part, path, mode) as file:
+            yield file
+
+
+class ArchiveReader:
+    def __init__(self, path: str, archive: zipfile.ZipFile | None) -> None:
+        self.path = path
+        self._zip = archive
+        self.about = self._read_manifest()
+        self.entries = {entry.path: entry for entry in map(_entry, self.about.get("files") or ())}
+        self._check()
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, path: str) -> Iterator[ArchiveReader]:
+        if not os.path.exists(path):
+            raise NotFound(f"there is no archive {path}")
+        if os.path.isdir(path):
+            yield cls(path, None)
+            return
+        try:
+            with zipfile.ZipFile(path) as archive:
+                yield cls(path, archive)
+        except (zipfile.BadZipFile, EOFError, NotImplementedError, UnicodeDecodeError) as error:
+            raise DamagedFile(f"{path} is not a whole zip archive ({error}); use another copy") from error
+
+    @staticmethod
+    def is_archive(path: str) -> bool:
+        """Whether there is a manifest; what it says is looked at when the archive is opened."""
+        if os.path.isdir(path):
+            return os.path.isfile(os.path.join(path, MANIFEST))
+        if not zipfile.is_zipfile(path):
+            return False
+        with zipfile.ZipFile(path) as archive:
+            return MANIFEST in archive.namelist()
+
+    def read(self, path: str) -> Iterator[bytes]:
+        """The file piece by piece; an error at its end when its size or checksum is not the announced one."""
+        entry = self.entries[path]
+        digest, size = hashlib.sha256(), 0
+        with self._opened(path) as file:
+            while piece := self._piece(file, min(_PIECE, entry.bytes - size + 1), path):
+                size += len(piece)
+                if size > entry.bytes:
+                    break
+                digest.update(piece)
+                yield piece
+        if size != entry.bytes or digest.hexdigest() != entry.sha256:
+            raise DamagedFile(f"{path} in {self.path} does not match its checksum; use another copy of the archive")
+
+    def verify(self) -> int:
+        """Reads everything; returns how many files match their checksums, all of them or it raises."""
+        for path in self.entries:
+            for _ in self.read(path):
+                pass
+        return len(self.entries)
+
+    def _piece(self, file: IO[bytes], count: int, path: str) -> bytes:
+        try:
+            return file.read(count)
+        except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError) as error:
+            raise DamagedFile(f"{path} in {self.path} cannot be read ({error}); use another copy") from error
+        except Exception as error:  # zlib.error, without loading zlib for it
+            raise DamagedFile(f"{path} in {self.path} cannot be unpacked ({error}); use another copy") from error
+
+    @contextlib.contextmanager
+    def _opened(self, path: str) -> Iterator[IO[bytes]]:
+        try:
+            if self._zip is not None:
+                with self._zip.open(path) as packed:
+                    yield packed
+            else:
+                with open_inside(self.path, path) as plain:
+                    yield plain
+        except KeyError as error:
+            raise DamagedFile(f"{path} is missing in {self.path}; use another copy") from error
+        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError, ValueError) as error:
+            raise DamagedFile(f"{path} in {self.path} cannot be opened ({error}); use another copy") from error
+
+    def _read_manifest(self) -> dict[str, Any]:
+        try:
+            with self._opened(MANIFEST) as file:
+                data = self._piece(file, _LARGEST_MANIFEST + 1, MANIFEST)
+        except (DamagedFile, StorageError, FileNotFoundError) as error:
+            raise DamagedFile(f"{self.path} has no readable {MANIFEST}, so it is no archive of Hermes") from error
+        try:
+            about = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise DamagedFile(f"{MANIFEST} in {self.path} is not JSON ({str(error)[:100]})") from error
+        if not isinstance(about, dict) or len(data) > _LARGEST_MANIFEST:
+            raise DamagedFile(f"{MANIFEST} in {self.path} is not one of ours")
+        return about
+
+    def _check(self) -> None:
+        if len(self.entries) != len(self.about.get("files") or ()):
+            raise UnsafePath(f"{self.path} names a file twice; it was not made by Hermes")
+        total = sum(entry.bytes for entry in self.entries.values())
+        if self._zip is not None:
+            names = [info.filename for info in self._zip.infolist()]
+            if len(names) != len(set(names)) or set(names) != {MANIFEST, *self.entries}:
+                raise UnsafePath(f"{self.path} holds other files than its manifest names; it was not made by Hermes")
+            for info in self._zip.infolist():
+                if stat.S_ISLNK(info.external_attr >> 16) or info.flag_bits & 1:
+                    raise UnsafePath(f"{info.filename} in {self.path} is a link or encrypted; it is not ours")
+            if total > _EXPANDS * os.stat(self.path).st_size + _ALWAYS_ALLOWED:
+                raise UnsafePath(f"{self.path} would expand to {total:,} bytes, which no archive of ours does")
+        folded = {path.casefold() for path in self.entries}
+        if len(folded) != len(self.entries):
+            raise UnsafePath(f"{self.path} holds names that differ only in capitals; some systems cannot keep both")
+
+
+def checked_name(path: Any) -> str:
+    """The name itself when it stays inside wherever it is unpacked, on every system."""
+    parts = path.split("/") if isinstance(path, str) else []
+    if (
+        not parts
+        or len(path) > _LONGEST_NAME
+        or any(part in ("", ".", "..") or part != part.strip("\r\n\t") for part in parts)
+        or MIGRATING in parts  # notes of what to put back are only believed where they were written
+        or "\\" in path
+        or "\0" in path
+        or (len(parts[0]) > 1 and parts[0][1] == ":")
+    ):
+        raise UnsafePath(
+            f"the archive holds the name {str(path)[:80]!r}, which leads out of it or is kept for us; "
+            "nothing was unpacked"
+        )
+    return str(path)
+
+
+@contextlib.contextmanager
+def create_inside(root: str, path: str, mode: int) -> Iterator[IO[bytes]]:
+    """A new file below `root`, its folders made private; none of them may be a link."""
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        *folders, name = checked_name(path).split("/")
+        for each in folders:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(each, 0o700, dir_fd=folder)
+            below = os.open(each, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, mode, dir_fd=folder), "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise explain("write", os.path.join(root, path), error) from error
+    finally:
+        os.close(folder)
+
+
+@contextlib.contextmanager
+def open_inside(root: str, path: str) -> Iterator[IO[bytes]]:
+    """A regular file below `root`; no link on the way is followed."""
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        *folders, name = checked_name(path).split("/")
+        for each in folders:
+            below = os.open(each, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UnsafePath(f"{os.path.join(root, path)} is no regular file")
+            yield file
+    except OSError as error:
+        raise explain("read", os.path.join(root, path), error) from error
+    finally:
+        os.close(folder)
+
+
+def remove_tree(path: str) -> None:
+    """Removes a file or folder of ours; a link is removed, never followed. Rubbish that stays is no error."""
+    import shutil
+
+    with contextlib.suppress(OSError):
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+
+
+def _entry(record: Any) -> Entry:
+    try:
+        entry = Entry(
+            path=checked_name(record["path"]),
+            kind=str(record["kind"]),
+            bytes=record["bytes"],
+            sha256=str(record["sha256"]),
+            executable=record.get("executable") is True,
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DamagedFile(f"{MANIFEST} is damaged ({error!r}); use another copy of the archive") from error
+    if type(entry.bytes) is not int or entry.bytes < 0:
+        raise DamagedFile(f"{MANIFEST} is damaged (the size of {entry.path}); use another copy of the archive")
+    return entry
+
+
+def _as_json(entry: Entry) -> dict[str, Any]:
+    record: dict[str, Any] = {"path": entry.path, "kind": entry.kind, "bytes": entry.bytes, "sha256": entry.sha256}
+    return {**record, "executable": True} if entry.executable else record
+
+
+def _sync(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

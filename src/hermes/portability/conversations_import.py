@@ -1,0 +1,752 @@
+"""Reads conversations from our own and OpenAI-format JSONL, each message at most once.
+
+Three kinds of lines are understood, in any mixture: `{"type": "session" | "message", …}` as the export writes them, a
+whole conversation `{"messages": […]}`, and single messages `{"role": …, "content": …}`. A session that is already
+there is compared message by message: equal ones are skipped, what follows the last one is added, and a difference is
+reported instead of guessed at. So an import can be repeated, and one that was interrupted can be completed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import time
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from datetime import datetime
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hermes.base.text import change_texts, in_words
+from hermes.base.words import scrub
+from hermes.safety.fence import storable
+from hermes.storage.context import COPY, ORDER, WRITTEN
+from hermes.storage.conversations import COUNTERS, KINDS
+from hermes.storage.images import IMAGES, bare
+from hermes.storage.messages import encode
+from hermes.storage.sessions import Pages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from hermes.conversations.retrieval import Mask
+    from hermes.storage.conversations import Session
+    from hermes.storage.messages import StoredMessage
+    from hermes.storage.sessions import SessionDB
+
+    class Writer(Protocol):
+        """One output format."""
+
+        def begin(self, sessions: Sequence[Session]) -> None: ...
+
+        def session(self, session: Session) -> None: ...
+
+        def message(self, session: Session, message: StoredMessage) -> None: ...
+
+        def end(self) -> None: ...
+
+    from collections.abc import Iterator, Mapping
+    from typing import BinaryIO
+
+    Renumbered = Callable[[Mapping[str, Any], Callable[[int, int], list[tuple[int, int]]]], dict[str, Any]]
+
+_LARGEST = 1 << 40
+_MOST_PLACES = 1_000_000
+
+
+def rightly_noted(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields without those of ours that we would not have written so."""
+    return {name: given for name, given in fields.items() if name not in _SHAPES or _SHAPES[name](given)}
+
+
+def _is_count(given: Any) -> bool:
+    return type(given) is int and 0 <= given < _LARGEST
+
+
+def _has(given: Any, texts: tuple[str, ...], counts: tuple[str, ...]) -> bool:
+    return (
+        isinstance(given, dict)
+        and all(isinstance(given.get(name), str) for name in texts)
+        and all(_is_count(given.get(name)) for name in counts)
+    )
+
+
+def _is_addition(given: Any) -> bool:
+    if not _has(given, ("source",), ("characters",)):
+        return False
+    return given["source"] != "summary" or _has(given, ("by", "why"), ("messages",))
+
+
+def _are(given: Any, shape: Callable[[Any], bool]) -> bool:
+    return isinstance(given, list) and bool(given) and all(map(shape, given))
+
+
+def _is_range(given: Any) -> bool:
+    return isinstance(given, list) and len(given) == 2 and all(map(_is_count, given))  # noqa: PLR2004 - first and last
+
+
+def _is_order(given: Any) -> bool:
+    return _are(given, _is_range) and sum(max(last - first, 0) + 1 for first, last in given) <= _MOST_PLACES
+
+
+def _are_counts(given: Any) -> bool:
+    return isinstance(given, dict) and all(map(_is_count, given.values()))
+
+
+def _is_usage(given: Any) -> bool:
+    """Other programs note more there than we do, which stays."""
+    return isinstance(given, dict) and _is_count(given.get("input_tokens", 0))
+
+
+def _is_cache(given: Any) -> bool:
+    return isinstance(given, dict) and isinstance(given.get("share"), int | float | None)
+
+
+_SHAPES: dict[str, Callable[[Any], bool]] = {
+    "additions": lambda given: _are(given, _is_addition),
+    "announced": _are_counts,
+    "api_content": lambda given: isinstance(given, str),
+    "cache": _is_cache,
+    "context_order": _is_order,
+    "copy_of": _is_count,
+    "outside": lambda given: isinstance(given, str) and bool(given),  # nobody else can say that a text is ours
+    "prompt_sections": lambda given: _are(given, lambda each: _has(each, ("name",), ("characters", "tokens"))),
+    "replaced_prompt": lambda given: isinstance(given, str),
+    "usage": _is_usage,
+}
+
+
+# Checks and cleans what an import reads, so that everything behind it can be stored.
+
+_MILLISECONDS = 1e11
+_LATEST = 1e12
+# Columns of a hermes-agent export that say where a row stood, not what was said.
+_BOOKKEEPING = frozenset(("id", "session_id", "active", "compacted", "observed"))
+_SAID_AT = ("timestamp", "created_at", "create_time", "created", "date", "time")
+_BEGUN_AT = ("started_at", *_SAID_AT)
+_TEXTS = ("model", "project", "cwd", "end_reason")
+
+
+class BadLine(Exception):
+    """A line that cannot be taken in, with the reason in words."""
+
+
+def clean_message(message: Any) -> dict[str, Any]:
+    """The message as it will be stored; raises BadLine when it is none."""
+    if not isinstance(message, dict):
+        raise BadLine(f"a message is a {type(message).__name__}, not a JSON object")
+    clean = dict(storable(rightly_noted(message)))
+    if "session_id" in clean:
+        clean = {key: value for key, value in clean.items() if key not in _BOOKKEEPING and value is not None}
+        clean.setdefault("content", message.get("content"))
+        clean["tool_calls"] = _opened(clean.get("tool_calls"))
+        if clean["tool_calls"] is None:
+            del clean["tool_calls"]
+    at = said_at(clean, _SAID_AT)
+    if at is not None:
+        clean["timestamp"] = at
+    if not isinstance(clean.get("tool_calls"), list | None):
+        raise BadLine(f"its tool_calls are a {type(clean['tool_calls']).__name__}, not a list")
+    try:
+        encode(1, clean, 0.0, 0)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadLine(str(error)) from error
+    return clean
+
+
+def known_id(given: Any) -> int | None:
+    """The number that a message had where it comes from; None when the file says none that can be one."""
+    return given if type(given) is int and 0 <= given < 1 << 62 else None
+
+
+def begun_at(record: dict[str, Any]) -> float | None:
+    """When a conversation began, as far as it says; programs have different names for it."""
+    return said_at(record, _BEGUN_AT)
+
+
+def said_at(record: dict[str, Any], names: tuple[str, ...]) -> float | None:
+    return next((at for name in names if (at := moment_of(record.get(name))) is not None), None)
+
+
+def session_fields(record: dict[str, Any], source: str) -> dict[str, Any]:
+    """Arguments for `create_session`; what has no column goes along as a detail."""
+    name = record.get("id")
+    if not isinstance(name, str) or not name.strip():
+        raise BadLine("its session has no id")
+    details = record.get("details") if isinstance(record.get("details"), dict) else {}
+    parent = record.get("parent_session_id")
+    kind = record.get("kind")
+    fields: dict[str, Any] = {
+        **{key: value for key, value in rightly_noted(change_texts(details, scrub)).items() if key not in _ARGUMENTS},
+        "session_id": scrub(name),
+        "source": scrub(record["source"]) if isinstance(record.get("source"), str) and record["source"] else source,
+        "title": scrub(record["title"]) if isinstance(record.get("title"), str) else None,
+        "started_at": begun_at(record),
+        "parent_session_id": scrub(parent) if isinstance(parent, str) and parent else None,
+        "kind": kind if kind in KINDS and parent else None,
+        "ended_at": moment_of(record.get("ended_at")),
+        "archived": 1 if record.get("archived") in (1, True) else None,
+    }
+    for key in (*_TEXTS, "system_prompt"):
+        if isinstance(record.get(key), str):
+            fields[key] = scrub(record[key])
+    for key in COUNTERS:
+        if type(record.get(key)) in (int, float) and abs(record[key]) < _LATEST:
+            fields[key] = record[key]
+    return fields
+
+
+def moment_of(given: Any) -> float | None:
+    """Seconds since 1970 from a number of seconds or milliseconds, or from an ISO date."""
+    if isinstance(given, str):
+        try:
+            moment = datetime.fromisoformat(given)
+            return (moment.astimezone() if moment.tzinfo is None else moment).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not abs(given) < _LATEST * 1000:
+        return None
+    seconds = float(given)
+    return seconds / 1000 if abs(seconds) >= _MILLISECONDS else seconds
+
+
+def _opened(calls: Any) -> Any:
+    if not isinstance(calls, str):
+        return calls
+    try:
+        return json.loads(calls)
+    except ValueError:
+        return calls
+
+
+_ARGUMENTS = frozenset(("session_id", "source", "title", "started_at", "parent_session_id", "kind"))
+
+
+# Messages that move to another file get other numbers there: ids of the database, and places in their session.
+
+
+class NewIds:
+    """Which id each message of a file got, in as many runs as there are gaps."""
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[int, int, int]] = []  # first old id, first new id, how many
+        self._sorted = True
+
+    def add(self, old: int, new: int) -> None:
+        if self._runs:
+            first, became, count = self._runs[-1]
+            if (old, new) == (first + count, became + count):
+                self._runs[-1] = (first, became, count + 1)
+                return
+            self._sorted = False
+        self._runs.append((old, new, 1))
+
+    def between(self, first: int, last: int) -> list[tuple[int, int]]:
+        """The new ids, as runs, of the messages that had these ids, ends included."""
+        if not self._sorted:
+            self._runs.sort(key=itemgetter(0))
+            self._sorted = True
+        found: list[tuple[int, int]] = []
+        at = max(bisect_right(self._runs, first, key=itemgetter(0)) - 1, 0)
+        while at < len(self._runs) and self._runs[at][0] <= last:
+            old, new, count = self._runs[at]
+            low, high = max(first, old), min(last, old + count - 1)
+            if low <= high:
+                found.append((new + low - old, new + high - old))
+            at += 1
+        return found
+
+
+class Places:
+    """Places of a session's messages when those that were taken back or are damaged stay behind."""
+
+    def __init__(self) -> None:
+        self._left_out: list[int] = []
+        self._following = 0
+
+    def take(self, place: int) -> None:
+        """The message at this place goes along; whatever lies before it and was not taken stays behind."""
+        self._left_out += range(self._following, place)
+        self._following = place + 1
+
+    def order(self, runs: Iterable[tuple[int, int]]) -> list[list[int]]:
+        """The order of a context in the new places."""
+        moved = [
+            [first - bisect_left(self._left_out, first), last - bisect_right(self._left_out, last)]
+            for first, last in runs
+        ]
+        return [[first, last] for first, last in moved if first <= last]
+
+
+# Writes conversations out: JSONL that comes back byte for byte by `import`, and Markdown for reading.
+#
+# JSONL holds one line per session first (parents before children) and then one line per message, session after
+# session in the order of their last use, so that an import restores the order of the list too. Nothing is held in
+# memory but one page of messages.
+
+IMPORTED_AT = "imported_at"
+_FENCE = re.compile(r"`{3,}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    sessions: int
+    messages: int
+    damaged: int
+
+
+def export(
+    db: SessionDB, sessions: Iterable[Session], writer: Writer, progress: Callable[[int], None] | None = None
+) -> Exported:
+    """Writes the sessions and their messages, without those that are damaged, and says how many."""
+    pages = Pages.of_db(db)
+    chosen = sorted(sessions, key=lambda session: session.key)
+    writer.begin(chosen)
+    count = damaged = 0
+    for session in sorted(chosen, key=lambda session: (session.activity, session.key)):
+        writer.session(session)
+        for message in pages.messages(session):
+            if message.damaged:
+                damaged += 1
+                continue
+            writer.message(session, message)
+            count += 1
+            if progress is not None:
+                progress(count)
+    writer.end()
+    return Exported(sessions=len(chosen), messages=count, damaged=damaged)
+
+
+class JsonlWriter:
+    def __init__(self, db: SessionDB, write: Callable[[str], object], mask: Mask) -> None:
+        self._db = db
+        self._pages = Pages.of_db(db)
+        self._write = write
+        self._mask = mask
+        self._pointed_to: set[int] = set()  # sessions whose messages a compacted block or a copy names by their ids
+        self._places = Places()
+
+    def begin(self, sessions: Sequence[Session]) -> None:
+        for session in sessions:
+            self._line(self._record(session))
+        parents = {session.key: session.parent for session in sessions}
+        for session in sessions:
+            key = session.key if self._pages.holds_pointers(session) else None
+            while key in parents and key not in self._pointed_to:
+                self._pointed_to.add(key)
+                key = parents[key]
+
+    def session(self, session: Session) -> None:
+        """Nothing is written here: all sessions stand at the beginning."""
+        del session
+        self._places = Places()
+
+    def message(self, session: Session, message: StoredMessage) -> None:
+        self._places.take(message.place)
+        flags: dict[str, Any] = {"id": message.id} if session.key in self._pointed_to else {}
+        if message.compacted:
+            flags["compacted"] = True
+        said = {key: value for key, value in message.message.items() if key != "timestamp"}
+        if ORDER in said:
+            said[ORDER] = self._places.order(said[ORDER])
+        images = said.pop(IMAGES, None)
+        content = change_texts(said, self._mask)
+        if images is not None:  # whole: a name or bytes that were masked would lead to nothing
+            content[IMAGES] = [self._image(each) for each in images] if isinstance(images, list) else images
+        content["timestamp"] = message.timestamp  # always last, whether the message had one or not
+        self._line({"type": "message", "session": session.id, **flags, "message": content})
+
+    def end(self) -> None:
+        pass
+
+    def _image(self, entry: Any) -> Any:
+        """An image with its bytes, so that a file of conversations is all there is to carry."""
+        if not isinstance(entry, dict) or "url" in entry:
+            return change_texts(entry, self._mask)
+        data = self._db.images.read(entry)
+        return entry if data is None else {**entry, "data": base64.b64encode(data).decode()}
+
+    def _record(self, session: Session) -> dict[str, Any]:
+        details = self._db.session_details(session.id)
+        details.pop(IMPORTED_AT, None)
+        record = {
+            "type": "session",
+            "id": session.id,
+            "source": session.source,
+            "title": session.title,
+            "model": session.model,
+            "parent_session_id": self._pages.parent_id(session),
+            "kind": session.kind,
+            "started_at": session.started_at,
+            "ended_at": session.ended_at,
+            "end_reason": session.end_reason,
+            "archived": session.archived or None,
+            "project": session.project,
+            "cwd": session.cwd,
+            "message_count": session.message_count,
+            **{name: getattr(session, name) or None for name in COUNTERS},
+            "details": change_texts(details, self._mask) or None,
+        }
+        if session.title:
+            record["title"] = self._mask(session.title)
+        return {key: value for key, value in record.items() if value is not None}
+
+    def _line(self, record: dict[str, Any]) -> None:
+        self._write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+class MarkdownWriter:
+    def __init__(self, write: Callable[[str], object], mask: Mask) -> None:
+        self._write = write
+        self._mask = mask
+
+    def begin(self, sessions: Sequence[Session]) -> None:
+        pass
+
+    def session(self, session: Session) -> None:
+        facts = [f"`{session.id}`", moment(session.started_at), session.source, session.model, session.project]
+        heading = " ".join(self._mask(session.title or session.preview or session.id).split())
+        self._write(f"# {heading}\n\n{' · '.join(fact for fact in facts if fact)}\n\n")
+
+    def message(self, session: Session, message: StoredMessage) -> None:
+        del session
+        speaker = message.message.get("name")
+        who = f"{message.role} ({speaker})" if isinstance(speaker, str) and speaker else message.role
+        note = ", compacted" if message.compacted else ""
+        self._write(f"## {who} · {moment(message.timestamp)}{note}\n\n")
+        text = self._mask(message.text)
+        if text:
+            self._write(f"{fenced(text) if message.role == 'tool' else text}\n\n")
+        for call in tool_calls(message):
+            self._write(f"Called **{call[0]}**:\n\n{fenced(self._mask(call[1]), 'json')}\n\n")
+
+    def end(self) -> None:
+        pass
+
+
+def tool_calls(message: StoredMessage) -> list[tuple[str, str]]:
+    """Name and arguments of each call, as text."""
+    found = []
+    calls = message.message.get("tool_calls") or []
+    for call in calls if isinstance(calls, list) else [calls]:
+        function = call.get("function", call) if isinstance(call, dict) else {}
+        arguments = function.get("arguments", function.get("input", "")) if isinstance(function, dict) else ""
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        found.append((str(function.get("name", "?")) if isinstance(function, dict) else "?", text))
+    return found
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A code block whose fence is longer than any inside the text."""
+    longest = max((len(run) for run in _FENCE.findall(text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def moment(when: float) -> str:
+    return in_words(when, "%Y-%m-%d %H:%M")
+
+
+LONGEST_LINE = 64 << 20
+_CHUNK = 1 << 20
+_BATCH = 500
+_REPORTED = 100
+_ENOUGH_TO_NAME = 8  # single messages that name their conversation: a file that grows keeps its name
+
+
+@dataclass(slots=True, kw_only=True)
+class Imported:
+    """What an import did; problems are the first (line number, what is wrong) of all bad lines."""
+
+    sessions: int = 0
+    messages: int = 0
+    already_there: int = 0
+    bad_lines: int = 0
+    problems: list[tuple[int, str]] = field(default_factory=list)
+
+
+class Importer:
+    def __init__(
+        self,
+        db: SessionDB,
+        *,
+        source: str = "import",
+        title: str | None = None,
+        on_problem: Callable[[int, str], None] | None = None,
+        on_bytes: Callable[[int], None] | None = None,
+        renumbered: Renumbered | None = None,
+    ) -> None:
+        """`renumbered` turns the pointers of what a compaction wrote to the ids that its messages get here."""
+        self._db = db
+        self._ids = _Ids(renumbered)
+        self._source = source
+        self._title = title
+        self._on_problem = on_problem
+        self._on_bytes = on_bytes
+        self._result = Imported()
+        self._open: _Receiver | None = None
+        self._seen: dict[str, int] = {}
+        self._refused: set[str] = set()
+        self._loose: list[tuple[int, dict[str, Any]]] = []
+        self._loose_session: str | None = None
+
+    def read(self, file: BinaryIO) -> Imported:
+        """Takes in every line that can be understood; the others are reported and do not stop the rest."""
+        for lines in _chunks(_lines(file, self._on_bytes)):
+            with self._db.bulk():
+                for number, line in lines:
+                    self._take(number, line)
+                if self._open is not None:
+                    self._open.flush()
+        with self._db.bulk():
+            self._settle_loose()
+            self._close()
+        self._db.sync()
+        return self._result
+
+    def _take(self, number: int, line: bytes | None) -> None:
+        try:
+            self._line(number, line)
+        except BadLine as bad:
+            self._problem(number, str(bad))
+
+    def _line(self, number: int, line: bytes | None) -> None:
+        record = _parsed(line)
+        kind = record.get("type")
+        if kind == "session" and "role" not in record:
+            self._session(record)
+        elif kind == "message" and isinstance(record.get("message"), dict) and isinstance(record.get("session"), str):
+            message = clean_message(record["message"])
+            compacted, old_id = record.get("compacted") is True, known_id(record.get("id"))
+            self._receive(record["session"], message, compacted=compacted, number=old_id)
+        elif isinstance(record.get("segments"), list):
+            for segment in record["segments"]:
+                self._conversation(segment)
+        elif isinstance(record.get("messages"), list):
+            self._conversation(record)
+        elif isinstance(record.get("role"), str):
+            self._loose_message(number, clean_message(record))
+        else:
+            raise BadLine("it is neither a session, nor a message, nor a conversation with messages")
+
+    def _session(self, record: dict[str, Any]) -> str:
+        """Makes the session unless it is there; returns its id."""
+        fields = session_fields(record, self._source)
+        name: str = fields["session_id"]
+        if self._db.find_session(name) is None:
+            parent = fields["parent_session_id"]
+            if parent is not None and self._db.find_session(parent) is None:
+                fields |= {"parent_session_id": None, "kind": None, "missing_parent": parent}
+            self._db.create_session(**{IMPORTED_AT: time.time(), **fields})
+            self._result.sessions += 1
+        return name
+
+    def _conversation(self, record: Any) -> None:
+        if not isinstance(record, dict) or not isinstance(record.get("messages"), list):
+            raise BadLine("a part of it has no messages")
+        messages = [clean_message(message) for message in record["messages"]]
+        if not isinstance(record.get("id"), str):
+            name = record["session_id"] if isinstance(record.get("session_id"), str) else _name_for(messages)
+            record = {**record, "id": name}
+        begun = begun_at(record)
+        begun = _beginning(messages) if begun is None else begun
+        if begun is not None:
+            record, messages = {**record, "started_at": begun}, _at_latest_known(begun, messages)
+        session = self._session({key: value for key, value in record.items() if key != "messages"})
+        self._close()
+        self._seen.pop(session, None)
+        for message, raw in zip(messages, record["messages"], strict=True):
+            self._receive(session, message, compacted=raw.get("compacted") in (1, True))
+        self._close()
+
+    def _loose_message(self, number: int, message: dict[str, Any]) -> None:
+        if self._loose_session is not None:
+            self._receive(self._loose_session, message, compacted=False)
+            return
+        self._loose.append((number, message))
+        if len(self._loose) == _ENOUGH_TO_NAME:
+            self._settle_loose()
+
+    def _settle_loose(self) -> None:
+        """Gives the single messages seen so far a session of their own, named after them."""
+        if not self._loose:
+            return
+        messages = [message for _, message in self._loose]
+        record = {"id": _name_for(messages), "title": self._title, "started_at": _beginning(messages)}
+        self._loose_session = self._session(record)
+        waiting, self._loose = self._loose, []
+        for number, message in waiting:
+            try:
+                self._receive(self._loose_session, message, compacted=False)
+            except BadLine as bad:
+                self._problem(number, str(bad))
+
+    def _receive(self, session_id: str, message: dict[str, Any], *, compacted: bool, number: int | None = None) -> None:
+        if session_id in self._refused:
+            return
+        if self._open is None or self._open.session_id != session_id:
+            self._close()
+            if self._db.find_session(session_id) is None:
+                raise BadLine(f"there is no session {session_id!r}; its line is missing or stands further down")
+            seen = self._seen.get(session_id, 0)
+            self._open = _Receiver(self._db, session_id, self._result, self._ids, seen=seen)
+        try:
+            self._open.add(message, compacted=compacted, number=number)
+        except BadLine:
+            self._refused.add(session_id)
+            raise
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._open.flush()
+            self._seen[self._open.session_id] = self._open.seen
+        self._open = None
+
+    def _problem(self, number: int, text: str) -> None:
+        self._result.bad_lines += 1
+        if len(self._result.problems) < _REPORTED:
+            self._result.problems.append((number, text))
+            if self._on_problem is not None:
+                self._on_problem(number, text)
+
+
+class _Receiver:
+    """Adds messages to one session, after passing over those it already holds."""
+
+    def __init__(self, db: SessionDB, session_id: str, result: Imported, ids: _Ids, *, seen: int) -> None:
+        self.session_id = session_id
+        self.seen = seen
+        self._db = db
+        self._result = result
+        self._ids = ids
+        self._waiting: list[tuple[dict[str, Any], bool, int | None]] = []
+        self._stored: Iterator[StoredMessage] | None = Pages.of_db(db).messages(db.get_session(session_id))
+        for _ in range(seen):
+            next(self._stored, None)
+
+    def add(self, message: dict[str, Any], *, compacted: bool, number: int | None) -> None:
+        if number is not None and WRITTEN in message:
+            self.flush()  # it points to messages before it, which have their ids then
+        given, message = message, self._ids.pointing(message, are_known=number is not None)
+        stored = next(self._stored, None) if self._stored is not None else None
+        if stored is None:
+            self._stored = None
+            self._waiting.append((message, compacted, number))
+            if len(self._waiting) >= _BATCH:
+                self.flush()
+        elif _same(stored, message) or _same(stored, given):  # the latter where it was exported from
+            self._ids.note(number, stored.id)
+            self._result.already_there += 1
+        else:
+            raise BadLine(
+                f"session {self.session_id!r} is already there and differs from message {self.seen + 1} on; "
+                "it is left as it is"
+            )
+        self.seen += 1
+
+    def flush(self) -> None:
+        if not self._waiting:
+            return
+        ids = self._db.append_many(self.session_id, [message for message, _, _ in self._waiting])
+        gone = [i for i, (_, compacted, _) in zip(ids, self._waiting, strict=True) if compacted]
+        for new, (_, _, number) in zip(ids, self._waiting, strict=True):
+            self._ids.note(number, new)
+        if gone:
+            self._db.set_compacted(self.session_id, gone)
+        self._result.messages += len(ids)
+        self._waiting = []
+
+
+class _Ids:
+    """Which ids the messages of a file got, and what is changed by that in messages that name others."""
+
+    def __init__(self, renumbered: Renumbered | None) -> None:
+        self._renumbered = renumbered
+        self._new = NewIds()
+
+    def note(self, number: int | None, new: int) -> None:
+        if number is not None:
+            self._new.add(number, new)
+
+    def pointing(self, message: dict[str, Any], *, are_known: bool) -> dict[str, Any]:
+        """Pointing to messages here; `are_known` says whether the file tells the ids that they had."""
+        if COPY in message:  # one that leads to nothing would lead to a stranger here
+            found = self._new.between(message[COPY], message[COPY])
+            message = {key: part for key, part in message.items() if key != COPY}
+            message |= {COPY: found[0][0]} if found else {}
+        if are_known and WRITTEN in message and self._renumbered is not None:
+            message = self._renumbered(message, self._new.between)
+        return message
+
+
+def _same(stored: StoredMessage, message: dict[str, Any]) -> bool:
+    """Equal in everything that was said and a file may note; the time may have been added by a store."""
+    kept = bare(storable(rightly_noted(stored.message)))
+    old = {key: value for key, value in kept.items() if key != "timestamp"}
+    return old == {key: value for key, value in bare(message).items() if key != "timestamp"}
+
+
+def _parsed(line: bytes | None) -> dict[str, Any]:
+    if line is None:
+        raise BadLine(f"it is longer than {LONGEST_LINE >> 20} MiB; split the conversation into single messages")
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadLine(f"it is not JSON ({error})") from error
+    if not isinstance(record, dict):
+        raise BadLine(f"it is a {type(record).__name__}, not a JSON object")
+    return record
+
+
+def _chunks(lines: Iterator[tuple[int, bytes | None]]) -> Iterator[list[tuple[int, bytes | None]]]:
+    """What goes into one transaction, read before it begins: a slow source must not make other writers wait."""
+    chunk: list[tuple[int, bytes | None]] = []
+    size = 0
+    for number, line in lines:
+        chunk.append((number, line))
+        size += len(line or b"")
+        if size >= _CHUNK:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _lines(file: BinaryIO, on_bytes: Callable[[int], None] | None) -> Iterator[tuple[int, bytes | None]]:
+    """Numbered lines that are not blank; None instead of one that is too long to hold."""
+    number = done = 0
+    while line := file.readline(LONGEST_LINE):
+        number += 1
+        done += len(line)
+        whole = True
+        while not line.endswith(b"\n") and (rest := file.readline(LONGEST_LINE)):
+            whole, line = False, rest
+            done += len(rest)
+        if on_bytes is not None:
+            on_bytes(done)
+        if not whole:
+            yield number, None
+        elif line.strip():
+            yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+
+
+def _beginning(messages: list[dict[str, Any]]) -> float | None:
+    return next((m["timestamp"] for m in messages if isinstance(m.get("timestamp"), float)), None)
+
+
+def _at_latest_known(moment: float, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages that do not say when they were said, with the moment of the one before, or when it all began."""
+    dated = []
+    for message in messages:
+        moment = message["timestamp"] if isinstance(message.get("timestamp"), float) else moment
+        dated.append({**message, "timestamp": moment})
+    return dated
+
+
+def _name_for(messages: list[dict[str, Any]]) -> str:
+    """The same id for the same conversation, so that importing it again finds it."""
+    said = [{key: value for key, value in message.items() if key != "timestamp"} for message in messages]
+    content = json.dumps(said, sort_keys=True).encode()
+    return f"import_{hashlib.sha256(content).hexdigest()[:20]}"

@@ -1,0 +1,646 @@
+"""`hermes import hermes-agent`: memory, settings and conversations of a hermes-agent home.
+
+Memory files, skills and most settings have the same form in both programs. In place, only what differs is changed: the
+database is adopted and settings we do not know are taken out, after a full backup. Copied, everything is added to the
+home as from any other program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import tempfile
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import DamagedFile, HermesError, NotFound, SettingsError, StorageError
+from hermes.memory.entries import parse
+from hermes.memory.file import FILES, FOLDER
+from hermes.memory.history import Cause
+from hermes.memory.store import TARGETS, MemoryStore
+from hermes.portability.plan import (
+    ARCHIVED,
+    CONFLICT,
+    ERROR,
+    MIGRATED,
+    SKIPPED,
+    Carrying,
+    Item,
+    Report,
+    carry_out,
+    merging,
+    plan_merge,
+)
+from hermes.portability.sources import files_below, merged, read_bytes, read_text
+from hermes.settings.config import Settings, check_text
+from hermes.settings.environment import FILE as SECRETS
+from hermes.settings.environment import read_secrets, save_secret
+from hermes.settings.home import DATABASE, PROFILES, Home, profile_path
+from hermes.settings.yaml_file import keep_known, place_value
+from hermes.storage.database import HERMES_AGENT, all_rows, foreign_program
+from hermes.storage.database import HERMES_AGENT as PROGRAM
+from hermes.storage.files import keep_private, readable_by_others
+from hermes.storage.maintenance import Upkeep
+from hermes.storage.messages import mended
+from hermes.storage.repair.check import SIDE_FILES, alone
+from hermes.storage.repair.salvage import open_unchanged
+from hermes.storage.rollback import RecordedDB
+from hermes.storage.sessions import SessionDB
+from hermes.storage.unfinished import settle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import apsw
+
+    from hermes.portability.plan import UndoLog
+
+    Progress = Callable[[str, int, int], None]
+
+_JSON_MARK = "\x00json:"
+_JSON_COLUMNS = ("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items")
+_PLAIN = (
+    *("source", "title", "model", "started_at", "ended_at", "end_reason", "cwd", "system_prompt"),
+    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
+    *("api_call_count", "estimated_cost_usd", "actual_cost_usd"),
+)
+_OUR_OWN = ("id", "parent_session_id", "message_count", "tool_call_count", "archived", "git_repo_root")
+_NOT_IN_MESSAGE = ("id", "session_id", "active", "compacted", "tool_name")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignSession:
+    """A session as `SessionDB.create_session` takes it; `newest` is the largest id among its messages."""
+
+    id: str
+    parent: str | None
+    kind: str | None
+    newest: int
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignMessage:
+    id: int
+    message: dict[str, Any]
+    compacted: bool
+    rewound: bool
+
+
+class HermesAgentFile:
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, path: str) -> Iterator[HermesAgentFile]:
+        """The file as it stands, its log included; the file, its log and their times stay as they are."""
+        if not os.path.isfile(path):
+            raise NotFound(f"{path} does not exist")
+        with tempfile.TemporaryDirectory(prefix="hermes-import-") as place:
+            readable = merged(path, place)
+            if foreign_program(readable) != HERMES_AGENT:
+                raise StorageError(f"{path} is no database of hermes-agent: it has no tables sessions and messages")
+            connection = open_unchanged(readable)
+            if connection is None:
+                raise DamagedFile(f"{path} cannot be read; repair it with hermes-agent's own command first")
+            try:
+                yield cls(connection)
+            finally:
+                connection.close()
+
+    def sessions(self) -> list[ForeignSession]:
+        """Parents before children, otherwise in the order in which they were last used."""
+        question = "SELECT session_id, max(id) FROM messages GROUP BY session_id"
+        newest: dict[Any, Any] = dict(all_rows(self._connection, question))
+        rows = {str(row["id"]): row for row in self._rows("sessions", "ORDER BY rowid")}
+        sessions = {name: _session(row, rows, newest.get(name, 0)) for name, row in rows.items()}
+        ordered: dict[str, ForeignSession] = {}
+        for session in sorted(sessions.values(), key=lambda each: each.newest):
+            _after_its_parents(session, sessions, ordered)
+        return list(ordered.values())
+
+    def messages(self, session: str, after: int = 0) -> Iterator[ForeignMessage]:
+        for row in self._rows("messages", "WHERE session_id = ? AND id > ? ORDER BY id", (session, after)):
+            live = row.get("active") in (None, 1)
+            yield ForeignMessage(
+                id=row["id"],
+                message=_message(row),
+                compacted=not live and row.get("compacted") == 1,
+                rewound=not live and row.get("compacted") != 1,
+            )
+
+    def count(self) -> int:
+        return int(all_rows(self._connection, "SELECT count(*) FROM messages")[0][0])
+
+    def _rows(self, table: str, rest: str, values: tuple[Any, ...] = ()) -> Iterator[dict[str, Any]]:
+        names = [row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")]
+        quoted = ['"' + name.replace('"', '""') + '"' for name in names]
+        bare = ", ".join(f"iif(typeof({name}) = 'text', CAST({name} AS BLOB), {name})" for name in quoted)
+        for row in self._connection.execute(f"SELECT {bare} FROM {table} {rest}", values):  # noqa: S608 - names from the file, quoted
+            yield dict(zip(names, mended(row), strict=True))
+
+
+def _session(row: dict[str, Any], rows: dict[str, dict[str, Any]], newest: int) -> ForeignSession:
+    parent = row.get("parent_session_id")
+    parent = parent if parent in rows and parent != row["id"] else None
+    fields = {name: row[name] for name in _PLAIN if row.get(name) is not None}
+    fields |= {"source": str(row.get("source") or "unknown"), "archived": 1 if row.get("archived") else 0}
+    if row.get("git_repo_root"):
+        fields["project"] = row["git_repo_root"]
+    kept = {name: value for name, value in row.items() if name not in (*_PLAIN, *_OUR_OWN)}
+    fields |= {name: value for name, value in kept.items() if value not in (None, "", 0)}
+    return ForeignSession(
+        id=str(row["id"]), parent=parent, kind=_kind(row, rows.get(parent or "")), newest=newest, fields=fields
+    )
+
+
+def _kind(row: dict[str, Any], parent: dict[str, Any] | None) -> str | None:
+    """How a session hangs on its parent; hermes-agent says it in `model_config` and in why the parent ended."""
+    if parent is None:
+        return None
+    marks = _opened(row.get("model_config"))
+    if isinstance(marks, dict) and marks.get("_branched_from"):
+        return "branch"
+    if isinstance(marks, dict) and marks.get("_delegate_from"):
+        return "delegate"
+    if row.get("source") in ("tool", "subagent"):
+        return "delegate"
+    return {"compression": "compression", "branched": "branch"}.get(str(parent.get("end_reason")), "delegate")
+
+
+def _after_its_parents(
+    session: ForeignSession, sessions: dict[str, ForeignSession], ordered: dict[str, ForeignSession]
+) -> None:
+    chain: list[ForeignSession] = []
+    seen: set[str] = set()
+    at: ForeignSession | None = session
+    while at is not None and at.id not in ordered and at.id not in seen:  # a ring of parents ends here too
+        seen.add(at.id)
+        chain.append(at)
+        at = sessions.get(at.parent) if at.parent else None
+    for each in reversed(chain):
+        ordered[each.id] = each
+
+
+def _message(row: dict[str, Any]) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": str(row.get("role") or "unknown")}
+    content = row.get("content")
+    packed = isinstance(content, str) and content.startswith(_JSON_MARK)
+    message["content"] = _opened(content[len(_JSON_MARK) :]) if content and packed else content
+    if row.get("tool_name"):
+        message["name" if message["role"] == "tool" else "tool_name"] = row["tool_name"]
+    for name, value in row.items():
+        if name not in (*_NOT_IN_MESSAGE, "role", "content") and value not in (None, "", 0):
+            message[name] = _opened(value) if name in _JSON_COLUMNS else value
+    if not isinstance(message.get("tool_calls"), list | None):
+        message["tool_calls_unread"] = message.pop("tool_calls")  # not JSON; kept, though nobody can call it
+    return message
+
+
+def _opened(text: Any) -> Any:
+    """The JSON inside a text; the text itself when there is none."""
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError):
+        return text
+
+
+# Brings the conversations of a hermes-agent `state.db` in: every message, title, flag and lineage, once.
+
+_BATCH = 1000  # messages to a transaction; others can write in between
+_PARTS = ("", *SIDE_FILES, ".lock", ".lock.queue")
+_TIME = ("started_at", "ended_at")
+
+
+@dataclass(slots=True, kw_only=True)
+class Imported:
+    """What a run added; `known` sessions were brought in before, `taken` ids belong to a session of our own."""
+
+    sessions: int = 0
+    messages: int = 0
+    known: int = 0
+    taken: int = 0
+
+
+def import_hermes_agent(path: str, db: SessionDB, progress: Progress | None = None) -> Imported:
+    """Adds what is not there yet; a second run adds only what hermes-agent has written since the first."""
+    told = progress or (lambda *_: None)
+    counts = Imported()
+    with HermesAgentFile.open(os.path.abspath(path)) as file:
+        total, done = file.count(), 0
+        for session in file.sessions():
+            mark = _mark(session.id)
+            reached = db.get_meta(mark)
+            if reached is None and db.find_session(session.id) is not None:
+                counts.taken += 1
+                continue
+            counts.known += reached is not None
+            for batch in _batches(file.messages(session.id, after=reached or 0)):
+                if not batch and reached is not None:
+                    continue
+                with db.bulk():
+                    _store(db, session, batch, counts)
+                    db.set_meta(mark, batch[-1].id if batch else 0)
+                done += len(batch)
+                told("importing messages", done, total)
+    return counts
+
+
+def has_news(path: str, db: SessionDB) -> bool:
+    """Whether an import would add anything."""
+    with HermesAgentFile.open(os.path.abspath(path)) as file:
+        for session in file.sessions():
+            reached = db.get_meta(_mark(session.id))
+            if reached is None and db.find_session(session.id) is None:
+                return True
+            if reached is not None and session.newest > reached:
+                return True
+    return False
+
+
+def open_for_import(path: str, log: UndoLog) -> RecordedDB:
+    """A database for one step of a migration: taken back, or removed when it was not there, if the rest fails."""
+    name = log.importing(path)
+    if not os.path.exists(path):
+        for suffix in _PARTS:
+            log.protect(os.path.relpath(path + suffix, log.home))
+    db = RecordedDB.open(path, durability="turn", name=name)
+    log.when_failing.append(db.close)
+    log.when_done += [db.complete, partial(_merge_index, db), db.close]
+    return db
+
+
+def _merge_index(db: SessionDB) -> None:
+    upkeep = Upkeep.of_db(db)
+    with contextlib.suppress(StorageError):  # everything is there; a search only takes longer
+        db.index()
+        if upkeep.is_in_pieces():
+            for _ in upkeep.settle():
+                pass
+
+
+def adopt_hermes_agent(path: str, log: UndoLog, progress: Progress | None = None) -> tuple[Imported, str]:
+    """Puts a database of ours in the place of hermes-agent's; returns what came over and where the original now is."""
+    path = os.path.abspath(path)
+    if not os.path.exists(path):
+        raise NotFound(f"{path} does not exist")
+    kept = f"{path}.hermes-agent-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
+    ours = f"{path}.importing-{os.urandom(4).hex()}"
+    for suffix in _PARTS:
+        log.protect(os.path.relpath(ours + suffix, log.home))
+    try:
+        with alone(path):
+            pass  # says at once that hermes-agent still has it open, rather than after a long import
+        with SessionDB.open(ours, durability="turn") as db:
+            counts = import_hermes_agent(path, db, progress)
+            db.sync()
+            _merge_index(db)
+        with alone(path):
+            parts = [suffix for suffix in ("", *SIDE_FILES) if os.path.exists(path + suffix)]
+            log.giving_way(path, kept, parts)
+            _give_way(path, kept)
+            os.replace(ours, path)
+    finally:
+        for suffix in _PARTS:
+            if os.path.exists(ours + suffix):
+                os.unlink(ours + suffix)
+    return counts, kept
+
+
+def _give_way(path: str, kept: str) -> None:
+    """The original under its new name, log included; the log must not stay, or it would be laid over our file."""
+    for suffix in ("", *SIDE_FILES):
+        if os.path.exists(path + suffix):
+            os.link(path + suffix, kept + suffix)
+    for suffix in SIDE_FILES:
+        if os.path.exists(path + suffix):
+            os.unlink(path + suffix)
+
+
+def _store(db: SessionDB, session: ForeignSession, batch: list[ForeignMessage], counts: Imported) -> None:
+    if db.find_session(session.id) is None:
+        parent = session.parent if session.parent and db.find_session(session.parent) else None
+        fields: dict[str, Any] = {
+            name: _moment(value) if name in _TIME else value for name, value in session.fields.items()
+        }
+        kind = session.kind if parent else None
+        db.create_session(session_id=session.id, parent_session_id=parent, kind=kind, **fields)
+        counts.sessions += 1
+    ids = db.append_many(session.id, [each.message for each in batch])
+    counts.messages += len(ids)
+    for mark, wanted in ((db.set_compacted, "compacted"), (db.set_rewound, "rewound")):
+        flagged = [new for new, each in zip(ids, batch, strict=True) if getattr(each, wanted)]
+        if flagged:
+            mark(session.id, flagged)
+
+
+def _batches(messages: Iterator[ForeignMessage]) -> Iterator[list[ForeignMessage]]:
+    """The messages in pieces; one empty piece for a session without messages, which is kept too."""
+    batch = list(itertools.islice(messages, _BATCH))
+    yield batch
+    while batch := list(itertools.islice(messages, _BATCH)):
+        yield batch
+
+
+def _moment(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _mark(session_id: str) -> str:
+    return f"imported:hermes-agent:{session_id}"
+
+
+NAME = "hermes-agent"
+_CONFIG = "config.yaml"
+_PROVIDERS = (
+    *("honcho.json", "mem0.json", "supermemory.json", "hindsight", "byterover", "openviking"),
+    *("retaindb.json", "retaindb_queue.db", "memory_store.db", "plugins", os.path.join("pending", "memory")),
+)
+_OURS = frozenset(
+    (
+        *(*_PROVIDERS, _CONFIG, SECRETS, DATABASE, FOLDER, "skills", "SOUL.md", PROFILES, "pending", "backups"),
+        *("cache", "migration", "gateway", "outbox", "shared", "users", "weights", "chat_history"),
+    )
+)
+_PASSING = (".lock", ".queue", "-wal", "-shm", ".pid", "active_profile")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopting:
+    source: str
+    overwrite: bool = False
+    migrate_secrets: bool = False
+    backup: bool = True
+    skill_conflict: str = "skip"
+
+
+class Adoption:
+    def __init__(self, home: Home, options: Adopting, progress: Callable[[str, int, int], None] | None = None) -> None:
+        self._home = home
+        self._options = options
+        self._progress = progress
+        self._stamp = time.strftime("%Y%m%dT%H%M%S")
+
+    def plan(self) -> Report:
+        settle(self._home.path)
+        source = os.path.realpath(os.path.expanduser(self._options.source))
+        if not os.path.isdir(source):
+            raise NotFound(f"there is no home at {source}; name that of hermes-agent: `hermes import hermes-agent DIR`")
+        in_place = source == os.path.realpath(self._home.path)
+        report = Report(
+            timestamp=self._stamp,
+            mode="dry_run",
+            source_root=source,
+            target_root=self._home.path,
+            output_dir=self._home.join("migration", NAME, self._stamp),
+            options={"in_place": in_place, "migrate_secrets": self._options.migrate_secrets},
+        )
+        for place, home in self._homes(source):
+            report.items += self._in_place(home) if in_place else self._copied(place, home)
+        if in_place and report.has_work():
+            report.items += self._private()
+        if not in_place and not report.items:
+            raise NotFound(f"{source} holds nothing of hermes-agent")
+        report.next_steps = ["`hermes memory list`, `hermes sessions list` and `hermes config check` show the result"]
+        return report
+
+    def apply(self, report: Report) -> Report:
+        options = self._options
+        in_place = report.options["in_place"]
+        return carry_out(
+            self._home, report, program=NAME, overwrite=options.overwrite, backup=options.backup or in_place
+        )
+
+    def _homes(self, source: str) -> Iterator[tuple[str, Home]]:
+        """The home itself and each of its profiles, with the home that it becomes here."""
+        yield source, self._home
+        folder = os.path.join(source, PROFILES)
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+            place = os.path.join(folder, name)
+            if os.path.isdir(place) and not os.path.islink(place):
+                try:
+                    path = profile_path(self._home.path, name)
+                except SettingsError:
+                    continue  # no profile of either program is called so
+                yield place, Home(path=path, root=self._home.path, profile=name)
+
+    def _inside(self, home: Home, *names: str) -> tuple[str, ...]:
+        """A path of one of the homes as the undo log names it: below the home that is migrated."""
+        return (os.path.relpath(home.join(*names), self._home.path),)
+
+    def _in_place(self, home: Home) -> list[Item]:
+        items = []
+        settings, unknown = _settings(home)
+        if unknown:
+            items.append(self._cleaned(home, unknown))
+        if os.path.exists(home.join(DATABASE)) and foreign_program(home.join(DATABASE)) == PROGRAM:
+            items.append(self._adopted(home))
+        store = MemoryStore.open(home, settings=settings)
+        items += [_accepted(store, target) for target in store.targets if store.read(target).drift]
+        return items + list(_left(home.path)) if items else []
+
+    def _private(self) -> Iterator[Item]:
+        """hermes-agent leaves some files for others to read; here nothing is."""
+        home = self._home.path
+        count = len(readable_by_others(home))
+        if not count:
+            return
+
+        def act(_: UndoLog) -> None:
+            for path in readable_by_others(home):
+                keep_private(path)
+
+        item = Item(kind="privacy", source=home, destination=home, status=MIGRATED, last=True, act=act)
+        item.reason = f"others may read {count:,} files and folders; they become yours alone"
+        yield item
+
+    def _cleaned(self, home: Home, unknown: list[str]) -> Item:
+        original = read_bytes(home.join(_CONFIG))
+
+        def act(log: UndoLog) -> None:
+            log.protect(*self._inside(home, _CONFIG))
+            log.write(original, "migration", NAME, self._stamp, "archive", home.profile or "home", _CONFIG)
+            keep_known(home, _CONFIG)
+
+        item = Item(kind="settings", source=home.join(_CONFIG), destination=home.join(_CONFIG), status=MIGRATED)
+        item.reason = "settings Hermes does not have were taken out; the original is in the archive"
+        item.details, item.act = {"taken_out": unknown}, act
+        return item
+
+    def _adopted(self, home: Home) -> Item:
+        path = home.join(DATABASE)
+        item = Item(kind="sessions", source=path, destination=path, status=MIGRATED, last=True)
+
+        def act(log: UndoLog) -> None:
+            counts, kept = adopt_hermes_agent(path, log, self._progress)
+            item.details |= {"sessions": counts.sessions, "messages": counts.messages, "original": kept}
+
+        item.act = act
+        return item
+
+    def _copied(self, place: str, home: Home) -> list[Item]:
+        carrying = Carrying(home, NAME, self._stamp, overwrite=self._options.overwrite)
+        carrying.root = self._home.path
+        items = [*self._memory(place, home), *self._skills(place, carrying), *self._config(place, home, carrying)]
+        items += self._secrets(place, home)
+        soul = os.path.join(place, "SOUL.md")
+        if os.path.isfile(soul):
+            items.append(carrying.text("soul", soul, read_text(soul), "SOUL.md"))
+        for name in _PROVIDERS:
+            items += _provider_files(place, name, carrying)
+        if os.path.exists(os.path.join(place, DATABASE)):
+            items.append(self._sessions(os.path.join(place, DATABASE), home))
+        return items + list(_left(place))
+
+    def _memory(self, place: str, home: Home) -> Iterator[Item]:
+        settings, _ = _settings(home)
+        store = MemoryStore.open(home, settings=settings)
+        for target in TARGETS:
+            path = os.path.join(place, FOLDER, FILES[target])
+            if os.path.isfile(path) and target in store.targets:
+                try:
+                    found = parse(read_text(path))
+                except StorageError as error:
+                    yield Item(kind=target, source=path, status=ERROR, reason=str(error))
+                    continue
+                merge = plan_merge(store, target, found, source=NAME)
+                yield merging(target, path, store, merge)
+
+    def _skills(self, place: str, carrying: Carrying) -> Iterator[Item]:
+        root = os.path.join(place, "skills")
+        for inside, path in files_below(root) if os.path.isdir(root) else ():
+            parts = inside.split(os.sep)
+            if parts[-1] == "SKILL.md" and 1 < len(parts) <= 3 and not parts[0].startswith("."):  # noqa: PLR2004
+                category = parts[0] if len(parts) == 3 else ""  # noqa: PLR2004 - category, name, file
+                conflict = self._options.skill_conflict
+                yield carrying.skill("skills", os.path.dirname(path), category, parts[-2], conflict)
+
+    def _config(self, place: str, home: Home, carrying: Carrying) -> Iterator[Item]:
+        path = os.path.join(place, _CONFIG)
+        if not os.path.isfile(path):
+            return
+        data = read_bytes(path)
+        found, problems = check_text(path, data)
+        here, _ = _settings(home)
+        for name, each in found.items():
+            if name != "_config_version":
+                yield self._setting(path, home, here, (name, each.value))
+        if problems:
+            reason = f"{len(problems)} settings that Hermes does not have; the file is kept for you to look at"
+            label = f"{home.profile}/{_CONFIG}" if home.profile else _CONFIG
+            yield carrying.archived_data("settings", path, data, label, reason)
+
+    def _setting(self, path: str, home: Home, here: Settings, wanted: tuple[str, Any]) -> Item:
+        name, value = wanted
+        item = Item(kind="settings", source=path, destination=f"{home.join(_CONFIG)}: {name}")
+        if here.origin(name) != "default" or os.path.islink(home.join(_CONFIG)):
+            if here.get(name) == value:
+                item.reason = "it is set like this already"
+                return item
+            if not self._options.overwrite:
+                item.status, item.reason = CONFLICT, "it is set to something else here"
+                return item
+
+        def act(log: UndoLog) -> None:
+            log.protect(*self._inside(home, _CONFIG))
+            place_value(home, _CONFIG, name, value)
+
+        item.status, item.act = MIGRATED, act
+        return item
+
+    def _secrets(self, place: str, home: Home) -> Iterator[Item]:
+        try:
+            given = read_secrets(Home(path=place, root=place)) if os.path.isfile(os.path.join(place, SECRETS)) else {}
+            there = read_secrets(home)
+        except HermesError as error:
+            yield Item(kind="secrets", source=os.path.join(place, SECRETS), status=ERROR, reason=str(error))
+            return
+        for name, text in given.items():
+            item = Item(kind="secrets", source=os.path.join(place, SECRETS), sensitive=True)
+            item.destination = f"{home.join(SECRETS)}: {name}"
+            if not self._options.migrate_secrets:
+                item.reason = "secrets come over only with --migrate-secrets"
+            elif there.get(name) == text:
+                item.reason = "it is there already"
+            elif name in there and not self._options.overwrite:
+                item.status, item.reason = CONFLICT, "another value is there"
+            else:
+                item.status, item.act = MIGRATED, self._saving(home, name, text)
+            yield item
+
+    def _saving(self, home: Home, name: str, text: str) -> Callable[[UndoLog], None]:
+        def act(log: UndoLog) -> None:
+            log.protect(*self._inside(home, SECRETS))
+            save_secret(home, name, text)
+
+        return act
+
+    def _sessions(self, path: str, home: Home) -> Item:
+        target = home.join(DATABASE)
+        item = Item(kind="sessions", source=path, destination=target, status=MIGRATED, last=True)
+        if foreign_program(path) != PROGRAM:
+            item.status, item.reason = ARCHIVED, "it is no database of hermes-agent"
+            return item
+        if os.path.exists(target) and foreign_program(target) is not None:
+            item.status, item.reason = ERROR, "a foreign database stands in its place; adopt that one first"
+            return item
+        if os.path.exists(target):
+            with SessionDB.open(target) as there:
+                if not has_news(path, there):
+                    item.status, item.reason = SKIPPED, "every conversation is there already"
+                    return item
+
+        def act(log: UndoLog) -> None:
+            db = open_for_import(target, log)
+            counts = import_hermes_agent(path, db, self._progress)
+            db.sync()
+            item.details |= {"sessions": counts.sessions, "messages": counts.messages, "known": counts.known}
+
+        item.act = act
+        return item
+
+
+def _settings(home: Home) -> tuple[Settings, list[str]]:
+    """What of config.yaml is ours, and the names of what is not, however wrong the rest is."""
+    try:
+        data = read_bytes(os.path.realpath(home.join(_CONFIG)))
+    except FileNotFoundError:
+        return Settings(home.join(_CONFIG), {}), []
+    found, problems = check_text(home.join(_CONFIG), data)
+    return Settings(home.join(_CONFIG), found), [problem.split(": ", 1)[-1] for problem in problems]
+
+
+def _left(place: str) -> Iterator[Item]:
+    """What hermes-agent has and Hermes does not read: it stays where it is."""
+    for name in sorted(set(os.listdir(place)) - _OURS):
+        if not name.startswith(".") and not name.endswith(_PASSING):
+            yield Item(kind="other", source=os.path.join(place, name), reason="nothing in Hermes reads it")
+
+
+def _accepted(store: MemoryStore, target: str) -> Item:
+    path = store.path(target)
+
+    def act(log: UndoLog) -> None:
+        log.protect_memory(path)
+        store.adopt(target, cause=Cause(origin="import", note=f"from {NAME}"))
+
+    item = Item(kind=target, source=path, destination=path, status=MIGRATED, last=True, act=act)
+    item.reason = "it was written in another form; its bytes are kept beside it"
+    return item
+
+
+def _provider_files(place: str, name: str, carrying: Carrying) -> Iterator[Item]:
+    path = os.path.join(place, name)
+    if os.path.islink(path):
+        yield Item(kind="provider", source=path, reason="a link, which is not followed")
+    elif os.path.isfile(path):
+        yield carrying.copied("provider", path, name)
+    elif os.path.isdir(path):
+        for inside, full in files_below(path):
+            if "__pycache__" not in inside:
+                yield carrying.copied("provider", full, f"{name}/{inside}")

@@ -1,0 +1,610 @@
+"""`hermes export` and `hermes import`: a home as plain text, and the same home built from it again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import tempfile
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from hermes.base.errors import DamagedFile, HermesError, NotFound, StorageError
+from hermes.memory.file import FILES, PROJECTS
+from hermes.portability.archive import ArchiveReader, ArchiveWriter, create_inside, remove_tree
+from hermes.portability.conversations_export import reading_copies
+from hermes.session.provider_host import in_passing, open_provider
+from hermes.settings.config import load_settings
+from hermes.settings.environment import FILE as SECRETS
+from hermes.settings.home import DATABASE, PEOPLE, PROFILES
+from hermes.storage.database import foreign_program
+from hermes.storage.dump import Dump, Load
+from hermes.storage.files import ARRIVING, PRIVATE_FILE, Folder, explain, is_running, make_private_folders
+from hermes.storage.files import MIGRATION_FOLDER as FOLDER
+from hermes.storage.files import MIGRATION_FOLDER as MIGRATING
+from hermes.storage.images import IMAGES, is_stored_name
+from hermes.storage.locks import FileLock
+from hermes.storage.repair.check import alone
+from hermes.storage.rollback import complete_arrival, forget, migrating, note
+from hermes.storage.unfinished import settle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hermes.settings.config import Settings
+    from hermes.settings.home import Home
+
+
+def provider_paths(home: Home) -> tuple[list[str], str]:
+    """The paths, and why some could not be asked for."""
+    problems: list[str] = []
+    found: list[str] = []
+    settings = load_settings(home)
+    for name in _active(settings):
+        try:
+            with in_passing(open_provider(home, settings, name)) as provider:
+                ask = getattr(provider, "backup_paths", None)
+                found += [str(path) for path in (ask() if ask is not None else ())]
+        except HermesError as error:
+            problems.append(str(error))
+        except Exception as error:  # noqa: BLE001 - other people's code
+            problems.append(f"the provider {name} could not say what it keeps elsewhere: {error}")
+    return found, "; ".join(problems)
+
+
+def _active(settings: Settings) -> list[str]:
+    names = [settings.text("memory.provider")]
+    if "memory.providers" in settings.names():
+        names += settings.texts("memory.providers")
+    return list(dict.fromkeys(filter(None, names)))
+
+
+# What of a home is worth keeping, read so that each piece is whole although the home is in use.
+#
+# Memory files are read under their locks together with their history, databases from one moment. Locks, caches, logs,
+# weights and what a killed program left behind stay out; links are never followed and are reported.
+
+_FOLDERS_LEFT_OUT = frozenset(
+    ("cache", "logs", "backups", "state-snapshots", "image_cache", "audio_cache", "models", "weights", "__pycache__")
+)
+_FILES_LEFT_OUT = frozenset((".skills_prompt_snapshot.json",))
+_ENDINGS_LEFT_OUT = (
+    *(".lock", ".lock.queue", "-wal", "-shm", "-journal", ".pid", ".sock", ".tmp", ".pyc"),
+    *(".gguf", ".safetensors", ".onnx"),
+)
+_ORIGINALS = (".damaged-", ".hermes-agent-", ".malformed-backup-")
+_UNFINISHED = (MIGRATING, f"{DATABASE}.importing-")
+_SQLITE = b"SQLite format 3\x00"
+_PIECE = 1 << 20
+_LARGEST_IN_MEMORY = 256 << 20
+_LOCK_TIMEOUT = 10
+_MEMORY = frozenset(FILES.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HomeFile:
+    """One file: where it stands in the home, and what it is (file, database of ours, secret)."""
+
+    path: str
+    kind: str
+    executable: bool
+    data: bytes | None = None  # what was read under a lock
+
+
+class HomeFiles:
+    def __init__(self, root: str, *, originals: bool = True) -> None:
+        self.root = root
+        self.left_out: list[str] = []
+        self._originals = originals
+
+    def __iter__(self) -> Iterator[HomeFile]:
+        """Every file in the order of its name, so that the same home always gives the same list."""
+        yield from self._below("")
+
+    def _below(self, folder: str) -> Iterator[HomeFile]:
+        place = os.path.join(self.root, folder)
+        try:
+            # Images last: the database that is read before them names none that is not there yet.
+            names = sorted(os.listdir(place), key=lambda name: (name == IMAGES, name))
+        except OSError as error:
+            raise explain("list", place, error) from error
+        held = self._held(place, names) if _MEMORY & set(names) else {}
+        for name in names:
+            path = f"{folder}/{name}" if folder else name
+            try:
+                status = os.lstat(os.path.join(place, name))
+            except FileNotFoundError:
+                continue  # somebody has just finished with it
+            if self._is_left_out(name, folder, status.st_mode):
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                yield from self._below(path)
+            elif stat.S_ISREG(status.st_mode):
+                kind = _kind(os.path.join(place, name), name)
+                executable = bool(status.st_mode & stat.S_IXUSR)
+                yield HomeFile(path=path, kind=kind, executable=executable, data=held.get(name))
+            else:
+                self.left_out.append(path)
+
+    def _is_left_out(self, name: str, folder: str, mode: int) -> bool:
+        if stat.S_ISDIR(mode):
+            own = _is_home(folder) or name == "__pycache__"
+            return (name in _FOLDERS_LEFT_OUT and own) or self._unwanted(name)
+        if name.startswith(".") and any(name.startswith(f".{memory}.") for memory in _MEMORY):
+            return True  # versions that a write replaced; the history knows them
+        return name in _FILES_LEFT_OUT or name.endswith(_ENDINGS_LEFT_OUT) or self._unwanted(name)
+
+    def _unwanted(self, name: str) -> bool:
+        if name.startswith(_UNFINISHED) or ".part-" in name:
+            return True
+        return not self._originals and any(mark in name for mark in _ORIGINALS)
+
+    def _held(self, place: str, names: list[str]) -> dict[str, bytes]:
+        """The memory files of a folder with everything beside them, as they are while nobody can write."""
+        folder = Folder.open(place)
+        if folder is None:
+            return {}
+        with folder, contextlib.ExitStack() as locks:
+            for name in sorted(_MEMORY & set(names)):
+                locks.enter_context(FileLock(folder, f"{name}.lock", timeout=_LOCK_TIMEOUT))
+            wanted = [name for name in names if any(name.startswith(memory) for memory in _MEMORY)]
+            found = {}
+            for name in wanted:
+                status = folder.status(name)
+                if status is not None and stat.S_ISREG(status.st_mode) and not name.endswith(".lock"):
+                    found[name] = folder.read(name, at_most=_LARGEST_IN_MEMORY) or b""
+            return found
+
+    def pieces(self, file: HomeFile) -> Iterator[bytes]:
+        """The bytes of a file; of a database, as it was at one moment."""
+        if file.data is not None:
+            yield file.data
+            return
+        path = os.path.join(self.root, file.path)
+        if file.kind in ("sqlite", "database"):
+            with tempfile.TemporaryDirectory(prefix="hermes-copy-") as place:
+                yield from _read(snapshot(path, os.path.join(place, "copy.db")))
+            return
+        yield from _read(path)
+
+
+def _is_home(folder: str) -> bool:
+    """Whether this is the home itself, or that of a profile or person below it."""
+    parts = folder.split("/") if folder else []
+    return len(parts) % 2 == 0 and all(part in (PROFILES, PEOPLE) for part in parts[::2])
+
+
+def snapshot(path: str, copy: str) -> str:
+    """A copy of a SQLite file from one moment, its log included; the same content gives the same bytes."""
+    try:
+        source = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        target = apsw.Connection(copy)
+        try:
+            source.set_busy_timeout(10_000)
+            with target.backup("main", source, "main") as backup:
+                while not backup.done:
+                    backup.step(4096)
+        finally:
+            target.close()
+            source.close()
+    except apsw.Error as error:
+        raise StorageError(f"{path} cannot be copied: {error}; `hermes sessions repair` looks after ours") from error
+    return copy
+
+
+def _read(path: str) -> Iterator[bytes]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            while piece := file.read(_PIECE):
+                yield piece
+    except OSError as error:
+        raise explain("read", path, error) from error
+
+
+def _kind(path: str, name: str) -> str:
+    if name == SECRETS:
+        return "secret"
+    try:
+        with open(path, "rb") as file:
+            is_sqlite = file.read(len(_SQLITE)) == _SQLITE
+    except OSError as error:
+        raise explain("read", path, error) from error
+    if name == DATABASE:
+        return "database" if is_sqlite else "file"
+    return "sqlite" if is_sqlite else "file"
+
+
+# A home that is built beside the real one and takes its place in one step, or not at all.
+#
+# It carries `.migrating` from its beginning, and its lock is held: whoever opens it at once, in its new place, waits;
+# and when the program is killed between the exchange and its end, the next opening completes the rest.
+
+_MARK = ".arriving-"
+_IGNORED = frozenset(("cache", "logs", "backups"))
+
+
+class Staging:
+    """`path` is where the new home is built; `put_in_place` exchanges it with the real one."""
+
+    def __init__(self, home: str) -> None:
+        self.home = home
+        self._parent, self._name = os.path.split(home)
+        self._staged = f"{self._name}{_MARK}{os.getpid()}-{os.urandom(3).hex()}"
+        self.path = os.path.join(self._parent, self._staged)
+
+    @classmethod
+    @contextlib.contextmanager
+    def beside(cls, home: str) -> Iterator[Staging]:
+        staging = cls(os.path.abspath(home))
+        make_private_folders(os.path.dirname(staging.home))
+        settle(staging.home)
+        staging.remove_abandoned()
+        make_private_folders(os.path.join(staging.path, FOLDER))
+        with migrating(staging.path):
+            try:
+                yield staging
+            finally:
+                if os.path.lexists(os.path.join(staging.path, FOLDER)):
+                    remove_tree(staging.path)
+
+    def remove_abandoned(self) -> None:
+        """What a killed run left beside the home; nothing of it ever was the home, or it would bear no mark."""
+        for name in os.listdir(self._parent or "."):
+            process = name.removeprefix(self._name + _MARK).partition("-")[0]
+            alive = process.isdecimal() and is_running(int(process))
+            marked = os.path.lexists(os.path.join(self._parent, name, FOLDER))
+            if name.startswith(self._name + _MARK) and marked and not alive:
+                remove_tree(os.path.join(self._parent, name))
+
+    def put_in_place(self) -> str | None:
+        """The new home in the place of the old one; returns where the old one is kept, None when there was none."""
+        kept = _free_name(self.home)
+        record = {"arrived": self._staged, "kept": os.path.basename(kept)}
+        note(os.path.join(self.path, FOLDER), {"process": os.getpid(), **record})
+        with Folder.create(self._parent) as parent, self._nobody_has_it_open():
+            if not os.path.lexists(self.home):
+                parent.rename(self._staged, self._name)
+                parent.sync()
+            elif not parent.exchange(self._staged, self._name):
+                self._rename_both(parent, record)
+        complete_arrival(self.home, record)
+        if is_empty(kept):
+            remove_tree(kept)
+        forget(os.path.join(self.home, FOLDER))
+        return kept if os.path.lexists(kept) else None
+
+    def _rename_both(self, parent: Folder, record: dict[str, str]) -> None:
+        """Where names cannot be exchanged there is a moment without a home; a file beside it says what follows."""
+        mark = self._name + ARRIVING
+        with FileLock(parent, mark, timeout=0):
+            with parent.open_for_append(mark) as file:
+                file.append((json.dumps({"staged": self._staged}) + "\n").encode(), sync=True)
+            parent.rename(self._name, record["kept"])
+            try:
+                parent.rename(self._staged, self._name)
+            except StorageError:
+                parent.rename(record["kept"], self._name)
+                raise
+            finally:
+                parent.sync()
+                parent.remove(mark)
+
+    @contextlib.contextmanager
+    def _nobody_has_it_open(self) -> Iterator[None]:
+        path = os.path.join(self.home, DATABASE)
+        if not os.path.exists(path):
+            yield
+            return
+        with alone(path):
+            pass
+        yield
+
+
+def is_empty(home: str) -> bool:
+    """Whether nothing is there that somebody would miss."""
+    if not os.path.isdir(home):
+        return not os.path.lexists(home)
+    for _, folders, files in os.walk(home):
+        folders[:] = [name for name in folders if name not in _IGNORED]
+        if any(map(_matters, files)):
+            return False
+    return True
+
+
+def _matters(name: str) -> bool:
+    return not name.endswith((".lock", ".lock.queue"))
+
+
+def _free_name(home: str) -> str:
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return f"{home}.before-{stamp}-{os.urandom(2).hex()}"
+
+
+# `hermes export`: a home as plain text that a person can read and `hermes import` makes the same home of again.
+#
+# Files stand under `home/` as they are. Conversations, which live in a database, are written as JSON lines beside
+# where the database stands, and once more as Markdown under `reading/`, one file per conversation, for people.
+
+FORMAT = "hermes-export"
+VERSION = 1
+HOME = "home"
+CONVERSATIONS = "conversations.jsonl"
+_ABOUT = """# An export of Hermes
+
+- `home/` holds everything as it stood: memory as Markdown, skills, settings.
+- `home/conversations.jsonl` holds the conversations, one JSON object per line: a session, then its messages.
+- `reading/` holds the same conversations as Markdown, for people. An import does not need them.
+- `manifest.json` names every file with its size and SHA-256.
+
+`hermes import` of this archive into an empty home makes the same home again.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What to export; all of it when nothing is set. Times are seconds since 1970."""
+
+    person: str = ""
+    project: str = ""
+    since: float | None = None
+    until: float | None = None
+    secrets: bool = False
+    reading: bool = True
+
+    @property
+    def whole(self) -> bool:
+        return not (self.person or self.project or self.since is not None or self.until is not None)
+
+    def wants_session(self, record: dict[str, Any]) -> bool:
+        used = record["row"].get("last_active") or record.get("started_at") or 0.0
+        return (
+            (not self.project or record.get("project") == self.project)
+            and (self.since is None or used >= self.since)
+            and (self.until is None or record.get("started_at", 0.0) < self.until)
+        )
+
+    def wants_file(self, path: str) -> bool:
+        if self.person and not path.startswith(f"{PEOPLE}/{self.person}/"):
+            return False
+        if self.project:
+            below = path.split(f"{PEOPLE}/{self.person}/", 1)[-1] if self.person else path
+            return below.startswith(f"{PROJECTS}/{self.project}/")
+        return True
+
+    def as_json(self) -> dict[str, Any]:
+        chosen = {"person": self.person, "project": self.project, "since": self.since, "until": self.until}
+        return {name: value for name, value in chosen.items() if value not in ("", None)}
+
+
+@dataclass(slots=True, kw_only=True)
+class Exported:
+    out: str
+    files: int = 0
+    sessions: int = 0
+    messages: int = 0  # as `hermes sessions stats` counts them
+    taken_back: int = 0  # messages that are kept, too, and that no search and no list shows
+    damaged: int = 0
+    left_out: list[str] | None = None
+
+
+def export_home(home: str, out: str, selection: Selection, progress: Callable[[int], None] | None = None) -> Exported:
+    """Writes the archive (a zip when its name says so, else a folder) and checks it before it gets its name."""
+    if not os.path.isdir(home):
+        raise NotFound(f"there is no home at {home}; nothing to export")
+    if os.path.abspath(out).startswith(os.path.join(os.path.abspath(home), "")):
+        raise StorageError(f"{out} is inside the home it would hold; write the export elsewhere")
+    if selection.person and not os.path.isdir(os.path.join(home, PEOPLE, selection.person)):
+        raise NotFound(f"there is no person {selection.person!r} here; `hermes users list` shows who there is")
+    about: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+    if not selection.whole:
+        about["selection"] = selection.as_json()
+    work = _Export(home, selection, Exported(out=os.path.abspath(out)), progress)
+    with ArchiveWriter(out, about) as archive:
+        work.write(archive)
+    return work.done
+
+
+class _Export:
+    def __init__(self, home: str, selection: Selection, done: Exported, progress: Callable[[int], None] | None) -> None:
+        self._files = HomeFiles(home, originals=False)
+        self._selection = selection
+        self._progress = progress
+        self._images: set[str] = set()  # files that the messages written so far name; they come last in a home
+        self.done = done
+
+    def write(self, archive: ArchiveWriter) -> None:
+        archive.add("README.md", [_ABOUT.encode()], kind="about")
+        for file in self._files:
+            self._add(archive, file)
+        left_out = sorted(self._files.left_out)
+        if left_out:
+            archive.about["left_out"] = left_out
+        self.done.files, self.done.left_out = len(archive.entries), left_out
+
+    def _add(self, archive: ArchiveWriter, file: HomeFile) -> None:
+        if file.kind == "database":
+            self._add_conversations(archive, file.path)
+        elif self._is_image(file.path):
+            if file.path in self._images:
+                archive.add(f"{HOME}/{file.path}", self._files.pieces(file))
+        elif not self._selection.wants_file(file.path):
+            return
+        elif file.kind == "secret" and not self._selection.secrets:
+            self._files.left_out.append(file.path)
+        else:
+            archive.add(f"{HOME}/{file.path}", self._files.pieces(file), executable=file.executable)
+
+    def _add_conversations(self, archive: ArchiveWriter, path: str) -> None:
+        folder = path.removesuffix(DATABASE)
+        chosen = self._selection
+        if chosen.person and not folder.startswith(f"{PEOPLE}/{chosen.person}/"):
+            return
+        database = os.path.join(self._files.root, path)
+        if (program := foreign_program(database)) is not None:
+            raise StorageError(f"{database} was written by {program}; `hermes import hermes-agent` adopts it first")
+        some = bool(chosen.project or chosen.since is not None or chosen.until is not None)
+        dump = Dump(database, chosen.wants_session if some else None)
+        archive.add(f"{HOME}/{folder}{CONVERSATIONS}", self._lines(dump, folder), kind="conversations")
+        if chosen.reading:
+            for name, text in reading_copies(Dump(database, chosen.wants_session if some else None)):
+                archive.add(f"reading/{folder}{name}", [text.encode("utf-8", "replace")], kind="reading")
+        self.done.sessions += dump.sessions
+        self.done.messages += dump.messages
+        self.done.taken_back += dump.taken_back
+        self.done.damaged += dump.damaged
+
+    def _is_image(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        home = os.path.join(self._files.root, folder.removesuffix(IMAGES))
+        return is_stored_name(name) and folder.endswith(IMAGES) and os.path.exists(os.path.join(home, DATABASE))
+
+    def _lines(self, dump: Dump, folder: str) -> Iterator[bytes]:
+        for number, record in enumerate(dump.records()):
+            for image in record["message"].get(IMAGES) or () if record["type"] == "message" else ():
+                self._images.add(f"{folder}{IMAGES}/{image.get('file') if isinstance(image, dict) else ''}")
+            yield as_line(record)
+            if self._progress is not None and number % 1000 == 0:
+                self._progress(self.done.messages + number)
+
+
+def as_line(record: dict[str, Any]) -> bytes:
+    """One line of JSON; what UTF-8 cannot hold is escaped."""
+    try:
+        return (json.dumps(record, ensure_ascii=False) + "\n").encode()
+    except UnicodeEncodeError:
+        return (json.dumps(record) + "\n").encode()
+
+
+LONGEST_LINE = 256 << 20
+
+
+@dataclass(slots=True, kw_only=True)
+class Restored:
+    """What came in; `kept` is where the home that was there before is, `changed` False when nothing was to do."""
+
+    files: int = 0
+    sessions: int = 0
+    messages: int = 0
+    taken_back: int = 0
+    left_out: int = 0
+    kept: str | None = None
+    changed: bool = True
+    notes: list[str] = field(default_factory=list)
+
+
+def check_format(reader: ArchiveReader) -> None:
+    if reader.about.get("format") != FORMAT:
+        raise DamagedFile(
+            f"{reader.path} is a {reader.about.get('format')!r} archive, not an export; see `hermes backup`"
+        )
+    version = reader.about.get("version")
+    if type(version) is not int or version > VERSION:
+        raise StorageError(f"{reader.path} was written by a newer Hermes (version {version}); upgrade this one first")
+
+
+def import_home(
+    archive: str, home: str, *, replace: bool = False, progress: Callable[[int], None] | None = None
+) -> Restored:
+    """Builds the home beside its place, checks every byte, and puts it there in one step."""
+    with ArchiveReader.open(archive) as reader:
+        check_format(reader)
+        if not is_empty(home):
+            if is_same(reader, home):
+                return Restored(changed=False)
+            if not replace:
+                raise StorageError(
+                    f"{home} is not empty; choose another home with --home, add to it with --merge, or put the archive "
+                    "in its place with --replace (the old home is kept beside it)"
+                )
+        with Staging.beside(home) as staging:
+            done = unpack(reader, staging.path, progress)
+            done.kept = staging.put_in_place()
+            return done
+
+
+def is_same(reader: ArchiveReader, home: str) -> bool:
+    """Whether an export of the home would give this archive."""
+    chosen = reader.about.get("selection") or {}
+    secrets = any(path.endswith("/.env") for path in reader.entries)
+    reading = any(entry.kind == "reading" for entry in reader.entries.values())
+    if chosen:
+        return False
+    with tempfile.TemporaryDirectory(prefix="hermes-compare-") as place:
+        out = os.path.join(place, "now")
+        try:
+            export_home(home, out, Selection(secrets=secrets, reading=reading))
+        except StorageError:
+            return False
+        with ArchiveReader.open(out) as now:
+            return now.entries == reader.entries
+
+
+def unpack(reader: ArchiveReader, target: str, progress: Callable[[int], None] | None = None) -> Restored:
+    done = Restored()
+    for path, entry in sorted(reader.entries.items()):
+        if not path.startswith(f"{HOME}/") or entry.kind not in ("file", "conversations"):
+            for _ in reader.read(path):
+                pass  # not needed, but an archive that is damaged anywhere is not trusted anywhere
+            continue
+        inside = path.removeprefix(f"{HOME}/")
+        if entry.kind == "conversations":
+            _load(reader, path, os.path.join(target, inside.removesuffix(CONVERSATIONS) + DATABASE), done, progress)
+        else:
+            with create_inside(target, inside, 0o700 if entry.executable else PRIVATE_FILE) as file:
+                for piece in reader.read(path):
+                    file.write(piece)
+        done.files += 1
+    plugins = sorted({path.split("/")[2] for path in reader.entries if path.startswith(f"{HOME}/plugins/")})
+    if plugins:
+        done.notes.append(
+            f"it brings plug-ins, which are programs: {', '.join(plugins)}; look at them before you use them"
+        )
+    return done
+
+
+def _load(
+    reader: ArchiveReader, path: str, database: str, done: Restored, progress: Callable[[int], None] | None
+) -> None:
+    os.makedirs(os.path.dirname(database), mode=0o700, exist_ok=True)
+    load = Load(database)
+    load.take(_told(records(reader, path), progress))
+    done.sessions += load.sessions
+    done.messages += load.messages
+    done.taken_back += load.taken_back
+    done.left_out += load.left_out
+
+
+def records(reader: ArchiveReader, path: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects of the lines of a file in the archive."""
+    rest = b""
+    for piece in reader.read(path):
+        *whole, rest = (rest + piece).split(b"\n")
+        if len(rest) > LONGEST_LINE:
+            raise DamagedFile(f"{path} holds a line over {LONGEST_LINE >> 20} MiB; it is not ours")
+        for line in whole:
+            if line:
+                yield _record(line, path)
+    if rest:
+        yield _record(rest, path)
+
+
+def _record(line: bytes, path: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DamagedFile(f"{path} holds a line that is not JSON ({str(error)[:100]})") from error
+    if not isinstance(record, dict):
+        raise DamagedFile(f"{path} holds a line that is no JSON object")
+    return record
+
+
+def _told(found: Iterator[dict[str, Any]], progress: Callable[[int], None] | None) -> Iterator[dict[str, Any]]:
+    for number, record in enumerate(found):
+        yield record
+        if progress is not None and number % 1000 == 0:
+            progress(number)

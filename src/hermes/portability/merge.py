@@ -1,0 +1,201 @@
+"""Adds what an export holds to a home that has content of its own: judged like any write, each entry once."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import DamagedFile
+from hermes.compaction.boundaries import renumbered
+from hermes.memory.entries import decode, parse
+from hermes.memory.file import FILES, FOLDER
+from hermes.memory.history import from_record, in_effect, provenance
+from hermes.memory.store import TARGETS, MemoryStore
+from hermes.portability.conversations_import import Importer, Places
+from hermes.portability.hermes_agent import open_for_import
+from hermes.portability.home import CONVERSATIONS, HOME, as_line, check_format, records
+from hermes.portability.plan import MIGRATED, SKIPPED, Item, Report, carry_out, merging, plan_merge
+from hermes.settings.config import load_settings
+from hermes.settings.home import DATABASE
+from hermes.storage.context import ORDER
+from hermes.storage.documents import history_name, records_in
+from hermes.storage.images import IMAGES
+from hermes.storage.schema import BLOCK
+from hermes.storage.sessions import SessionDB
+from hermes.storage.unfinished import settle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from hermes.portability.archive import ArchiveReader
+    from hermes.portability.plan import UndoLog
+    from hermes.settings.home import Home
+
+NAME = "export"
+_LARGEST = 64 << 20
+_OWN = "local"  # conversations of a gateway's people never become one's own
+_TAKEN = ("skills/", "SOUL.md", "pending/")
+
+
+class MergeExport:
+    """Memory, conversations and skills of the archive's own home; its people and profiles stay in the archive."""
+
+    def __init__(self, home: Home, reader: ArchiveReader, *, overwrite: bool, backup: bool) -> None:
+        self._home = home
+        self._reader = reader
+        self._overwrite = overwrite
+        self._backup = backup
+        self._stamp = time.strftime("%Y%m%dT%H%M%S")
+
+    def plan(self) -> Report:
+        settle(self._home.path)
+        check_format(self._reader)
+        self._reader.verify()
+        report = Report(
+            timestamp=self._stamp,
+            mode="dry_run",
+            source_root=os.path.abspath(self._reader.path),
+            target_root=self._home.path,
+            output_dir=self._home.join("migration", NAME, self._stamp),
+        )
+        report.items += [*self._memory(), *self._files(), *self._conversations()]
+        return report
+
+    def apply(self, report: Report) -> Report:
+        return carry_out(self._home, report, program=NAME, overwrite=self._overwrite, backup=self._backup)
+
+    def _memory(self) -> Iterator[Item]:
+        store = MemoryStore.open(self._home, settings=load_settings(self._home))
+        for target in TARGETS:
+            path = f"{HOME}/{FOLDER}/{FILES[target]}"
+            if path in self._reader.entries and target in store.targets:
+                found = parse(decode(self._read(path)).text)
+                merge = plan_merge(store, target, found, source=NAME, origins=self._origins(path, found))
+                yield merging(target, path, store, merge)
+
+    def _origins(self, path: str, entries: Sequence[str]) -> dict[str, str]:
+        """Where the entries come from by the history beside them; what has none tells nothing."""
+        history = history_name(path)
+        if history not in self._reader.entries:
+            return {}
+        try:
+            changes = [from_record(record) for record in records_in(self._read(history))[0]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedFile(f"{history} in the archive is not a history of memory ({error!r})") from error
+        return {entry: known.origin for entry, known in provenance(entries, in_effect(changes, None)).items()}
+
+    def _files(self) -> Iterator[Item]:
+        for path, entry in self._reader.entries.items():
+            inside = path.removeprefix(f"{HOME}/")
+            if not path.startswith(f"{HOME}/") or not inside.startswith(_TAKEN) or entry.bytes > _LARGEST:
+                continue
+            item = Item(kind="file", source=path, destination=self._home.join(*inside.split("/")))
+            if os.path.lexists(item.destination):
+                same = os.path.isfile(item.destination) and self._same(item.destination, path)
+                item.status = SKIPPED if same or not self._overwrite else MIGRATED
+                item.reason = "it is there already" if same else "another file is there; --overwrite replaces it"
+            else:
+                item.status = MIGRATED
+            if item.status == MIGRATED:
+                item.act = self._writing(path, inside, executable=entry.executable)
+            yield item
+
+    def _writing(self, path: str, inside: str, *, executable: bool) -> Callable[[UndoLog], None]:
+        mode = 0o700 if executable else 0o600
+        return lambda log: log.write(self._read(path), *inside.split("/"), mode=mode)
+
+    def _conversations(self) -> Iterator[Item]:
+        path = f"{HOME}/{CONVERSATIONS}"
+        if path not in self._reader.entries:
+            return
+        target = self._home.join(DATABASE)
+        item = Item(kind="sessions", source=path, destination=target, last=True)
+        note = f"imported:export:{self._reader.entries[path].sha256}"
+        if os.path.exists(target):
+            with SessionDB.open(target) as there:
+                if there.get_meta(note) is not None:
+                    item.reason = "every conversation is there already"
+                    yield item
+                    return
+        item.status = MIGRATED
+
+        def act(log: UndoLog) -> None:
+            db = open_for_import(target, log)
+            result = Importer(db, source=NAME, renumbered=renumbered).read(io.BufferedReader(_Lines(self._plain(path))))
+            db.set_meta(note, "1")
+            db.sync()
+            item.details |= {"sessions": result.sessions, "messages": result.messages, "known": result.already_there}
+            item.details["differing"] = result.bad_lines
+
+        item.act = act
+        yield item
+
+    def _plain(self, path: str) -> Iterator[bytes]:
+        """The lines as `hermes sessions import` reads them: only the person's own, without what was taken back."""
+        own, moved = False, _Moved()
+        for record in records(self._reader, path):
+            if record["type"] == "session":
+                own, moved = record.get("owner") == _OWN, _Moved()
+                if own:
+                    yield as_line(record)
+            elif own and record["type"] == "message" and moved.goes_along(record):
+                message: dict[str, Any] = {"timestamp": record["at"], **record["message"]}
+                if isinstance(message.get(IMAGES), list):
+                    message[IMAGES] = [self._image(each) for each in message[IMAGES]]
+                if ORDER in message:
+                    message[ORDER] = moved.places.order(message[ORDER])
+                yield as_line({**record, "message": message})
+
+    def _image(self, entry: Any) -> Any:
+        """An image of a message with its bytes, which stand in the archive as a file of their own."""
+        path = f"{HOME}/{IMAGES}/{entry.get('file')}" if isinstance(entry, dict) else ""
+        if path not in self._reader.entries or self._reader.entries[path].bytes > _LARGEST:
+            return entry
+        return {**entry, "data": base64.b64encode(self._read(path)).decode()}
+
+    def _read(self, path: str) -> bytes:
+        return b"".join(self._reader.read(path))
+
+    def _same(self, there: str, path: str) -> bool:
+        with open(there, "rb") as file:
+            return file.read() == self._read(path)
+
+
+class _Moved:
+    """Where the messages of a session stood, and stand when those that were taken back stay behind."""
+
+    def __init__(self) -> None:
+        self.places = Places()
+        self._blocks, self._last = -1, -1
+
+    def goes_along(self, record: dict[str, Any]) -> bool:
+        block, number = divmod(int(record["id"]), BLOCK)
+        self._blocks += block != self._last
+        self._last = block
+        if not record.get("rewound"):
+            self.places.take(self._blocks * BLOCK + number)
+        return not record.get("rewound")
+
+
+class _Lines(io.RawIOBase):
+    """Lines that are made while they are read."""
+
+    def __init__(self, lines: Iterator[bytes]) -> None:
+        self._lines = lines
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            following = next(self._lines, None)
+            if following is None:
+                return 0
+            self._rest = following
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count

@@ -1,0 +1,323 @@
+"""`hermes memory import`: notes of other programs become memory entries, previewed first."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import time
+import zipfile
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import DamagedFile, NotFound, SettingsError, StorageError
+from hermes.base.frontmatter import split_frontmatter
+from hermes.memory.store import MemoryStore
+from hermes.portability.plan import Report, carry_out, merging, plan_merge
+from hermes.portability.sources import files_below, read_bytes, read_text
+from hermes.portability.transcripts import letta
+from hermes.settings.config import load_settings
+from hermes.storage.unfinished import settle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hermes.settings.home import Home
+
+_HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+_BULLET = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?(.*)$")
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
+_TABLE = re.compile(r"\s*\|.*\|\s*$")
+_RULE = re.compile(r"\s*([-*_=])(\s*\1){2,}\s*$")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_FILE_NAMES = re.compile(r"\b(MEMORY|USER|SOUL|AGENTS|TOOLS|IDENTITY|CLAUDE|GEMINI)\.md\b", re.IGNORECASE)
+_SEPARATOR = "§"
+
+
+@dataclass(slots=True)
+class _Parser:
+    headings: list[tuple[int, str]] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    block: list[str] = field(default_factory=list)  # code or a table, line for line
+
+    def done(self) -> Iterator[str]:
+        """What was collected, as an entry."""
+        said = " ".join(self.words)
+        block = "\n".join(self.block)
+        self.words, self.block = [], []
+        if not said and not block:
+            return
+        prefix = " > ".join(text for _, text in self.headings)
+        first = f"{prefix}: {said}" if prefix and said else said or (f"{prefix}:" if prefix else "")
+        yield "\n".join(filter(None, (first, block)))
+
+    def heading(self, level: int, text: str) -> None:
+        while self.headings and self.headings[-1][0] >= level:
+            self.headings.pop()
+        if text and not _FILE_NAMES.search(text):
+            self.headings.append((level, _plain(text)))
+
+
+def entries(text: str) -> list[str]:
+    """The entries in the order of the text, each once."""
+    found = dict.fromkeys(_entries(text))
+    return [entry for entry in found if entry.strip()]
+
+
+def _entries(text: str) -> Iterator[str]:
+    parser = _Parser()
+    fence = ""
+    body = split_frontmatter(text.replace("\r\n", "\n")).body
+    for line in _COMMENT.sub("", body).split("\n"):
+        if fence:
+            parser.block.append(line)
+            if line.strip().startswith(fence) and not line.strip().strip(fence[0]):
+                fence = ""
+                yield from parser.done()
+            continue
+        opening = _FENCE.match(line)
+        if opening:
+            if parser.block:
+                yield from parser.done()
+            fence = opening[1]
+            parser.block = [line.strip()]
+        elif _TABLE.match(line):
+            parser.block.append(line.strip())
+        else:
+            yield from _prose(parser, line)
+    if fence:
+        parser.block.append(fence)
+    yield from parser.done()
+
+
+def _prose(parser: _Parser, line: str) -> Iterator[str]:
+    if parser.block:
+        yield from parser.done()
+    if heading := _HEADING.match(line):
+        yield from parser.done()
+        parser.heading(len(heading[1]), heading[2])
+    elif not line.strip() or line.strip() == _SEPARATOR:
+        if not (parser.words and parser.words[-1].endswith(":")):  # a line that announces the block below it
+            yield from parser.done()
+    elif _RULE.match(line):
+        yield from parser.done()
+    elif bullet := _BULLET.match(line):
+        yield from parser.done()
+        parser.words = [bullet[1].strip()]
+    else:
+        parser.words.append(line.strip().lstrip(">").strip())
+
+
+def _plain(heading: str) -> str:
+    return heading.strip().strip("*_").strip()
+
+
+# Curated memory of other programs: notes of Claude Code and Codex, exports of mem0 and OpenMemory, Letta's blocks.
+
+CLAUDE_CODE, CODEX, MEM0, OPENMEMORY, LETTA, MARKDOWN = (
+    "claude-code",
+    "codex",
+    "mem0",
+    "openmemory",
+    "letta",
+    "markdown",
+)
+FORMATS = (CLAUDE_CODE, CODEX, MEM0, OPENMEMORY, LETTA, MARKDOWN)
+_LARGEST = 64 << 20
+_ABOUT_THE_PERSON = ("human", "user", "profile", "persona_user")
+_CODEX_NOTES = ("AGENTS.md", os.path.join("memories", "MEMORY.md"), os.path.join("memories", "memory_summary.md"))
+
+
+@dataclass(slots=True, kw_only=True)
+class ForeignMemory:
+    """Entries by target, and what could not be read."""
+
+    format: str
+    origin: str
+    entries: dict[str, list[str]] = field(default_factory=lambda: {"memory": [], "user": []})
+    files: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def take(self, path: str, target: str) -> None:
+        try:
+            self.entries[target] += entries(read_text(path))
+            self.files.append(path)
+        except FileNotFoundError:
+            return
+        except StorageError as error:
+            self.warnings.append(str(error))
+
+
+def read_memory(given: str, form: str | None = None, target: str | None = None) -> ForeignMemory:
+    """What stands at a path, or in the usual place of a program that was named."""
+    path = os.path.abspath(os.path.expanduser(given))
+    if not os.path.exists(path):
+        path = _usual_place(given)
+        form = form or given
+    form = form or _recognised(path)
+    found = ForeignMemory(format=form, origin=path)
+    if form == CLAUDE_CODE:
+        _claude_code(found, path, target)
+    elif form == CODEX:
+        for name in _CODEX_NOTES:
+            found.take(os.path.join(path, name) if os.path.isdir(path) else path, target or "memory")
+            if not os.path.isdir(path):
+                break
+    elif form == MARKDOWN:
+        _markdown(found, path, target)
+    else:
+        _documents(found, path, form, target)
+    return found
+
+
+def _usual_place(name: str) -> str:
+    home = os.path.expanduser("~")
+    places = {
+        CLAUDE_CODE: os.environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude"),
+        CODEX: os.environ.get("CODEX_HOME") or os.path.join(home, ".codex"),
+    }
+    if name in places and os.path.isdir(places[name]):
+        return places[name]
+    looked = f" in {places[name]}" if name in places else f"; name a file, a folder, or one of {', '.join(places)}"
+    raise NotFound(f"there is nothing of {name}{looked}")
+
+
+def _recognised(path: str) -> str:
+    if os.path.isdir(path):
+        if os.path.isfile(os.path.join(path, "CLAUDE.md")) or os.path.isdir(os.path.join(path, "projects")):
+            return CLAUDE_CODE
+        if any(os.path.isfile(os.path.join(path, name)) for name in _CODEX_NOTES):
+            return CODEX
+        return MARKDOWN
+    if path.endswith(".md"):
+        return MARKDOWN
+    if path.endswith((".zip", ".gz")):
+        return OPENMEMORY
+    if path.endswith(".af"):
+        return LETTA
+    if path.endswith((".json", ".jsonl")):
+        return MEM0
+    raise SettingsError(f"{path} is in none of the formats that can be told apart; say which with --format")
+
+
+def _claude_code(found: ForeignMemory, path: str, target: str | None) -> None:
+    """A person's own CLAUDE.md, and the notes the program keeps for each project."""
+    if not os.path.isdir(path):
+        found.take(path, target or "memory")
+        return
+    found.take(os.path.join(path, "CLAUDE.md"), target or "user")
+    projects = os.path.join(path, "projects")
+    for name in sorted(os.listdir(projects)) if os.path.isdir(projects) else ():
+        notes = os.path.join(projects, name, "memory")
+        for _, full in files_below(notes) if os.path.isdir(notes) and not os.path.islink(notes) else ():
+            if full.endswith(".md"):
+                found.take(full, target or "memory")
+
+
+def _markdown(found: ForeignMemory, path: str, target: str | None) -> None:
+    files = [full for _, full in files_below(path) if full.endswith(".md")] if os.path.isdir(path) else [path]
+    for file in files:
+        name = os.path.basename(file).upper()
+        found.take(file, target or ("user" if name == "USER.MD" else "memory"))
+
+
+def _documents(found: ForeignMemory, path: str, form: str, target: str | None) -> None:
+    for item in _items(path):
+        if form == LETTA or letta.recognises(item):
+            for label, text in letta.blocks(item) if isinstance(item, dict) else ():
+                chosen = target or ("user" if label.casefold() in _ABOUT_THE_PERSON else "memory")
+                found.entries[chosen] += entries(text)
+            continue
+        for record in _records(item):
+            said = record.get("memory") or record.get("content") or record.get("text") or record.get("data")
+            gone = record.get("state") in ("deleted", "archived") or record.get("is_deleted")
+            if isinstance(said, str) and said.strip() and not gone:
+                found.entries[target or "memory"].append(" ".join(said.split()))
+    found.files.append(path)
+
+
+def _records(item: Any) -> Iterator[dict[str, Any]]:
+    """The memories in a document, under whichever of the known names they stand."""
+    if isinstance(item, list):
+        for each in item:
+            yield from _records(each)
+    elif isinstance(item, dict):
+        inner = next((item[name] for name in ("results", "memories", "items", "data") if name in item), None)
+        if isinstance(inner, list | dict):
+            yield from _records(inner)
+        else:
+            yield item
+
+
+def _items(path: str) -> Iterator[Any]:
+    for name, data in _texts(path):
+        try:
+            yield json.loads(data)
+        except (ValueError, RecursionError):
+            lines = data.splitlines()
+            try:
+                yield [json.loads(line) for line in lines if line.strip()]
+            except (ValueError, RecursionError) as error:
+                raise DamagedFile(f"{name} is neither JSON nor JSON lines ({str(error)[:80]})") from error
+
+
+def _texts(path: str) -> Iterator[tuple[str, bytes]]:
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                names = [info for info in archive.infolist() if info.filename.endswith((".json", ".jsonl", ".gz"))]
+                chosen = [info for info in names if "memor" in info.filename][:1] or names[:1]
+                for info in chosen:
+                    if info.file_size > _LARGEST:
+                        raise DamagedFile(f"{info.filename} in {path} is larger than any export of memories")
+                    with archive.open(info) as file:
+                        yield info.filename, _unpacked(info.filename, file.read(_LARGEST + 1))
+            return
+        yield path, _unpacked(path, read_bytes(path, _LARGEST))
+    except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, gzip.BadGzipFile) as error:
+        raise DamagedFile(f"{path} is not a whole archive ({error}); export it again") from error
+
+
+def _unpacked(name: str, data: bytes) -> bytes:
+    if not name.endswith(".gz"):
+        return data
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        text = file.read(_LARGEST + 1)
+    if len(text) > _LARGEST:
+        raise DamagedFile(f"{name} expands to more than any export of memories; it is not read")
+    return text
+
+
+class MemoryImport:
+    def __init__(self, home: Home, given: str, form: str | None, target: str | None, project: str = "") -> None:
+        self._home = home
+        self._given = given
+        self._form = form
+        self._target = "project" if project else target
+        self._project = project
+
+    def plan(self) -> Report:
+        settle(self._home.path)
+        found = read_memory(self._given, self._form, "memory" if self._project else self._target)
+        stamp = time.strftime("%Y%m%dT%H%M%S")
+        report = Report(
+            timestamp=stamp,
+            mode="dry_run",
+            source_root=found.origin,
+            target_root=self._home.path,
+            output_dir=self._home.join("migration", "memory", stamp),
+            options={"format": found.format, "files": found.files},
+            warnings=found.warnings,
+        )
+        store = MemoryStore.open(self._home, settings=load_settings(self._home), project=self._project)
+        for target, entries in found.entries.items():
+            chosen = "project" if self._project else target
+            if entries and chosen in store.targets:
+                merge = plan_merge(store, chosen, entries, source=found.format)
+                report.items.append(merging(chosen, found.origin, store, merge))
+        return report
+
+    def apply(self, report: Report) -> Report:
+        return carry_out(self._home, report, program="memory", overwrite=False, backup=False)

@@ -1,0 +1,409 @@
+"""`hermes claw migrate`: an OpenClaw home becomes part of a Hermes home."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import HermesError
+from hermes.memory.store import MemoryStore
+from hermes.portability.notes import entries
+from hermes.portability.plan import (
+    ARCHIVED,
+    CONFLICT,
+    MIGRATED,
+    SKIPPED,
+    Carrying,
+    Item,
+    Report,
+    carry_out,
+    merging,
+    plan_merge,
+)
+from hermes.portability.sources import dig, files_below, find_openclaw, is_running, links_below
+from hermes.safety.secrets import mask_secrets
+from hermes.settings.config import load_settings
+from hermes.settings.environment import read_secrets, save_secret
+from hermes.settings.schema import all_keys, problem_with
+from hermes.settings.yaml_file import place_value
+from hermes.storage.files import Folder
+from hermes.storage.locks import is_held
+from hermes.storage.unfinished import settle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hermes.portability.plan import Merge, UndoLog
+    from hermes.portability.sources import OpenClaw, Options
+    from hermes.settings.home import Home
+
+# Secrets that may come over when somebody asks for it, and where OpenClaw keeps them.
+SECRETS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "TELEGRAM_BOT_TOKEN": (("channels", "telegram", "botToken"), ("telegram", "botToken")),
+    "OPENROUTER_API_KEY": (("models", "providers", "openrouter", "apiKey"),),
+    "OPENAI_API_KEY": (("models", "providers", "openai", "apiKey"),),
+    "ANTHROPIC_API_KEY": (("models", "providers", "anthropic", "apiKey"),),
+    "ELEVENLABS_API_KEY": (("messages", "tts", "elevenlabs", "apiKey"), ("talk", "apiKey")),
+    "VOICE_TOOLS_OPENAI_KEY": (("messages", "tts", "openai", "apiKey"),),
+}
+_SECTIONS = {
+    "plugins": "plugins-config",
+    "cron": "cron-jobs",
+    "hooks": "hooks-config",
+    "agents": "agent-config",
+    "gateway": "gateway-config",
+    "session": "session-config",
+    "models": "full-providers",
+    "channels": "deep-channels",
+    "browser": "browser-config",
+    "tools": "tools-config",
+    "approvals": "approvals-config",
+    "memory": "memory-backend",
+    "skills": "skills-config",
+    "ui": "ui-identity",
+    "logging": "logging-config",
+    "messages": "tts-config",
+}
+_SECRET_NAME = re.compile(r"token|key|secret|password|credential|auth", re.IGNORECASE)
+_REFERENCE = re.compile(r"\$\{?\w+\}?$")
+
+
+def plan_settings(source: OpenClaw, home: Home, options: Options, carrying: Carrying) -> list[Item]:
+    items = [_setting(source, home, options, wanted) for wanted in _wanted(source)]
+    items += _secrets(source, home, options)
+    for name, kind in _SECTIONS.items():
+        section = source.config.get(name)
+        if section:
+            data = (json.dumps(_masked(section), ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode()
+            reason = "kept for you to look at; what has a place here came over by itself"
+            place = f"{source.config_file}#{name}"
+            items.append(carrying.archived_data(kind, place, data, f"config/{name}.json", reason))
+    approvals = os.path.join(source.root, "exec-approvals.json")
+    if os.path.isfile(approvals) and not os.path.islink(approvals):
+        reason = "commands are approved anew here"
+        items.append(carrying.archived("command-allowlist", approvals, "exec-approvals.json", reason))
+    return items
+
+
+def _wanted(source: OpenClaw) -> Iterator[tuple[str, str, Any]]:
+    """Kind, name of our setting and value, for each setting of theirs that has a place here."""
+    model = dig(source.config, "agents", "defaults", "model")
+    model = model.get("primary") if isinstance(model, dict) else model
+    if isinstance(model, str):
+        yield "model-config", "model.default", model
+    servers = dig(source.config, "mcp", "servers") or source.config.get("mcpServers")
+    if isinstance(servers, dict) and servers:
+        yield "mcp-servers", "mcp_servers", servers
+    reset = dig(source.config, "session", "reset")
+    if isinstance(reset, dict):
+        if reset.get("mode") in ("idle", "daily"):
+            yield "session-config", "session_reset.mode", reset["mode"]
+        for theirs, ours in (("atHour", "session_reset.at_hour"), ("idleMinutes", "session_reset.idle_minutes")):
+            if isinstance(reset.get(theirs), int):
+                yield "session-config", ours, reset[theirs]
+    zone = dig(source.config, "agents", "defaults", "userTimezone")
+    if isinstance(zone, str):
+        yield "agent-config", "timezone", zone
+
+
+def _setting(source: OpenClaw, home: Home, options: Options, wanted: tuple[str, str, Any]) -> Item:
+    kind, name, value = wanted
+    item = Item(kind=kind, source=source.config_file, destination=f"{home.join('config.yaml')}: {name}")
+    settings = load_settings(home)
+    key = all_keys()[name]
+    without_secrets = _masked(value) if kind == "mcp-servers" else value
+    if not options.migrate_secrets or options.preset == "user-data":
+        value = without_secrets
+    if problem := problem_with(key, value):
+        item.reason = f"{problem}; it stays behind"
+        return item
+    if os.path.islink(home.join("config.yaml")):
+        item.reason = "config.yaml is a link; set it yourself where it leads"
+        return item
+    if settings.origin(name) != "default":
+        if settings.get(name) == value:
+            item.reason = "it is set like this already"
+            return item
+        if not options.overwrite and settings.get(name) != without_secrets:  # an earlier run left its secrets behind
+            item.status, item.reason = CONFLICT, "it is set to something else here"
+            return item
+
+    def act(log: UndoLog) -> None:
+        log.protect("config.yaml")
+        place_value(home, "config.yaml", name, value)
+
+    item.status, item.act = MIGRATED, act
+    return item
+
+
+def _secrets(source: OpenClaw, home: Home, options: Options) -> Iterator[Item]:
+    found = _found_secrets(source)
+    try:
+        there = read_secrets(home)
+    except HermesError:
+        there = {}
+    for name, text in found.items():
+        kind = "secret-settings" if name == "TELEGRAM_BOT_TOKEN" else "provider-keys"
+        item = Item(kind=kind, source=source.root, destination=f"{home.join('.env')}: {name}", sensitive=True)
+        if options.preset == "user-data":
+            item.reason = "the preset user-data leaves secrets behind"
+        elif not options.migrate_secrets:
+            item.reason = "secrets come over only with --migrate-secrets"
+        elif there.get(name) == text:
+            item.reason = "it is there already"
+        elif name in there and not options.overwrite:
+            item.status, item.reason = CONFLICT, "another value is there"
+        else:
+            item.status, item.act = MIGRATED, _save(home, name, text)
+        yield item
+
+
+def _save(home: Home, name: str, text: str) -> Any:
+    def act(log: UndoLog) -> None:
+        log.protect(".env")
+        save_secret(home, name, text)
+
+    return act
+
+
+def _found_secrets(source: OpenClaw) -> dict[str, str]:
+    lines = (source.read_path(os.path.join(source.root, ".env")) or "").splitlines()
+    named = dict(line.removeprefix("export ").split("=", 1) for line in lines if "=" in line and line[:1] != "#")
+    own = source.config.get("env") if isinstance(source.config.get("env"), dict) else {}
+    inner = dig(own, "vars")
+    found = {}
+    for name, places in SECRETS.items():
+        given = [named.get(name), dig(own, name), dig(inner, name), *(dig(source.config, *place) for place in places)]
+        for value in given:
+            text = value.strip().strip("\"'") if isinstance(value, str) else ""
+            if text and not _REFERENCE.match(text) and "\n" not in text:
+                found[name] = text
+                break
+    return found
+
+
+def _masked(tree: Any, name: str = "") -> Any:
+    """The same tree without what looks like a secret by its name or by itself."""
+    if isinstance(tree, dict):
+        return {str(key): _masked(value, str(key)) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_masked(value, name) for value in tree]
+    if isinstance(tree, str):
+        return "[left behind]" if _SECRET_NAME.search(name) and len(tree) > 7 else mask_secrets(tree)  # noqa: PLR2004
+    return tree if isinstance(tree, int | float | bool | None) else str(tree)
+
+
+NAME = "openclaw"
+SKILLS = "openclaw-imports"
+_WITHOUT_A_HOME = ("IDENTITY.md", "TOOLS.md", "HEARTBEAT.md", "BOOTSTRAP.md", "DREAMS.md", ".learnings", "memory")
+_NEVER_READ = ("memory/main.sqlite", "credentials", "devices", "identity", "workspace.zip")
+
+
+class Migration:
+    """`plan` looks and changes nothing; `apply` carries the plan out, all of it or nothing."""
+
+    def __init__(self, home: Home, options: Options) -> None:
+        self._home = home
+        self._options = options
+        self._stamp = time.strftime("%Y%m%dT%H%M%S")
+        self._merges: list[Merge] = []
+
+    def plan(self) -> Report:
+        settle(self._home.path)
+        options = self._options
+        source = find_openclaw(options.source, options.user_home)
+        report = Report(
+            timestamp=self._stamp,
+            mode="dry_run",
+            source_root=source.root,
+            target_root=self._home.path,
+            output_dir=self._home.join("migration", NAME, self._stamp),
+            options={
+                "workspace_target": options.workspace_target,
+                "migrate_secrets": options.migrate_secrets,
+                "preset": options.preset,
+                "skill_conflict_mode": options.skill_conflict,
+            },
+        )
+        carrying = Carrying(self._home, NAME, self._stamp, overwrite=options.overwrite)
+        report.items += self._identity(source, carrying)
+        report.items += self._memory(source)
+        report.items += self._skills(source, carrying)
+        report.items += plan_settings(source, self._home, options, carrying)
+        report.items += self._without_a_home(source, carrying)
+        report.items += self._never_read(source)
+        report.warnings += [*source.warnings, *self._warnings(source)]
+        report.next_steps = _next_steps(report)
+        return report
+
+    def apply(self, report: Report) -> Report:
+        return carry_out(
+            self._home, report, program=NAME, overwrite=self._options.overwrite, backup=self._options.backup
+        )
+
+    def _identity(self, source: OpenClaw, carrying: Carrying) -> list[Item]:
+        found = []
+        soul = source.read("SOUL.md")
+        if soul is not None:
+            found.append(carrying.text("soul", os.path.join(source.workspace, "SOUL.md"), soul, "SOUL.md"))
+        agents = source.read("AGENTS.md")
+        if agents is not None:
+            path = os.path.join(source.workspace, "AGENTS.md")
+            target = self._options.workspace_target
+            if target is None:
+                reason = "name a workspace with --workspace-target to copy it there"
+                found.append(carrying.archived("workspace-agents", path, "AGENTS.md", reason))
+            else:
+                found.append(carrying.outside("workspace-agents", path, agents, os.path.join(target, "AGENTS.md")))
+        return found
+
+    def _memory(self, source: OpenClaw) -> list[Item]:
+        store = MemoryStore.open(self._home, settings=load_settings(self._home))
+        daily = self._daily(source)
+        groups: list[tuple[str, str, str, list[str]]] = []
+        for kind, target, name in (("memory", "memory", "MEMORY.md"), ("user-profile", "user", "USER.md")):
+            text = source.read(name)
+            if text is not None:
+                groups.append((kind, target, os.path.join(source.workspace, name), entries(text)))
+        if daily:
+            notes = [entry for text in daily.values() for entry in entries(text)]
+            groups.append(("daily-memory", "memory", os.path.join(source.workspace, "memory"), notes))
+        items = []
+        for kind, target, path, found in groups:
+            if target not in store.targets:
+                items.append(Item(kind=kind, source=path, reason=f"the {target} store is switched off here"))
+                continue
+            earlier = [entry for merge in self._merges if merge.target == target for entry in merge.added]
+            merge = plan_merge(store, target, found, source=NAME, taken=earlier)
+            self._merges.append(merge)
+            items.append(merging(kind, path, store, merge))
+            if kind == "daily-memory":
+                items[-1].details["source_files"] = list(daily)
+        return items
+
+    def _daily(self, source: OpenClaw) -> dict[str, str]:
+        """The daily notes, newest first: when not all fit, the newest are worth most."""
+        folder = os.path.join(source.workspace, "memory") if source.workspace else ""
+        if not os.path.isdir(folder):
+            return {}
+        names = sorted((name for name in os.listdir(folder) if name.endswith(".md")), reverse=True)
+        texts = {name: source.read("memory", name) for name in names}
+        return {name: text for name, text in texts.items() if text is not None}
+
+    def _skills(self, source: OpenClaw, carrying: Carrying) -> list[Item]:
+        base = self._options.user_home or os.path.expanduser("~")
+        places = [("skills", os.path.join(source.workspace, "skills"))] if source.workspace else []
+        places += [("shared-skills", os.path.join(source.root, "skills"))]
+        places += [("shared-skills", os.path.join(base, ".agents", "skills"))]
+        if source.workspace:
+            places.append(("skills", os.path.join(source.workspace, ".agents", "skills")))
+        found = []
+        for kind, place in places:
+            for name in sorted(os.listdir(place)) if os.path.isdir(place) and not os.path.islink(place) else ():
+                folder = os.path.join(place, name)
+                if os.path.isfile(os.path.join(folder, "SKILL.md")) and not os.path.islink(folder):
+                    found.append(carrying.skill(kind, folder, SKILLS, name, self._options.skill_conflict))
+        return found
+
+    def _without_a_home(self, source: OpenClaw, carrying: Carrying) -> list[Item]:
+        found = []
+        reason = "nothing in Hermes reads it; kept for you to look at"
+        for name in _WITHOUT_A_HOME if source.workspace else ():
+            path = os.path.join(source.workspace, name)
+            if os.path.isfile(path) and not os.path.islink(path):
+                found.append(carrying.archived("archive", path, name, reason))
+            elif os.path.isdir(path) and not os.path.islink(path):
+                for inside, full in files_below(path):
+                    found.append(carrying.archived("archive", full, f"{name}/{inside}", reason))
+        tts = os.path.join(source.workspace, "tts") if source.workspace else ""
+        if os.path.isdir(tts) and not os.path.islink(tts):
+            found += [carrying.copied("tts-assets", full, f"tts/{inside}") for inside, full in files_below(tts)]
+        for other in source.others:
+            label = os.path.basename(other)
+            for inside, full in files_below(other):
+                if inside.endswith(".md") and inside.count("/") <= 1:
+                    why = "it belongs to another agent; a profile of its own would be its place"
+                    found.append(carrying.archived("archive", full, f"{label}/{inside}", why))
+        return [item for item in found if item.status != SKIPPED or item.reason]
+
+    def _never_read(self, source: OpenClaw) -> Iterable[Item]:
+        for name in _NEVER_READ:
+            path = os.path.join(source.root, name)
+            if os.path.lexists(path):
+                yield Item(kind="archive", source=path, reason="sensitive, never read", sensitive=True)
+        for path in links_below(source.workspace) if source.workspace else ():
+            yield Item(kind="archive", source=path, reason="a link, which is not followed")
+
+    def _warnings(self, source: OpenClaw) -> list[str]:
+        found = [
+            f"OpenClaw still runs: {process}; stop it first, one bot token cannot serve two programs"
+            for process in is_running()
+        ]
+        others = any(os.path.exists(self._home.join(name)) for name in ("gateway.pid", "gateway.lock"))
+        if others or self._gateway_runs():
+            found.append("a Hermes gateway seems to run in this home; restart it after the migration")
+        if dig(source.config, "memory", "backend") or dig(source.config, "memory"):
+            found.append("OpenClaw's memory backend is not taken over; `hermes memory setup` chooses one here")
+        return found
+
+    def _gateway_runs(self) -> bool:
+        folder = Folder.open(self._home.join("gateway"))
+        if folder is None:
+            return False
+        with folder:
+            return is_held(folder, "run.lock")
+
+
+def _next_steps(report: Report) -> list[str]:
+    steps = []
+    if any(item.last and item.status == MIGRATED for item in report.items):
+        steps.append("memory takes effect in new sessions; `hermes memory list` shows it")
+    if any(item.details.get("overflowed_entries") for item in report.items):
+        steps.append("what did not fit is in the archive: `hermes memory list --archived`, `hermes memory restore`")
+    if any(item.details.get("refused_entries") for item in report.items):
+        steps.append(
+            "some entries were refused by the scanner; the report says why, add them yourself if they are fine"
+        )
+    if any(item.status == ARCHIVED for item in report.items):
+        steps.append(f"look through {os.path.join(report.output_dir, 'archive')}")
+    if any(item.status == CONFLICT for item in report.items):
+        steps.append("--overwrite replaces what is there and differs; a backup is made first")
+    steps.append("when everything is right, `hermes claw cleanup` puts the old folders aside")
+    return steps
+
+
+def plan_cleanup(given: str | None, user_home: str | None = None) -> list[tuple[str, str]]:
+    """Each old folder and the name it would get."""
+    from hermes.base.errors import NotFound
+    from hermes.portability.sources import ROOTS
+
+    base = user_home or os.path.expanduser("~")
+    places = [os.path.abspath(os.path.expanduser(given))] if given else [os.path.join(base, name) for name in ROOTS]
+    found = [place for place in places if os.path.isdir(place) and not os.path.islink(place)]
+    if given and not found:
+        raise NotFound(f"there is no folder {given}")
+    return [(place, _put_aside(place)) for place in found]
+
+
+def left_in(folder: str) -> list[str]:
+    """What somebody may still want from an old folder: to-do lists and transcripts."""
+    found: list[str] = []
+    for inside, full in files_below(folder):
+        if os.path.basename(inside) == "todo.json" or "/sessions/" in f"/{inside}":
+            found.append(full)
+    return found[:20]
+
+
+def _put_aside(place: str) -> str:
+    name = f"{place}.pre-migration"
+    if not os.path.lexists(name):
+        return name
+    name = f"{name}-{time.strftime('%Y%m%d')}"
+    number, free = 1, name
+    while os.path.lexists(free):
+        number += 1
+        free = f"{name}-{number}"
+    return free

@@ -1,0 +1,621 @@
+"""A migration as a plan of items: shown first, then carried out as a whole with a backup and a report."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import tempfile
+import time
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import StorageError, UnsafePath, WriteRefused
+from hermes.memory import entries as text
+from hermes.memory.file import Plan
+from hermes.memory.history import UNTRUSTED, Cause, Edit, Leaving
+from hermes.memory.operations import screen_write
+from hermes.portability.archive import remove_tree
+from hermes.portability.backups import FOLDER as BACKUPS
+from hermes.portability.backups import create_backup, new_name, prune_backups
+from hermes.portability.home import is_empty
+from hermes.portability.sources import files_below, merged, read_bytes
+from hermes.safety.scanner import scan, without_attacks
+from hermes.safety.secrets import mask_secrets
+from hermes.skills.files import MAIN_FILE, check_name
+from hermes.storage.files import MIGRATION_FOLDER as FOLDER
+from hermes.storage.files import OF_A_MIGRATION, Folder, explain, make_private_folders
+from hermes.storage.rollback import (
+    HISTORY,
+    commit,
+    copy_tree,
+    digest,
+    forget,
+    migrating,
+    note,
+    put_back,
+    put_back_abandoned,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from hermes.memory.store import MemoryStore, Written
+    from hermes.settings.home import Home
+
+MIGRATED, ARCHIVED, SKIPPED, CONFLICT, ERROR = "migrated", "archived", "skipped", "conflict", "error"
+_MODES = {"dry_run": "a preview, nothing is changed yet", "execute": "carried out"}
+STATUSES = (MIGRATED, ARCHIVED, SKIPPED, CONFLICT, ERROR)
+
+
+@dataclass(slots=True, kw_only=True)
+class Item:
+    """One thing of the source. `act` carries it out; an item without it changes nothing."""
+
+    kind: str
+    source: str
+    destination: str = ""
+    status: str = SKIPPED
+    reason: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+    sensitive: bool = False
+    last: bool = False  # what others may be writing too comes last, so that it is rarely put back
+    act: Callable[[Any], None] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "source": self.source,
+            "destination": self.destination,
+            "status": self.status,
+            "reason": self.reason,
+            "details": self.details,
+            "sensitive": self.sensitive,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    timestamp: str
+    mode: str
+    source_root: str
+    target_root: str
+    output_dir: str
+    options: dict[str, Any] = field(default_factory=dict)
+    items: list[Item] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    next_steps: list[str] = field(default_factory=list)
+
+    def summary(self) -> dict[str, int]:
+        counts = Counter(item.status for item in self.items)
+        return {status: counts[status] for status in STATUSES}
+
+    def conflicts(self) -> list[Item]:
+        return [item for item in self.items if item.status == CONFLICT]
+
+    def has_work(self) -> bool:
+        return any(item.act is not None for item in self.items)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "timestamp": self.timestamp,
+            "mode": self.mode,
+            "source_root": self.source_root,
+            "target_root": self.target_root,
+            "output_dir": self.output_dir,
+            **self.options,
+            "summary": self.summary(),
+            "items": [item.as_json() for item in self.items],
+            "warnings": self.warnings,
+            "next_steps": self.next_steps,
+        }
+
+    def json_bytes(self) -> bytes:
+        return (json.dumps(self.as_json(), ensure_ascii=True, indent=2) + "\n").encode()
+
+    def markdown(self) -> str:
+        counts = ", ".join(f"{count} {status}" for status, count in self.summary().items() if count) or "nothing to do"
+        lines = [
+            f"# Migration from {_shown(self.source_root)}",
+            "",
+            f"{self.timestamp}, {_MODES[self.mode]}: {counts}.",
+            "",
+        ]
+        for status in STATUSES:
+            chosen = [item for item in self.items if item.status == status]
+            if chosen:
+                lines += [f"## {status.capitalize()}", "", *(line for item in chosen for line in _lines(item)), ""]
+        for title, texts in (("Warnings", self.warnings), ("Next steps", self.next_steps)):
+            if texts:
+                lines += [f"## {title}", "", *(f"- {_shown(text)}" for text in texts), ""]
+        return "\n".join(lines)
+
+
+def _lines(item: Item) -> list[str]:
+    to = f" → `{_shown(item.destination)}`" if item.destination else ""
+    why = f" ({_shown(item.reason)})" if item.reason else ""
+    counts = ", ".join(
+        f"{value} {name.removesuffix('_entries')}"
+        for name, value in item.details.items()
+        if name.endswith("_entries") and value
+    )
+    refused = [f"  - refused: {_shown(each)}" for each in item.details.get("refused_reasons", ())]
+    return [f"- {item.kind}: `{_shown(item.source)}`{to}{why}{f': {counts}' if counts else ''}", *refused]
+
+
+def _shown(text: str) -> str:
+    """One line that cannot act on a terminal, whatever a file was called."""
+    return "".join(letter if letter.isprintable() else "�" for letter in text.replace("\n", " "))
+
+
+# Changes to a home that stand or fall together: what is about to change is kept, and put back when the rest fails.
+#
+# The copies and the list of them lie in `.migrating` inside the home while the work goes on. When it ends well they
+# are removed; when it fails, or when the next opening of the home finds them because the program was killed,
+# everything is put back (`storage.putting_back` says how).
+
+
+class UndoLog:
+    def __init__(self, home: str, folder: str) -> None:
+        self.home = home
+        self.folder = folder  # also a place for what is only needed meanwhile
+        self._count = 0
+        self._kept: set[str] = set()
+        self.when_failing: list[Callable[[], None]] = []  # before anything is put back, newest first
+        self.when_done: list[Callable[[], None]] = []  # when nothing can be put back any more
+
+    @classmethod
+    @contextlib.contextmanager
+    def around(cls, home: str, program: str) -> Iterator[UndoLog]:
+        """One migration at a time. What is protected inside the block is put back when the block fails."""
+        make_private_folders(home)
+        with migrating(home):
+            put_back_abandoned(home)
+            place = os.path.join(home, FOLDER)
+            make_private_folders(place)
+            log = cls(home, place)
+            note(place, {"process": os.getpid(), "program": program, "at": time.time()})
+            try:
+                yield log
+            except BaseException:
+                for let_go in reversed(log.when_failing):
+                    let_go()
+                put_back(home, place)
+                raise
+            commit(place)
+            for complete in log.when_done:
+                complete()
+            forget(place)
+
+    def protect(self, *names: str) -> str:
+        """Keeps what stands at this path of the home, a file, a folder or nothing; returns the full path."""
+        path = os.path.join(self.home, *names)
+        inside = os.path.relpath(path, self.home)
+        if inside.startswith(".."):
+            raise StorageError(f"{path} is outside the home {self.home}; nothing there is changed")
+        while inside and not os.path.lexists(os.path.dirname(os.path.join(self.home, inside)) or self.home):
+            inside = os.path.dirname(inside)  # the topmost folder that will be made
+        self._refuse_outside(path)
+        if any(inside == kept or inside.startswith(os.path.join(kept, "")) for kept in self._kept):
+            return path  # a second record, below the first, could be obeyed once more when the first is done with
+        self._kept.add(inside)
+        here = os.path.join(self.home, inside)
+        note(self.folder, {"path": inside, "copy": self._copied(here)})
+        return path
+
+    def _copied(self, path: str) -> str:
+        """The name of a copy of what stands there; empty when there is nothing."""
+        if not os.path.lexists(path):
+            return ""
+        name = f"{self._count:06}"
+        self._count += 1
+        try:
+            copy_tree(path, os.path.join(self.folder, name))
+        except OSError as error:
+            raise explain("keep a copy of", path, error) from error
+        return name
+
+    def _refuse_outside(self, path: str) -> None:
+        """A link inside the home may lead anywhere; nothing is written through it."""
+        real, home = os.path.realpath(os.path.dirname(path)), os.path.realpath(self.home)
+        if real != home and not real.startswith(os.path.join(home, "")):
+            raise UnsafePath(f"{path} leads out of the home, to {real}; put a real folder there and try again")
+
+    def write(self, data: bytes, *names: str, mode: int = 0o600) -> None:
+        """Puts a file of the home in place, after keeping what was there."""
+        path = self.protect(*names)
+        make_private_folders(os.path.dirname(path))
+        with Folder.create(os.path.dirname(path)) as folder:
+            folder.replace(os.path.basename(path), data)
+        if mode != 0o600:  # noqa: PLR2004 - what every private file has
+            os.chmod(path, mode)
+
+    def clear(self, *names: str) -> None:
+        """Removes what stands at this path, after keeping it."""
+        remove_tree(self.protect(*names))
+
+    def write_outside(self, path: str, data: bytes) -> None:
+        """Puts a file where the person asked for it, in a folder that is no part of the home."""
+        parent, name = os.path.split(path)
+        with Folder.create(parent) as folder:
+            status = folder.status(name)
+            mode = stat.S_IMODE(status.st_mode) if status is not None else 0
+            record = {"outside": path, "copy": self._copied(path), "digest": digest(data), "mode": mode or 0o600}
+            note(self.folder, record)
+            folder.replace(name, data)
+
+    def protect_memory(self, path: str) -> None:
+        """Keeps a memory file with its history, before a write to it."""
+        parent, name = os.path.split(path)
+        names = os.listdir(parent) if os.path.isdir(parent) else []
+        there = [each for each in names if each.startswith((f".{name}.", f"{name}."))]
+        copies = {suffix: self._copied(path + suffix) for suffix in ("", HISTORY)}
+        note(self.folder, {"memory": path, "copies": copies, "there": there})
+
+    def giving_way(self, path: str, kept: str, parts: list[str]) -> None:
+        """A database of the home gets another name, with these of its side files; another takes its place."""
+        inside, beside = (os.path.relpath(each, self.home) for each in (path, kept))
+        note(self.folder, {"gave_way": inside, "kept": beside, "parts": parts})
+
+    def importing(self, path: str) -> str:
+        """An import into a database that is there already; returns the name under which it is to be recorded."""
+        name = f"{OF_A_MIGRATION}{os.urandom(6).hex()}"
+        note(self.folder, {"database": os.path.relpath(path, self.home), "import": name})
+        return name
+
+
+# Carries single files and folders into a home: what is there stays, texts are judged, the rest is archived.
+
+_LARGEST = 64 << 20
+
+
+class Carrying:
+    def __init__(self, home: Home, program: str, stamp: str, *, overwrite: bool) -> None:
+        self._home = home
+        self._program = program
+        self._archive = ("migration", program, stamp, "archive")
+        self._overwrite = overwrite
+        self.root = home.path  # the home that is migrated; a profile stands below it
+
+    def text(self, kind: str, source: str, text: str, destination: str) -> Item:
+        """A text that enters prompts: judged first; one that is refused goes to the archive instead."""
+        if found := _attacks(text):
+            reason = f"it looks like {found}; it is archived and not used"
+            return self.archived(kind, source, os.path.basename(source), reason)
+        return self._placed(kind, source, text.encode(), destination)
+
+    def copied(self, kind: str, source: str, destination: str) -> Item:
+        """A file as it is; of a database, with what is still in its log."""
+        try:
+            with tempfile.TemporaryDirectory(prefix="hermes-import-") as place:
+                return self._placed(kind, source, read_bytes(merged(source, place), _LARGEST), destination)
+        except (StorageError, FileNotFoundError) as error:
+            return Item(kind=kind, source=source, status=ERROR, reason=str(error))
+
+    def outside(self, kind: str, source: str, text: str, destination: str) -> Item:
+        """A file for a folder the person named, which is no part of the home."""
+        path = os.path.abspath(os.path.expanduser(destination))
+        item = Item(kind=kind, source=source, destination=path)
+        there = _read(path)
+        if there == text.encode():
+            item.reason = "it is there already"
+        elif there is not None and not self._overwrite:
+            item.status, item.reason = CONFLICT, "another file is there"
+        elif not os.path.isdir(os.path.dirname(path)):
+            item.status, item.reason = ERROR, f"there is no folder {os.path.dirname(path)}; make it first"
+        else:
+            item.status, item.act = MIGRATED, partial(_replace_outside, path, text.encode(), there, self._program)
+        return item
+
+    def archived(self, kind: str, source: str, name: str, reason: str) -> Item:
+        try:
+            data = read_bytes(source, _LARGEST)
+        except (StorageError, FileNotFoundError) as error:
+            return Item(kind=kind, source=source, status=ERROR, reason=str(error))
+        return self.archived_data(kind, source, data, name, reason)
+
+    def archived_data(self, kind: str, source: str, data: bytes, name: str, reason: str) -> Item:
+        """Kept under `migration/`, unless an earlier run has kept the very same."""
+        item = Item(kind=kind, source=source, reason=reason)
+        earlier = self._kept_before(name, data)
+        if earlier:
+            item.destination, item.reason = earlier, "archived before"
+            return item
+        item.status, item.destination = ARCHIVED, os.path.join(self.root, *self._archive, *name.split("/"))
+        item.act = lambda log: log.write(data, *self._archive, *name.split("/"))
+        return item
+
+    def skill(self, kind: str, folder: str, category: str, name: str, conflict: str) -> Item:
+        item = Item(kind=kind, source=folder)
+        try:
+            files = {inside: read_bytes(path, _LARGEST) for inside, path in files_below(folder)}
+            plain = check_name(name.lower().replace(" ", "-"))
+        except (StorageError, WriteRefused, FileNotFoundError) as error:
+            item.status, item.reason = ERROR, str(error)
+            return item
+        if found := _attacks(files[MAIN_FILE].decode("utf-8", "replace")):
+            item.reason = f"its text looks like {found}; it is not taken over"
+            return item
+        place = self._home.join("skills", category, plain)
+        if os.path.lexists(place):
+            if _same_folder(place, files):
+                item.destination, item.reason = place, "it is there already"
+                return item
+            if conflict == "skip" and not self._overwrite:
+                item.destination, item.reason = place, "another skill of this name is there (--skill-conflict)"
+                return item
+            if conflict == "rename":
+                plain = self._free_skill(category, plain, files)
+                if not plain:
+                    item.reason = "it is there already, under another name"
+                    return item
+        item.status, item.destination = MIGRATED, self._home.join("skills", category, plain)
+        executable = {inside for inside, path in files_below(folder) if os.access(path, os.X_OK)}
+        place_here = self._inside("skills", category, plain)
+        item.act = lambda log: _write_skill(log, place_here, files, executable)
+        return item
+
+    def _placed(self, kind: str, source: str, data: bytes, destination: str) -> Item:
+        item = Item(kind=kind, source=source, destination=self._home.join(*destination.split("/")))
+        there = _read(item.destination)
+        if there == data:
+            item.reason = "it is there already"
+        elif there is not None and not self._overwrite:
+            item.status, item.reason = CONFLICT, "another file is there"
+        else:
+            item.status = MIGRATED
+            item.act = lambda log: log.write(data, *self._inside(*destination.split("/")))
+        return item
+
+    def _inside(self, *names: str) -> tuple[str, ...]:
+        return (os.path.relpath(self._home.join(*names), self.root),)
+
+    def _kept_before(self, name: str, data: bytes) -> str:
+        runs = os.path.join(self.root, "migration", self._program)
+        for run in sorted(os.listdir(runs)) if os.path.isdir(runs) else ():
+            path = os.path.join(runs, run, "archive", *name.split("/"))
+            if _read(path) == data:
+                return path
+        return ""
+
+    def _free_skill(self, category: str, name: str, files: dict[str, bytes]) -> str:
+        """A name nobody has; empty when one of the candidates is this very skill."""
+        number = 1
+        while True:
+            free = f"{name}-imported" if number == 1 else f"{name}-imported-{number}"
+            place = self._home.join("skills", category, free)
+            if not os.path.lexists(place):
+                return free
+            if _same_folder(place, files):
+                return ""
+            number += 1
+
+
+def _replace_outside(path: str, data: bytes, there: bytes | None, program: str, log: UndoLog) -> None:
+    """Puts a file where the person asked for it; what stood there keeps a name beside it."""
+    if there is not None:
+        log.write_outside(f"{path}.before-{program}", there)
+    log.write_outside(path, data)
+
+
+def _write_skill(log: UndoLog, place: tuple[str, ...], files: dict[str, bytes], executable: set[str]) -> None:
+    log.clear(*place)
+    for inside, data in files.items():
+        log.write(data, *place, *inside.split(os.sep), mode=0o700 if inside in executable else 0o600)
+
+
+def _same_folder(place: str, files: dict[str, bytes]) -> bool:
+    there = {inside: _read(path) for inside, path in files_below(place)}
+    return there == files
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        return read_bytes(path, _LARGEST)
+    except FileNotFoundError:
+        return None
+    except StorageError:
+        return b"\0"  # something is there, and it is no such file
+
+
+def _attacks(text: str) -> str:
+    """What a text looks like that no prompt would show at all; of others a prompt leaves out what it must."""
+    verdict = scan(text, "context")
+    shown = verdict.level != "refuse" or without_attacks(text, "", lambda part: scan(part, "context"))
+    return "" if shown else ", ".join(verdict.classes)
+
+
+# Entries from elsewhere into curated memory: judged like any write, each once, what does not fit into the archive.
+#
+# What is there stays. New entries are added while they fit; the others enter the archive in the same change, found by
+# search and brought back by `hermes memory restore`. What the scanner refuses is reported and kept in the report
+# only.
+
+IMPORT = "import"
+_HINT = 60
+_LONGEST_ARCHIVED = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    entry: str
+    reason: str
+    kind: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Merge:
+    """What a merge into one target would do."""
+
+    target: str
+    source: str
+    limit: int
+    existing: int
+    added: list[str] = field(default_factory=list)
+    archived: list[str] = field(default_factory=list)
+    duplicates: int = 0
+    refused: list[Refused] = field(default_factory=list)
+    origins: dict[str, str] = field(default_factory=dict)  # of entries that came from outside to where they come from
+
+    @property
+    def changes(self) -> bool:
+        return bool(self.added or self.archived)
+
+    def details(self) -> dict[str, Any]:
+        return {
+            "existing_entries": self.existing,
+            "added_entries": len(self.added),
+            "duplicate_entries": self.duplicates,
+            "overflowed_entries": len(self.archived),
+            "refused_entries": len(self.refused),
+            "char_limit": self.limit,
+            "overflow_preview": [text.preview(entry) for entry in self.archived[:5]],
+            "refused_reasons": [f"{_hint(each.entry)}: {each.reason}" for each in self.refused],
+        }
+
+
+def plan_merge(
+    store: MemoryStore,
+    target: str,
+    given: Iterable[str],
+    *,
+    source: str,
+    taken: Iterable[str] = (),
+    origins: Mapping[str, str] | None = None,
+) -> Merge:
+    """Sorts the entries into new, known, too much and refused; changes nothing. `taken` come in before them.
+
+    `origins` is what the place they come from knows about them: text from outside stays that.
+    """
+    live = [*store.entries(target), *taken]
+    known = {_key(entry) for entry in (*live, *(each.entry for each in store.archived(target)))}
+    merge = Merge(target=target, source=source, limit=store.limit(target), existing=len(store.entries(target)))
+    cause = _cause(source)
+    for raw in given:
+        entry = text.trim(raw)
+        if not entry:
+            continue
+        key = _key(entry)
+        if key in known:
+            merge.duplicates += 1
+            continue
+        known.add(key)
+        try:
+            entry = text.clean(entry)
+            screen_write(entry, cause)
+            if (origin := (origins or {}).get(raw)) in UNTRUSTED:
+                merge.origins[entry[:_LONGEST_ARCHIVED]] = str(origin)
+        except WriteRefused as refusal:
+            merge.refused.append(Refused(entry=entry, reason=str(refusal), kind=refusal.kind))
+            continue
+        if text.size([*live, entry]) <= merge.limit:
+            live.append(entry)
+            merge.added.append(entry)
+        else:
+            merge.archived.append(entry[:_LONGEST_ARCHIVED])
+    return merge
+
+
+def apply_merge(store: MemoryStore, merge: Merge) -> Written | None:
+    """One change of the file for all that has one origin, which is "import" unless it came from outside before.
+
+    None when nothing was to do.
+    """
+    written = None
+    coming = (*merge.added, *merge.archived)
+    for origin in dict.fromkeys(merge.origins.get(entry, IMPORT) for entry in coming):
+        chosen = [entry for entry in coming if merge.origins.get(entry, IMPORT) == origin]
+        written = store.curate(merge.target, _planner(merge, chosen), cause=_cause(merge.source, origin))
+    return written
+
+
+def _planner(merge: Merge, coming: Sequence[str]) -> Callable[[tuple[str, ...]], Plan]:
+    def plan(entries: tuple[str, ...]) -> Plan:
+        live, edits, leaving = list(entries), [], []
+        known = {_key(entry) for entry in entries}
+        for entry in coming:
+            if _key(entry) in known:
+                continue  # somebody else wrote it meanwhile
+            edits.append(Edit(index=len(live), before=None, after=entry))
+            if entry in merge.archived or text.size([*live, entry]) > merge.limit:
+                edits.append(Edit(index=len(live), before=entry, after=None))
+                leaving.append(Leaving(entry=entry, reason=f"imported from {merge.source} when the file was full"))
+            else:
+                live.append(entry)
+        return Plan(action="import", edits=tuple(edits), entries=tuple(live), archived=tuple(leaving))
+
+    return plan
+
+
+def _cause(source: str, origin: str = IMPORT) -> Cause:
+    return Cause(origin=origin, note=f"from {source}")
+
+
+def _hint(entry: str) -> str:
+    """The beginning of an entry that was refused, perhaps for the secret in it."""
+    return text.preview(mask_secrets(entry), _HINT)
+
+
+def _key(entry: str) -> str:
+    """Entries that differ only in spacing, capitals or forms of letters are one."""
+    return " ".join(unicodedata.normalize("NFKC", entry).casefold().split())
+
+
+_KEPT_BACKUPS = 5
+
+
+def carry_out(home: Home, report: Report, *, program: str, overwrite: bool, backup: bool) -> Report:
+    if report.conflicts() and not overwrite:
+        names = ", ".join(sorted({item.kind for item in report.conflicts()}))
+        raise StorageError(
+            f"some things are there already and differ ({names}); nothing was changed. "
+            "--overwrite replaces them, the preview names each"
+        )
+    if not report.has_work():
+        return report
+    report.mode = "execute"
+    had_content = not is_empty(home.path)
+    with UndoLog.around(home.path, program) as log:
+        if backup and had_content:
+            report.options["backup"] = _backed_up(home.path, log, why=f"before {program} migration")
+        for item in report.items:
+            if item.act is not None and not item.last:
+                item.act(log)
+        folder = ("migration", program, report.timestamp)
+        log.write(report.json_bytes(), *folder, "report.json")
+        log.write(report.markdown().encode("utf-8", "replace"), *folder, "summary.md")
+        for item in report.items:
+            if item.act is not None and item.last:
+                item.act(log)
+    if backup and had_content:
+        prune_backups(home.path, _KEPT_BACKUPS)
+    return report
+
+
+def _backed_up(home: str, log: UndoLog, why: str) -> str:
+    """A backup that is written where nobody looks and then gets its name, so that half of one is never left."""
+    name = new_name()
+    made = create_backup(home, os.path.join(log.folder, name), why=why)
+    path = log.protect(BACKUPS, name)
+    make_private_folders(os.path.dirname(path))
+    os.rename(made.path, path)
+    return path
+
+
+def merging(kind: str, path: str, store: MemoryStore, merge: Merge) -> Item:
+    """The item of a merge into curated memory."""
+    item = Item(kind=kind, source=path, destination=store.path(merge.target), details=merge.details(), last=True)
+    if not merge.changes:
+        item.reason = "every entry is there already" if not merge.refused else "nothing new may be stored"
+        return item
+
+    def act(log: UndoLog) -> None:
+        log.protect_memory(store.path(merge.target))
+        apply_merge(store, merge)
+
+    item.status, item.act = MIGRATED, act
+    return item

@@ -1,0 +1,451 @@
+"""`hindsight`: facts drawn from turns and joined in a graph, with reflection; in its cloud or self-hosted.
+
+Every turn and every mirrored entry is a document of its own, whose id is the same for each attempt: nothing said before
+is sent again, and nothing is stored twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from hermes.base.errors import ProviderError
+from hermes.providers.config import configured, read_config, read_elsewhere
+from hermes.providers.delivery import HeldTurns
+from hermes.providers.http import (
+    Remote,
+    ServiceProvider,
+    bullets,
+    clean,
+    digest,
+    distinct_id,
+    entry_id,
+    plain_id,
+    question,
+    text_of,
+    tool,
+    unless_missing,
+)
+
+if TYPE_CHECKING:
+    from hermes.providers.http import Entry, Tool, Turn
+
+CLOUD = "https://api.hindsight.vectorize.io"
+LOCAL = "http://localhost:8888"
+FRESH = ("world", "experience")  # what was just said; observations are made of it later, in the background
+TYPES = ("observation", *FRESH)
+_RECALL_SECONDS = 3.0
+_FACT = {"id": str, "text": str}
+
+
+class Hindsight:
+    def __init__(self, base_url: str, key: str, *, timeout: float) -> None:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._remote = Remote("hindsight", base_url, headers=headers, secrets=[key], timeout=timeout)
+        self._hurried = self._remote.hurried(_RECALL_SECONDS)
+
+    def version(self) -> str:
+        return str(self._remote.get("/version", expect={"api_version": str})["api_version"])
+
+    def describe_bank(self, bank: str, **missions: str) -> None:
+        self._remote.put(_bank(bank), missions, expect={"bank_id": str})
+
+    def retain(self, bank: str, item: dict[str, Any], *, wait: bool = True, key: str = "") -> None:
+        """Stores a document. It replaces one of the same id, so that a second attempt stores nothing twice."""
+        body: dict[str, Any] = {"items": [{**item, "update_mode": "replace"}], "async": not wait}
+        if key and not wait:
+            body["operation_id"] = str(uuid.uuid5(uuid.NAMESPACE_OID, key))  # the same for every attempt
+        self._remote.post(f"{_bank(bank)}/memories", body, expect={"success": bool}, repeatable=True)
+
+    def recall(self, bank: str, query: str, *, hurry: bool = False, **options: Any) -> list[dict[str, Any]]:
+        remote = self._hurried if hurry else self._remote
+        path, body, shape = f"{_bank(bank)}/memories/recall", {"query": query, **options}, {"results": [_FACT]}
+        nothing: dict[str, Any] = {"results": []}  # a bank begins with the first thing stored in it
+        found = unless_missing(lambda: remote.post(path, body, expect=shape, repeatable=True), nothing)
+        return list(found["results"])
+
+    def reflect(self, bank: str, query: str, **options: Any) -> str:
+        body = {"query": query, **options}
+        found = self._remote.post(f"{_bank(bank)}/reflect", body, expect={"text": str}, repeatable=True)
+        return str(found["text"]).strip()
+
+    def sources(self, bank: str, memory_id: str) -> list[str]:
+        """The documents that a memory was made of; an observation was made of other memories."""
+        memory = self._remote.get(f"{_bank(bank)}/memories/{quote(memory_id, safe='')}", expect=dict)
+        if memory.get("document_id"):
+            return [str(memory["document_id"])]
+        behind = memory.get("source_memory_ids") or memory.get("source_fact_ids") or ()
+        found = [document for each in behind for document in self.sources(bank, str(each))]
+        return list(dict.fromkeys(found))
+
+    def drop(self, bank: str, document: str) -> int:
+        """Deletes a document with all that was made of it; how many memories that were."""
+        path, shape = f"{_bank(bank)}/documents/{quote(document, safe='')}", {"memory_units_deleted": int}
+        found = unless_missing(lambda: self._remote.delete(path, expect=shape), {"memory_units_deleted": 0})
+        return int(found["memory_units_deleted"])
+
+    def drop_bank(self, bank: str) -> int:
+        found = self._remote.delete(_bank(bank), expect={"success": bool})
+        return int(found.get("deleted_count") or 0)
+
+    def documents(self, bank: str) -> int:
+        path, shape = f"{_bank(bank)}/documents", {"items": list, "total": int}
+        return int(
+            unless_missing(lambda: self._remote.get(path, params={"limit": 1}, expect=shape), {"total": 0})["total"]
+        )
+
+
+def _bank(bank: str) -> str:
+    return f"/v1/default/banks/{quote(bank, safe='')}"
+
+
+# What `hindsight` asks at set-up and reads from its file, and the tools it offers.
+
+FIELDS: tuple[dict[str, Any], ...] = (
+    {
+        "key": "mode",
+        "description": "Where Hindsight runs: its cloud, or a server that you started",
+        "default": "cloud",
+        "choices": ["cloud", "local_external"],
+        "env_var": "HINDSIGHT_MODE",
+    },
+    {
+        "key": "api_key",
+        "description": "API key (a server of your own may have none)",
+        "secret": True,
+        "env_var": "HINDSIGHT_API_KEY",
+        "url": "https://ui.hindsight.vectorize.io",
+    },
+    {
+        "key": "api_url",
+        "description": "Address of the server",
+        "default_from": {"field": "mode", "map": {"cloud": CLOUD, "local_external": LOCAL, "local_embedded": LOCAL}},
+        "default": CLOUD,
+        "env_var": "HINDSIGHT_API_URL",
+    },
+    {"key": "bank_id", "description": "Memory bank", "default": "hermes", "env_var": "HINDSIGHT_BANK_ID"},
+    {
+        "key": "bank_id_template",
+        "description": "Bank by {profile}, {workspace}, {platform}, {user} or {session}",
+        "default": "",
+        "file_only": True,
+    },
+    {"key": "bank_mission", "description": "What reflection should keep in mind", "default": ""},
+    {"key": "bank_retain_mission", "description": "What to look for in conversations", "default": ""},
+    {
+        "key": "recall_budget",
+        "description": "How thoroughly to search",
+        "default": "mid",
+        "choices": ["low", "mid", "high"],
+        "env_var": "HINDSIGHT_BUDGET",
+    },
+    {
+        "key": "memory_mode",
+        "description": "Recall by itself and tools, recall only, or tools only",
+        "default": "hybrid",
+        "choices": ["hybrid", "context", "tools"],
+    },
+    {
+        "key": "recall_prefetch_method",
+        "description": "Recall facts, or a reflection prepared after the turn before",
+        "default": "recall",
+        "choices": ["recall", "reflect"],
+    },
+    *(
+        {"key": key, "file_only": True, "description": description, "default": default}
+        for key, description, default in (
+            ("recall_types", "Kinds of memories to recall", ",".join(TYPES)),
+            ("recall_tags", "Recall only what has these tags", ""),
+            ("recall_tags_match", "any, all, any_strict or all_strict", "any"),
+            ("recall_max_tokens", "Longest recall", 4096),
+            ("recall_max_input_chars", "Longest question", 800),
+            ("recall_prompt_preamble", "Heading above what is recalled", ""),
+            ("auto_recall", "Recall by itself", True),
+            ("auto_retain", "Store turns by itself", True),
+            ("retain_every_n_turns", "Store several turns together", 1),
+            ("retain_async", "Let the server work on turns in the background", True),
+            ("retain_tags", "Tags for what is stored", ""),
+            ("retain_source", "Where it comes from, for its metadata", "hermes"),
+            ("retain_context", "What conversations are, for the extraction", "conversation with an assistant"),
+            ("retain_user_prefix", "Who speaks", "User"),
+            ("retain_assistant_prefix", "Who answers", "Assistant"),
+            ("observation_scopes", "per_tag, combined, all_combinations or shared", ""),
+        )
+    ),
+    {
+        "key": "timeout",
+        "file_only": True,
+        "description": "Seconds for a call that nobody waits for",
+        "default": 120.0,
+        "env_var": "HINDSIGHT_TIMEOUT",
+    },
+)
+TOOLS: tuple[dict[str, Any], ...] = (
+    tool(
+        "hindsight_retain",
+        "Keeps something on purpose.",
+        ["content"],
+        content="string",
+        context={"type": "string", "description": "What it is about."},
+        tags={"type": "array", "items": {"type": "string"}},
+    ),
+    tool("hindsight_recall", "Finds facts, with their ids.", ["query"], query="string"),
+    tool("hindsight_reflect", "Answers a question from everything remembered.", ["query"], query="string"),
+    tool(
+        "hindsight_forget",
+        "Removes a memory, and what else was learnt in the same exchange.",
+        ["memory_id"],
+        memory_id="string",
+    ),
+)
+
+_HEADING = "## Hindsight Memory"
+
+
+class HindsightProvider(ServiceProvider[Hindsight]):
+    name = "hindsight"
+
+    FIELDS = FIELDS
+    TOOLS = TOOLS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._described: set[str] = set()
+        self._prepared: dict[str, str] = {}
+        self._parent = ""
+        self._workspace = ""
+
+    @property
+    def recall_mode(self) -> str:
+        return str(self._config.get("memory_mode") or "")
+
+    def initialize(self, session_id: str, **kwargs: Any) -> None:
+        self._workspace = str(kwargs.get("agent_workspace") or "")
+        self._parent = str(kwargs.get("parent_session_id") or "")
+        super().initialize(session_id, **kwargs)
+
+    def _configured(self, hermes_home: str) -> dict[str, Any]:
+        elsewhere = (os.path.join(hermes_home, "hindsight", "config.json"), "~/.hindsight/config.json")
+        file = read_config(self.name, hermes_home) or read_elsewhere(*elsewhere)
+        return configured(self.name, hermes_home, self.FIELDS, file=file)
+
+    def _missing(self, values: dict[str, Any]) -> list[str]:
+        key = ["HINDSIGHT_API_KEY"] if values["api_url"] == CLOUD and not values["api_key"] else []
+        return key + super()._missing(values)
+
+    def _connect(self) -> None:
+        config = self._config
+        url, key = str(config["api_url"]), str(config["api_key"] or "")
+        self._api = Hindsight(url, key, timeout=float(config["timeout"]))
+
+    def _handlers(self) -> dict[str, Tool]:
+        return {
+            "hindsight_retain": self._retain,
+            "hindsight_recall": self._recall,
+            "hindsight_reflect": self._reflect,
+            "hindsight_forget": self._forget,
+        }
+
+    # --- hooks ------------------------------------------------------------------------------------------------------
+
+    def prefetch(self, query: str, *, session_id: str = "") -> str:
+        if not (query := question(query)) or not self._config["auto_recall"]:
+            return ""
+        session = session_id or self._session_id
+        heading = str(self._config["recall_prompt_preamble"] or _HEADING)
+        with self._lock:
+            prepared = self._prepared.pop(session, "")
+        if prepared:
+            return f"{heading}\n{prepared}"
+        return bullets(heading, (each["text"] for each in self._found(query, session, hurry=True)))
+
+    def queue_prefetch(self, query: str, *, session_id: str = "") -> None:
+        """A reflection asks a model and takes seconds, so it is made after a turn, for the next one."""
+        asked = question(query)[: int(self._config["recall_max_input_chars"])]
+        if self._config["recall_prefetch_method"] != "reflect" or not self._config["auto_recall"] or not asked:
+            return
+        session = session_id or self._session_id
+        thought = self._thought(asked, session)
+        with self._lock:
+            if session == self._session_id:
+                self._prepared[session] = thought
+
+    def _store_turn(self, turn: Turn) -> None:
+        if self._config["auto_retain"]:
+            together = int(self._config["retain_every_n_turns"])
+            self._turns().add(turn.session, self._spoken(turn), turn.key, together=together)
+
+    def _keep(self, entry: Entry) -> None:
+        item = {
+            "content": entry.text,
+            "document_id": entry_id(entry.target, entry.text),
+            "context": f"curated memory ({entry.target})",
+            "tags": self._tags("", f"curated:{entry.target}"),
+        }
+        self._store(entry.session, item, wait=True)
+
+    def _withdraw(self, entry: Entry) -> None:
+        self._opened().drop(self._bank(entry.session), entry_id(entry.target, entry.text))
+
+    def on_session_end(
+        self, messages: list[dict[str, Any]], *, session_id: str = "", idempotency_key: str = ""
+    ) -> None:
+        del messages, idempotency_key
+        self._turns().finish(session_id or self._session_id)
+
+    def on_session_switch(self, new_session_id: str, *, parent_session_id: str = "", **kwargs: Any) -> None:
+        super().on_session_switch(new_session_id, **kwargs)
+        self._parent = parent_session_id
+        with self._lock:
+            self._prepared.clear()
+
+    def check_connection(self) -> str:
+        api, bank = self._opened(), self._bank(self._session_id)
+        version = api.version()
+        self._describe(bank)
+        return f"Hindsight {version} answers, {api.documents(bank):,} documents in the bank {bank}"
+
+    def forget_person(self) -> str:
+        if not self._person:
+            return ""
+        template = str(self._config["bank_id_template"])
+        if "{session}" in template:
+            raise ProviderError(
+                f"the template {template} gives each session a bank of its own: delete those of {self._person} in "
+                "Hindsight",
+                kind="refused",
+            )
+        bank = self._bank(self._session_id)
+        return f"deleted the bank {bank} with {self._opened().drop_bank(bank):,} memories"
+
+    # --- tools ------------------------------------------------------------------------------------------------------
+
+    def _retain(self, args: dict[str, Any]) -> dict[str, Any]:
+        content = clean(text_of(args, "content"))
+        about = str(args.get("context") or self._config["retain_context"])
+        more = [str(each) for each in args.get("tags") or ()] if isinstance(args.get("tags"), list) else []
+        document = entry_id("kept", content)
+        item = {"content": content, "document_id": document, "context": about}
+        self._store(self._session_id, {**item, "tags": self._tags(self._session_id, *more)}, wait=True)
+        return {"result": "stored", "document_id": document}
+
+    def _recall(self, args: dict[str, Any]) -> dict[str, Any]:
+        found = self._found(text_of(args, "query"), self._session_id)
+        lines = [f"{number}. {each['text']}" for number, each in enumerate(found, 1)]
+        memories = [{"id": each["id"], "text": each["text"]} for each in found]
+        return {"result": "\n".join(lines) or "nothing is known about this yet", "memories": memories}
+
+    def _reflect(self, args: dict[str, Any]) -> dict[str, Any]:
+        return {"result": self._thought(text_of(args, "query"), self._session_id) or "nothing is known about this yet"}
+
+    def _forget(self, args: dict[str, Any]) -> dict[str, Any]:
+        memory_id = text_of(args, "memory_id")
+        api, bank = self._opened(), self._bank(self._session_id)
+        documents = api.sources(bank, memory_id)
+        if not documents:
+            raise ProviderError(f"no document stands behind {memory_id}; it goes with its sources", kind="refused")
+        gone = sum(api.drop(bank, document) for document in documents)
+        return {"result": "forgotten", "memory_id": memory_id, "memories_deleted": gone}
+
+    # --- how --------------------------------------------------------------------------------------------------------
+
+    def _found(self, query: str, session: str, *, hurry: bool = False) -> list[dict[str, Any]]:
+        config = self._config
+        types = _words(config["recall_types"]) or list(TYPES)
+        options = {"budget": config["recall_budget"], "max_tokens": int(config["recall_max_tokens"]), **self._filter()}
+        asked, bank = query[: int(config["recall_max_input_chars"])], self._bank(session)
+
+        def ask(types: list[str]) -> list[dict[str, Any]]:
+            # An observation takes the place of the facts it was made of.
+            return self._opened().recall(bank, asked, hurry=hurry, types=types, prefer_observations=True, **options)
+
+        found = ask(types)
+        # What was said a moment ago is no observation yet.
+        return found or ([] if set(FRESH) & set(types) else ask(list(TYPES)))
+
+    def _thought(self, query: str, session: str) -> str:
+        bank = self._bank(session)
+        self._describe(bank)
+        return self._opened().reflect(bank, query, budget=self._config["recall_budget"], **self._filter())
+
+    def _filter(self) -> dict[str, Any]:
+        tags = _words(self._config["recall_tags"])
+        return {"tags": tags, "tags_match": self._config["recall_tags_match"]} if tags else {}
+
+    def _spoken(self, turn: Turn) -> list[dict[str, str]]:
+        who = self._config["retain_user_prefix"], self._config["retain_assistant_prefix"]
+        said = (("user", f"{who[0]}: {turn.user}"), ("assistant", f"{who[1]}: {turn.assistant}"))
+        return [{"role": role, "content": text} for role, text in said]
+
+    def _store_turns(self, session: str, turns: list[list[dict[str, str]]], key: str) -> None:
+        content = json.dumps([message for turn in turns for message in turn], ensure_ascii=False)
+        about = {
+            "source": self._config["retain_source"],
+            "session_id": session,
+            "platform": self._platform,
+            "user_id": self._person,
+            "agent_identity": self._identity,
+            "retained_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "message_count": str(sum(map(len, turns))),
+        }
+        item = {
+            "content": content,
+            "context": self._config["retain_context"],
+            "document_id": plain_id(f"{session}-{key or digest(content)}"),
+            "metadata": {name: str(text) for name, text in about.items() if text},
+            "tags": self._tags(session),
+        }
+        self._store(session, item, wait=not self._config["retain_async"], key=key)
+
+    def _turns(self) -> HeldTurns:
+        return HeldTurns(self.name, self._home, self._store_turns)
+
+    def _store(self, session: str, item: dict[str, Any], *, wait: bool, key: str = "") -> None:
+        bank = self._bank(session)
+        self._describe(bank)
+        scopes = self._config["observation_scopes"]
+        more = {"observation_scopes": scopes} if scopes else {}
+        self._opened().retain(bank, {**item, **more}, wait=wait, key=key)
+
+    def _describe(self, bank: str) -> None:
+        """Tells the server once what the bank is for."""
+        missions = {
+            "reflect_mission": str(self._config["bank_mission"] or ""),
+            "retain_mission": str(self._config["bank_retain_mission"] or ""),
+        }
+        if any(missions.values()) and bank not in self._described:
+            self._opened().describe_bank(bank, **{name: text for name, text in missions.items() if text})
+            self._described.add(bank)
+
+    def _tags(self, session: str, *more: str) -> list[str]:
+        parent = f"parent:{self._parent}" if session and self._parent and session == self._session_id else ""
+        own = [f"session:{session}" if session else "", parent]
+        return list(dict.fromkeys(filter(None, [*_words(self._config["retain_tags"]), *more, *own])))
+
+    def _bank(self, session: str) -> str:
+        template = str(self._config["bank_id_template"] or self._config["bank_id"])
+        known = {
+            "profile": self._identity,
+            "workspace": self._workspace,
+            "platform": self._platform,
+            "user": self._person,
+            "session": session,
+        }
+        bank = template
+        for name, text in known.items():
+            bank = bank.replace(f"{{{name}}}", text)
+        # Where one process serves many people, each has a bank of their own.
+        own = self._person and "{user}" not in template
+        return distinct_id(f"{bank}-{self._person}" if own else bank)
+
+
+def _words(given: Any) -> list[str]:
+    """A list, or words with commas between them."""
+    parts = given.split(",") if isinstance(given, str) else given or ()
+    return [str(part).strip() for part in parts if str(part).strip()]

@@ -1,0 +1,882 @@
+"""`honcho`: a model of the person that grows with every conversation; in its cloud or self-hosted."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from hermes.base.errors import ProviderError
+from hermes.base.values import value
+from hermes.providers.config import configured, read_config, read_elsewhere, save_config
+from hermes.providers.delivery import HeldTurns
+from hermes.providers.http import (
+    Once,
+    Remote,
+    ServiceProvider,
+    bullets,
+    clean,
+    count_of,
+    digest,
+    distinct_id,
+    plain_id,
+    question,
+    text_of,
+    tool,
+    unless_missing,
+)
+from hermes.settings.environment import secret
+from hermes.storage.files import Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from hermes.providers.http import Entry, Tool, Turn
+
+CLOUD = "https://api.honcho.dev"
+LONGEST_QUERY = 10_000
+LEVELS = ("minimal", "low", "medium", "high", "max")
+_MOST = 100  # messages or conclusions in one request
+_CONCLUSION = {"id": str, "content": str}
+_MESSAGE = {"id": str, "content": str, "peer_id": str}
+_THINKING_SECONDS = 60.0
+
+
+class Honcho:
+    def __init__(self, base_url: str, key: str, workspace: str, *, timeout: float) -> None:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._remote = Remote("honcho", base_url, headers=headers, secrets=[key], timeout=timeout)
+        self.workspace = workspace
+        self._ready = False
+        self._root = f"/v3/workspaces/{_part(workspace)}"
+
+    # --- what there is ------------------------------------------------------------------------------------------------
+
+    def ensure_workspace(self) -> None:
+        self._remote.post("/v3/workspaces", {"id": self.workspace}, expect={"id": str}, repeatable=True)
+
+    def ensure_peers(self, peers: Iterable[str]) -> None:
+        """Makes the workspace and the peers, whichever are not there yet."""
+        if not self._ready:
+            self.ensure_workspace()
+            for peer in peers:
+                self._remote.post(f"{self._root}/peers", {"id": peer}, expect={"id": str}, repeatable=True)
+            self._ready = True
+
+    def ensure_session(self, session: str, peers: dict[str, dict[str, bool]]) -> None:
+        self.ensure_peers(peers)
+        body = {"id": session, "peers": peers}
+        self._remote.post(f"{self._root}/sessions", body, expect={"id": str}, repeatable=True)
+
+    def sessions_of(self, peer: str) -> list[str]:
+        return [str(each["id"]) for each in self._pages(f"{self._peer(peer)}/sessions", {}, {"id": str})]
+
+    def drop_session(self, session: str) -> None:
+        self._remote.delete(self._session(session))
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def add_messages(self, session: str, messages: list[dict[str, Any]]) -> None:
+        for start in range(0, len(messages), _MOST):
+            body = {"messages": messages[start : start + _MOST]}
+            self._remote.post(f"{self._session(session)}/messages", body, expect=[{"id": str}])
+
+    def messages_with(self, session: str, **metadata: str) -> int:
+        """How many messages of a session carry this metadata."""
+        path, body = f"{self._session(session)}/messages/list", {"filters": {"metadata": metadata}}
+        shape = {"items": list, "total": int}
+        found = unless_missing(lambda: self._remote.post(path, body, expect=shape, repeatable=True), {"total": 0})
+        return int(found["total"])
+
+    def search(self, peer: str, query: str, limit: int) -> list[dict[str, Any]]:
+        body = {"query": query, "limit": limit}
+        found = self._remote.post(f"{self._peer(peer)}/search", body, expect=[_MESSAGE], repeatable=True)
+        return list(found)
+
+    # --- what is known ------------------------------------------------------------------------------------------------
+
+    def known(self, observer: str, target: str, query: str, *, seconds: float) -> dict[str, Any]:
+        """What one peer knows about another that fits a query, with the card."""
+        params = {"target": target, "search_query": query or None}
+        shape = {"peer_id": str, "representation?": str, "peer_card?": [str]}
+        return self._or_nothing(f"{self._peer(observer)}/context", params, shape, seconds)
+
+    def conversation(self, session: str, *, tokens: int | None, seconds: float) -> dict[str, Any]:
+        """The summary of a session and its last messages."""
+        params = {"summary": "true", "tokens": tokens}
+        shape = {"id": str, "messages": [_MESSAGE], "summary?": {"content": str}}
+        return self._or_nothing(f"{self._session(session)}/context", params, shape, seconds)
+
+    def card(self, observer: str, target: str) -> list[str]:
+        found = self._or_nothing(f"{self._peer(observer)}/card", {"target": target}, {"peer_card?": [str]}, 10.0)
+        return list(found.get("peer_card") or ())
+
+    def set_card(self, observer: str, target: str, lines: list[str]) -> list[str]:
+        path = f"{self._peer(observer)}/card"
+        body, params = {"peer_card": lines}, {"target": target}
+        return list(self._remote.put(path, body, params=params, expect={"peer_card?": [str]}).get("peer_card") or ())
+
+    def ask(self, observer: str, target: str, query: str, *, level: str, session: str = "", seconds: float = 0) -> str:
+        """What Honcho's own reasoning answers; it asks a model and may take long."""
+        body: dict[str, Any] = {"query": query[:LONGEST_QUERY], "stream": False, "reasoning_level": level}
+        body |= {"target": target} if target != observer else {}
+        body |= {"session_id": session} if session else {}
+        remote = self._remote.hurried(seconds) if seconds else self._remote
+        timeout = None if seconds else _THINKING_SECONDS
+        path = f"{self._peer(observer)}/chat"
+        found = remote.post(path, body, expect={"content?": str}, timeout=timeout, repeatable=True)
+        if "content" not in found:
+            raise ProviderError("honcho answered a question without content", kind="malformed")
+        return str(found["content"] or "").strip()
+
+    # --- conclusions --------------------------------------------------------------------------------------------------
+
+    def conclude(self, contents: list[str], observer: str, observed: str) -> list[str]:
+        """Keeps conclusions; their ids, in the same order."""
+        ids = []
+        for start in range(0, len(contents), _MOST):
+            pair = {"observer_id": observer, "observed_id": observed}
+            body = {"conclusions": [{"content": each, **pair} for each in contents[start : start + _MOST]]}
+            found = self._remote.post(f"{self._root}/conclusions", body, expect=[_CONCLUSION])
+            ids += [str(each["id"]) for each in found]
+        return ids
+
+    def conclusions(self, observer: str, observed: str, query: str = "", *, most: int = _MOST) -> list[dict[str, Any]]:
+        """Those about a peer, all or the nearest to a query."""
+        filters = {"filters": {"observer_id": observer, "observed_id": observed}}
+
+        def ask() -> list[dict[str, Any]]:
+            if not query:
+                return list(self._pages(f"{self._root}/conclusions/list", filters, _CONCLUSION))[:most]
+            body = {"query": query, "top_k": min(most, _MOST), **filters}
+            path = f"{self._root}/conclusions/query"
+            return list(self._remote.post(path, body, expect=[_CONCLUSION], repeatable=True))
+
+        return unless_missing(ask, [])  # nobody has said anything in this workspace yet
+
+    def drop_conclusion(self, conclusion_id: str) -> bool:
+        def drop() -> bool:
+            self._remote.delete(f"{self._root}/conclusions/{_part(conclusion_id)}")
+            return True
+
+        return unless_missing(drop, otherwise=False)
+
+    # --- how ----------------------------------------------------------------------------------------------------------
+
+    def _pages(self, path: str, body: dict[str, Any], each: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        page, pages = 1, 1
+        while page <= pages:
+            shape = {"items": [each], "pages": int}
+            params = {"page": page, "size": _MOST}
+            found = self._remote.post(path, body, params=params, expect=shape, repeatable=True)
+            yield from found["items"]
+            page, pages = page + 1, found["pages"]
+
+    def _or_nothing(self, path: str, params: dict[str, Any], shape: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """A peer or session that does not exist yet knows nothing."""
+        found: dict[str, Any] = unless_missing(
+            lambda: self._remote.hurried(seconds).get(path, params=params, expect=shape), {}
+        )
+        return found
+
+    def _peer(self, peer: str) -> str:
+        return f"{self._root}/peers/{_part(peer)}"
+
+    def _session(self, session: str) -> str:
+        return f"{self._root}/sessions/{_part(session)}"
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")
+
+
+# What `honcho` asks at set-up and reads from its file, and the tools it offers.
+
+STRATEGIES = ("per-directory", "per-session", "per-repo", "global")
+_PEER = {"type": "string", "description": "user (default), ai, or the id of a peer."}
+
+FIELDS: tuple[dict[str, Any], ...] = (
+    {
+        "key": "baseUrl",
+        "description": "Address of the cloud, or of your server",
+        "default": CLOUD,
+        "env_var": "HONCHO_BASE_URL",
+    },
+    {
+        "key": "apiKey",
+        "description": "API key (a server of your own may have none)",
+        "secret": True,
+        "env_var": "HONCHO_API_KEY",
+        "url": "https://app.honcho.dev",
+    },
+    {"key": "workspace", "description": "Workspace", "default": "hermes"},
+    {"key": "peerName", "description": "Your name as a peer", "default": "user"},
+    {"key": "aiPeer", "description": "The assistant's name as a peer", "default": "hermes"},
+    {
+        "key": "sessionStrategy",
+        "description": "What a Honcho session is",
+        "default": "per-directory",
+        "choices": list(STRATEGIES),
+    },
+    {
+        "key": "recallMode",
+        "description": "Recall by itself and tools, recall only, or tools only",
+        "default": "hybrid",
+        "choices": ["hybrid", "context", "tools"],
+    },
+    *(
+        {"key": key, "file_only": True, "description": description, "default": default}
+        for key, description, default in (
+            ("environment", "production, or local for http://localhost:8000", "production"),
+            ("observationMode", "directional (the assistant's view of you) or unified (one view)", "directional"),
+            ("observation", "What peers observe: {user: {observeMe, observeOthers}, ai: {…}}", {}),
+            ("pinUserPeer", "One user peer also in a gateway (everybody shares a memory)", False),
+            ("userPeerAliases", "Peers of known users: {user_id: peer}", {}),
+            ("runtimePeerPrefix", "Before a gateway user's id", ""),
+            ("sessions", "Names of sessions by directory", {}),
+            ("sessionPeerPrefix", "Your peer's name before that of a session", False),
+            ("saveMessages", "Store turns", True),
+            ("writeFrequency", "async or turn (every turn), session (at its end), or a number of turns", "async"),
+            ("messageMaxChars", "Longest message; longer ones are split", 25_000),
+            ("contextTokens", "Tokens of the session's summary and messages", 1000),
+            ("contextCadence", "Turns between two looks at what is known", 1),
+            ("dialecticCadence", "Turns between two questions to Honcho's reasoning", 1),
+            ("dialecticDepth", "Questions in a row, 1 to 3", 1),
+            ("dialecticDepthLevels", "The level of each of them", []),
+            ("dialecticReasoningLevel", f"One of {', '.join(LEVELS)}", "low"),
+            ("dialecticDynamic", "The model may choose the level of its own questions", True),
+            ("dialecticMaxChars", "Longest answer that is added to a turn", 600),
+            ("dialecticMaxInputChars", "Longest question", 10_000),
+            ("reasoningHeuristic", "A higher level for longer messages", True),
+            ("reasoningLevelCap", "The highest level that may choose", "high"),
+            ("injectionFrequency", "every-turn or first-turn", "every-turn"),
+            ("firstTurnBaseWait", "Seconds the first turn waits for what is known", 3.0),
+            ("firstTurnDialecticWait", "Seconds it waits for the reasoning", 2.0),
+        )
+    ),
+    {
+        "key": "timeout",
+        "file_only": True,
+        "description": "Seconds for a call that nobody waits for",
+        "default": 30.0,
+        "env_var": "HONCHO_TIMEOUT",
+    },
+)
+TOOLS: tuple[dict[str, Any], ...] = (
+    tool(
+        "honcho_profile",
+        "Shows a peer's card (key facts), or sets it.",
+        peer=_PEER,
+        card={"type": "array", "items": {"type": "string"}, "description": "The new card, all of it."},
+    ),
+    tool(
+        "honcho_search",
+        "Finds what is known and what was said.",
+        ["query"],
+        query="string",
+        max_tokens={"type": "integer", "description": "Default 800, at most 2000."},
+        peer=_PEER,
+    ),
+    tool(
+        "honcho_reasoning",
+        "Asks Honcho's reasoning about a peer; slower.",
+        ["query"],
+        query="string",
+        reasoning_level={"type": "string", "enum": list(LEVELS)},
+        peer=_PEER,
+    ),
+    tool("honcho_context", "Summary, what is known, card and recent messages.", peer=_PEER),
+    tool(
+        "honcho_conclude",
+        "Keeps a conclusion about a peer, lists them with ids, or deletes one. Give exactly one of the three.",
+        conclusion="string",
+        delete_id="string",
+        list="boolean",
+        query={"type": "string", "description": "With list: only what fits."},
+        peer=_PEER,
+    ),
+)
+
+
+# Who is who in Honcho, and which of its sessions a conversation belongs to.
+
+_NAME = "honcho"
+_PROFILES = "profiles"
+
+
+@value
+class Peers:
+    """The person, the assistant, and whose view of the person counts."""
+
+    user: str
+    ai: str
+    directional: bool
+    observed: dict[str, dict[str, bool]]
+
+    @property
+    def observer(self) -> str:
+        return self.ai if self.directional else self.user
+
+    def named(self, name: str) -> str:
+        return {"": self.user, "user": self.user, "ai": self.ai}.get(name) or plain_id(name)
+
+    def observer_of(self, peer: str) -> str:
+        """What the assistant knows of itself, it knows by itself."""
+        return self.observer if peer != self.ai else self.ai
+
+
+def peers_of(config: Mapping[str, Any], person: str) -> Peers:
+    user = plain_id(str(config["peerName"] or "user"))
+    if person and not config["pinUserPeer"]:
+        aliases = config["userPeerAliases"] or {}
+        user = distinct_id(str(aliases.get(person) or f"{config['runtimePeerPrefix']}{person}"))
+    ai = plain_id(str(config["aiPeer"] or "hermes"))
+    if ai == user:
+        ai = f"{ai}-ai"
+    directional = config["observationMode"] != "unified"
+    mine = (config["observation"] or {}).get("user") or {}
+    others = (config["observation"] or {}).get("ai") or {}
+    observed = {
+        user: _watching(mine, me=True, others=directional),
+        ai: _watching(others, me=directional, others=directional),
+    }
+    return Peers(user=user, ai=ai, directional=directional, observed=observed)
+
+
+def session_name(config: Mapping[str, Any], session_id: str, place: str, person: str) -> str:
+    """By the strategy. Where one process serves many people, none shares a session with another."""
+    named = (config["sessions"] or {}).get(place)
+    match str(config["sessionStrategy"]):
+        case "per-session":
+            name = session_id
+        case "global":
+            name = str(config["workspace"])
+        case "per-repo":
+            name = named or _of_folder(_repository(place))
+        case _:
+            name = named or _of_folder(place)
+    if config["sessionPeerPrefix"] and not person:
+        name = f"{config['peerName']}-{name}"
+    return distinct_id(f"{person}-{name}" if person else name)
+
+
+def read_file(hermes_home: str) -> dict[str, Any]:
+    """Honcho's own file; other programs share it, and each has a block of its own under `hosts`."""
+    file = read_config(_NAME, hermes_home) or read_elsewhere("~/.hermes/honcho.json", "~/.honcho/config.json")
+    hosts = file.get("hosts")
+    block = hosts.get(_host(hermes_home)) if isinstance(hosts, dict) else None
+    return {**file, **block} if isinstance(block, dict) else file
+
+
+def save_file(values: Mapping[str, Any], hermes_home: str) -> None:
+    """Into our block where there is one, because it wins over what stands beside it."""
+    file = read_config(_NAME, hermes_home)
+    host = _host(hermes_home)
+    hosts = file.get("hosts")
+    if isinstance(hosts, dict) and isinstance(hosts.get(host), dict):
+        save_config(_NAME, hermes_home, {"hosts": {**hosts, host: {**hosts[host], **values}}})
+    else:
+        save_config(_NAME, hermes_home, values)
+
+
+def _host(hermes_home: str) -> str:
+    from hermes.providers.config import home_of
+
+    chosen = secret(home_of(hermes_home), "HERMES_HONCHO_HOST")
+    folder, name = os.path.split(os.path.normpath(hermes_home))
+    return chosen or (f"hermes_{name}" if os.path.basename(folder) == _PROFILES else "hermes")
+
+
+def _watching(given: Mapping[str, Any], *, me: bool, others: bool) -> dict[str, bool]:
+    return {
+        "observe_me": bool(given.get("observeMe", me)),
+        "observe_others": bool(given.get("observeOthers", others)),
+    }
+
+
+def _repository(place: str) -> str:
+    folder = place
+    while not os.path.exists(os.path.join(folder, ".git")):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return place
+        folder = above
+    return folder
+
+
+def _of_folder(place: str) -> str:
+    """The folder's name, with a mark of the whole path: there are many folders called `src`."""
+    name = os.path.basename(place)
+    mark = distinct_id(f"/{place}")[-8:]
+    return f"{name}-{mark}" if name else mark
+
+
+# Curated memory in Honcho: each entry is a conclusion, kept once and withdrawn when the entry goes.
+
+EVERYTHING = 1_000_000
+_KEPT = "honcho_conclusions"  # the file that says which conclusion stands for which entry
+_BETWEEN = "\n§\n"
+_LARGEST_FILE = 4 << 20
+
+
+class CuratedEntries:
+    """`shared` says that one person has the whole memory, so that notes are the assistant's own."""
+
+    def __init__(self, api: Honcho, peers: Peers, hermes_home: str, *, shared: bool) -> None:
+        self._api = api
+        self._peers = peers
+        self._home = hermes_home
+        self._shared = shared
+
+    def upload_once(self) -> None:
+        """The entries that were there before Honcho, once and never again, whatever is deleted later."""
+        mark = f"uploaded {self._api.workspace} {self._peers.user}"
+        if read_config(_KEPT, self._home).get(mark):
+            return
+        for target, file in (("user", "USER.md"), ("memory", "MEMORY.md")):
+            self.keep(target, _entries(os.path.join(self._home, "memories"), file))
+        save_config(_KEPT, self._home, {mark: True})
+
+    def keep(self, target: str, entries: list[str]) -> None:
+        """Keeps entries as conclusions, except those that are there already."""
+        known = read_config(_KEPT, self._home)
+        left = [entry for entry in dict.fromkeys(entries) if self._named(target, entry) not in known]
+        if not left:
+            return
+        observer, observed = self._pair(target)
+        found = self._api.conclusions(observer, observed, most=EVERYTHING)
+        there = {each["content"]: str(each["id"]) for each in found}
+        new = [entry for entry in left if entry not in there]
+        if new:
+            self._api.ensure_peers(self._peers.observed)
+            there |= dict(zip(new, self._api.conclude(new, observer, observed), strict=True))
+        save_config(_KEPT, self._home, {self._named(target, entry): there[entry] for entry in left})
+
+    def withdraw(self, target: str, entry: str) -> None:
+        """Deletes the conclusion that stands for an entry, and any other that says just the same."""
+        observer, observed = self._pair(target)
+        name = self._named(target, entry)
+        known = read_config(_KEPT, self._home).get(name)
+        near = self._api.conclusions(observer, observed, entry)
+        same = [str(each["id"]) for each in near if each["content"] == entry]
+        for conclusion_id in dict.fromkeys([*([str(known)] if known else []), *same]):
+            self._api.drop_conclusion(conclusion_id)
+        save_config(_KEPT, self._home, {name: None})
+
+    def _named(self, target: str, text: str) -> str:
+        whose = f"{self._api.workspace}\n{self._peers.user}\n{text}"
+        return f"{target}-{digest(whose)}"
+
+    def _pair(self, target: str) -> tuple[str, str]:
+        """Who knows it, about whom. What was noted for one person among many stays with that person."""
+        peer = self._peers.ai if target != "user" and self._shared else self._peers.user
+        return self._peers.observer_of(peer), peer
+
+
+def knows_entries(hermes_home: str) -> bool:
+    """Whether Honcho was ever told anything from this home."""
+    return bool(read_config(_KEPT, hermes_home))
+
+
+def _entries(folder_path: str, name: str) -> list[str]:
+    folder = Folder.open(folder_path)
+    if folder is None:
+        return []
+    with folder:
+        data = folder.read(name, at_most=_LARGEST_FILE) or b""
+    return [text for each in data.decode("utf-8", "replace").split(_BETWEEN) if (text := clean(each))]
+
+
+# Honcho's reasoning for a turn: how hard it should think, and the questions it is asked in a row.
+
+_LONG, _VERY_LONG = 120, 400
+_TEXTS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "text")
+# Words that say nothing one could think about.
+_TRIVIAL = re.compile(
+    r"(?:ok(?:ay)?|yes|yep|yeah|no|nope|sure|thanks?|thank you|great|good|nice|fine|cool|right|go(?: on| ahead)?|"
+    r"continue|hi|hello|hey|ja|nein|danke|oui|non|merci|sí|gracias|好的?|是的?|谢谢|はい|ありがとう)?[\s\W]*",
+    re.IGNORECASE,
+)
+
+
+def is_trivial(message: str) -> bool:
+    return bool(_TRIVIAL.fullmatch(message.strip()))
+
+
+def level_for(config: Mapping[str, Any], message: str) -> str:
+    """The configured level, higher for longer messages, never above the cap."""
+    base = _position(config["dialecticReasoningLevel"], "low")
+    if not config["reasoningHeuristic"]:
+        return LEVELS[base]
+    more = (len(message) >= _LONG) + (len(message) >= _VERY_LONG)
+    return LEVELS[max(base, min(base + more, _position(config["reasoningLevelCap"], "high")))]
+
+
+def think(config: Mapping[str, Any], message: str, ask: Callable[[str, str], str]) -> str:
+    """Asks once, and again about the answer where more depth is wanted; `ask` takes a question and a level."""
+    longest = int(config["dialecticMaxInputChars"])
+    depth = min(max(int(config["dialecticDepth"]), 1), 3)
+    levels = [str(each) for each in config["dialecticDepthLevels"] or ()]
+    answer = ""
+    for step in range(depth):
+        level = levels[step] if step < len(levels) and levels[step] in LEVELS else level_for(config, message)
+        question = f"{_text('honcho_question')}\n{message}"
+        if step:
+            question = f"{_text('honcho_deeper')}\n\n{question}\n\n{answer}"
+        improved = ask(question[:longest], level)
+        if not improved:
+            break
+        answer = improved
+    return cut(answer, int(config["dialecticMaxChars"]))
+
+
+def cut(text: str, longest: int) -> str:
+    """Whole words, and a sign that there was more."""
+    if len(text) <= longest:
+        return text
+    return f"{text[: longest + 1].rsplit(None, 1)[0]} …"
+
+
+def pieces(text: str, longest: int) -> list[str]:
+    """A long message in parts that Honcho takes, cut between lines or words where that is possible."""
+    parts, rest = [], text
+    while len(rest) > longest:
+        head = rest[:longest]
+        at = max(head.rfind("\n", longest // 2), head.rfind(" ", longest // 2)) + 1 or longest
+        parts.append(rest[:at])
+        rest = rest[at:]
+    return [*parts, rest]
+
+
+def _position(level: Any, otherwise: str) -> int:
+    return LEVELS.index(str(level) if str(level) in LEVELS else otherwise)
+
+
+def _text(name: str) -> str:
+    with open(os.path.join(_TEXTS, f"{name}.md"), encoding="utf-8") as file:
+        return file.read().strip()
+
+
+_LOCAL = "http://localhost:8000"
+_TURN_SECONDS = 2.6  # what recall may take in all, a little less than a turn waits for it
+_CHARACTERS_PER_TOKEN = 4
+_FOUND = 10
+
+
+class HonchoProvider(ServiceProvider[Honcho]):
+    name = "honcho"
+
+    FIELDS = FIELDS
+    TOOLS = TOOLS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._peers = Peers(user="user", ai="hermes", directional=True, observed={})
+        self._place = ""
+        self._turn = 0
+        self._lock = threading.Lock()
+        self._ready: set[str] = set()
+        self._sent = Once()
+        self._base: tuple[int, str] | None = None
+        self._thought: tuple[int, str] | None = None
+        self._generation = 0
+
+    @property
+    def recall_mode(self) -> str:
+        return str(self._config.get("recallMode") or "")
+
+    def initialize(self, session_id: str, **kwargs: Any) -> None:
+        self._place = os.path.abspath(str(kwargs.get("cwd") or os.getcwd()))
+        super().initialize(session_id, **kwargs)
+
+    def _configured(self, hermes_home: str) -> dict[str, Any]:
+        return configured(self.name, hermes_home, self.FIELDS, file=read_file(hermes_home))
+
+    def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
+        save_file(values, hermes_home)
+
+    def _missing(self, values: dict[str, Any]) -> list[str]:
+        return ["HONCHO_API_KEY"] if _address(values) == CLOUD and not values["apiKey"] else []
+
+    def _connect(self) -> None:
+        config = self._config
+        key, timeout = str(config["apiKey"] or ""), float(config["timeout"])
+        self._api = Honcho(_address(config), key, str(config["workspace"]), timeout=timeout)
+        self._peers = peers_of(config, self._person)
+
+    def _handlers(self) -> dict[str, Tool]:
+        return {
+            "honcho_profile": self._profile,
+            "honcho_search": self._search,
+            "honcho_reasoning": self._reasoning,
+            "honcho_context": self._context,
+            "honcho_conclude": self._conclude,
+        }
+
+    # --- recall -----------------------------------------------------------------------------------------------------
+
+    def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
+        del message, kwargs
+        self._turn = turn_number
+
+    def prefetch(self, query: str, *, session_id: str = "") -> str:
+        """What is known, looked up for this turn; and what Honcho thinks, prepared after the turn before."""
+        end = time.monotonic() + _TURN_SECONDS
+        first = self._turn <= 1
+        if self._config["injectionFrequency"] == "first-turn" and not first:
+            return ""
+        query, trivial = question(query), is_trivial(query)
+        with self._lock:
+            base, thought, generation = self._base, self._thought, self._generation
+        cadence = max(int(self._config["contextCadence"]), 1)
+        if not trivial and (base is None or cadence == 1 or self._turn - base[0] >= cadence):
+            wait = min(float(self._config["firstTurnBaseWait"]), _TURN_SECONDS) if first else _TURN_SECONDS
+            base = (self._turn, self._known(query, session_id, wait))
+        left = min(float(self._config["firstTurnDialecticWait"]), end - time.monotonic())
+        if first and thought is None and not trivial and left > 0:
+            hasty = self._hasty_thought(query, left)
+            thought = (self._turn, hasty) if hasty else None
+        with self._lock:
+            if generation == self._generation:
+                self._base, self._thought = base, thought
+        return "\n\n".join(filter(None, (base[1] if base else "", _thinking(thought[1]) if thought else "")))
+
+    def queue_prefetch(self, query: str, *, session_id: str = "") -> None:
+        """Honcho's reasoning asks a model and takes seconds, so the next turn's is made now."""
+        del session_id
+        query = question(query)
+        with self._lock:
+            last, generation = self._thought, self._generation
+        due = last is None or self._turn - last[0] >= max(int(self._config["dialecticCadence"]), 1)
+        if is_trivial(query) or not due:
+            return
+        thought = (self._turn, think(self._config, query, self._ask))
+        with self._lock:
+            if generation == self._generation:
+                self._thought = thought
+
+    # --- storing ----------------------------------------------------------------------------------------------------
+
+    def _store_turn(self, turn: Turn) -> None:
+        self._entries().upload_once()
+        if self._config["saveMessages"]:
+            said = ((self._peers.user, turn.user), (self._peers.ai, turn.assistant))
+            messages = [{"peer_id": peer, "content": text} for peer, text in said if text]
+            together = _turns_together(self._config["writeFrequency"])
+            self._turns().add(turn.session, messages, turn.key, together=together)
+
+    def on_session_end(
+        self, messages: list[dict[str, Any]], *, session_id: str = "", idempotency_key: str = ""
+    ) -> None:
+        del messages, idempotency_key
+        self._turns().finish(session_id or self._session_id)
+
+    def _keep(self, entry: Entry) -> None:
+        """An entry about the person is a conclusion about them, a note of the assistant one about itself."""
+        self._entries().keep(entry.target, [entry.text])
+        self._forget_recall()
+
+    def _withdraw(self, entry: Entry) -> None:
+        self._entries().withdraw(entry.target, entry.text)
+        self._forget_recall()
+
+    def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:
+        super().on_session_switch(new_session_id, **kwargs)
+        self._forget_recall()
+
+    def check_connection(self) -> str:
+        api, peers = self._opened(), self._peers
+        api.ensure_workspace()
+        known = len(api.conclusions(peers.observer, peers.user))
+        return f"Honcho answers, {known:,} conclusions about {peers.user} in the workspace {api.workspace}"
+
+    def forget_person(self) -> str:
+        if not self._person:
+            return ""
+        if self._config["pinUserPeer"]:
+            raise ProviderError(
+                f"pinUserPeer makes everybody the peer {self._peers.user}, so what one person said cannot be told from "
+                "the rest",
+                kind="refused",
+            )
+        api, peers = self._opened(), self._peers
+        conclusions = [
+            each for who in {peers.ai, peers.user} for each in api.conclusions(who, peers.user, most=EVERYTHING)
+        ]
+        for each in conclusions:
+            api.drop_conclusion(str(each["id"]))
+        sessions = api.sessions_of(peers.user)
+        for session in sessions:
+            api.drop_session(session)
+        api.set_card(peers.observer, peers.user, [])
+        return (
+            f"deleted {len(conclusions):,} conclusions about {peers.user}, the card and {len(sessions):,} sessions; "
+            f"the peer {peers.user} itself stays, empty: Honcho has no call that deletes one"
+        )
+
+    # --- tools ------------------------------------------------------------------------------------------------------
+
+    def _profile(self, args: dict[str, Any]) -> dict[str, Any]:
+        peer = self._peers.named(str(args.get("peer") or ""))
+        observer, card = self._peers.observer_of(peer), args.get("card")
+        if card is None:
+            return {"result": self._opened().card(observer, peer)}
+        if not isinstance(card, list) or not all(isinstance(line, str) for line in card):
+            raise ProviderError("card is a list of texts", kind="refused")
+        self._opened().ensure_peers(self._peers.observed)
+        kept = self._opened().set_card(observer, peer, [clean(line) for line in card])
+        self._forget_recall()
+        return {"result": "the card is set", "card": kept}
+
+    def _search(self, args: dict[str, Any]) -> dict[str, Any]:
+        query, most = text_of(args, "query"), count_of(args, "max_tokens", 800, 2000)
+        peer = self._peers.named(str(args.get("peer") or ""))
+        api = self._opened()
+        known = api.conclusions(self._peers.observer_of(peer), peer, query, most=_FOUND)
+        said = api.search(peer, query, _FOUND) if self._met() else []
+        parts = (
+            bullets("## Known", (each["content"] for each in known)),
+            bullets("## Said", (cut(each["content"], 500) for each in said)),
+        )
+        text = "\n\n".join(filter(None, parts))
+        return {"result": cut(text, most * _CHARACTERS_PER_TOKEN) or "nothing is known about this yet"}
+
+    def _reasoning(self, args: dict[str, Any]) -> dict[str, Any]:
+        query, wanted = text_of(args, "query"), str(args.get("reasoning_level") or "")
+        chosen = wanted if wanted in LEVELS and self._config["dialecticDynamic"] else ""
+        level = chosen or str(self._config["dialecticReasoningLevel"])
+        peer = self._peers.named(str(args.get("peer") or ""))
+        answer = self._opened().ask(self._peers.observer_of(peer), peer, query, level=level)
+        return {"result": answer or "Honcho has nothing to say about this yet"}
+
+    def _context(self, args: dict[str, Any]) -> dict[str, Any]:
+        peer = self._peers.named(str(args.get("peer") or ""))
+        api, seconds = self._opened(), float(self._config["timeout"])
+        known = api.known(self._peers.observer_of(peer), peer, "", seconds=seconds)
+        session = self._honcho_session(self._session_id)
+        talk = api.conversation(session, tokens=int(self._config["contextTokens"]), seconds=seconds)
+        recent = (f"{each['peer_id']}: {each['content']}" for each in talk.get("messages") or ())
+        parts = (
+            _section("Summary", (talk.get("summary") or {}).get("content")),
+            _section("Representation", known.get("representation")),
+            bullets("## Card", known.get("peer_card") or ()),
+            bullets("## Recent messages", recent),
+        )
+        return {"result": "\n\n".join(filter(None, parts)) or "nothing is known yet"}
+
+    def _conclude(self, args: dict[str, Any]) -> dict[str, Any]:
+        given = [key for key in ("conclusion", "delete_id", "list") if args.get(key)]
+        if len(given) != 1:
+            raise ProviderError("give exactly one of conclusion, delete_id and list", kind="refused")
+        peer, api = self._peers.named(str(args.get("peer") or "")), self._opened()
+        observer = self._peers.observer_of(peer)
+        if given == ["list"]:
+            found = api.conclusions(observer, peer, str(args.get("query") or ""))
+            return {"conclusions": [{"id": each["id"], "content": each["content"]} for each in found]}
+        self._forget_recall()
+        if given == ["delete_id"]:
+            if not api.drop_conclusion(text_of(args, "delete_id")):
+                raise ProviderError("there is no such conclusion; list shows the ids", kind="missing")
+            return {"result": "deleted"}
+        api.ensure_peers(self._peers.observed)
+        [conclusion_id] = api.conclude([clean(text_of(args, "conclusion"))], observer, peer)
+        return {"result": "concluded", "id": conclusion_id}
+
+    # --- how: recall ------------------------------------------------------------------------------------------------
+
+    def _known(self, query: str, session_id: str, seconds: float) -> str:
+        api, peers = self._opened(), self._peers
+        end = time.monotonic() + seconds
+        known = api.known(peers.observer, peers.user, query, seconds=seconds)
+        parts = [
+            bullets("## Who the person is", known.get("peer_card") or ()),
+            _section("What Honcho knows about them", known.get("representation")),
+        ]
+        session = self._honcho_session(session_id or self._session_id)
+        if self._met() and (left := end - time.monotonic()) > 0:
+            summary = api.conversation(session, tokens=int(self._config["contextTokens"]), seconds=left).get("summary")
+            parts.append(_section("Summary of earlier conversations", (summary or {}).get("content")))
+        return "\n\n".join(filter(None, parts))
+
+    def _hasty_thought(self, query: str, seconds: float) -> str:
+        """The first turn has nothing prepared; if Honcho is not quick, it goes without."""
+        if not self._met():
+            return ""
+        end = time.monotonic() + seconds
+        try:
+            return think(self._config, query, lambda asked, level: self._ask(asked, level, end - time.monotonic()))
+        except ProviderError as error:
+            if error.kind != "slow":
+                raise
+            return ""
+
+    def _met(self) -> bool:
+        """Whether Honcho has ever heard of this person."""
+        return bool(self._ready) or knows_entries(self._home)
+
+    def _ask(self, asked: str, level: str, seconds: float = 0) -> str:
+        return self._opened().ask(self._peers.observer, self._peers.user, asked, level=level, seconds=seconds)
+
+    def _forget_recall(self) -> None:
+        """What was prepared is out of date; also what is being prepared at this moment."""
+        with self._lock:
+            self._generation += 1
+            self._base = self._thought = None
+
+    # --- how: storing -----------------------------------------------------------------------------------------------
+
+    def _turns(self) -> HeldTurns:
+        return HeldTurns(self.name, self._home, self._store_turns)
+
+    def _store_turns(self, session_id: str, turns: list[list[dict[str, str]]], key: str) -> None:
+        session = self._honcho_session(session_id)
+        self._prepare(session)
+        longest = min(max(int(self._config["messageMaxChars"]), 1), 25_000)
+        about = {"session_id": session_id, "platform": self._platform, "hermes_key": key}
+        metadata = {name: text for name, text in about.items() if text}
+        messages = [
+            {"content": part, "peer_id": message["peer_id"], "metadata": metadata}
+            for turn in turns
+            for message in turn
+            for part in pieces(message["content"], longest)
+        ]
+        api = self._opened()
+        self._sent.send(
+            key,
+            lambda: api.add_messages(session, messages),
+            arrived=lambda: api.messages_with(session, hermes_key=key),
+        )
+
+    def _prepare(self, session: str) -> None:
+        if session not in self._ready:
+            self._opened().ensure_session(session, self._peers.observed)
+            self._ready.add(session)
+
+    def _entries(self) -> CuratedEntries:
+        return CuratedEntries(self._opened(), self._peers, self._home, shared=not self._person)
+
+    def _honcho_session(self, session_id: str) -> str:
+        shared = "" if self._config["pinUserPeer"] else self._person
+        return session_name(self._config, session_id, self._place, shared)
+
+
+def _address(values: Mapping[str, Any]) -> str:
+    url = str(values["baseUrl"] or CLOUD)
+    return _LOCAL if url == CLOUD and values["environment"] == "local" else url
+
+
+def _turns_together(frequency: Any) -> int:
+    if str(frequency) == "session":
+        return EVERYTHING
+    return int(frequency) if str(frequency).isdigit() else 1
+
+
+def _section(title: str, text: Any) -> str:
+    return f"## {title}\n{text.strip()}" if isinstance(text, str) and text.strip() else ""
+
+
+def _thinking(text: str) -> str:
+    return _section("What Honcho thinks", text)

@@ -1,0 +1,468 @@
+"""`mem0`: facts extracted from turns and found by meaning; in the cloud, on a server, or in this process."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from urllib.parse import quote
+
+from hermes.base.errors import PACKAGES, ProviderError, command
+from hermes.providers.config import configured
+from hermes.providers.http import (
+    Once,
+    Remote,
+    ServiceProvider,
+    bullets,
+    clean,
+    count_of,
+    distinct_id,
+    forget_all,
+    question,
+    text_of,
+    tool,
+)
+from hermes.providers.manager import home_of_the_caller
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Message = dict[str, str]
+    Memory = dict[str, Any]
+    from collections.abc import Iterator
+
+    from hermes.providers.http import Entry, Tool, Turn
+
+CLOUD = "https://api.mem0.ai"
+TAG = "hermes_key"  # in the metadata of what we store: the same for every attempt to store it
+_PAGE = 100
+_MOST_PAGES = 20
+_RECALL_SECONDS = 3.0
+_RESULTS = {"results": [{"id": (str, int), "memory?": str}]}
+_INSTALL = f"{command('mem0')} brings it, or choose another mode with `hermes memory setup mem0`"
+
+
+class Backend(Protocol):
+    """Memories are {"id", "memory", "score"?, "metadata"?}; everything is one person's."""
+
+    keeps: str  # what is left when every memory is deleted, in words
+
+    def add(self, messages: list[Message], *, infer: bool, metadata: dict[str, Any]) -> Any: ...
+    def search(self, query: str, *, top_k: int, rerank: bool = False, hurry: bool = False) -> list[Memory]: ...
+    def all(self, most: int = _PAGE * _MOST_PAGES) -> list[Memory]: ...
+    def update(self, memory_id: str, text: str) -> None: ...
+    def delete(self, memory_id: str) -> None: ...
+    def check(self) -> str: ...
+    def close(self) -> None: ...
+
+
+class _Http:
+    """What the cloud and a server of one's own have in common; they differ in their paths."""
+
+    add_path: str
+    search_path: str
+    memory_path: str  # of one memory, whose id stands for {}
+    keeps = ""
+
+    def __init__(self, remote: Remote, user_id: str, agent_id: str) -> None:
+        self._remote = remote
+        self._hurried = remote.hurried(_RECALL_SECONDS)
+        self._user_id = user_id
+        self._agent_id = agent_id
+
+    def add(self, messages: list[Message], *, infer: bool, metadata: dict[str, Any]) -> Any:
+        body = {"messages": messages, "user_id": self._user_id, "agent_id": self._agent_id}
+        return self._remote.post(self.add_path, {**body, "infer": infer, "metadata": metadata}, expect=(dict, list))
+
+    def search(self, query: str, *, top_k: int, rerank: bool = False, hurry: bool = False) -> list[Memory]:
+        del rerank  # only the cloud has it
+        return self._searched({"query": query, "top_k": top_k}, hurry=hurry)
+
+    def update(self, memory_id: str, text: str) -> None:
+        self._remote.put(self._one(memory_id), {"text": text})
+
+    def delete(self, memory_id: str) -> None:
+        self._remote.delete(self._one(memory_id))
+
+    def close(self) -> None:
+        """Connections belong to the process."""
+
+    def _searched(self, body: dict[str, Any], *, hurry: bool) -> list[Memory]:
+        remote = self._hurried if hurry else self._remote
+        whose = {"filters": {"user_id": self._user_id}}
+        return _memories(remote.post(self.search_path, {**body, **whose}, expect=_RESULTS, repeatable=True))
+
+    def _one(self, memory_id: str) -> str:
+        return self.memory_path.format(quote(memory_id, safe=""))
+
+
+class Platform(_Http):
+    add_path, search_path, memory_path = "/v3/memories/add/", "/v3/memories/search/", "/v1/memories/{}/"
+
+    def __init__(self, key: str, user_id: str, agent_id: str, *, host: str = CLOUD) -> None:
+        # The second header names the account, as Mem0's own client makes it from the key: not the person.
+        account = hashlib.md5(key.encode(), usedforsecurity=False).hexdigest()
+        headers = {"Authorization": f"Token {key}", "Mem0-User-ID": account}
+        super().__init__(Remote("mem0", host, headers=headers, secrets=[key], timeout=30), user_id, agent_id)
+
+    def search(self, query: str, *, top_k: int, rerank: bool = False, hurry: bool = False) -> list[Memory]:
+        return self._searched({"query": query, "top_k": top_k, "rerank": rerank}, hurry=hurry)
+
+    def all(self, most: int = _PAGE * _MOST_PAGES) -> list[Memory]:
+        found: list[Memory] = []
+        for page in range(1, _MOST_PAGES + 1):
+            params = {"page": page, "page_size": _PAGE}
+            body = {"filters": {"user_id": self._user_id}}
+            answer = self._remote.request(
+                "POST", "/v3/memories/", body, params=params, expect=_RESULTS, repeatable=True
+            )
+            found += _memories(answer)
+            if len(answer["results"]) < _PAGE or len(found) >= most:
+                break
+        return found[:most]
+
+    def check(self) -> str:
+        found = self._remote.get("/v1/ping/", expect={"status": str})
+        return f"the Mem0 platform answers ({found['status']}), user {self._user_id}"
+
+
+class SelfHosted(_Http):
+    add_path, search_path, memory_path = "/memories", "/search", "/memories/{}"
+    keeps = "; the server's history of what memories said is deleted only when its administrator resets it"
+
+    def __init__(self, host: str, key: str, user_id: str, agent_id: str) -> None:
+        headers = {"X-API-Key": key} if key else {}
+        super().__init__(Remote("mem0", host, headers=headers, secrets=[key], timeout=30), user_id, agent_id)
+
+    def all(self, most: int = _PAGE * _MOST_PAGES) -> list[Memory]:
+        found = self._remote.get("/memories", params={"user_id": self._user_id}, expect=_RESULTS)
+        return _memories(found)[:most]
+
+    def check(self) -> str:
+        where = self._remote.base_url
+        return f"the Mem0 server at {where} answers, {len(self.all()):,} memories of {self._user_id}"
+
+
+class InProcess:
+    """The library itself, with the models and the vector store the configuration names; loaded with the first call."""
+
+    keeps = "; its history lies in the home and goes with it"
+
+    def __init__(self, config: Mapping[str, Any], home: str, user_id: str, agent_id: str) -> None:
+        self._config = dict(config)
+        self._folder = os.path.join(home, "mem0")
+        self._user_id = user_id
+        self._agent_id = agent_id
+        self._memory: Any = None
+        self._opening = threading.Lock()  # its store can be opened once; a recall and a delivery may both be first
+
+    def add(self, messages: list[Message], *, infer: bool, metadata: dict[str, Any]) -> Any:
+        call = {"user_id": self._user_id, "agent_id": self._agent_id, "infer": infer, "metadata": metadata}
+        return self._guarded(lambda memory: memory.add(messages, **call))
+
+    def search(self, query: str, *, top_k: int, rerank: bool = False, hurry: bool = False) -> list[Memory]:
+        del rerank, hurry  # the manager's deadline holds
+        filters = {"user_id": self._user_id}
+        return _memories(self._guarded(lambda memory: memory.search(query, filters=filters, top_k=top_k)))
+
+    def all(self, most: int = _PAGE * _MOST_PAGES) -> list[Memory]:
+        filters = {"user_id": self._user_id}
+        return _memories(self._guarded(lambda memory: memory.get_all(filters=filters, top_k=most)))
+
+    def update(self, memory_id: str, text: str) -> None:
+        self._guarded(lambda memory: memory.update(memory_id, text))
+
+    def delete(self, memory_id: str) -> None:
+        self._guarded(lambda memory: memory.delete(memory_id))
+
+    def check(self) -> str:
+        return f"Mem0 runs in this process, {len(self.all()):,} memories of {self._user_id} in {self._folder}"
+
+    def close(self) -> None:
+        client = getattr(getattr(self._memory, "vector_store", None), "client", None)
+        close = getattr(client, "close", None)
+        if callable(close):
+            close()
+        self._memory = None
+
+    def _guarded(self, work: Any) -> Any:
+        try:
+            with self._opening:
+                if self._memory is None:
+                    self._memory = self._opened()
+            return work(self._memory)
+        except ProviderError:
+            raise
+        except Exception as error:
+            kind = "missing" if "not found" in str(error).lower() else "busy"
+            raise ProviderError(f"mem0 failed: {type(error).__name__}: {error}", kind=kind) from error
+
+    def _opened(self) -> Any:
+        # It sends usage figures home unless told not to, and keeps files in the person's home folder.
+        os.environ.setdefault("MEM0_TELEMETRY", "False")
+        os.environ.setdefault("MEM0_DIR", self._folder)
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        try:
+            from mem0 import Memory  # type: ignore[import-not-found, unused-ignore]
+        except ImportError as error:
+            raise ProviderError(f"mem0 in this process needs the package mem0ai: {_INSTALL}", kind="absent") from error
+        return Memory.from_config(self._completed())
+
+    def _completed(self) -> dict[str, Any]:
+        """What the person configured, with files of ours below the home where they named none."""
+        store = self._config.get("vector_store") or {"provider": "qdrant", "config": {}}
+        inside = dict(store.get("config") or {})
+        if store.get("provider", "qdrant") in ("qdrant", "faiss") and not inside.keys() & {"host", "url", "path"}:
+            inside |= {"path": os.path.join(self._folder, str(store.get("provider", "qdrant")))}
+            inside.setdefault("collection_name", "hermes")
+            if store.get("provider", "qdrant") == "qdrant":
+                inside.setdefault("on_disk", True)
+        history = os.path.join(self._folder, "history.db")
+        return {"history_db_path": history, **self._config, "vector_store": {**store, "config": inside}}
+
+
+def _memories(found: Any) -> list[Memory]:
+    rows = found.get("results", []) if isinstance(found, dict) else found
+    return [{**row, "id": str(row["id"])} for row in rows or () if isinstance(row, dict) and row.get("memory")]
+
+
+RECALLED = 10
+_MIRRORS = 20
+_MOST_LISTED = 200
+_NOTHING = "nothing is stored about this yet"
+
+
+class Mem0Provider(ServiceProvider[Backend]):
+    name = "mem0"
+
+    FIELDS: ClassVar[tuple[dict[str, Any], ...]] = (
+        {
+            "key": "mode",
+            "description": "Where Mem0 runs: its cloud, a server of your own, or in this process",
+            "default": "platform",
+            "choices": ["platform", "selfhosted", "oss"],
+            "env_var": "MEM0_MODE",
+        },
+        {
+            "key": "api_key",
+            "description": "API key (a server of your own may have none)",
+            "secret": True,
+            "env_var": "MEM0_API_KEY",
+            "url": "https://app.mem0.ai/dashboard/api-keys",
+            "when": {"mode": ["platform", "selfhosted"]},
+        },
+        {
+            "key": "host",
+            "description": "Address of your server, such as http://localhost:8888",
+            "default": "",
+            "required": True,
+            "env_var": "MEM0_HOST",
+            "when": {"mode": "selfhosted"},
+        },
+        {
+            "key": "base_url",
+            "description": "Address of the cloud",
+            "file_only": True,
+            "default": CLOUD,
+            "env_var": "MEM0_BASE_URL",
+            "when": {"mode": "platform"},
+        },
+        {"key": "user_id", "description": "Whose memories", "default": "hermes-user", "env_var": "MEM0_USER_ID"},
+        {
+            "key": "agent_id",
+            "description": "Who writes them",
+            "default": "hermes",
+            "env_var": "MEM0_AGENT_ID",
+            "file_only": True,
+        },
+        {"key": "rerank", "description": "Rerank results (slower)", "default": False, "when": {"mode": "platform"}},
+        {
+            "key": "oss",
+            "file_only": True,
+            "description": "llm, embedder and vector_store, as mem0ai takes them",
+            "default": {},
+            "when": {"mode": "oss"},
+        },
+    )
+    TOOLS: ClassVar[tuple[dict[str, Any], ...]] = (
+        tool(
+            "mem0_search",
+            "Finds memories by meaning.",
+            ["query"],
+            query="string",
+            top_k={"type": "integer", "description": "Default 10, at most 50."},
+            rerank="boolean",
+        ),
+        tool("mem0_profile", "Lists everything Mem0 knows about the person."),
+        tool("mem0_conclude", "Stores a conclusion about the person, as worded.", ["conclusion"], conclusion="string"),
+        tool("mem0_add", "Stores a fact, as worded.", ["content"], content="string"),
+        tool("mem0_update", "Changes a memory.", ["memory_id", "text"], memory_id="string", text="string"),
+        tool("mem0_delete", "Forgets a memory.", ["memory_id"], memory_id="string"),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sent = Once()
+
+    def packages_for(self, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """What `hermes memory setup` installs for these answers: only Mem0 in this process is a package."""
+        return PACKAGES["mem0"] if values.get("mode") == "oss" else ()
+
+    def is_available(self) -> bool:
+        values = configured(self.name, home_of_the_caller(), self.FIELDS)
+        return not self._missing(values) and (_mode(values) != "oss" or find_spec("mem0") is not None)
+
+    def _missing(self, values: dict[str, Any]) -> list[str]:
+        mode = _mode(values)
+        key = ["MEM0_API_KEY"] if mode == "platform" and not values["api_key"] else []
+        return key + super()._missing({**values, "mode": mode})
+
+    def _connect(self) -> None:
+        self.shutdown()
+        config = self._config
+        # Where one process serves many people, each has memories of their own.
+        user = _without_spaces(self._person or str(config["user_id"]))
+        agent, key = str(config["agent_id"]), str(config["api_key"] or "")
+        match _mode(config):
+            case "oss":
+                self._api = InProcess(config["oss"] or {}, self._home, user, agent)
+            case "selfhosted":
+                self._api = SelfHosted(str(config["host"]), key, user, agent)
+            case _:
+                self._api = Platform(key, user, agent, host=str(config["base_url"]))
+
+    def _handlers(self) -> dict[str, Tool]:
+        return {
+            "mem0_search": self._search,
+            "mem0_profile": self._profile,
+            "mem0_conclude": lambda args: self._store(text_of(args, "conclusion")),
+            "mem0_add": lambda args: self._store(text_of(args, "content")),
+            "mem0_update": self._update,
+            "mem0_delete": self._delete,
+        }
+
+    def prefetch(self, query: str, *, session_id: str = "") -> str:
+        del session_id
+        if not (query := question(query)):
+            return ""
+        found = self._opened().search(query, top_k=RECALLED, rerank=bool(self._config["rerank"]), hurry=True)
+        return bullets("## Mem0 Memory", (each["memory"] for each in found))
+
+    def _store_turn(self, turn: Turn) -> None:
+        self._once(turn.spoken(), turn.key, infer=True, session=turn.session)
+
+    def _keep(self, entry: Entry) -> None:
+        self._once([{"role": "user", "content": entry.text}], entry.key, infer=False, target=entry.target)
+
+    def _withdraw(self, entry: Entry) -> None:
+        for memory in self._mirrored(entry.text):
+            self._opened().delete(memory["id"])
+
+    def _replace(self, old: Entry, new: Entry) -> None:
+        """In place, so that Mem0's history of the memory goes on."""
+        if found := self._mirrored(old.text):
+            self._opened().update(found[0]["id"], new.text)
+        else:
+            self._keep(new)
+
+    def forget_person(self) -> str:
+        if not self._person:  # without a person these are everybody's
+            return ""
+        backend = self._opened()
+        gone, left = forget_all(lambda: (str(each["id"]) for each in backend.all()), backend.delete)
+        still = f" ({left:,} are still there)" if left else ""
+        return f"deleted {gone:,} memories of {self._person}{still}{backend.keeps}"
+
+    def check_connection(self) -> str:
+        return self._opened().check()
+
+    def shutdown(self) -> None:
+        if self._api is not None:
+            self._api.close()
+            self._api = None
+
+    # --- tools ------------------------------------------------------------------------------------------------------
+
+    def _search(self, args: dict[str, Any]) -> dict[str, Any]:
+        rerank = args.get("rerank")
+        found = self._opened().search(
+            text_of(args, "query"),
+            top_k=count_of(args, "top_k", RECALLED, 50),
+            rerank=bool(self._config["rerank"] if rerank is None else rerank),
+        )
+        return _listed(found)
+
+    def _profile(self, args: dict[str, Any]) -> dict[str, Any]:
+        del args
+        return _listed(self._opened().all(_MOST_LISTED))
+
+    def _store(self, content: str) -> dict[str, Any]:
+        metadata = self._metadata()
+        answer = self._opened().add([{"role": "user", "content": clean(content)}], infer=False, metadata=metadata)
+        event = answer.get("event_id") if isinstance(answer, dict) else None
+        return {"result": "stored", **({"event_id": event} if event else {})}
+
+    def _update(self, args: dict[str, Any]) -> dict[str, Any]:
+        memory_id = text_of(args, "memory_id")
+        with _explained(memory_id):
+            self._opened().update(memory_id, clean(text_of(args, "text")))
+        return {"result": "updated", "memory_id": memory_id}
+
+    def _delete(self, args: dict[str, Any]) -> dict[str, Any]:
+        memory_id = text_of(args, "memory_id")
+        with _explained(memory_id):
+            self._opened().delete(memory_id)
+        return {"result": "deleted", "memory_id": memory_id}
+
+    # --- how --------------------------------------------------------------------------------------------------------
+
+    def _once(self, messages: list[dict[str, str]], key: str, *, infer: bool, **metadata: str) -> None:
+        backend = self._opened()
+        about = self._metadata(key, **metadata)
+        self._sent.send(
+            key,
+            lambda: backend.add(messages, infer=infer, metadata=about),
+            arrived=lambda: any((each.get("metadata") or {}).get(TAG) == key for each in backend.all()),
+        )
+
+    def _metadata(self, key: str = "", **more: str) -> dict[str, Any]:
+        known = {"channel": self._platform, TAG: key, **more}
+        return {name: value for name, value in known.items() if value}
+
+    def _mirrored(self, wanted: str) -> list[Memory]:
+        """The memories that say exactly what an entry of curated memory said."""
+        backend = self._opened()
+        near = [each for each in backend.search(wanted, top_k=_MIRRORS) if each["memory"].strip() == wanted]
+        return near or [each for each in backend.all() if each["memory"].strip() == wanted]
+
+
+@contextmanager
+def _explained(memory_id: str) -> Iterator[None]:
+    """A 404 of the service as a sentence the model can act on."""
+    try:
+        yield
+    except ProviderError as error:
+        if error.kind not in ("missing", "refused"):
+            raise
+        raise ProviderError(f"memory {memory_id} not found; mem0_search shows the ids", kind="missing") from error
+
+
+def _without_spaces(name: str) -> str:
+    """Mem0 refuses the name of a user that has any."""
+    return distinct_id(name) if len(name.split()) != 1 else name.strip()
+
+
+def _mode(config: Mapping[str, Any]) -> str:
+    """An address means a server of one's own, also where hermes-agent's file says platform."""
+    mode = str(config.get("mode") or "platform")
+    return "selfhosted" if mode == "platform" and config.get("host") else mode
+
+
+def _listed(found: list[Memory]) -> dict[str, Any]:
+    if not found:
+        return {"result": _NOTHING, "results": [], "count": 0}
+    keys = ("id", "memory", "score")
+    return {"results": [{key: each[key] for key in keys if key in each} for each in found], "count": len(found)}

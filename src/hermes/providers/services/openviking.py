@@ -1,0 +1,686 @@
+"""`openviking`: a tree of memories and resources on your own server, read in tiers.
+
+Turns go to a session on the server, which makes memories of them when the session is committed: at every boundary, and
+again after it when more was said.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from hermes.base.errors import ProviderError
+from hermes.providers.base import RECALLED
+from hermes.providers.config import configured, read_config, read_elsewhere, save_config
+from hermes.providers.http import (
+    Once,
+    Remote,
+    ServiceProvider,
+    bullets,
+    clean,
+    count_of,
+    digest,
+    distinct_id,
+    misfit,
+    question,
+    text_of,
+    tool,
+    unless_missing,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hermes.providers.http import Entry, Tool, Turn
+
+_SLOW = 30.0
+_MEMORIES = {"memories?": [{"uri": str}], "resources?": [{"uri": str}], "skills?": [{"uri": str}]}
+_ENTRIES = {"entries": [{"uri": str, "text": str}]}
+_BATCH = 100
+
+
+class OpenViking:
+    def __init__(self, endpoint: str, key: str, *, account: str, user: str, agent: str, recall_seconds: float) -> None:
+        headers = {"X-OpenViking-Actor-Peer": agent}
+        headers |= {"X-API-Key": key, "Authorization": f"Bearer {key}"} if key else {}
+        # A server that trusts us is told who asks; one that gives out keys knows it from the key.
+        headers |= {"X-OpenViking-Account": account, "X-OpenViking-User": user} if user else {}
+        self._remote = Remote("openviking", endpoint, headers=headers, secrets=[key], timeout=_SLOW)
+        self._hurried = self._remote.hurried(recall_seconds)
+        self._user = ""
+
+    def user(self) -> str:
+        """Whom the server takes us for."""
+        if not self._user:
+            found = self._result(self._remote.get("/api/v1/system/status"), {"user": str})
+            self._user = str(found["user"])
+        return self._user
+
+    def count(self) -> int:
+        found = self._result(self._remote.get("/api/v1/stats/memories"), {"total_memories": int})
+        return int(found["total_memories"])
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    def add_messages(self, session: str, messages: list[dict[str, Any]]) -> None:
+        for start in range(0, len(messages), _BATCH):
+            body = {"messages": messages[start : start + _BATCH]}
+            self._result(self._remote.post(f"{_session(session)}/messages/batch", body), {"session_id": str})
+
+    def has_turn(self, session: str, turn_id: str) -> bool:
+        """Whether messages of a turn have arrived and are not committed yet."""
+        nothing: dict[str, Any] = {"messages": []}
+        answer = unless_missing(lambda: self._remote.get(f"{_session(session)}/context"), nothing)
+        found = self._result(answer, {"messages": [dict]})
+        return any(message.get("turn_id") == turn_id for message in found["messages"])
+
+    def commit(self, session: str) -> str:
+        """Has the server extract what is new in a session; the id of the task, empty when there was nothing."""
+        answer = self._remote.post(f"{_session(session)}/commit", {"keep_recent_count": 0}, repeatable=True)
+        return str(self._result(answer, {"session_id": str}).get("task_id") or "")
+
+    def sessions(self) -> list[str]:
+        found = self._result(self._remote.get("/api/v1/sessions"), [{"session_id": str}])
+        return [str(each["session_id"]) for each in found]
+
+    def drop_session(self, session: str) -> None:
+        unless_missing(lambda: self._remote.delete(_session(session)), None)
+
+    def outcome(self, task: str) -> tuple[str, str]:
+        """How far a task is (pending, running, completed, failed) and what went wrong."""
+        forgotten = {"result": {"status": "completed"}}  # the server keeps tasks for a while
+        answer = unless_missing(lambda: self._remote.get(f"/api/v1/tasks/{quote(task, safe='')}"), forgotten)
+        found = self._result(answer, {"status": str})
+        return str(found["status"]), str(found.get("error") or "")
+
+    # --- recall -------------------------------------------------------------------------------------------------------
+
+    def context(self, query: str, session: str, max_tokens: int, *, limit: int, scope: str) -> list[dict[str, Any]]:
+        """What fits a query within a budget; a server that cannot do this refuses or answers in another form.
+
+        No `purpose` is named: with one, the server leaves out kinds of memories that it has no share for.
+        """
+        wanted = {"mode": "context", "max_tokens": max_tokens, "query_expansion": "off", "limit": limit}
+        where = {"target_uri": scope} if scope else {}
+        body = {"query": query, "session_id": session, **wanted, **where}
+        answer = self._hurried.post("/api/v1/search/search", body, repeatable=True)
+        found = self._result(answer, dict)
+        if "entries" not in found and not misfit(_MEMORIES, found) and found.keys() & {"memories", "resources"}:
+            raise ProviderError("openviking has no budgeted search", kind="refused", status=422)
+        return list(self._result(answer, _ENTRIES)["entries"])
+
+    def find(
+        self, query: str, *, limit: int, scope: str = "", session: str = "", hurry: bool = False
+    ) -> dict[str, Any]:
+        """Hits by kind; with a session, the server first thinks about what is meant."""
+        body: dict[str, Any] = {"query": query, "limit": limit, "score_threshold": 0}
+        body |= {"target_uri": scope} if scope else {}
+        body |= {"session_id": session} if session else {}
+        path = "/api/v1/search/search" if session else "/api/v1/search/find"
+        answer = (self._hurried if hurry else self._remote).post(path, body, repeatable=True)
+        found: dict[str, Any] = self._result(answer, _MEMORIES)
+        if not found.keys() & {"memories", "resources", "skills"}:
+            raise ProviderError("openviking answered a search without results", kind="malformed")
+        return found
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    def read(self, uri: str, level: str, *, hurry: bool = False) -> str:
+        """`level` is abstract, overview or read (everything)."""
+        remote = self._hurried if hurry else self._remote
+        return str(self._result(remote.get(f"/api/v1/content/{level}", params={"uri": uri}), str))
+
+    def is_folder(self, uri: str) -> bool:
+        found = self._result(self._remote.get("/api/v1/fs/stat", params={"uri": uri}), dict)
+        return bool(found.get("isDir"))
+
+    def below(self, uri: str) -> list[str]:
+        """The folders and files right below a folder; none where it does not exist."""
+        nothing: dict[str, Any] = {"result": []}
+        answer = unless_missing(lambda: self._remote.get("/api/v1/fs/ls", params={"uri": uri}), nothing)
+        return [str(each["uri"]) for each in self._result(answer, [{"uri": str}])]
+
+    def browse(self, action: str, uri: str) -> Any:
+        return self._result(self._remote.get(f"/api/v1/fs/{action}", params={"uri": uri}), (dict, list))
+
+    def write(self, uri: str, content: str) -> None:
+        """The same content under the same address again changes nothing."""
+        body = {"uri": uri, "content": content, "mode": "create", "wait": True}
+        try:
+            self._result(self._remote.post("/api/v1/content/write", body, repeatable=True), {"uri": str})
+        except ProviderError as error:
+            if error.status != 409:  # noqa: PLR2004 - some versions say that it exists
+                raise
+
+    def delete(self, uri: str, *, below: bool = False) -> int:
+        """How many files are gone; `below` is for a folder with all that is in it."""
+        params = {"uri": uri, "recursive": str(below).lower()}
+        nothing = {"uri": uri, "estimated_deleted_count": 0}
+        answer = unless_missing(lambda: self._remote.delete("/api/v1/fs", params=params, expect=dict), nothing)
+        return int(self._result(answer, {"uri": str}).get("estimated_deleted_count", 1))
+
+    def add_resource(self, body: dict[str, Any], seconds: float) -> dict[str, Any]:
+        answer = self._remote.post("/api/v1/resources", body, timeout=seconds)
+        found: dict[str, Any] = self._result(answer, dict)
+        return found
+
+    @staticmethod
+    def _result(answer: Any, shape: Any) -> Any:
+        """What is inside the envelope; some versions answer without one."""
+        if isinstance(answer, dict) and answer.get("status") == "error":
+            error = answer.get("error") or {}
+            said = error.get("message") if isinstance(error, dict) else error
+            raise ProviderError(f"openviking refused it: {said}", kind="refused")
+        found = answer["result"] if isinstance(answer, dict) and "result" in answer else answer
+        if wrong := misfit(shape, found):
+            said = f"openviking answered something unexpected ({wrong}); is its version one this provider knows?"
+            raise ProviderError(said, kind="malformed")
+        return found
+
+
+def _session(session: str) -> str:
+    return f"/api/v1/sessions/{quote(session, safe='')}"
+
+
+# What `openviking` asks at set-up and reads from its file, and the tools it offers.
+
+LOCAL = "http://127.0.0.1:1933"
+CATEGORIES = {
+    "preference": "preferences",
+    "entity": "entities",
+    "event": "events",
+    "case": "cases",
+    "pattern": "patterns",
+}
+LEVELS = ("abstract", "overview", "full")
+
+FIELDS: tuple[dict[str, Any], ...] = (
+    {
+        "key": "endpoint",
+        "description": "Address of your OpenViking server",
+        "default": LOCAL,
+        "env_var": "OPENVIKING_ENDPOINT",
+    },
+    {
+        "key": "api_key",
+        "description": "API key (none for a server on your own machine)",
+        "secret": True,
+        "env_var": "OPENVIKING_API_KEY",
+    },
+    {"key": "account", "description": "Account", "default": "default", "env_var": "OPENVIKING_ACCOUNT"},
+    {
+        "key": "user",
+        "description": "User (empty with a key: the key says who)",
+        "default": "",
+        "env_var": "OPENVIKING_USER",
+    },
+    {"key": "agent", "description": "The assistant's name", "default": "hermes", "env_var": "OPENVIKING_AGENT"},
+    *(
+        {
+            "key": key,
+            "file_only": True,
+            "description": description,
+            "default": default,
+            "env_var": f"OPENVIKING_{key.upper()}",
+        }
+        for key, description, default in (
+            ("recall_limit", "Most memories in a turn (1 to 100)", 6),
+            ("recall_score_threshold", "Leave out what fits less", 0.15),
+            ("recall_max_injected_chars", "Longest recall (100 to 50,000)", 4000),
+            ("recall_timeout_seconds", "Seconds a recall may take in all", 2.6),
+            ("recall_full_read_limit", "Memories read in full, on servers without budgeted search", 2),
+            ("recall_prefer_abstract", "Never read in full", False),
+            ("recall_resources", "Recall resources too, not only memories", False),
+        )
+    ),
+    {
+        "key": "use_ovcli_config",
+        "file_only": True,
+        "description": "Take address, key and names from OpenViking's own file",
+        "default": False,
+    },
+    {
+        "key": "ovcli_config_path",
+        "file_only": True,
+        "description": "That file",
+        "default": "~/.openviking/ovcli.conf",
+        "env_var": "OPENVIKING_CLI_CONFIG_FILE",
+    },
+)
+TOOLS: tuple[dict[str, Any], ...] = (
+    tool(
+        "viking_search",
+        "Finds memories, resources and skills.",
+        ["query"],
+        query="string",
+        mode={"type": "string", "enum": ["auto", "fast", "deep"], "description": "deep thinks about what is meant."},
+        scope={"type": "string", "description": "A viking:// address to look below."},
+        limit="integer",
+    ),
+    tool(
+        "viking_read",
+        "Reads one address, or up to three: short, longer, or in full.",
+        uri="string",
+        uris={"type": "array", "items": {"type": "string"}},
+        level={"type": "string", "enum": list(LEVELS), "description": "Default overview."},
+    ),
+    tool(
+        "viking_browse",
+        "Looks around in the tree.",
+        ["action"],
+        action={"type": "string", "enum": ["tree", "list", "stat"]},
+        path="string",
+    ),
+    tool(
+        "viking_remember",
+        "Keeps something on purpose.",
+        ["content"],
+        content="string",
+        category={"type": "string", "enum": list(CATEGORIES)},
+    ),
+    tool("viking_forget", "Deletes one memory.", ["uri"], uri="string"),
+    tool(
+        "viking_add_resource",
+        "Adds a web page or repository to the knowledge.",
+        ["url"],
+        url="string",
+        reason="string",
+        to={"type": "string", "description": "Its address in the tree (or parent)."},
+        parent="string",
+        instruction="string",
+        wait="boolean",
+        timeout="number",
+    ),
+)
+
+
+# A finished turn as OpenViking takes it: who said what, with the tools that were used on the way.
+
+_LONGEST_OUTPUT = 4_000
+_ERRORS = ('{"error"', '{"success": false')
+
+
+def as_messages(turn: Turn, *, agent: str, own: Sequence[str]) -> list[dict[str, Any]]:
+    """Calls of tools that recall (`own`) are left out, lest what they found is stored again."""
+    name = {"turn_id": turn.key} if turn.key else {}
+    said = {"role": "user", "parts": [_text(turn.user)], **name}
+    parts = [*_tools(turn.steps, own), _text(turn.assistant)]
+    return [said, {"role": "assistant", "parts": parts, "peer_id": agent, **name}]
+
+
+def _tools(steps: Sequence[Mapping[str, Any]], own: Sequence[str]) -> list[dict[str, Any]]:
+    results = {str(each.get("tool_call_id")): each for each in steps if each.get("role") == "tool"}
+    parts = []
+    for step in steps:
+        for call in step.get("tool_calls") or ():
+            function = call.get("function") or {}
+            result = results.get(str(call.get("id")))
+            name = str(function.get("name") or "")
+            if name in own or (result is not None and result.get("content") == RECALLED):
+                continue
+            parts.append(_tool(str(call.get("id") or ""), name, function.get("arguments"), result))
+    return parts
+
+
+def _tool(call_id: str, name: str, arguments: Any, result: Mapping[str, Any] | None) -> dict[str, Any]:
+    part = {"type": "tool", "tool_id": call_id, "tool_name": name, "tool_input": _object(arguments)}
+    if result is None:
+        return {**part, "tool_status": "pending"}
+    output = clean(_plain(result.get("content")))
+    status = "error" if output.startswith(_ERRORS) else "completed"
+    return {**part, "tool_output": output[:_LONGEST_OUTPUT], "tool_status": status}
+
+
+def _object(arguments: Any) -> dict[str, Any]:
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            return {"arguments": arguments}
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def _plain(content: Any) -> str:
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    return str(content or "")
+
+
+def _text(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+_STATE = "openviking_sessions"  # which sessions have something uncommitted, and which commits are under way
+_ENDED = ("completed", "failed", "cancelled")
+_COMMIT_SECONDS, _LOOK_SECONDS = 60.0, 0.5
+_MIRRORED = {"user": "preferences", "memory": "patterns"}
+_CAPS = {"abstract": 1_200, "overview": 4_000, "full": 8_000}
+_CAP_TOGETHER = 2_500
+_MOST_READ, _MOST_SHOWN = 3, 50
+_SHORTEST_QUERY = 5
+_CHARACTERS_PER_TOKEN = 4
+_OWN_TOOLS = tuple(str(each["name"]) for each in TOOLS)
+_BLURBS = (".abstract.md", ".overview.md")
+_RESOURCES = ("http://", "https://", "git@", "ssh://")
+
+
+class OpenVikingProvider(ServiceProvider[OpenViking]):
+    name = "openviking"
+
+    FIELDS = FIELDS
+    TOOLS = TOOLS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sent = Once()
+        self._budgeted = True
+        self._others_finished = False
+
+    def _configured(self, hermes_home: str) -> dict[str, Any]:
+        values = configured(self.name, hermes_home, self.FIELDS)
+        if values["use_ovcli_config"]:
+            file = read_elsewhere(str(values["ovcli_config_path"]))
+            names = {"endpoint": "url", "api_key": "api_key", "account": "account", "user": "user", "agent": "agent"}
+            values |= {key: file[other] for key, other in names.items() if file.get(other)}
+        return values
+
+    def _connect(self) -> None:
+        config = self._config
+        key = str(config["api_key"] or "")
+        # Where one process serves many people, each is a user of their own.
+        user = distinct_id(self._person) if self._person else str(config["user"] or ("" if key else "default"))
+        self._api = OpenViking(
+            str(config["endpoint"]),
+            key,
+            account=str(config["account"]),
+            user=user,
+            agent=str(config["agent"]),
+            recall_seconds=float(config["recall_timeout_seconds"]),
+        )
+        self._others_finished = False
+
+    def _handlers(self) -> dict[str, Tool]:
+        return {
+            "viking_search": self._search,
+            "viking_read": self._read,
+            "viking_browse": self._browse,
+            "viking_remember": self._remember,
+            "viking_forget": self._forget,
+            "viking_add_resource": self._add_resource,
+        }
+
+    # --- hooks ------------------------------------------------------------------------------------------------------
+
+    def prefetch(self, query: str, *, session_id: str = "") -> str:
+        query = question(query)
+        if len(query) < _SHORTEST_QUERY:
+            return ""
+        self._user()
+        hits = self._budgeted_hits(query, session_id or self._session_id) if self._budgeted else None
+        found = hits if hits is not None else self._plain_hits(query)
+        least = float(self._config["recall_score_threshold"])
+        kept = [hit for hit in found if self._is_worth(str(hit["uri"])) and float(hit.get("score") or 0) >= least]
+        most = count_of(self._config, "recall_limit", 6, 100)
+        longest = count_of(self._config, "recall_max_injected_chars", 4000, 50_000)
+        lines = (f"[{_category(str(hit['uri']))}] {hit['text']} ({hit['uri']})" for hit in kept[:most])
+        return bullets("## OpenViking Memory", lines)[:longest]
+
+    def _store_turn(self, turn: Turn) -> None:
+        self._surface_failed_commits()
+        self._finish_others(turn.session)
+        api, name = self._opened(), self._viking_session(turn.session)
+        self._user()
+        # Before it is sent: a kill in between leaves the session to commit.
+        save_config(_STATE, self._home, {f"session {turn.session}": True})
+        messages = as_messages(turn, agent=str(self._config["agent"]), own=_OWN_TOOLS)
+        self._sent.send(
+            turn.key, lambda: api.add_messages(name, messages), arrived=lambda: api.has_turn(name, turn.key)
+        )
+
+    def on_session_end(
+        self, messages: list[dict[str, Any]], *, session_id: str = "", idempotency_key: str = ""
+    ) -> None:
+        del messages, idempotency_key
+        self._surface_failed_commits()
+        self._commit(session_id or self._session_id)
+
+    def _keep(self, entry: Entry) -> None:
+        self._opened().write(self._entry_address(entry), entry.text)
+
+    def _withdraw(self, entry: Entry) -> None:
+        self._opened().delete(self._entry_address(entry))
+
+    def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:
+        super().on_session_switch(new_session_id, **kwargs)
+        self._others_finished = False
+
+    def check_connection(self) -> str:
+        user = self._user()
+        return f"OpenViking answers, {self._opened().count():,} memories of {user}"
+
+    def forget_person(self) -> str:
+        if not self._person:
+            return ""
+        api, user = self._opened(), self._user()
+        busy = self._commits_under_way(time.monotonic() + _COMMIT_SECONDS)
+        sessions = api.sessions()
+        for session in sessions:
+            api.drop_session(session)
+        root = f"viking://user/{user}"
+        gone = sum(api.delete(each, below=True) for each in self._held_below(root))
+        left = self._held_below(root)
+        still = f"; still there: {', '.join(left)}" if left else ""
+        still += f"; the server still works on {busy} commits and may write more, so ask again later" if busy else ""
+        return (
+            f"deleted {len(sessions):,} sessions and {gone:,} files and folders of {user}{still}; pages that were "
+            "added as resources belong to everybody and stay"
+        )
+
+    def _commits_under_way(self, until: float) -> int:
+        """Waits for what the server makes of our sessions: it would write after we have deleted."""
+        while busy := sum(self._opened().outcome(task)[0] not in _ENDED for task, _ in self._commits()):
+            if time.monotonic() >= until:
+                break
+            time.sleep(_LOOK_SECONDS)
+        return busy
+
+    def _held_below(self, root: str) -> list[str]:
+        """What a person has; the folder of sessions is empty once they are gone and cannot be deleted."""
+        return [each for each in self._opened().below(root) if each.rstrip("/") != f"{root}/sessions"]
+
+    # --- tools ------------------------------------------------------------------------------------------------------
+
+    def _search(self, args: dict[str, Any]) -> dict[str, Any]:
+        query = text_of(args, "query")
+        scope = self._allowed(str(args["scope"])) if args.get("scope") else ""
+        session = self._viking_session(self._session_id) if args.get("mode") == "deep" else ""
+        limit = count_of(args, "limit", 10, 100)
+        found = self._opened().find(query, limit=limit * 4, scope=scope, session=session)
+        hits = [
+            {"uri": hit["uri"], "type": kind, "score": hit.get("score"), "abstract": hit.get("abstract") or ""}
+            for kind, hits in (("memory", "memories"), ("resource", "resources"), ("skill", "skills"))
+            for hit in found.get(hits) or ()
+            if not str(hit["uri"]).endswith(_BLURBS) and self._is_mine(str(hit["uri"]))
+        ]
+        hits.sort(key=lambda hit: -float(hit["score"] or 0))
+        return {"results": hits[:limit], "total": len(hits)}
+
+    def _read(self, args: dict[str, Any]) -> dict[str, Any]:
+        level = str(args.get("level") or "overview")
+        if level not in LEVELS:
+            raise ProviderError(f"level must be one of {', '.join(LEVELS)}, not {level!r}", kind="refused")
+        uris = [str(uri) for uri in args.get("uris") or ()] if isinstance(args.get("uris"), list) else []
+        if not uris:
+            return self._one(text_of(args, "uri"), level, _CAPS[level])
+        cap = min(_CAPS[level], _CAP_TOGETHER)
+        results = [self._one(uri, level, cap) for uri in uris[:_MOST_READ]]
+        counts = {"requested": len(uris), "returned": len(results), "truncated": len(uris) > _MOST_READ}
+        return {"level": level, "results": results, **counts}
+
+    def _browse(self, args: dict[str, Any]) -> dict[str, Any]:
+        actions = {"tree": "tree", "list": "ls", "stat": "stat"}
+        action = text_of(args, "action")
+        if action not in actions:
+            raise ProviderError(f"action must be one of {', '.join(actions)}, not {action!r}", kind="refused")
+        path = self._allowed(str(args.get("path") or f"viking://user/{self._user()}"))
+        found = self._opened().browse(actions[action], path)
+        entries = found if isinstance(found, list) else found.get("entries") or [found]
+        return {"path": path, "entries": [_entry(each) for each in entries[:_MOST_SHOWN] if isinstance(each, dict)]}
+
+    def _remember(self, args: dict[str, Any]) -> dict[str, Any]:
+        content, category = clean(text_of(args, "content")), str(args.get("category") or "preference")
+        if category not in CATEGORIES:
+            raise ProviderError(f"category must be one of {', '.join(CATEGORIES)}, not {category!r}", kind="refused")
+        uri = self._address(CATEGORIES[category], content)
+        self._opened().write(uri, content)
+        return {"status": "stored", "message": f"kept as {uri}", "uri": uri}
+
+    def _forget(self, args: dict[str, Any]) -> dict[str, Any]:
+        uri = self._allowed(text_of(args, "uri"))
+        if not uri.startswith(self._memories()) or not uri.endswith(".md") or uri.endswith(_BLURBS):
+            raise ProviderError(f"{uri} is no memory of yours; viking_search shows their addresses", kind="refused")
+        if not self._opened().delete(uri):
+            raise ProviderError(f"there is no memory {uri}; viking_search shows what is there", kind="missing")
+        return {"status": "deleted", "uri": uri}
+
+    def _add_resource(self, args: dict[str, Any]) -> dict[str, Any]:
+        url = text_of(args, "url")
+        if not url.startswith(_RESOURCES):
+            raise ProviderError("only addresses (https, git) can be added, no files of this machine", kind="refused")
+        if args.get("to") and args.get("parent"):
+            raise ProviderError("give to or parent, not both", kind="refused")
+        body: dict[str, Any] = {"path": url, "wait": bool(args.get("wait"))}
+        body |= {key: str(args[key]) for key in ("reason", "to", "parent", "instruction") if args.get(key)}
+        found = self._opened().add_resource(body, min(max(float(args.get("timeout") or 30), 1.0), 300.0))
+        root = str(found.get("root_uri") or found.get("uri") or "")
+        return {"status": "added", "root_uri": root, "message": "it can be searched once the server has read it"}
+
+    # --- how: recall ------------------------------------------------------------------------------------------------
+
+    def _budgeted_hits(self, query: str, session: str) -> list[dict[str, Any]] | None:
+        """None where the server has no such search; it is not asked for it again."""
+        tokens = max(count_of(self._config, "recall_max_injected_chars", 4000, 50_000) // _CHARACTERS_PER_TOKEN, 64)
+        try:
+            limit = 2 * count_of(self._config, "recall_limit", 6, 100)  # some are the server's words about folders
+            name = self._viking_session(session)
+            return self._opened().context(query, name, tokens, limit=limit, scope=self._scope())
+        except ProviderError as error:
+            if error.kind not in ("refused", "missing"):
+                raise
+            self._budgeted = False
+            return None
+
+    def _plain_hits(self, query: str) -> list[dict[str, Any]]:
+        api = self._opened()
+        wanted = max(4 * count_of(self._config, "recall_limit", 6, 100), 20)
+        found = api.find(query, limit=wanted, scope=self._scope(), hurry=True)
+        kinds = ("memories", "resources") if self._config["recall_resources"] else ("memories",)
+        hits = [hit for kind in kinds for hit in found.get(kind) or () if self._is_worth(str(hit["uri"]))]
+        hits.sort(key=lambda hit: -float(hit.get("score") or 0))
+        whole = 0 if self._config["recall_prefer_abstract"] else int(self._config["recall_full_read_limit"])
+        cap = _CAPS["abstract"]
+        texts = [
+            api.read(str(hit["uri"]), "read", hurry=True)[:cap] if place < whole else str(hit.get("abstract") or "")
+            for place, hit in enumerate(hits)
+        ]
+        return [{**hit, "text": text} for hit, text in zip(hits, texts, strict=True) if text.strip()]
+
+    def _is_worth(self, uri: str) -> bool:
+        """A memory of this person; not another's, and not the server's own words about a folder."""
+        if uri.endswith(_BLURBS) or not uri.endswith(".md"):
+            return False
+        return uri.startswith(self._memories()) or (bool(self._config["recall_resources"]) and self._is_mine(uri))
+
+    def _scope(self) -> str:
+        return "" if self._config["recall_resources"] else self._memories()
+
+    def _memories(self) -> str:
+        return f"viking://user/{self._user()}/memories/"
+
+    def _is_mine(self, uri: str) -> bool:
+        """A server without keys shows everybody's tree to everybody, so we look only into our own."""
+        whose = uri.removeprefix("viking://user/").split("/", 1)[0]
+        return not uri.startswith("viking://user") or whose == self._user()
+
+    def _allowed(self, uri: str) -> str:
+        if not uri.startswith("viking://") or ".." in uri or not self._is_mine(uri):
+            raise ProviderError(f"{uri} is no address of yours; viking_search shows them", kind="refused")
+        return uri
+
+    def _one(self, uri: str, level: str, cap: int) -> dict[str, Any]:
+        api, uri = self._opened(), self._allowed(uri)
+        # A file has no short form of its own: the server would answer with that of its folder.
+        whole = level == "full" or not api.is_folder(uri)
+        text = api.read(uri, "read" if whole else level)
+        fallback = {"fallback": "full"} if whole and level != "full" else {}
+        return {"uri": uri, "resolved_uri": uri, "level": level, "content": text[:cap], **fallback}
+
+    # --- how: storing -----------------------------------------------------------------------------------------------
+
+    def _commit(self, session: str) -> None:
+        if not read_config(_STATE, self._home).get(f"session {session}"):
+            return
+        task = self._opened().commit(self._viking_session(session))
+        save_config(_STATE, self._home, {f"session {session}": None, **({f"task {task}": session} if task else {})})
+
+    def _finish_others(self, session: str) -> None:
+        """Conversations that ended without saying so, such as those of a program that was killed."""
+        if self._others_finished:
+            return
+        for name in read_config(_STATE, self._home):
+            kind, _, other = name.partition(" ")
+            if kind == "session" and other != session:
+                self._commit(other)
+        self._others_finished = True
+
+    def _surface_failed_commits(self) -> None:
+        """The server works on a commit after it has answered; that it failed is told by the next call."""
+        failed = []
+        for task, session in self._commits():
+            state, why = self._opened().outcome(task)
+            if state == "failed":  # what was said is committed again with what comes next
+                failed.append(why or "it gave no reason")
+                save_config(_STATE, self._home, {f"task {task}": None, f"session {session}": True})
+            elif state in _ENDED:
+                save_config(_STATE, self._home, {f"task {task}": None})
+        if failed:
+            said = f"openviking could not make memories of a session: {failed[0][:300]} (see the server's log)"
+            raise ProviderError(said, kind="busy")
+
+    def _commits(self) -> list[tuple[str, str]]:
+        """The tasks that were under way when we last looked, each with its session."""
+        known = read_config(_STATE, self._home).items()
+        return [(name.removeprefix("task "), str(session)) for name, session in known if name.startswith("task ")]
+
+    def _address(self, category: str, content: str) -> str:
+        return f"{self._memories()}{category}/mem_{digest(content, 12)}.md"
+
+    def _entry_address(self, entry: Entry) -> str:
+        return self._address(_MIRRORED.get(entry.target, "patterns"), entry.text)
+
+    def _user(self) -> str:
+        user = self._opened().user()
+        if self._person and user != distinct_id(self._person):
+            raise ProviderError(
+                f"openviking takes everybody for {user}, so people cannot be kept apart: give Hermes a root key, or "
+                "run the server in trusted mode",
+                kind="absent",
+            )
+        return user
+
+    def _viking_session(self, session: str) -> str:
+        return distinct_id(session)
+
+
+def _category(uri: str) -> str:
+    below = uri.partition("/memories/")[2]
+    return below.split("/", 1)[0].removesuffix(".md") if below else "resource"
+
+
+def _entry(found: dict[str, Any]) -> dict[str, Any]:
+    uri = str(found.get("uri") or "")
+    name = str(found.get("name") or uri.rstrip("/").rsplit("/", 1)[-1])
+    kind = "folder" if found.get("isDir") else "file"
+    return {"name": name, "uri": uri, "type": kind, "abstract": str(found.get("abstract") or "")}

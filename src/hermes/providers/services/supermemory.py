@@ -1,0 +1,499 @@
+"""`supermemory`: semantic recall, a profile of the person, and whole conversations, in one or more containers."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from urllib.parse import quote
+
+from hermes.base.errors import ProviderError
+from hermes.providers.config import read_config, save_config
+from hermes.providers.http import (
+    Remote,
+    ServiceProvider,
+    bullets,
+    clean,
+    count_of,
+    distinct_id,
+    entry_id,
+    plain_id,
+    question,
+    text_of,
+    tool,
+    unless_missing,
+)
+
+if TYPE_CHECKING:
+    Message = dict[str, str]
+    from hermes.providers.http import Entry, Tool, Turn
+
+CLOUD = "https://api.supermemory.ai"
+SOURCE = "hermes"
+_HITS = {"results": [{"id": (str, int)}]}
+
+
+class Generation(Protocol):
+    """What the provider needs of either; hits are {"id", "text", "similarity"}."""
+
+    name: str
+
+    def add(self, container: str, content: str, *, custom_id: str, metadata: dict[str, Any], context: str) -> str: ...
+    def conversation(
+        self, container: str, conversation_id: str, messages: list[Message], metadata: dict[str, Any]
+    ) -> None: ...
+    def search(self, container: str, query: str, *, limit: int, mode: str) -> list[dict[str, Any]]: ...
+    def profile(self, container: str, query: str = "") -> dict[str, list[Any]]: ...
+    def forget(self, container: str, memory_id: str) -> bool: ...
+    def drop(self, container: str, document: str) -> None: ...
+    def clear(self, container: str) -> int: ...
+
+
+class TagApi:
+    """The generation with container tags (/v3, /v4)."""
+
+    name = "v4"
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    def add(self, container: str, content: str, *, custom_id: str, metadata: dict[str, Any], context: str) -> str:
+        body = {"content": content, "containerTags": [container], "metadata": {"sm_source": SOURCE, **metadata}}
+        body |= {"customId": custom_id} if custom_id else {}
+        body |= {"entityContext": context} if context else {}
+        # With an id of ours, adding it twice is adding it once.
+        found = self._remote.post("/v3/documents", body, expect={"id": str}, repeatable=bool(custom_id))
+        return str(found["id"])
+
+    def conversation(
+        self, container: str, conversation_id: str, messages: list[Message], metadata: dict[str, Any]
+    ) -> None:
+        body = {"conversationId": conversation_id, "messages": messages, "containerTags": [container]}
+        about = {"type": "full_session", "sm_source": SOURCE, "message_count": len(messages), **metadata}
+        self._remote.post("/v4/conversations", {**body, "metadata": about}, repeatable=True)
+
+    def search(self, container: str, query: str, *, limit: int, mode: str) -> list[dict[str, Any]]:
+        body = {"q": query, "containerTag": container, "limit": limit, "searchMode": mode}
+        return _hits(self._remote.post("/v4/search", body, expect=_HITS, repeatable=True))
+
+    def profile(self, container: str, query: str = "") -> dict[str, list[Any]]:
+        body = {"containerTag": container, **({"q": query} if query else {})}
+        found = self._remote.post("/v4/profile", body, expect={"profile": dict}, repeatable=True)
+        return {**_profile(found["profile"]), "results": _hits(found.get("searchResults") or {})}
+
+    def forget(self, container: str, memory_id: str) -> bool:
+        body = {"containerTag": container, "id": memory_id}
+        found = self._remote.request("DELETE", "/v4/memories", body, expect=None)
+        return bool(found.get("forgotten", True)) if isinstance(found, dict) else True
+
+    def drop(self, container: str, document: str) -> None:
+        del container
+        self._remote.delete(f"/v3/documents/{quote(document, safe='')}")
+
+    def clear(self, container: str) -> int:
+        """Deletes a container with all its documents; how many those were."""
+        body, shape = {"containerTags": [container]}, {"deletedCount": (int, float)}
+        return int(self._remote.request("DELETE", "/v3/documents/bulk", body, expect=shape)["deletedCount"])
+
+
+class NamespaceApi:
+    """The generation with namespaces (/ns)."""
+
+    name = "v5"
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    def add(self, container: str, content: str, *, custom_id: str, metadata: dict[str, Any], context: str) -> str:
+        body = {"content": content, "metadata": {"sm_source": SOURCE, **metadata}}
+        body |= {"id": custom_id} if custom_id else {}
+        body |= {"supportingContext": context} if context else {}
+        found = self._remote.post(_path(container, "document"), body, expect={"id": str}, repeatable=bool(custom_id))
+        return str(found["id"])
+
+    def conversation(
+        self, container: str, conversation_id: str, messages: list[Message], metadata: dict[str, Any]
+    ) -> None:
+        text = "\n\n".join(f"{message['role']}: {message['content']}" for message in messages)
+        about = {"type": "full_session", "message_count": len(messages), **metadata}
+        self.add(container, text, custom_id=conversation_id, metadata=about, context="")
+
+    def search(self, container: str, query: str, *, limit: int, mode: str) -> list[dict[str, Any]]:
+        body = {"query": query, "searchMode": "chunks" if mode == "documents" else mode, "limit": limit}
+        return _hits(self._remote.post(_path(container, "search"), body, expect=_HITS, repeatable=True))
+
+    def profile(self, container: str, query: str = "") -> dict[str, list[Any]]:
+        found = self._remote.post(_path(container, "profile"), {}, expect={"profile": dict}, repeatable=True)
+        hits = self.search(container, query, limit=10, mode="hybrid") if query else []
+        return {**_profile(found["profile"]), "results": hits}
+
+    def forget(self, container: str, memory_id: str) -> bool:
+        self._remote.request("DELETE", _path(container, "memories"), {"ids": [memory_id]}, expect=None)
+        return True
+
+    def drop(self, container: str, document: str) -> None:
+        self._remote.request("DELETE", _path(container, "document"), {"ids": [document]}, expect=None)
+
+    def clear(self, container: str) -> int:
+        path, shape = f"/ns/{quote(container, safe='')}", {"deletedDocumentsCount": int}
+        found = unless_missing(lambda: self._remote.delete(path, expect=shape), {"deletedDocumentsCount": 0})
+        return int(found["deletedDocumentsCount"])
+
+
+class Speak(Protocol):
+    """From a container to the API its server speaks; with `hurry` there is one attempt, for a turn that waits."""
+
+    def __call__(self, container: str, *, hurry: bool = False) -> Generation: ...
+
+
+def connect(base_url: str, key: str, timeout: float, wanted: str) -> Speak:
+    """Which API the server speaks is asked once, when it is first needed."""
+    headers = {"Authorization": f"Bearer {key}", "x-sm-source": SOURCE}
+    remote = Remote("supermemory", base_url, headers=headers, secrets=[key], timeout=timeout)
+    patient, hurried = _both(remote), _both(remote.hurried(timeout))
+    known: list[str] = [wanted] if wanted in patient else []
+
+    def speak(container: str, *, hurry: bool = False) -> Generation:
+        chosen = hurried if hurry else patient
+        if not known:
+            known.append(_probe(list(chosen.values()), container).name)
+        return chosen[known[0]]
+
+    return speak
+
+
+def _both(remote: Remote) -> dict[str, Generation]:
+    return {"v4": TagApi(remote), "v5": NamespaceApi(remote)}
+
+
+def _probe(candidates: list[Generation], container: str) -> Generation:
+    for each in candidates:
+        try:
+            each.profile(container)
+        except ProviderError as error:
+            if error.kind == "missing":
+                continue
+            raise
+        return each
+    raise ProviderError(
+        "supermemory answers, but knows neither of its two APIs; check base_url in supermemory.json", kind="malformed"
+    )
+
+
+def _path(container: str, rest: str) -> str:
+    return f"/ns/{quote(container, safe='')}/{rest}"
+
+
+def _hits(found: dict[str, Any]) -> list[dict[str, Any]]:
+    hits = []
+    for row in found.get("results") or ():
+        text = row.get("memory") or row.get("chunk") or row.get("content")
+        if isinstance(text, str) and text.strip():
+            hits.append({"id": str(row["id"]), "text": text.strip(), "similarity": row.get("similarity")})
+    return hits
+
+
+def _profile(found: dict[str, Any]) -> dict[str, list[Any]]:
+    """Facts are texts in one generation and {"id", "memory"} in the other."""
+    return {
+        kind: [
+            text for each in found.get(kind) or () if (text := each if isinstance(each, str) else each.get("memory"))
+        ]
+        for kind in ("static", "dynamic")
+    }
+
+
+_OWN_FENCE = re.compile(r"<supermemory-context\b[^>]*>.*?</supermemory-context\s*>", re.DOTALL | re.IGNORECASE)
+_ACKNOWLEDGED = re.compile(
+    r"\W*(ok(ay)?|yes|yep|no|nope|thanks?( you)?|thx|sure|great|cool|go on|continue|好的?|谢谢|是的?)\W*", re.IGNORECASE
+)
+_DOCUMENTS = "supermemory-documents"  # which document mirrors which entry
+_MOST_TURNS = 40  # of one conversation; a longer one goes on as another, so that each upload stays small
+_LONGEST_CONTEXT = 1500
+_PREVIEW = 80
+_CLEAR_MATCH = 0.5
+
+
+class SupermemoryProvider(ServiceProvider[Speak]):
+    name = "supermemory"
+
+    FIELDS: ClassVar[tuple[dict[str, Any], ...]] = (
+        {
+            "key": "api_key",
+            "description": "API key",
+            "secret": True,
+            "required": True,
+            "env_var": "SUPERMEMORY_API_KEY",
+            "url": "https://console.supermemory.ai",
+        },
+        {
+            "key": "base_url",
+            "description": "Address (your own server, if you run one)",
+            "default": CLOUD,
+            "env_var": "SUPERMEMORY_BASE_URL",
+        },
+        {
+            "key": "api",
+            "file_only": True,
+            "description": "Which API it speaks",
+            "default": "auto",
+            "choices": ["auto", "v4", "v5"],
+        },
+        {
+            "key": "container_tag",
+            "description": "Container; {identity} stands for the profile",
+            "default": "hermes",
+            "env_var": "SUPERMEMORY_CONTAINER_TAG",
+        },
+        {"key": "auto_recall", "description": "Recall before each turn", "default": True},
+        {"key": "auto_capture", "description": "Store conversations", "default": True},
+        {
+            "key": "capture_mode",
+            "file_only": True,
+            "description": "all leaves out turns that only acknowledge, everything does not",
+            "default": "all",
+            "choices": ["all", "everything"],
+        },
+        {
+            "key": "search_mode",
+            "file_only": True,
+            "description": "What is searched",
+            "default": "hybrid",
+            "choices": ["hybrid", "memories", "documents"],
+        },
+        {
+            "key": "max_recall_results",
+            "file_only": True,
+            "description": "Memories recalled at most (1 to 20)",
+            "default": 10,
+        },
+        {
+            "key": "profile_frequency",
+            "file_only": True,
+            "description": "Turns between two profiles in recall",
+            "default": 50,
+        },
+        {
+            "key": "entity_context",
+            "file_only": True,
+            "description": "What new memories are about, for the extraction",
+            "default": "",
+        },
+        {"key": "api_timeout", "file_only": True, "description": "Seconds (0.5 to 15)", "default": 5.0},
+        {
+            "key": "enable_custom_container_tags",
+            "file_only": True,
+            "description": "Let the model choose a container",
+            "default": False,
+        },
+        {"key": "custom_containers", "file_only": True, "description": "The containers it may choose", "default": []},
+        {"key": "custom_container_instructions", "file_only": True, "description": "When to use which", "default": ""},
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._container = "hermes"
+        self._turn = 0
+        self._lock = threading.Lock()
+        self._conversations: dict[str, tuple[str, list[Message]]] = {}
+
+    def _connect(self) -> None:
+        config = self._config
+        tag = str(config["container_tag"]).replace("{identity}", self._identity)
+        # Where one process serves many people, each has a container of their own.
+        self._container = f"{plain_id(tag, 50)}-{distinct_id(self._person, 49)}" if self._person else plain_id(tag)
+        timeout = min(max(float(config["api_timeout"]), 0.5), 15.0)
+        self._api = connect(str(config["base_url"]), str(config["api_key"]), timeout, str(config["api"]))
+
+    def get_tool_schemas(self) -> list[dict[str, Any]]:
+        choice: dict[str, Any] = {}
+        if self._config.get("enable_custom_container_tags"):
+            wording = str(self._config["custom_container_instructions"] or "Where it belongs.")
+            choice = {"container_tag": {"type": "string", "enum": self._containers(), "description": wording}}
+        limit = {"type": "integer", "description": "Default 5, at most 20."}
+        return [
+            tool(
+                "supermemory_store",
+                "Keeps something on purpose.",
+                ["content"],
+                content="string",
+                metadata="object",
+                **choice,
+            ),
+            tool("supermemory_search", "Finds memories by meaning.", ["query"], query="string", limit=limit, **choice),
+            tool(
+                "supermemory_forget",
+                "Removes a memory, by id or by what it says.",
+                id="string",
+                query="string",
+                **choice,
+            ),
+            tool("supermemory_profile", "What is known about the person.", query="string", **choice),
+        ]
+
+    def _handlers(self) -> dict[str, Tool]:
+        by_name: dict[str, Tool] = {
+            "store": self._store,
+            "search": self._search,
+            "forget": self._forget,
+            "profile": self._profile,
+        }
+        aliases = {f"supermemory-{'save' if name == 'store' else name}": each for name, each in by_name.items()}
+        return {f"supermemory_{name}": each for name, each in by_name.items()} | aliases
+
+    # --- hooks ------------------------------------------------------------------------------------------------------
+
+    def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
+        del message, kwargs
+        self._turn = turn_number
+
+    def prefetch(self, query: str, *, session_id: str = "") -> str:
+        del session_id
+        if not (query := question(query)) or not self._config["auto_recall"]:
+            return ""
+        api = self._speak(hurry=True)
+        most = min(max(int(self._config["max_recall_results"]), 1), 20)
+        if self._turn <= 1 or self._turn % max(int(self._config["profile_frequency"]), 1) == 0:
+            found = api.profile(self._container, query)
+            hits = found["results"][:most]
+            parts = [
+                bullets("## Who the person is", found["static"][:most]),
+                bullets("## What they are doing", found["dynamic"][:most]),
+            ]
+        else:
+            hits, parts = api.search(self._container, query, limit=most, mode=self._config["search_mode"]), []
+        parts.append(bullets("## Supermemory", (hit["text"] for hit in hits)))
+        return "\n\n".join(filter(None, parts))
+
+    def _store_turn(self, turn: Turn) -> None:
+        """Sends the conversation so far under one id: the service stores what is new in it.
+
+        Nothing is held back for the end of the session, so a killed program loses nothing, and nothing is sent again
+        after a compaction or at exit.
+        """
+        if not (self._config["auto_capture"] and turn.user and turn.assistant):
+            return
+        if self._config["capture_mode"] == "all" and _ACKNOWLEDGED.fullmatch(turn.user):
+            return
+        with self._lock:
+            name, before = self._conversations.get(turn.session) or (_named(turn), [])
+        if len(before) >= 2 * _MOST_TURNS:
+            name, before = _named(turn), []
+        about = {"session_id": turn.session, "partial": True}
+        said = [*before, *turn.spoken()]
+        self._speak().conversation(self._container, name, said, about)
+        with self._lock:  # only what has arrived counts as said before
+            self._conversations[turn.session] = (name, said)
+
+    def _keep(self, entry: Entry) -> None:
+        name = entry_id(entry.target, entry.text)  # the same for every attempt: adding it twice is adding it once
+        document = self._add(entry.text, name, {"type": "explicit_memory", "target": entry.target})
+        save_config(_DOCUMENTS, self._home, {name: document})
+
+    def _withdraw(self, entry: Entry) -> None:
+        """Takes back the document of an entry, and what was made of it where it says just the same."""
+        api, name = self._speak(), entry_id(entry.target, entry.text)
+        document = str(read_config(_DOCUMENTS, self._home).get(name) or name)
+        unless_missing(lambda: api.drop(self._container, document), None)
+        for hit in api.search(self._container, entry.text, limit=20, mode="hybrid"):
+            if hit["text"] == entry.text:
+                api.forget(self._container, hit["id"])
+        save_config(_DOCUMENTS, self._home, {name: None})
+
+    def _storable(self, text: str) -> str:
+        return clean(_OWN_FENCE.sub("", text))
+
+    def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:
+        super().on_session_switch(new_session_id, **kwargs)
+        with self._lock:
+            self._conversations.clear()  # a session that is taken up again goes on as a conversation of its own
+
+    def check_connection(self) -> str:
+        api = self._speak()
+        found = api.profile(self._container)
+        facts = len(found["static"]) + len(found["dynamic"])
+        return f"Supermemory answers (API {api.name}), {facts:,} facts in the profile of {self._container}"
+
+    def forget_person(self) -> str:
+        if not self._person:
+            return ""
+        api = self._speak()
+        said = f"deleted {api.clear(self._container):,} documents of the container {self._container}"
+        found = api.profile(self._container)
+        if left := len(found["static"]) + len(found["dynamic"]):
+            said += f" ({left:,} facts are still in its profile)"
+        shared = self._containers()[1:] if self._config["enable_custom_container_tags"] else []
+        return said + (f"; what is in {', '.join(shared)} belongs to everybody and stays" if shared else "")
+
+    # --- tools ------------------------------------------------------------------------------------------------------
+
+    def _store(self, args: dict[str, Any]) -> dict[str, Any]:
+        content = self._storable(text_of(args, "content"))
+        metadata = args.get("metadata") if isinstance(args.get("metadata"), dict) else {}
+        container = self._chosen(args)
+        document = self._add(content, "", {"type": "explicit_memory", **(metadata or {})}, container)
+        tag = {"container_tag": container} if container != self._container else {}
+        return {"saved": True, "id": document, "preview": content[:_PREVIEW], **tag}
+
+    def _search(self, args: dict[str, Any]) -> dict[str, Any]:
+        limit = count_of(args, "limit", 5, 20)
+        mode = self._config["search_mode"]
+        found = self._speak().search(self._chosen(args), text_of(args, "query"), limit=limit, mode=mode)
+        results = [{"id": hit["id"], "content": hit["text"], **_percent(hit)} for hit in found]
+        return {"results": results, "count": len(results)}
+
+    def _forget(self, args: dict[str, Any]) -> dict[str, Any]:
+        container, memory_id = self._chosen(args), str(args.get("id") or "")
+        if not memory_id:
+            query = text_of(args, "query")
+            hits = self._speak().search(container, query, limit=5, mode="memories")
+            same = [hit for hit in hits if hit["text"].casefold() == query.casefold()]
+            clear = [hit for hit in hits if (hit["similarity"] or 0) >= _CLEAR_MATCH]
+            chosen = same or clear[:1]
+            if not chosen:
+                return {"success": False, "message": "nothing stored says that; supermemory_search shows what is there"}
+            memory_id = chosen[0]["id"]
+        done = self._speak().forget(container, memory_id)
+        return {"forgotten": done, "success": done, "id": memory_id}
+
+    def _profile(self, args: dict[str, Any]) -> dict[str, Any]:
+        found = self._speak().profile(self._chosen(args), str(args.get("query") or ""))
+        text = "\n\n".join(
+            filter(None, (bullets("## Lasting", found["static"]), bullets("## Recent", found["dynamic"])))
+        )
+        return {"profile": text, "static_count": len(found["static"]), "dynamic_count": len(found["dynamic"])}
+
+    # --- how --------------------------------------------------------------------------------------------------------
+
+    def _add(self, content: str, custom_id: str, metadata: dict[str, Any], container: str = "") -> str:
+        context = str(self._config["entity_context"] or "")[:_LONGEST_CONTEXT]
+        return self._speak().add(
+            container or self._container, content, custom_id=custom_id, metadata=metadata, context=context
+        )
+
+    def _containers(self) -> list[str]:
+        named = self._config["custom_containers"] or []
+        names = named.split(",") if isinstance(named, str) else named
+        return list(dict.fromkeys([self._container, *(plain_id(str(name)) for name in names if str(name).strip())]))
+
+    def _chosen(self, args: dict[str, Any]) -> str:
+        wanted = args.get("container_tag")
+        if not wanted:
+            return self._container
+        allowed = self._containers() if self._config["enable_custom_container_tags"] else [self._container]
+        if wanted not in allowed:
+            raise ProviderError(f"there is no container {wanted!r}; choose one of {', '.join(allowed)}", kind="refused")
+        return str(wanted)
+
+    def _speak(self, *, hurry: bool = False) -> Generation:
+        return self._opened()(self._container, hurry=hurry)
+
+
+def _named(turn: Turn) -> str:
+    """The id of a conversation: the same for every attempt, another for each time a session is taken up."""
+    return plain_id(f"{turn.session}-{turn.key[:8]}" if turn.key else turn.session)
+
+
+def _percent(hit: dict[str, Any]) -> dict[str, Any]:
+    similarity = hit["similarity"]
+    return {"similarity": round(similarity * 100)} if isinstance(similarity, int | float) else {}

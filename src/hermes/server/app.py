@@ -1,0 +1,382 @@
+"""The HTTP server as one application: OpenAI's API, the plain API, MCP, health and metrics, behind one key check."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Match, Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from hermes.agent import Agent
+from hermes.base.errors import HermesError, SettingsError
+from hermes.base.version import __version__
+from hermes.server import openai_wire as wire
+from hermes.server import schemas
+from hermes.server.api import ENDPOINTS, PREFIX, api_route
+from hermes.server.auth import PERSON, ROUTE, TYPE, Door, Limits, Lines, Metrics, Stop, Turns
+from hermes.server.conversations import Rooms
+from hermes.server.openai import Chat
+from hermes.settings.config import load_settings
+from hermes.settings.people import OWNER, People
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from hermes.server.api import Endpoint
+    from hermes.server.conversations import Open
+    from hermes.settings.config import Settings
+    from hermes.settings.home import Home
+
+    Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Impatient(H11Protocol):
+    """uvicorn's own protocol, with a time limit for the headers of each request."""
+
+    header_seconds = 20.0
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _expect(self) -> None:
+        """Starts to wait for headers, or stops when they are there."""
+        if self._answers:
+            self._stop_waiting()
+        elif self._late is None:
+            self._late = self.loop.call_later(self.header_seconds, self._give_up)
+
+    @property
+    def _answers(self) -> bool:
+        cycle: Any = self.cycle  # None before the first request, whatever its type says
+        return cycle is not None and not cycle.response_complete
+
+    def _give_up(self) -> None:
+        self._late = None
+        if not self._answers and not self.transport.is_closing():
+            self.transport.close()
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
+# The OpenAPI description, made from the table of endpoints.
+
+_ERRORS = {
+    "400": "What was sent does not fit the description.",
+    "401": "There is no valid key.",
+    "403": "The web page that sends this may not.",
+    "404": "There is nothing of that name, or it is not yours.",
+    "409": "It does not fit what is there now.",
+    "413": "The body is too large.",
+    "421": "The server does not answer under that name.",
+    "422": "The change was refused; the message says why.",
+    "429": "Too many requests.",
+    "502": "The model could not be asked.",
+    "503": "Not now; try again.",
+    "504": "It took too long.",
+}
+
+
+def description() -> dict[str, Any]:
+    paths: dict[str, Any] = {}
+    for endpoint in ENDPOINTS:
+        paths.setdefault(f"{PREFIX}{endpoint.path}", {})[endpoint.method.lower()] = _operation(endpoint)
+    chat = {
+        "summary": "One turn of a conversation, in OpenAI's format, with memory.",
+        "operationId": "chat_completions",
+        "parameters": [
+            {
+                "name": "X-Hermes-Session",
+                "in": "header",
+                "schema": {"type": "string", "maxLength": 200, "pattern": "^[ -~]*$"},
+                "description": "Names the conversation: an id, a title, or a name of your own.",
+            }
+        ],
+        "requestBody": _body(schemas.CHAT, {"messages": [{"role": "user", "content": "I am vegetarian."}]}),
+        "responses": _responses(200, schemas.COMPLETION, "400 401 403 404 409 413 421 429 502 503 504"),
+    }
+    paths["/v1/chat/completions"] = {"post": chat}
+    paths["/v1/models"] = {"get": _plain("models", "The models a client may name.", schemas.MODELS)}
+    paths["/health"] = {"get": _plain("health", "Whether the server answers.", schemas.HEALTH)}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Hermes", "version": __version__, "description": "Memory for language-model agents."},
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer", "description": "A key of `hermes users key`."},
+                "browser": {"type": "http", "scheme": "basic", "description": "Any name, the key as password."},
+            },
+            "schemas": {"Error": schemas.ERROR},
+        },
+        "security": [{"key": []}, {"browser": []}],
+    }
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    name = f"{endpoint.method.lower()}{endpoint.path}".replace("/", "_").replace("{", "").replace("}", "")
+    parameters = [
+        {"name": each, "in": "path", "required": True, "schema": schemas.PLACES[each]} for each in endpoint.parameters
+    ]
+    for each, schema in endpoint.query.items():
+        shown = {key: value for key, value in schema.items() if key != "required"}
+        parameters.append({"name": each, "in": "query", "required": bool(schema.get("required")), "schema": shown})
+    operation: dict[str, Any] = {"summary": endpoint.summary, "operationId": name, "parameters": parameters}
+    if endpoint.body is not None:
+        operation["requestBody"] = _body(endpoint.body, endpoint.example)
+    failures = "400 401 403 404 409 413 421 422 429 503"
+    return {**operation, "responses": _responses(endpoint.status, endpoint.gives, failures)}
+
+
+def _plain(name: str, summary: str, gives: dict[str, Any]) -> dict[str, Any]:
+    return {"summary": summary, "operationId": name, "responses": _responses(200, gives, "401 403 421 429")}
+
+
+def _body(schema: dict[str, Any], example: dict[str, Any] | None) -> dict[str, Any]:
+    needed = bool(schema["required"]) or "minProperties" in schema
+    shown = {"schema": schema} if example is None else {"schema": schema, "example": example}
+    return {"required": needed, "content": {"application/json": shown}}
+
+
+def _responses(status: int, gives: dict[str, Any], failures: str) -> dict[str, Any]:
+    wrong = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    found: dict[str, Any] = {str(status): {"description": "Done.", "content": {"application/json": {"schema": gives}}}}
+    return found | {code: {"description": _ERRORS[code], "content": wrong} for code in failures.split()}
+
+
+_API_WORKERS = 16
+_API_PLACES = 4  # of them that one person may use at a time
+_LOOK_AGAIN = 5.0  # seconds between two looks at who is no longer known
+_SAFE_TOOLSETS = ("memory", "session_search", "skills", "context", "todo")  # nothing that reaches out or in
+_DESCRIPTION = "/openapi.json"
+_WEB = os.path.join(os.path.dirname(__file__), "web")
+_PAGE_POLICY = "default-src 'self'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The application, and what it keeps open while it runs."""
+
+    app: ASGIApp
+    routes: list[Route]
+    rooms: Rooms
+    chat: Chat
+    metrics: Metrics
+
+
+def build(home: Home, *, only_mcp: bool = False, open_agent: Open = Agent.open, with_mcp: bool = True) -> Service:
+    """The server of a home; refuses to exist when nobody has a key."""
+    people, settings = People(home), load_settings(home)
+    if not any(person.keys for person in people.all()):
+        raise SettingsError(
+            f"nobody has a key, so nobody could use the server; make one with `hermes users key {OWNER}` for "
+            "yourself, or `hermes users add NAME` for somebody"
+        )
+    metrics = Metrics()
+    rooms = Rooms(
+        people.home_of,
+        most=settings.integer("server.open_conversations"),
+        toolsets=_toolsets(settings),
+        open_agent=open_agent,
+    )
+    workers = settings.integer("server.workers")
+    chats, calls = ThreadPoolExecutor(workers, "turn"), ThreadPoolExecutor(_API_WORKERS, "api")
+    chat = Chat(
+        rooms,
+        chats,
+        metrics,
+        turns=Turns(workers, settings.integer("server.turns_per_person")),
+        models=settings.texts("server.models"),
+        turn_seconds=settings.number("server.turn_timeout"),
+    )
+    metrics.gauges["hermes_conversations_open"] = ("Conversations kept open.", lambda: float(len(rooms)))
+    metrics.gauges["hermes_turns_running"] = ("Turns being answered now.", lambda: float(chat.running))
+    lines = Lines(_API_PLACES)
+    routes = [] if only_mcp else _routes(chat, rooms, calls, lines)
+    routes += [_named("/health", _health), _named("/metrics", _metrics(metrics))]
+    mcp = _Mcp(rooms, lines) if with_mcp else None
+    if mcp is not None:
+        routes.append(Route("/mcp", mcp))
+    lifespan = _lifespan(people, rooms, chat, (chats, calls), mcp)
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=_HANDLERS)
+    door = Door(
+        app,
+        who=people.who,
+        metrics=metrics,
+        limits=Limits(
+            per_minute=settings.integer("server.requests_per_minute"), body=settings.integer("server.max_body_mb") << 20
+        ),
+        hosts=(*settings.texts("server.hosts"), settings.text("server.host")),
+        origins=settings.texts("server.origins"),
+    )
+    return Service(door, routes, rooms, chat, metrics)
+
+
+def _routes(chat: Chat, rooms: Rooms, pool: ThreadPoolExecutor, lines: Lines) -> list[Route]:
+    return [
+        _named("/v1/chat/completions", chat.completions, "POST"),
+        _named("/v1/models", chat.models),
+        *(api_route(endpoint, PREFIX, rooms, pool, lines) for endpoint in ENDPOINTS),
+        _named(_DESCRIPTION, _openapi),
+        _named("/docs", _docs()),
+    ]
+
+
+def _named(path: str, handler: Handler, method: str = "GET") -> Route:
+    async def answer(request: Request) -> Response:
+        request.scope[ROUTE] = path
+        return await handler(request)
+
+    return Route(path, answer, methods=[method])
+
+
+def _lifespan(
+    people: People, rooms: Rooms, chat: Chat, pools: tuple[ThreadPoolExecutor, ...], mcp: _Mcp | None
+) -> Callable[[Starlette], Any]:
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        async with contextlib.AsyncExitStack() as stack:
+            if mcp is not None:
+                await stack.enter_async_context(mcp.running())
+            await asyncio.to_thread(_warm_up)
+            watcher = asyncio.create_task(_send_away(people, rooms))
+            try:
+                yield
+            finally:
+                watcher.cancel()
+                chat.stopping.set()
+                for pool in pools:
+                    await asyncio.to_thread(pool.shutdown)
+                await asyncio.to_thread(rooms.close)
+
+    return lifespan
+
+
+def _warm_up() -> None:
+    """Has a conversation in an empty home that is thrown away, so that no person waits for what a first turn loads."""
+    from hermes.llm.scripted import Scripted
+    from hermes.session.session import MemorySession
+
+    with tempfile.TemporaryDirectory() as folder, Agent(MemorySession.open(folder), Scripted(["Ready."])) as agent:
+        for _ in agent.turn_with([], "Ready?"):
+            continue
+
+
+async def _send_away(people: People, rooms: Rooms) -> None:
+    """Closes what is open of people who were forgotten meanwhile."""
+    while True:
+        await asyncio.sleep(_LOOK_AGAIN)
+        try:
+            known = {person.name for person in people.all()}
+        except HermesError:
+            continue  # a list that cannot be read lets nobody in; it says nothing about who is gone
+        for person in rooms.people() - known:
+            await asyncio.to_thread(rooms.leave, person)
+
+
+class _Mcp:
+    """MCP over streamable HTTP, loaded with the first server that offers it; the scope says whose request it is."""
+
+    def __init__(self, rooms: Rooms, lines: Lines) -> None:
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        from hermes.server.mcp import build_server
+
+        server = build_server(lambda context: rooms.workspace(_person(context)))
+        # Without sessions there is no session id that could open somebody else's.
+        self._manager = StreamableHTTPSessionManager(server, stateless=True)
+        self._lines = lines
+
+    def running(self) -> Any:
+        return self._manager.run()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        scope[ROUTE] = "/mcp"
+        # A GET waits for news for as long as the host likes, and takes no worker for it.
+        waits = self._lines.place(scope[PERSON]) if scope["method"] == "POST" else contextlib.nullcontext()
+        async with waits:
+            await self._manager.handle_request(scope, receive, send)
+
+
+def _person(context: Any) -> str:
+    return str(context.request.scope[PERSON])
+
+
+def _toolsets(settings: Settings) -> tuple[str, ...] | None:
+    named = settings.get("enabled_toolsets") or {}
+    return None if "server" in named else _SAFE_TOOLSETS
+
+
+async def _health(_request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+def _metrics(metrics: Metrics) -> Handler:
+    async def answer(request: Request) -> Response:
+        if request.scope[PERSON] != OWNER:
+            return await _absent(request, None)
+        return Response(metrics.text(), media_type=TYPE)
+
+    return answer
+
+
+async def _openapi(_request: Request) -> Response:
+    return JSONResponse(description())
+
+
+def _docs() -> Handler:
+    with open(os.path.join(_WEB, "docs.html"), encoding="utf-8") as file:
+        page = HTMLResponse(file.read(), headers={"content-security-policy": _PAGE_POLICY})
+
+    async def answer(_request: Request) -> Response:
+        return page
+
+    return answer
+
+
+async def _absent(request: Request, _error: Any) -> Response:
+    """An address nobody has, or one that is not yours: the same answer."""
+    listed = any(route.path == _DESCRIPTION for route in request.app.routes)
+    hint = f"{_DESCRIPTION} lists what there is, /docs shows it" if listed else "MCP is at /mcp"
+    return JSONResponse(wire.error_body(f"there is nothing at this address; {hint}", code="not_found"), 404)
+
+
+async def _wrong_method(request: Request, _error: Any) -> Response:
+    known = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    allowed = ", ".join(sorted({method for route in known for method in route.methods or ()}))
+    said = f"{request.method} is not possible at this address; {allowed} are"
+    return JSONResponse(wire.error_body(said, code="method_not_allowed"), 405, {"allow": allowed})
+
+
+async def _stopped(_request: Request, error: Any) -> Response:
+    return JSONResponse(wire.error_body(error.message, code=error.reason), error.status)
+
+
+async def _broken(_request: Request, _error: Any) -> Response:
+    return JSONResponse(wire.error_body("an error of this server; the operator's log says what", "server_error"), 500)
+
+
+_HANDLERS: dict[Any, Any] = {404: _absent, 405: _wrong_method, 500: _broken, Stop: _stopped}

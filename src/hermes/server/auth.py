@@ -1,0 +1,376 @@
+"""Checks every request before any route: key, Host, Origin, size and rate, and each person's share of the server.
+
+In this order: is the Host one of ours (else a web page could rebind a name to this machine), is the Origin allowed,
+whose key is it, has this person asked too often, is the body too large. Only then is there an application at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import bisect
+import json
+import threading
+import time
+from collections import Counter, OrderedDict, defaultdict
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hermes.base.errors import HermesError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._requests: dict[tuple[str, str, int], int] = defaultdict(int)
+        self._refused: dict[str, int] = defaultdict(int)
+        self._turns: dict[str, int] = defaultdict(int)
+        self._buckets = [0] * (len(_SECONDS) + 1)
+        self._seconds = 0.0
+        self.in_flight = 0
+        self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        with self._lock:
+            self._requests[method, route, status] += 1
+            self._buckets[bisect.bisect_left(_SECONDS, seconds)] += 1
+            self._seconds += seconds
+
+    def refused(self, reason: str) -> None:
+        with self._lock:
+            self._refused[reason] += 1
+
+    def turn(self, outcome: str) -> None:
+        with self._lock:
+            self._turns[outcome] += 1
+
+    def text(self) -> str:
+        with self._lock:
+            lines = _head("hermes_http_requests_total", "counter", "Requests by route and status.")
+            for (method, route, status), count in sorted(self._requests.items()):
+                labels = f'method="{method}",route="{route}",status="{status}"'
+                lines.append(f"hermes_http_requests_total{{{labels}}} {count}")
+            lines += _head("hermes_http_refused_total", "counter", "Requests that were refused at the door, by reason.")
+            lines += [f'hermes_http_refused_total{{reason="{why}"}} {n}' for why, n in sorted(self._refused.items())]
+            lines += _head("hermes_turns_total", "counter", "Turns of conversations, by outcome.")
+            lines += [f'hermes_turns_total{{outcome="{how}"}} {n}' for how, n in sorted(self._turns.items())]
+            lines += self._histogram()
+        lines += _head("hermes_http_in_flight", "gauge", "Requests being answered now.")
+        lines.append(f"hermes_http_in_flight {self.in_flight}")
+        for name, (about, read) in self.gauges.items():
+            lines += [*_head(name, "gauge", about), f"{name} {read():g}"]
+        return "\n".join(lines) + "\n"
+
+    def _histogram(self) -> list[str]:
+        name = "hermes_http_request_seconds"
+        lines = _head(name, "histogram", "How long requests took.")
+        total = 0
+        for bound, count in zip((*map(str, _SECONDS), "+Inf"), self._buckets, strict=True):
+            total += count
+            lines.append(f'{name}_bucket{{le="{bound}"}} {total}')
+        return [*lines, f"{name}_sum {self._seconds:.6f}", f"{name}_count {total}"]
+
+
+def _head(name: str, kind: str, about: str) -> list[str]:
+    return [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+
+
+# What one person may have of the server at the same time, so that the next one finds something left.
+
+
+class Turns:
+    """Turns that are being answered: at most `workers` in all and `each` of one person."""
+
+    def __init__(self, workers: int, each: int) -> None:
+        self._workers = workers
+        self._each = each
+        self._held: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return self._held.total()
+
+    @property
+    def full(self) -> bool:
+        return len(self) >= self._workers
+
+    def enough_for(self, person: str) -> bool:
+        return self._held[person] >= self._each
+
+    def begin(self, person: str) -> None:
+        self._held[person] += 1
+
+    def end(self, person: str) -> None:
+        self._held[person] -= 1
+        if not self._held[person]:
+            del self._held[person]
+
+
+class Lines:
+    """Short calls: `places` of one person at a time; what is more waits behind the same person's own calls."""
+
+    def __init__(self, places: int) -> None:
+        self._places = places
+        self._lines: dict[str, _Line] = {}
+
+    @asynccontextmanager
+    async def place(self, person: str) -> AsyncIterator[None]:
+        line = self._lines.setdefault(person, _Line(asyncio.Semaphore(self._places)))
+        line.calls += 1
+        try:
+            async with line.places:
+                yield
+        finally:
+            line.calls -= 1
+            if not line.calls:
+                self._lines.pop(person, None)
+
+
+@dataclass(slots=True)
+class _Line:
+    places: asyncio.Semaphore
+    calls: int = 0
+
+
+PERSON = "hermes.person"
+ROUTE = "hermes.route"
+_MOST_KNOWN = 10_000
+_LOCAL = ("localhost", "127.0.0.1", "[::1]", "::1")
+_FAILURES = 20  # wrong keys from one address before it has to wait
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """`per_minute` requests of one person; `body` bytes; seconds a client may take to send its body."""
+
+    per_minute: int = 600
+    body: int = 10 << 20
+    receive_seconds: float = 30.0
+
+
+@dataclass(slots=True)
+class Bucket:
+    """Lets through `rate` a second on average, and `burst` at once."""
+
+    rate: float
+    burst: float
+    left: float
+    at: float
+
+    def take(self, now: float) -> float:
+        """0 when it is let through, else the seconds to wait."""
+        self.left = min(self.burst, self.left + (now - self.at) * self.rate)
+        self.at = now
+        if self.left >= 1:
+            self.left -= 1
+            return 0.0
+        return (1 - self.left) / self.rate
+
+
+@dataclass(slots=True)
+class Buckets:
+    """A bucket per name, the longest unused forgotten first."""
+
+    per_minute: int
+    clock: Callable[[], float]
+    at_once: float = 0.0  # a sixth of a minute's worth unless given
+    _known: OrderedDict[str, Bucket] = field(default_factory=OrderedDict)
+
+    def take(self, name: str) -> float:
+        now, burst = self.clock(), self.at_once or max(1.0, self.per_minute / 6)
+        bucket = self._known.pop(name, None) or Bucket(self.per_minute / 60, burst, burst, now)
+        self._known[name] = bucket
+        if len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
+        return bucket.take(now)
+
+
+class Door:
+    """An ASGI application around another; the person whose key it was stands in the scope."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        who: Callable[[str], str | None],
+        metrics: Metrics,
+        limits: Limits,
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._app = app
+        self._who = who
+        self._metrics = metrics
+        self._limits = limits
+        self._hosts = {*_LOCAL, *(host.lower() for host in hosts)}
+        self._origins = {origin.lower().rstrip("/") for origin in origins}
+        self._requests = Buckets(limits.per_minute, clock)
+        self._failures = Buckets(_FAILURES, clock, at_once=_FAILURES)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # there are no sockets to upgrade to
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        refusal = self._refusal(scope, headers)
+        if refusal is not None:
+            self._metrics.refused(refusal.reason)
+            await refusal.answer(send)
+            return
+        await self._let_in(scope, receive, send)
+
+    def _refusal(self, scope: Scope, headers: dict[bytes, str]) -> Refusal | None:
+        named = headers.get(b"host", "").strip().lower()
+        if _without_port(named) not in self._hosts:
+            return Refusal(421, "host", "this server does not answer under that name (server.hosts lists its names)")
+        origin = headers.get(b"origin", "").lower().rstrip("/")
+        if origin and origin not in self._origins and not _is_ours(origin, named):
+            return Refusal(403, "origin", "requests of that web page are not allowed (server.origins lists pages)")
+        address = (scope.get("client") or ("unknown", 0))[0]
+        try:
+            person = self._who(_key(headers))
+        except HermesError:
+            return Refusal(503, "people", "keys cannot be checked now; the operator's log says why")
+        if person is None:
+            wait = self._failures.take(address)
+            if wait:
+                return Refusal(429, "guessing", "too many wrong keys", {"retry-after": str(int(wait) + 1)})
+            return Refusal(401, "key", "a valid key is needed: Authorization: Bearer hk-…", _ASK)
+        if wait := self._requests.take(person):
+            return Refusal(429, "rate", "too many requests; wait a little", {"retry-after": str(int(wait) + 1)})
+        if (
+            headers.get(b"content-length", "0").isdigit()
+            and int(headers.get(b"content-length", "0")) > self._limits.body
+        ):
+            return self._too_large()
+        scope[PERSON] = person
+        return None
+
+    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started, status, begun = time.perf_counter(), 500, False
+        body = _Body(receive, self._limits)
+
+        async def watched(message: Message) -> None:
+            nonlocal status, begun
+            if message["type"] == "http.response.start":
+                status, begun = message["status"], True
+                message["headers"] = [*message.get("headers", ()), *_ALWAYS]
+            await send(message)
+
+        self._metrics.in_flight += 1
+        try:
+            await self._app(scope, body, watched)
+        except Stop as stop:
+            if not begun:
+                status = stop.status
+                await Refusal(stop.status, stop.reason, stop.message).answer(send)
+        finally:
+            self._metrics.in_flight -= 1
+            route = scope.get(ROUTE) or "other"
+            self._metrics.request(scope["method"], route, status, time.perf_counter() - started)
+
+    def _too_large(self) -> Refusal:
+        return Refusal(413, "body", f"the body is larger than {self._limits.body:,} bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    status: int
+    reason: str
+    message: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+    async def answer(self, send: Send) -> None:
+        kinds = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+        kind = kinds.get(self.status, "invalid_request_error")
+        body = json.dumps(
+            {"error": {"message": self.message, "type": kind, "param": None, "code": self.reason}}
+        ).encode()
+        more = [(name.encode(), text.encode()) for name, text in self.headers.items()]
+        start = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more, *_ALWAYS]
+        await send({"type": "http.response.start", "status": self.status, "headers": start})
+        await send({"type": "http.response.body", "body": body})
+
+
+class Stop(Exception):
+    """The body cannot be taken: too large, or too slow."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.message = status, reason, message
+
+
+class _Body:
+    """Receives a request's body within its limits; what comes after it (a disconnect) is waited for without one."""
+
+    def __init__(self, receive: Receive, limits: Limits) -> None:
+        self._receive = receive
+        self._limits = limits
+        self._size = 0
+        self._whole = False
+
+    async def __call__(self) -> Message:
+        if self._whole:
+            return await self._receive()
+        import asyncio
+
+        try:
+            async with asyncio.timeout(self._limits.receive_seconds):
+                message = await self._receive()
+        except TimeoutError as error:
+            raise Stop(408, "slow", "the body took too long to arrive") from error
+        self._size += len(message.get("body", b""))
+        if self._size > self._limits.body:
+            raise Stop(413, "body", f"the body is larger than {self._limits.body:,} bytes")
+        self._whole = message["type"] != "http.request" or not message.get("more_body", False)
+        return message
+
+
+_ASK = {"www-authenticate": 'Basic realm="hermes (any name, your key as password)", charset="UTF-8"'}
+_ALWAYS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
+
+
+def _key(headers: dict[bytes, str]) -> str:
+    """The key of a request: a bearer token, or the password a browser asked for."""
+    scheme, _, rest = headers.get(b"authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return rest.strip()
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(rest.strip(), validate=True).decode("utf-8", "replace").partition(":")[2]
+        except (ValueError, binascii.Error):
+            return ""
+    return headers.get(b"x-api-key", "")
+
+
+def _is_ours(origin: str, host: str) -> bool:
+    """Whether a page came from this server itself; another port is another program.
+
+    A browser would let that program's pages use the key it remembers for us.
+    """
+    scheme, _, named = origin.partition("://")
+    usual = {"http": ":80", "https": ":443"}.get(scheme, "")
+    return bool(usual) and named.removesuffix(usual) == host.removesuffix(usual)
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]

@@ -1,0 +1,274 @@
+"""Conversations that clients have over HTTP: kept open between turns, one turn at a time in each."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from hermes.agent import Agent
+from hermes.base.errors import DamagedFile, NotFound, StorageError
+from hermes.base.events import Retrying, TextDelta, TurnFinished
+from hermes.server.openai_wire import Answer, BadRequest, digest
+from hermes.server.workspace import Workspace
+from hermes.session.context import unanswered_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from hermes.server.openai_wire import ChatRequest
+    from hermes.settings.home import Home
+
+    Open = Callable[..., Agent]
+    HomeOf = Callable[[str], Home]
+
+SOURCE = "server"
+_IN_USE = 60.0  # seconds after which nobody can still be busy with a workspace they asked for
+_PATIENCE = 60.0  # seconds a request waits for the turn before it in the same conversation
+
+
+class Room:
+    """One open conversation of one person."""
+
+    def __init__(self, person: str, agent: Agent, system: str, after: str) -> None:
+        self.person = person
+        self.agent = agent
+        self.system = system
+        self.after = after  # digest of the history after the last answer; "" for a named conversation
+        self.key = (person, agent.session.id)  # its place in the list; the session's id may move on by compaction
+        self.lock = threading.Lock()
+        self.guests = 0
+
+    def answer(self, request: ChatRequest, say: Callable[[str], None], cancelled: Callable[[], bool]) -> Answer:
+        results, said = request.results, request.said
+        if said:
+            for result in results:
+                self.agent.session.record(result)
+            for text in said[:-1]:
+                self.agent.session.record({"role": "user", "content": text})
+        overlay = request.system if request.system != self.system else ""
+        text, end = "", None
+        turn = self.agent.turn_with(
+            request.functions, said[-1] if said else None, results, overlay=overlay, cancelled=cancelled
+        )
+        for event in turn:
+            if isinstance(event, TextDelta):
+                text += event.text
+                say(event.text)
+            elif isinstance(event, Retrying):
+                continue
+            elif isinstance(event, TurnFinished):
+                end = event
+        if end is None:
+            raise RuntimeError("a turn ended without its last event")
+        if not text and end.reply:  # the limit of model calls is told, not streamed
+            text = end.reply
+            say(text)
+        calls = end.message.get("tool_calls", []) if end.reason == "tool_calls" else []
+        session = self.agent.session.id
+        return Answer(text=text, calls=calls, usage=end.usage, reason=end.reason, model=end.model, session=session)
+
+
+class Rooms:
+    def __init__(
+        self,
+        home_of: HomeOf,
+        *,
+        most: int = 512,
+        toolsets: Collection[str] | None = None,
+        open_agent: Open = Agent.open,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._home_of = home_of
+        self._toolsets = toolsets
+        self._most = most
+        self._open_agent = open_agent
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._rooms: OrderedDict[tuple[str, str], Room] = OrderedDict()  # by person and session
+        self._names: dict[tuple[str, str], tuple[str, str]] = {}  # by person and name or digest: the room
+        self._workspaces: OrderedDict[str, tuple[Workspace, float]] = OrderedDict()  # with when it was last asked for
+
+    def __len__(self) -> int:
+        return len(self._rooms)
+
+    def workspace(self, person: str) -> Workspace:
+        now = self._clock()
+        with self._lock:
+            known = self._workspaces.pop(person, None)
+            found = known[0] if known else Workspace(self._home_of(person), source=SOURCE)
+            self._workspaces[person] = (found, now)
+            spare = len(self._workspaces) - self._most
+            idle = [name for name, (_, used) in self._workspaces.items() if now - used > _IN_USE]
+            gone = [self._workspaces.pop(name)[0] for name in idle[: max(0, spare)]]
+        for workspace in gone:
+            workspace.close()
+        return found
+
+    def converse(
+        self,
+        person: str,
+        name: str,
+        request: ChatRequest,
+        *,
+        say: Callable[[str], None],
+        cancelled: Callable[[], bool],
+        model: str = "",
+    ) -> Answer:
+        """One turn; `name` is what the client calls the conversation, or "" to recognise it by its history."""
+        with self._room(person, name, request, model) as room:
+            answer = room.answer(request, say, cancelled)
+            if not name:
+                self._remember(room, digest([*request.history, *request.fresh, answer.message]))
+            return answer
+
+    def leave(self, person: str) -> None:
+        """Closes everything of a person, as when they are no longer known here."""
+        with self._lock:
+            gone = [room for key, room in self._rooms.items() if key[0] == person]
+            self._rooms = OrderedDict((key, room) for key, room in self._rooms.items() if key[0] != person)
+            self._names = {key: place for key, place in self._names.items() if key[0] != person}
+            known = self._workspaces.pop(person, None)
+        for room in gone:
+            _close(room)
+        if known is not None:
+            known[0].close()
+
+    def people(self) -> set[str]:
+        with self._lock:
+            return {person for person, _ in self._rooms} | set(self._workspaces)
+
+    def close(self) -> None:
+        for person in self.people():
+            self.leave(person)
+
+    @contextmanager
+    def _room(self, person: str, name: str, request: ChatRequest, model: str) -> Iterator[Room]:
+        room = self._find(person, name, request, model)
+        if not room.lock.acquire(timeout=_PATIENCE):
+            self._release(room)
+            raise BadRequest("this conversation is still answering; wait for it", status=409, code="busy")
+        try:
+            if not _fits(room, name, request):  # somebody was faster, or its open calls are closed by now
+                room.lock.release()
+                self._release(room)
+                room = self._enter(self._begin(person, name, request, model), name)
+                room.lock.acquire()
+            if model:
+                room.agent.switch_model(model)
+            yield room
+        finally:
+            room.lock.release()
+            self._release(room)
+
+    def _find(self, person: str, name: str, request: ChatRequest, model: str) -> Room:
+        key = name or (digest(request.history) if request.history else "")
+        with self._lock:
+            room = self._rooms.get(self._names.get((person, key), ("", ""))) if key else None
+            if room is not None:
+                room.guests += 1
+                self._rooms.move_to_end(room.key)
+                return room
+        stored = self._stored(person, name, key)
+        if not stored:
+            return self._enter(self._begin(person, name, request, model), name)
+        with self._lock:
+            mine = (each for each in self._rooms.values() if each.person == person)
+            room = next((each for each in mine if each.agent.session.id == stored), None)
+            if room is not None:
+                room.guests += 1
+                return room
+        try:
+            agent = self._open(person, resume=stored, model=model)
+        except (NotFound, DamagedFile):
+            return self._enter(self._begin(person, name, request, model), name)
+        return self._enter(Room(person, agent, request.system, "" if name else key), key)
+
+    def _stored(self, person: str, name: str, key: str) -> str:
+        """The session of an earlier time, if there is one."""
+        if not key:
+            return ""
+        try:
+            database = self.workspace(person).past
+            if name:
+                found = database.resolve(name)
+                return database.tip(found.id).id if found is not None else ""
+            return str(database.get_meta(f"chat:{key}") or "")
+        except StorageError:  # it goes on with what the client sends, and its session says why
+            return ""
+
+    def _begin(self, person: str, name: str, request: ChatRequest, model: str) -> Room:
+        agent = self._open(person, title=name or None, model=model, system_message=request.system)
+        history = request.history
+        if request.results and not request.said:
+            open_calls = set(unanswered_calls(history))
+            if not any(result["tool_call_id"] in open_calls for result in request.results):
+                agent.close()
+                raise BadRequest("these results belong to no call of the message before them", "messages")
+        for message in history:
+            agent.session.record(message)
+        return Room(person, agent, request.system, "" if name else digest(history))
+
+    def _open(self, person: str, *, model: str, **more: Any) -> Agent:
+        home = self._home_of(person)
+        return self._open_agent(home, SOURCE, model=model, project="", toolsets=self._toolsets, **more)
+
+    def _enter(self, room: Room, name: str = "") -> Room:
+        """Takes a room into the list; another thread may have opened the same one meanwhile."""
+        with self._lock:
+            known = self._rooms.get(room.key)
+            if known is None:
+                self._rooms[room.key] = room
+            chosen = known or room
+            chosen.guests += 1
+            if name:
+                self._names[room.person, name] = room.key
+            crowd = self._crowd()
+        if known is not None:
+            room.agent.close()
+        for each in crowd:
+            _close(each)
+        return chosen
+
+    def _crowd(self) -> list[Room]:
+        """The longest unused rooms beyond the limit, taken off the list."""
+        idle = [key for key, room in self._rooms.items() if not room.guests]
+        gone = [self._rooms.pop(key) for key in idle[: max(0, len(self._rooms) - self._most)]]
+        if gone:
+            self._names = {key: place for key, place in self._names.items() if place in self._rooms}
+        return gone
+
+    def _release(self, room: Room) -> None:
+        with self._lock:
+            room.guests -= 1
+
+    def _remember(self, room: Room, after: str) -> None:
+        database = room.agent.session.database
+        with suppress(StorageError):  # then a later process begins anew with the history that the client sends
+            database.set_meta(f"chat:{after}", room.agent.session.id)
+            if room.after and room.after != after:
+                database.set_meta(f"chat:{room.after}", None)
+        with self._lock:
+            self._names.pop((room.person, room.after), None)
+            self._names[room.person, after] = room.key
+        room.after = after
+
+
+def _fits(room: Room, name: str, request: ChatRequest) -> bool:
+    """Whether the conversation is still where the client left it."""
+    if not name and request.history and room.after != digest(request.history):
+        return False
+    if not request.results:
+        return True
+    open_calls = unanswered_calls(room.agent.session.context.messages)
+    return all(result["tool_call_id"] in open_calls for result in request.results)
+
+
+def _close(room: Room) -> None:
+    if room.lock.acquire(timeout=_PATIENCE):
+        try:
+            room.agent.close()
+        finally:
+            room.lock.release()

@@ -1,0 +1,706 @@
+"""The hosts that can use this memory over MCP: their configuration files, and what their hooks report."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+import shlex
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import NotFound, SettingsError
+from hermes.base.version import __version__
+from hermes.settings.home import DATABASE
+from hermes.storage.files import ErrorOutput, Folder, explain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermes.settings.home import Home
+
+    Payload = dict[str, Any]
+
+_BEGIN, _END = "# >>> hermes", "# <<< hermes"
+# Each block takes the blank line with it that separates it from the rest: after the first one, before the last one.
+_AT_THE_TOP = re.compile(rf"\A{_BEGIN}\n.*?{_END}\n\n?", re.DOTALL)
+_BELOW = re.compile(rf"\n?{_BEGIN}\n.*?{_END}\n", re.DOTALL)
+# Codex writes down which of our tools it may call; without the server such a table is an error to it.
+_APPROVALS = re.compile(r"^\[mcp_servers\.hermes\.[^\n]*\n(?:(?!\[).*(?:\n|\Z))*", re.MULTILINE)
+
+
+def with_server(path: str, data: bytes, serve: list[str], notify: list[str]) -> bytes:
+    """The file with our server and with `notify`, for which Codex has room for one program.
+
+    Where another one has it, the server is not told that conversations are recorded: the model records them.
+    """
+    text = _without_blocks(_text(path, data))
+    known = parsed(path, text.encode())
+    if {"command", "url"} & known.get("mcp_servers", {}).get("hermes", {}).keys():
+        raise SettingsError(f"{path} has a server called hermes already; remove [mcp_servers.hermes] and try again")
+    taken = "notify" in known
+    program, *words = [word for word in serve if not (taken and word == "--recorded")]
+    server = f"[mcp_servers.hermes]\ncommand = {_quoted(program)}\nargs = {_quoted(words)}\n"
+    end_of_line = "" if text.endswith("\n") else "\n"
+    after = f"{text}{end_of_line}\n{_block(server)}" if text else _block(server)
+    if not taken:  # at the top: further down it would belong to a table
+        after = f"{_block(f'notify = {_quoted(notify)}{chr(10)}')}\n{after}"
+    parsed(path, after.encode())
+    return after.encode()
+
+
+def without_server(path: str, data: bytes) -> bytes:
+    """The file without what we put there; a server called hermes that is not ours stays."""
+    text = _text(path, data)
+    left = _without_blocks(text)
+    if left != text and "command" not in parsed(path, left.encode()).get("mcp_servers", {}).get("hermes", {}):
+        left = _APPROVALS.sub("", left)
+    return left.encode()
+
+
+def parsed(path: str, data: bytes) -> dict[str, Any]:
+    try:
+        return tomllib.loads(_text(path, data))
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path} is not valid TOML: {error}; mend it first") from error
+
+
+def _without_blocks(text: str) -> str:
+    return _BELOW.sub("", _AT_THE_TOP.sub("", text))
+
+
+def _block(inside: str) -> str:
+    return f"{_BEGIN}\n{inside}{_END}\n"
+
+
+def _quoted(value: str | list[str]) -> str:
+    return json.dumps(value, ensure_ascii=False)  # a JSON string or list of strings is one of TOML too
+
+
+def _text(path: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not UTF-8: {error}; mend it first") from error
+
+
+# The hosts that can use this memory over MCP: where each keeps its configuration, and what has to stand there.
+#
+# A plan is made first: every file with its bytes before and after. The command in it is started and asked for its
+# tools. Nothing is written until it has answered and somebody agrees, the file as it was is kept beside it, and
+# removing takes out exactly what was put in.
+
+_NAME = "hermes"
+_LARGEST = 64 << 20  # Claude Code keeps much besides its servers in one file
+_LONGEST_LINE = 16 << 20
+_LONGEST_END = 5.0  # seconds until a server that we leave has to be gone
+_OUR_TOOLS = {"memory", "session_search", "record_conversation"}  # no other program called hermes has all of these
+RECORDED = "--recorded"  # tells the server that a hook stores the conversations, and the model need not
+_PROTOCOL = "2025-06-18"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a host starts us: the program with the words it always needs, and the words that choose the home."""
+
+    command: tuple[str, ...]
+    home: tuple[str, ...] = ()
+
+    def serve(self, host: str) -> list[str]:
+        recorded = () if HOSTS[host].hooks is None else (RECORDED,)
+        return [*self.command, *self.home, "mcp", "serve", "--source", host, *recorded]
+
+    def record(self, host: str) -> list[str]:
+        return [*self.command, *self.home, "mcp", "record", host]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One file: what it holds, what it would hold, and why."""
+
+    path: str
+    before: bytes | None
+    after: bytes
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """One program: the file and the keys below which it lists its servers, and how its conversations come in.
+
+    `hooks` is the file with the hooks that record them; without one the model calls record_conversation.
+    """
+
+    title: str
+    plan: Callable[[Launch | None, str], list[Change]]  # without a launch: what takes us out
+    records: str
+    servers: Callable[[str], str]
+    keys: tuple[str, ...] = ("mcpServers",)
+    hooks: Callable[[str], str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configured:
+    """What a host's configuration says about a server called hermes."""
+
+    path: str
+    command: list[str]
+    ours: bool
+    hooks: bool | None  # None where the host has none
+
+
+def plan(host: str, launch: Launch | None, user_home: str) -> list[Change]:
+    """The files that would change, without those that are right already; without a launch, to take us out."""
+    if host not in HOSTS:
+        raise NotFound(f"there is no host {host!r}; the hosts are {', '.join(HOSTS)}{_for_any_other(launch)}")
+    return [change for change in HOSTS[host].plan(launch, user_home) if change.before != change.after]
+
+
+def _for_any_other(launch: Launch | None) -> str:
+    if launch is None:
+        return ""
+    program, *words = [*launch.command, *launch.home, "mcp"]
+    lines = json.dumps({"mcpServers": {_NAME: {"command": program, "args": words}}}, indent=2)
+    return (
+        ". Any other one takes these lines in its list of MCP servers; where that is, and what it calls it, is in its "
+        f"manual:\n{lines}"
+    )
+
+
+def configured(host: str, user_home: str, changes: list[Change] | None = None) -> Configured | None:
+    """The server called hermes that a host starts, or would start after these changes; None when it has none."""
+    known = HOSTS[host]
+    path = known.servers(user_home)
+    document = _read_document(path, changes or [])
+    for key in (*known.keys, _NAME):
+        document = document.get(key, {})
+        if not isinstance(document, dict):
+            raise SettingsError(f"{path}: {key} should be an object; correct the file first")
+    if not document:
+        return None
+    words = _words(document)
+    hooks = None if known.hooks is None else _has_hooks(_read_document(known.hooks(user_home), changes or []), host)
+    return Configured(path=path, command=words, ours=_ours(words), hooks=hooks)
+
+
+def list_tools(command: list[str], *, seconds: float = 60.0) -> list[str]:
+    """Starts a command as a host does and asks it for its tools over MCP; NotFound says why there are none."""
+    told = shlex.join(command)
+    errors = ErrorOutput()
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors.file,
+            cwd="/",  # a host starts it anywhere
+            env={name: value for name, value in os.environ.items() if not name.startswith(_OUR_OWN)},
+            start_new_session=True,
+        )
+    except OSError as error:
+        errors.close()
+        raise NotFound(f"`{told}` does not start: {error.strerror}") from error
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        _kill(process)
+
+    timer = threading.Timer(seconds, give_up)
+    timer.start()
+    try:
+        tools = _handshake(process)
+    except (OSError, ValueError) as error:
+        why = f"no answer within {seconds:g} s" if late.is_set() else str(error) or _how_it_ended(process)
+        _kill(process)
+        wrote = " ".join(errors.last_words().split())
+        said = f". It wrote: {wrote}" if wrote else ""
+        raise NotFound(f"`{told}` does not answer as an MCP server: {why}{said}") from error
+    finally:
+        timer.cancel()
+        _leave(process)
+        errors.close()
+    if not set(tools) >= _OUR_TOOLS:
+        raise NotFound(
+            f"`{told}` is another program: its tools are {', '.join(tools) or 'none'}, where this memory has "
+            f"{', '.join(sorted(_OUR_TOOLS))} and others"
+        )
+    return tools
+
+
+# What may make a command work for us that does not work for a host: it starts us with an environment of its own.
+_OUR_OWN = ("PYTHON", "VIRTUAL_ENV", "HERMES_")
+
+
+def _handshake(process: subprocess.Popen[bytes]) -> list[str]:
+    about = {"name": "hermes mcp install", "version": __version__}
+    _ask(process, 1, "initialize", {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": about})
+    _send(process, {"method": "notifications/initialized"})
+    tools = _ask(process, 2, "tools/list", {}).get("tools")
+    return [str(tool.get("name")) for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+
+
+def _ask(process: subprocess.Popen[bytes], number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    _send(process, {"id": number, "method": method, "params": params})
+    assert process.stdout is not None  # noqa: S101 - a pipe, for the type checker
+    while line := process.stdout.readline(_LONGEST_LINE):
+        try:
+            message = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"it answers {line[:80].decode('utf-8', 'replace').strip()!r}") from error
+        if isinstance(message, dict) and message.get("id") == number:
+            if not isinstance(result := message.get("result"), dict):
+                raise ValueError(f"{method} fails: {json.dumps(message.get('error'))[:200]}")
+            return result
+    raise ValueError  # it ended
+
+
+def _send(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
+    assert process.stdin is not None  # noqa: S101 - a pipe, for the type checker
+    with suppress(BrokenPipeError):  # that it has ended is seen where its answer is read
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        process.stdin.flush()
+
+
+def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
+    try:
+        return f"it ended with exit code {process.wait(_LONGEST_END)}"
+    except subprocess.TimeoutExpired:
+        return "it closed its output"
+
+
+def _leave(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):  # what was not read yet by a program that has ended
+            pipe.close()  # type: ignore[union-attr] # both are pipes
+    try:
+        process.wait(_LONGEST_END)
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        process.wait()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def carry_out(changes: list[Change]) -> list[str]:
+    """Writes the files, each as a whole; returns where the earlier versions are kept."""
+    backups = []
+    for change in changes:
+        path = os.path.realpath(change.path)  # people keep these files in a repository and link to them
+        name = os.path.basename(path)
+        with Folder.create(os.path.dirname(path)) as folder:
+            if change.before is not None:
+                if folder.read(name, at_most=_LARGEST) != change.before:
+                    raise SettingsError(f"{path} was changed meanwhile; run the command again")
+                backup = f"{name}.before-hermes-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
+                folder.write_new(backup, change.before)
+                backups.append(folder.join(backup))
+            status = folder.status(name)
+            folder.replace(name, change.after)
+            if status is not None:
+                os.chmod(path, stat.S_IMODE(status.st_mode))
+    return backups
+
+
+def _json_servers(host: str, style: str = "") -> Callable[..., list[Change]]:
+    """A host that lists its servers in a JSON file."""
+
+    def make(launch: Launch | None, user_home: str) -> list[Change]:
+        path = HOSTS[host].servers(user_home)
+        before, document = _read_json(path)
+        if not _set_server(path, document, host, launch, style):
+            return []
+        why = "the memory server" if launch else "without the memory server"
+        return [Change(path=path, before=before, after=_json_bytes(document, before), reason=why)]
+
+    return make
+
+
+def _claude_code(launch: Launch | None, user_home: str) -> list[Change]:
+    events = ("Stop", "SessionEnd")
+    servers = _json_servers("claude-code", "typed")
+    return [*servers(launch, user_home), *_hooks("claude-code", events, launch, user_home)]
+
+
+def _cursor(launch: Launch | None, user_home: str) -> list[Change]:
+    events = ("beforeSubmitPrompt", "afterAgentResponse")
+    servers = _json_servers("cursor")
+    return [*servers(launch, user_home), *_hooks("cursor", events, launch, user_home)]
+
+
+def _gemini(launch: Launch | None, user_home: str) -> list[Change]:
+    path = HOSTS["gemini"].servers(user_home)
+    before, document = _read_json(path)
+    changed = _set_server(path, document, "gemini", launch)
+    changed |= _set_hooks(path, document, "gemini", ("AfterAgent",), launch)
+    why = "server and hook" if launch else "without server and hook"
+    return [Change(path=path, before=before, after=_json_bytes(document, before), reason=why)] if changed else []
+
+
+def _codex(launch: Launch | None, user_home: str) -> list[Change]:
+    path = HOSTS["codex"].servers(user_home)
+    before = _read(path)
+    if launch is None:
+        after = without_server(path, before or b"")
+        return [] if before is None else [Change(path=path, before=before, after=after, reason="without the server")]
+    after = with_server(path, before or b"", launch.serve("codex"), launch.record("codex"))
+    return [Change(path=path, before=before, after=after, reason="the memory server, and notify to record")]
+
+
+def _hooks(host: str, events: tuple[str, ...], launch: Launch | None, user_home: str) -> list[Change]:
+    place = HOSTS[host].hooks
+    path = place(user_home) if place else ""
+    before, document = _read_json(path)
+    if not _set_hooks(path, document, host, events, launch):
+        return []
+    why = "a hook that records conversations" if launch else "without the hook"
+    return [Change(path=path, before=before, after=_json_bytes(document, before), reason=why)]
+
+
+def _set_server(path: str, document: dict[str, Any], host: str, launch: Launch | None, style: str = "") -> bool:
+    """Puts our server into a document or takes it out; False when there is nothing to take out."""
+    keys = HOSTS[host].keys
+    servers = _down(path, document, keys) if launch else _there(document, keys)
+    there = servers.get(_NAME)
+    ours = isinstance(there, dict) and _ours(_words(there))
+    if launch is None:
+        if ours:
+            del servers[_NAME]
+            _prune(document, keys)
+        return ours
+    if there is not None and not ours:
+        raise SettingsError(
+            f"{path} has a server called {_NAME} that is not this one: {json.dumps(there)[:200]}. Rename or remove it "
+            "there, then try again"
+        )
+    servers[_NAME] = _entry(launch.serve(host), style)
+    return True
+
+
+def _entry(words: list[str], style: str) -> dict[str, Any]:
+    if style == "one-list":
+        return {"type": "local", "command": words, "enabled": True}
+    entry: dict[str, Any] = {"command": words[0], "args": words[1:]}
+    return {"type": "stdio", **entry} if style == "typed" else entry
+
+
+def _words(entry: dict[str, Any]) -> list[str]:
+    """The command of a server as a host's configuration has it: a program and its arguments, or all in one list."""
+    command, words = entry.get("command"), entry.get("args")
+    whole = [*(command if isinstance(command, list) else [command or ""]), *(words if isinstance(words, list) else ())]
+    return [str(word) for word in whole]
+
+
+def _ours(words: list[str]) -> bool:
+    """As `install` writes it, or as the guide says to write it by hand."""
+    return words[-1:] == ["mcp"] or ("serve" in words and "--source" in words)
+
+
+def _set_hooks(path: str, document: dict[str, Any], host: str, events: tuple[str, ...], launch: Launch | None) -> bool:
+    """Puts ours at the end of each event's list, once, or takes it out; what others put there stays."""
+    if launch is None and not _has_hooks(document, host):
+        return False
+    hooks = _down(path, document, ("hooks",))
+    for event in events if launch else list(hooks):
+        listed = hooks.get(event, [])
+        if not isinstance(listed, list):
+            raise SettingsError(f"{path}: hooks.{event} should be a list; correct the file first")
+        hooks[event] = [*_others(listed, host), *([_hook(host, launch)] if launch else [])]
+        if not hooks[event]:
+            del hooks[event]
+    if launch is None:
+        _prune(document, ("hooks",))
+    elif host == "cursor":
+        document.setdefault("version", 1)
+    return True
+
+
+def _hook(host: str, launch: Launch) -> dict[str, Any]:
+    command = shlex.join(launch.record(host))
+    if host == "cursor":
+        return {"command": command}
+    named = {"name": _NAME} if host == "gemini" else {}
+    return {"hooks": [{**named, "type": "command", "command": command}]}
+
+
+def _others(listed: list[Any], host: str) -> list[Any]:
+    """An event's list without our hook; a group that holds others besides keeps them."""
+    kept = []
+    for each in listed:
+        inside = each.get("hooks") if isinstance(each, dict) else None
+        if isinstance(inside, list):
+            others = [hook for hook in inside if not _is_ours(hook, host)]
+            kept += [{**each, "hooks": others}] if others or not inside else []
+        elif not _is_ours(each, host):
+            kept.append(each)
+    return kept
+
+
+def _is_ours(hook: Any, host: str) -> bool:
+    return isinstance(hook, dict) and str(hook.get("command", "")).endswith(f" mcp record {host}")
+
+
+def _has_hooks(document: dict[str, Any], host: str) -> bool:
+    if "notify" in document:  # Codex
+        return bool(document["notify"][-3:] == ["mcp", "record", host])
+    hooks = document.get("hooks")
+    lists = [each for each in hooks.values() if isinstance(each, list)] if isinstance(hooks, dict) else []
+    return any(_others(listed, host) != listed for listed in lists)
+
+
+def _there(document: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    """What stands below these keys, an empty object when nothing does."""
+    for key in keys:
+        below = document.get(key)
+        if not isinstance(below, dict):
+            return {}
+        document = below
+    return document
+
+
+def _prune(document: dict[str, Any], keys: tuple[str, ...]) -> None:
+    """Takes out what we left empty."""
+    for depth in range(len(keys), 0, -1):
+        above = _there(document, keys[: depth - 1])
+        if above.get(keys[depth - 1]) == {}:
+            del above[keys[depth - 1]]
+
+
+def _down(path: str, document: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    """What stands below these keys, made where it is not there."""
+    for key in keys:
+        below = document.setdefault(key, {})
+        if not isinstance(below, dict):
+            raise SettingsError(f"{path}: {key} should be an object; correct the file first")
+        document = below
+    return document
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_LARGEST)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise explain("read", path, error) from error
+
+
+def _read_document(path: str, changes: list[Change]) -> dict[str, Any]:
+    data = next((change.after for change in changes if change.path == path), None) or _read(path) or b""
+    return parsed(path, data) if path.endswith(".toml") else _parse_json(path, data)
+
+
+def _read_json(path: str) -> tuple[bytes | None, dict[str, Any]]:
+    data = _read(path)
+    return data, _parse_json(path, data or b"")
+
+
+def _parse_json(path: str, data: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(data.strip() or b"{}")
+    except ValueError as error:
+        raise SettingsError(
+            f"{path} is not plain JSON ({error}). Comments would be lost: add the server by hand, as the guide on MCP "
+            "shows"
+        ) from error
+    if not isinstance(document, dict):
+        raise SettingsError(f"{path} should hold an object; correct the file first")
+    return document
+
+
+def _json_bytes(document: dict[str, Any], before: bytes | None) -> bytes:
+    """Written with the indentation and the last line's end the file has; the same content is the same bytes."""
+    if before and before.strip() and json.loads(before) == document:
+        return before
+    lines = (before or b"").split(b"\n")
+    second = lines[1] if len(lines) > 1 else b"  "
+    indent = len(second) - len(second.lstrip()) or 2
+    end = "\n" if not before or before.endswith(b"\n") else ""
+    return (json.dumps(document, ensure_ascii=False, indent=indent) + end).encode()
+
+
+def _application_data(*names: str) -> Callable[[str], str]:
+    """Where desktop programs keep their settings, below the user's home."""
+    if sys.platform == "darwin":
+        return _below("Library", "Application Support", *names)
+    return _below("AppData", "Roaming", *names) if sys.platform == "win32" else _below(".config", *names)
+
+
+def _below(*names: str) -> Callable[[str], str]:
+    return lambda user_home: os.path.join(user_home, *names)
+
+
+def _of_claude_code(name: str) -> Callable[[str], str]:
+    """CLAUDE_CONFIG_DIR takes the place of ~/.claude, and ~/.claude.json then lies inside it."""
+
+    def path(user_home: str) -> str:
+        given = os.environ.get("CLAUDE_CONFIG_DIR")
+        return os.path.join(given or os.path.join(user_home, "" if name == ".claude.json" else ".claude"), name)
+
+    return path
+
+
+def _of_codex(user_home: str) -> str:
+    return os.path.join(os.environ.get("CODEX_HOME") or os.path.join(user_home, ".codex"), "config.toml")
+
+
+BY_MODEL = "the model calls record_conversation, as the server's instructions ask it to"
+HOSTS = {
+    "claude-code": Host(
+        title="Claude Code",
+        plan=_claude_code,
+        records="hooks at the end of a turn and of a session",
+        servers=_of_claude_code(".claude.json"),
+        hooks=_of_claude_code("settings.json"),
+    ),
+    "codex": Host(
+        title="Codex CLI",
+        plan=_codex,
+        records="notify at the end of a turn",
+        servers=_of_codex,
+        keys=("mcp_servers",),
+        hooks=_of_codex,
+    ),
+    "cursor": Host(
+        title="Cursor",
+        plan=_cursor,
+        records="hooks on each prompt and each answer",
+        servers=_below(".cursor", "mcp.json"),
+        hooks=_below(".cursor", "hooks.json"),
+    ),
+    "gemini": Host(
+        title="Gemini CLI",
+        plan=_gemini,
+        records="a hook at the end of a turn",
+        servers=_below(".gemini", "settings.json"),
+        hooks=_below(".gemini", "settings.json"),
+    ),
+    "claude-desktop": Host(
+        title="Claude Desktop",
+        plan=_json_servers("claude-desktop"),
+        records=BY_MODEL,
+        servers=_application_data("Claude", "claude_desktop_config.json"),
+    ),
+    "opencode": Host(
+        title="opencode",
+        plan=_json_servers("opencode", "one-list"),
+        records=BY_MODEL,
+        servers=_below(".config", "opencode", "opencode.json"),
+        keys=("mcp",),
+    ),
+    "vscode": Host(
+        title="VS Code",
+        plan=_json_servers("vscode", "typed"),
+        records=BY_MODEL,
+        servers=_application_data("Code", "User", "mcp.json"),
+        keys=("servers",),
+    ),
+    "windsurf": Host(
+        title="Windsurf",
+        plan=_json_servers("windsurf"),
+        records=BY_MODEL,
+        servers=_below(".codeium", "windsurf", "mcp_config.json"),
+    ),
+}
+
+
+def record(home: Home, host: str, payload: Payload) -> dict[str, Any]:
+    """Stores what is new: the same report twice adds nothing, and neither does one in which nothing was said."""
+    if host not in _HOOKS:
+        raise NotFound(f"there is no hook for {host!r}; there are {', '.join(_HOOKS)}")
+    return _HOOKS[host](home, payload)
+
+
+def _record_claude_code(home: Home, payload: Payload) -> dict[str, Any]:
+    from hermes.portability.transcripts.claude_code import NAME
+
+    return _bring_in(home, os.path.expanduser(str(payload.get("transcript_path") or "")), NAME)
+
+
+def _record_codex(home: Home, payload: Payload) -> dict[str, Any]:
+    if payload.get("type") != "agent-turn-complete":
+        return {"added": 0}
+    from hermes.portability.transcripts.codex import NAME
+
+    thread = str(payload.get("thread-id") or "")
+    folder = os.environ.get("CODEX_HOME") or os.path.expanduser(os.path.join("~", ".codex"))
+    pattern = os.path.join(glob.escape(folder), "sessions", "**", f"*{glob.escape(thread)}.jsonl")
+    found = glob.glob(pattern, recursive=True) if thread else []
+    if found:
+        return _bring_in(home, found[0], NAME)
+    said = payload.get("input-messages")
+    messages = [{"role": "user", "content": str(text)} for text in (said if isinstance(said, list) else [])]
+    if answer := payload.get("last-assistant-message"):
+        messages.append({"role": "assistant", "content": str(answer)})
+    return _turn(home, "codex", thread or str(payload.get("turn-id") or "unknown"), messages, payload)
+
+
+def _record_cursor(home: Home, payload: Payload) -> dict[str, Any]:
+    spoken = {"beforeSubmitPrompt": ("user", "prompt"), "afterAgentResponse": ("assistant", "text")}
+    role, field = spoken.get(str(payload.get("hook_event_name")), ("", ""))
+    if not role:
+        return {"added": 0}
+    return _turn(
+        home, "cursor", payload.get("conversation_id"), [{"role": role, "content": payload.get(field)}], payload
+    )
+
+
+def _record_gemini(home: Home, payload: Payload) -> dict[str, Any]:
+    messages = [
+        {"role": "user", "content": payload.get("prompt")},
+        {"role": "assistant", "content": payload.get("prompt_response")},
+    ]
+    return _turn(home, "gemini", payload.get("session_id"), messages, payload)
+
+
+def _turn(home: Home, host: str, key: Any, messages: list[dict[str, Any]], payload: Payload) -> dict[str, Any]:
+    said = [message for message in messages if message["content"]]
+    if not said:
+        return {"added": 0}
+    if not isinstance(key, str) or not key or not all(isinstance(message["content"], str) for message in said):
+        raise SettingsError(f"the hook's message is not one of {host}; is this the hook of another program?")
+    from hermes.server.workspace import Workspace
+
+    cwd = payload.get("cwd") or next(iter(payload.get("workspace_roots") or ()), None)
+    folder = cwd if isinstance(cwd, str) and os.path.isdir(cwd) else None
+    workspace = Workspace(home, source=host, project=None, cwd=folder)
+    try:
+        return workspace.record(key, said, cwd=folder)
+    finally:
+        workspace.close()
+
+
+def _bring_in(home: Home, path: str, form: str) -> dict[str, Any]:
+    from hermes.portability.transcripts.formats import sources
+    from hermes.portability.transcripts.importer import BringIn
+    from hermes.storage.sessions import SessionDB
+
+    if not os.path.isfile(path) or os.path.getsize(path) == 0:
+        return {"added": 0}  # a host names the transcript of a session in which nothing was said
+    with SessionDB.open(home.join(DATABASE), durability="turn") as db:
+        work = BringIn(db)
+        for source in sources(path, form):
+            work.take(source)
+        result = work.finish()
+    return {"added": result.messages, "problems": result.problems}
+
+
+_HOOKS: dict[str, Callable[[Home, Payload], dict[str, Any]]] = {
+    "claude-code": _record_claude_code,
+    "codex": _record_codex,
+    "cursor": _record_cursor,
+    "gemini": _record_gemini,
+}

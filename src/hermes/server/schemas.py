@@ -1,0 +1,254 @@
+"""JSON schemas of what the HTTP API takes and returns, by endpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hermes.memory.operations import ACTIONS
+from hermes.server.workspace import DECISIONS
+
+Schema = dict[str, Any]
+_TEXT: Schema = {"type": "string", "maxLength": 2000}
+SOURCE: Schema = {**_TEXT, "description": "Only from there: server, api, cli, telegram, …"}
+PROJECT: Schema = {**_TEXT, "description": "Only of this project."}
+QUESTION: Schema = {
+    **_TEXT,
+    "minLength": 1,
+    "description": 'Plain words, or "a phrase", AND, OR, NOT, begin*.',
+    "examples": ["which tokens do we use?"],
+}
+SORT: Schema = {
+    "type": "string",
+    "enum": ["relevance", "newest", "oldest"],
+    "description": "What comes first (default: relevance).",
+}
+# What stands in a path.
+PLACES: dict[str, Schema] = {
+    "target": {
+        "type": "string",
+        "minLength": 1,
+        "description": "Which file: `memory` (MEMORY.md) or `user` (USER.md).",
+        "examples": ["user"],
+    },
+    "session_id": {
+        "type": "string",
+        "minLength": 1,
+        "description": "Which conversation: its id or its title.",
+        "examples": ["Sign-in"],
+    },
+    "pending_id": {
+        "type": "string",
+        "minLength": 1,
+        "description": "Which write: its id, from the list.",
+        "examples": ["3ec0c026"],
+    },
+}
+_LINE: Schema = {"type": "string", "maxLength": 200}
+_MAYBE: Schema = {"type": ["string", "null"]}
+_TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
+
+
+def whole(low: int, high: int, description: str) -> Schema:
+    return {"type": "integer", "minimum": low, "maximum": high, "description": description}
+
+
+def how_many(most: int, default: int) -> Schema:
+    return whole(1, most, f"How many, from 1 to {most:,} (default: {default}).")
+
+
+def moment(description: str) -> Schema:
+    shown = f"{description}: 2026-05-03, May 2026, yesterday, 3 days ago, …"
+    return {"type": "string", "maxLength": 100, "description": shown}
+
+
+def _object(properties: dict[str, Schema], required: list[str] | None = None) -> Schema:
+    needed = list(properties) if required is None else required
+    return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
+
+
+MEMORY = _object(
+    {
+        "target": {"type": "string"},
+        "entries": _TEXTS,
+        "usage": {"type": "string"},
+        "limit": {"type": "integer"},
+        "problem": _MAYBE,
+    }
+)
+ALL_MEMORY: Schema = {"type": "object", "additionalProperties": MEMORY}
+CHANGED = _object({"message": {"type": "string"}, "change": _MAYBE, **MEMORY["properties"]})
+CHANGES = _object(
+    {
+        "changes": {
+            "type": "array",
+            "items": _object(
+                {
+                    "id": {"type": "string"},
+                    "at": {"type": "number"},
+                    "action": {"type": "string"},
+                    "origin": {"type": "string"},
+                    "session": {"type": "string"},
+                    "added": _TEXTS,
+                    "removed": _TEXTS,
+                }
+            ),
+        }
+    }
+)
+_OPERATION: dict[str, Schema] = {
+    "action": {"type": "string", "enum": list(ACTIONS), "description": "What to do."},
+    "content": {"type": "string", "description": "The entry, for add and replace."},
+    "old_text": {
+        "type": "string",
+        "description": "A piece of the entry to replace or remove; only one entry may contain it.",
+    },
+}
+OPERATIONS: Schema = {
+    **_object(
+        {
+            **_OPERATION,
+            "action": {**_OPERATION["action"], "description": "What to do; `content` alone is an add."},
+            "operations": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": 100,
+                "items": _object(_OPERATION, ["action"]),
+                "description": "Instead of these three: several such operations, applied in order, all or nothing.",
+            },
+        },
+        [],
+    ),
+    "minProperties": 1,
+}
+UNDO = _object({"change": {**_LINE, "description": "Its id, from the log; the newest if none is named."}}, [])
+PENDING = _object(
+    {
+        "pending": {
+            "type": "array",
+            "items": _object(
+                {
+                    "id": {"type": "string"},
+                    "target": {"type": "string"},
+                    "operations": {"type": "array", "items": _object(_OPERATION, ["action"])},
+                    "origin": {"type": "string"},
+                    "session": {"type": "string"},
+                    "created_at": {"type": "number"},
+                    "reason": {"type": "string"},
+                }
+            ),
+        }
+    }
+)
+DECISION = _object({"decision": {"type": "string", "enum": list(DECISIONS), "description": "What to do with it."}})
+DECIDED = _object({"message": {"type": "string"}, "change": _MAYBE, "target": {"type": "string"}})
+SESSION = _object(
+    {
+        "session_id": {"type": "string"},
+        "title": _MAYBE,
+        "source": {"type": "string"},
+        "model": _MAYBE,
+        "project": _MAYBE,
+        "started_at": {"type": "number"},
+        "last_active": {"type": "number"},
+        "message_count": {"type": "integer"},
+        "preview": _MAYBE,
+    }
+)
+SESSIONS = _object({"sessions": {"type": "array", "items": SESSION}})
+RECORD = _object(
+    {
+        "conversation": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 200,
+            "description": "A name of your own for it; the same name later adds what is new.",
+        },
+        "title": {**_LINE, "description": "What people see of it, when it is new."},
+        "messages": {
+            "type": "array",
+            "maxItems": 10_000,
+            "description": "All of its messages or the latest, in order: `role` (user, assistant, tool, system) and "
+            "`content`, a text.",
+            "items": _object(
+                {
+                    "role": {"type": "string", "enum": ["user", "assistant", "tool", "system"]},
+                    "content": {"type": "string"},
+                }
+            ),
+        },
+    },
+    ["conversation", "messages"],
+)
+RECORDED = _object({"session_id": {"type": "string"}, "added": {"type": "integer"}, "messages": {"type": "integer"}})
+MESSAGES = _object(
+    {
+        "session_id": {"type": "string"},
+        "messages": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "id": {"type": "integer"},
+                    "at": {"type": "number"},
+                    "role": {"type": "string"},
+                    "content": {},
+                },
+                "required": ["id", "at", "role", "content"],
+            },
+        },
+    }
+)
+TITLE = _object({"title": {**_LINE, "description": "The new title."}})
+DELETED = _object({"deleted": {"type": "string"}})
+FOUND = _object(
+    {
+        "results": {
+            "type": "array",
+            "items": _object(
+                {
+                    **SESSION["properties"],
+                    "message_id": {"type": ["integer", "null"]},
+                    "role": _MAYBE,
+                    "snippet": {"type": "string"},
+                    "score": {"type": "number"},
+                }
+            ),
+        },
+        "notes": _TEXTS,
+    }
+)
+STATUS: Schema = {
+    "type": "object",
+    "properties": {"version": {"type": "string"}, "person": {"type": "string"}, "memory": {"type": "object"}},
+    "required": ["version", "person", "memory"],
+}
+ERROR = _object(
+    {"error": _object({"message": {"type": "string"}, "type": {"type": "string"}, "param": _MAYBE, "code": _MAYBE})}
+)
+CHAT: Schema = {
+    "type": "object",
+    "properties": {
+        "model": {**_LINE, "description": "hermes, or one of /v1/models."},
+        "messages": {
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": "object"},
+            "description": "The conversation up to now, as OpenAI has it; its end is what is answered.",
+        },
+        "stream": {"type": "boolean", "description": "Send the answer piece by piece (default: false)."},
+        "tools": {"type": "array", "items": {"type": "object"}, "description": "Functions of your own."},
+        "user": {**_LINE, "description": "Names the conversation, unless the header X-Hermes-Session does."},
+    },
+    "required": ["messages"],
+}
+COMPLETION: Schema = {
+    "type": "object",
+    "properties": {"id": {"type": "string"}, "choices": {"type": "array"}, "usage": {"type": "object"}},
+    "required": ["id", "choices", "usage"],
+}
+MODELS: Schema = {
+    "type": "object",
+    "properties": {"object": {"type": "string"}, "data": {"type": "array", "items": {"type": "object"}}},
+    "required": ["object", "data"],
+}
+HEALTH = _object({"status": {"type": "string"}})

@@ -1,0 +1,701 @@
+"""The one place that chooses: builds what a session needs from the settings of a home."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from functools import cache
+from hashlib import blake2b
+
+from hermes.base.errors import ForeignFile, HermesError, LockTimeout, OutOfOrder, StorageError, UnsafePath
+from hermes.base.text import day
+from hermes.base.values import Notices
+from hermes.memory.approval import Approvals
+from hermes.memory.history import Cause
+from hermes.memory.metadata import NONE, USE
+from hermes.memory.store import SWITCHES, MemoryStore, search
+from hermes.safety.verdict import NOTHING_FOUND
+from hermes.session.external import External, ProviderTool
+from hermes.session.models import MEMORY, check_names, is_enabled, toolsets_of
+from hermes.settings.config import load_settings
+from hermes.settings.home import DATABASE, SHARED, UNSAVED, find_home
+from hermes.storage.files import Folder
+from hermes.tools.memory import MemoryTool
+from hermes.tools.registry import Toolbox, check_tool
+from hermes.tools.taint import Taint
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import date
+    from typing import Any, TypeVar
+
+    from hermes.compaction.engine import Choice
+    from hermes.conversations.session_search import Helpers
+    from hermes.memory.store import Archived
+    from hermes.prompt.assembly import Prompt
+    from hermes.prompt.context_files import SubdirectoryHints
+    from hermes.providers.base import MemoryProvider
+    from hermes.safety.verdict import Verdict
+    from hermes.session.unsaved import Spare
+    from hermes.settings.config import Settings
+    from hermes.settings.home import Home
+    from hermes.skills.files import Known, SkillIndex
+    from hermes.skills.tool import SkillTools
+    from hermes.storage.sessions import SessionDB
+    from hermes.tools.context import CompactRange
+    from hermes.tools.registry import Tool
+
+    Given = TypeVar("Given")
+    Made = TypeVar("Made")
+
+# One search that happens to touch an entry proves nothing; the second says that it is missed.
+USES_THAT_BRING_BACK = 2
+
+
+def find_archived(store: MemoryStore, query: str, session_id: str) -> list[dict[str, Any]]:
+    """The archived entries that answer a question; each counts as used, and one that was used before comes back."""
+    try:
+        archived = [each for target in store.targets for each in store.archived(target)]
+        return [_used(store, each, session_id) for each in search(archived, query)]
+    except HermesError:
+        return []  # what a search is asked for are conversations; `hermes memory status` says what is wrong here
+
+
+def _used(store: MemoryStore, found: Archived, session_id: str) -> dict[str, Any]:
+    store.marks_file(found.target).add(USE, [found.entry])
+    uses = store.marks(found.target).get(found.entry, NONE).uses
+    shown: dict[str, Any] = {
+        "target": found.target,
+        "entry": found.entry,
+        "archived": day(found.at),
+        "reason": found.reason,
+    }
+    if found.into:
+        return {**shown, "now": found.into}  # it was merged or superseded: the other entry is the one in use
+    if uses >= USES_THAT_BRING_BACK and store.archives:
+        cause = Cause(origin="agent", session=session_id, note="brought back by use")
+        store.restore(found.target, found.entry, cause=cause)
+        shown["restored"] = True
+    return shown
+
+
+# Remembers which texts were judged clean: exactly these bytes, by exactly this scanner. All else is judged anew.
+#
+# Nearly all of what a prompt costs is judging texts that were judged when the last session began: skills, context
+# files, identity. Only clean verdicts are kept, as digests; a text that changes by one byte, or a scanner that
+# changes in any file, is judged again, and so is everything when the list cannot be read.
+
+FILE = ".judged"
+SKILLS = ".skills-read"
+_MOST = 4_000  # texts, oldest forgotten first
+_SIZE = 16  # bytes of a digest
+_LARGEST = 1 << 23
+_FIELDS = ("name", "full_name", "category", "description", "platforms", "note")  # of an entry of the skills' index
+
+
+class Judged:
+    """The scanner for what enters a prompt from files, with what a home remembers of its verdicts."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._clean: dict[bytes, None] | None = None
+        self._new = False
+
+    def known_skills(self) -> Known:
+        """What an earlier session read and judged of the skills' files, by path."""
+        import json
+
+        from hermes.skills.files import Entry
+
+        data = self._stored(SKILLS)
+        if data[:_SIZE] != _scanner():
+            return {}
+        try:
+            listed = json.loads(data[_SIZE:])
+            return {path: ((a, b, c, d), Entry(**fields)) for path, (a, b, c, d), fields in listed}
+        except (ValueError, TypeError):
+            return {}
+
+    def keep_skills(self, index: SkillIndex) -> None:
+        if not index.changed:
+            return
+        import json
+
+        index.changed = False
+        listed = [
+            (path, stamp, {field: getattr(entry, field) for field in _FIELDS})
+            for path, (stamp, entry) in index.known.items()
+        ]
+        self._keep(SKILLS, json.dumps(listed).encode())
+
+    def scan(self, text: str) -> Verdict:
+        known = self._known()
+        mark = _digest(text.encode("utf-8", "surrogatepass"))
+        if mark in known:
+            return NOTHING_FOUND
+        from hermes.safety.scanner import scan
+
+        verdict = scan(text, "context")
+        if verdict == NOTHING_FOUND:
+            known[mark] = None
+            self._new = True
+        return verdict
+
+    def save(self) -> None:
+        """Keeps what is new for the next session; without it, that session judges again."""
+        if not self._new or self._clean is None:
+            return
+        self._new = False
+        self._keep(FILE, b"".join(list(self._clean)[-_MOST:]))
+
+    def _keep(self, name: str, data: bytes) -> None:
+        try:
+            with Folder.create(self._folder) as folder:
+                folder.replace(name, _scanner() + data)
+        except StorageError:
+            return  # a home that cannot be written to costs time, nothing else
+
+    def _known(self) -> dict[bytes, None]:
+        if self._clean is None:
+            data = self._stored(FILE)
+            marks = (data[at : at + _SIZE] for at in range(_SIZE, len(data), _SIZE))
+            self._clean = dict.fromkeys(marks) if data[:_SIZE] == _scanner() else {}
+        return self._clean
+
+    def _stored(self, name: str) -> bytes:
+        try:
+            folder = Folder.open(self._folder)
+            if folder is None:
+                return b""
+            with folder:
+                return folder.read(name, at_most=_LARGEST) or b""
+        except StorageError:
+            return b""
+
+
+@cache
+def _scanner() -> bytes:
+    """Changes with every file the scanner is made of."""
+    from hermes import safety
+
+    here = os.path.dirname(safety.__file__ or "")
+    seen = []
+    for place in (here, os.path.join(here, "lexicons")):
+        with os.scandir(place) as found:
+            for each in found:
+                if each.is_file():
+                    status = each.stat()
+                    seen.append(f"{each.name} {status.st_size} {status.st_mtime_ns}")
+    return _digest("\n".join(sorted(seen)).encode())
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=_SIZE).digest()
+
+
+# What the settings say about where a conversation takes place: the day there, and how text is shown.
+
+
+def local_day(settings: Settings) -> date:
+    """Today in the time zone of the settings, else in the machine's own."""
+    name = settings.text("timezone")
+    if not name:
+        return datetime.now().astimezone().date()
+    from zoneinfo import ZoneInfo
+
+    return datetime.now(ZoneInfo(name)).date()
+
+
+def platform_words(settings: Settings, platform: str) -> tuple[str, str]:
+    """What the prompt says about a platform instead of our own words, and what it says besides."""
+    given = (settings.get("platform_hints") or {}).get(platform)
+    if isinstance(given, dict):
+        return _text(given.get("replace")), _text(given.get("append"))
+    return _text(given), ""
+
+
+def _text(given: object) -> str:
+    return given if isinstance(given, str) else ""
+
+
+class Parts:
+    """What one session works with; whoever opens it closes it."""
+
+    def __init__(
+        self,
+        home: Home,
+        settings: Settings,
+        store: MemoryStore | None,
+        extra: Sequence[Tool] = (),
+        *,
+        makers: Mapping[str, Callable[[], Tool]] | None = None,
+        toolsets: Collection[str] | None = None,
+        project: str = "",
+        database: SessionDB | None = None,
+        owner: str | None = None,
+        trouble: StorageError | None = None,
+        must_store: bool = False,
+    ) -> None:
+        """`extra` are a host's tools, `makers` how to make more; `toolsets` switches ours on, without it all are.
+
+        `trouble` is why the database of the `owner` could not be opened.
+        """
+        self.home = home
+        self.settings = settings
+        self.store = store
+        self.notices = Notices()
+        self.external = External(home, settings)
+        if store is not None:
+            store.watcher = self.external.mirror
+        self.provider_block = ""
+        self.toolsets = toolsets
+        self.goes_on = False  # the conversation outlives this program
+        self.context_length: int | None = None  # of the host's model, where the host knows it
+        self.opened_as = ""  # the session as it was opened; a compaction may go on in a child
+        self.taint = Taint()
+        self.memory = MemoryTool(
+            store,
+            approvals=Approvals(home),
+            taint=self.taint,
+            approve_all=settings.flag("memory.write_approval"),
+            untrusted=settings.text("memory.untrusted_writes"),
+        )
+        ours: dict[str, Callable[[], Tool]] = {"memory": lambda: self.memory}
+        ours |= {name: _given(self.skill_tool, name) for name in ("skills_list", "skill_view", "skill_manage")}
+        ours["session_search"] = self._session_search
+        ours["context_expand"] = self._context_expand
+        if settings.flag("compression.enabled"):
+            ours["context_compact"] = self._context_compact
+        made = {name: make for name, make in ours.items() if is_enabled(name, toolsets)} | dict(makers or {})
+        for tool in extra:
+            check_tool(tool)
+            if is_enabled(tool.schema["name"], toolsets, getattr(tool, "toolset", None)):
+                made[tool.schema["name"]] = _given(_itself, tool)
+        self.toolbox = Toolbox(made, self.taint)
+        self.project = project
+        self._skills: SkillTools | None = None
+        self._judged: Judged | None = None
+        self._database = database
+        self._owner = owner or "local"
+        self.trouble = trouble  # why state.db cannot be used now
+        self.must_store = must_store
+        self.spare: Spare | None = None  # where the conversation is kept instead
+        self._reading: SessionDB | None = None  # a locked state.db, which can still be read
+        if isinstance(trouble, LockTimeout):
+            self._reading = self._to_read()
+        self._engine: Choice | None = None
+        self.compact_range: CompactRange | None = None  # set by the session that these parts belong to
+        if owner is not None and settings.text("context.engine") not in ("", "compressor"):
+            self._add_engine_tools()
+
+    @property
+    def engine(self) -> Choice:
+        """The context engine of the settings, made when it is first needed."""
+        if self._engine is None:
+            from hermes.session.engines import chosen_engine
+
+            self._engine = chosen_engine(self.home, self.settings)
+        return self._engine
+
+    @property
+    def judged(self) -> Judged:
+        """What judges the files that enter a prompt, with what was judged before."""
+        if self._judged is None:
+            self._judged = Judged(self.home.path)
+        return self._judged
+
+    @property
+    def skills(self) -> SkillTools:
+        if self._skills is None:
+            from hermes.skills.tool import SkillTools
+
+            self._skills = SkillTools(
+                self.home.join("skills"),
+                self.judged.scan,
+                disabled=frozenset(self.settings.texts("skills.disabled")),
+                also=tuple(os.path.expanduser(each) for each in self.settings.texts("skills.external_dirs")),
+                strict=self.settings.flag("skills.guard_agent_created"),
+                fill_in=self.settings.flag("skills.template_vars"),
+                known=self.judged.known_skills(),
+            )
+        return self._skills
+
+    @property
+    def database(self) -> SessionDB:
+        if self._database is None and self.trouble is not None:
+            raise self.trouble
+        if self._database is None:  # whoever names no owner does not ask for it, so it was there and is closed
+            raise OutOfOrder(f"this session is closed; MemorySession.open(resume={self.opened_as!r}) goes on with it")
+        return self._database
+
+    @property
+    def has_database(self) -> bool:
+        return self._database is not None
+
+    @property
+    def readable(self) -> SessionDB:
+        """Past conversations, only to read while another program keeps them locked; raises why they are unavailable."""
+        if self._reading is not None:
+            return self._reading
+        if self.trouble is not None:
+            raise self.trouble
+        return self.database
+
+    def open_database(self, owner: str) -> None:
+        self._database = _open_database(self.home, self.settings, owner)
+
+    def open_again(self, *, wait: float) -> SessionDB:
+        return _open_database(self.home, self.settings, self._owner, wait)
+
+    def try_again(self) -> None:
+        """Opens a database that could not be opened before, if that works now; waits for nobody."""
+        if self.trouble is not None and self.spare is None:
+            try:
+                database = self.open_again(wait=0.0)
+            except StorageError as error:
+                self.trouble = error
+            else:
+                self.go_back_to(database)
+
+    def reading_after(self, error: StorageError) -> SessionDB:
+        """Opens `state.db` for reading after it failed; raises `error` where that is not possible."""
+        found = self._to_read()
+        if found is None:
+            raise error
+        return found
+
+    def fall_back(self, error: StorageError) -> Spare:
+        """From now on a spare database is used; raises `error` where the host or the disk does not allow that."""
+        from hermes.session.unsaved import Spare, close_quietly
+
+        closed = self._database is None and self.trouble is None
+        if closed or self.must_store or self.spare is not None or isinstance(error, (UnsafePath, ForeignFile)):
+            raise error
+        try:
+            self.spare = Spare.make(self.home, self._owner, error)
+        except StorageError:
+            raise error from None
+        close_quietly(self._database)
+        self.spare.look()
+        self._database, self.trouble = self.spare.db, error
+        if self._reading is None and isinstance(error, LockTimeout):
+            self._reading = self._to_read()
+        return self.spare
+
+    def go_back_to(self, database: SessionDB) -> None:
+        """`state.db` can be used again, and has everything that is in the spare database."""
+        from hermes.session.unsaved import close_quietly
+
+        if self.spare is not None:
+            self.spare.close(discard=True)
+        close_quietly(self._reading)
+        self._database, self.spare, self.trouble, self._reading = database, None, None, None
+
+    def _to_read(self) -> SessionDB | None:
+        from hermes.storage.database import OPTIONAL_WAIT
+        from hermes.storage.sessions import SessionDB
+
+        try:
+            return SessionDB.open(self.home.join(DATABASE), owner=self._owner, wait=OPTIONAL_WAIT, reading=True)
+        except StorageError:
+            return None
+
+    def start_external(
+        self,
+        session_id: str,
+        *,
+        owner: str,
+        identity: Mapping[str, Any],
+        handed: Sequence[MemoryProvider] = (),
+        follows: External | None = None,
+    ) -> None:
+        """Starts the memory providers of the settings and those handed in, if this platform has memory tools."""
+        if self.toolsets is not None and MEMORY not in self.toolsets:
+            return
+        if follows is None or not self.external.follow(follows, self.home, self.store):
+            self._start_providers(session_id, owner, identity, handed)
+        manager = self.external.manager
+        if manager is not None:
+            for schema in manager.get_all_tool_schemas():
+                self.toolbox.add(ProviderTool(manager, schema))
+            self.provider_block = _harmless(manager.build_system_prompt())
+
+    def _start_providers(
+        self, session_id: str, owner: str, identity: Mapping[str, Any], handed: Sequence[MemoryProvider]
+    ) -> None:
+        self.external.start(
+            self.home,
+            self.settings,
+            self.notices,
+            self.store,
+            session_id=session_id,
+            owner=owner,
+            identity=identity,
+            reserved=self.toolbox.names(),
+            handed=handed,
+        )
+
+    def bind(self, session_id: str) -> None:
+        """From now on memory writes are stamped with this session."""
+        self.memory.cause = Cause(origin="agent", session=session_id)
+
+    def build_prompt(
+        self,
+        *,
+        model: str = "",
+        cwd: str | None = None,
+        platform: str = "",
+        system_message: str = "",
+        skip_memory: bool = False,
+        skip_context_files: bool = False,
+        today: date | None = None,
+    ) -> Prompt:
+        """The system prompt a session that starts now would get."""
+        from hermes.prompt.assembly import PromptInputs, assemble
+        from hermes.prompt.context_files import LIMIT
+
+        store = self.store
+        instead, more = platform_words(self.settings, platform)
+        prompt = assemble(
+            PromptInputs(
+                scan=self.judged.scan,
+                started=today or local_day(self.settings),
+                home=self.home.operator,
+                tools=frozenset(self.toolbox.names()),
+                model=model,
+                provider_block=self.provider_block,
+                system_message=system_message,
+                memory_block=store.snapshot("memory") if store else "",
+                user_block=store.snapshot("user") if store else "",
+                project_block=store.snapshot("project") if store else "",
+                shared_file=os.path.join(self.home.above, SHARED) if self.home.above else "",
+                skills_index=self.skills.index.render(),
+                cwd=cwd,
+                context_limit=self.settings.get("context_file_max_chars") or LIMIT,
+                platform=platform,
+                platform_hint=instead,
+                more_on_platform=more,
+                skip_memory=skip_memory,
+                skip_context_files=skip_context_files,
+            )
+        )
+        self.judged.save()
+        self.judged.keep_skills(self.skills.index)
+        return prompt
+
+    def subdirectory_hints(self, cwd: str | None) -> SubdirectoryHints | None:
+        """Finds notes for agents in the folders that tools work in; None without a folder to start from."""
+        from hermes.prompt.context_files import LIMIT, SubdirectoryHints
+
+        limit = self.settings.get("context_file_max_chars") or LIMIT
+        if not cwd:
+            return None
+        return SubdirectoryHints(
+            cwd, self.judged.scan, limit=limit, tell=lambda text: self.notices.add("context", text)
+        )
+
+    def _session_search(self) -> Tool:
+        from hermes.session.history import session_search_tool
+
+        current, database = lambda: self.memory.cause.session, self._past
+        return session_search_tool(
+            self.home,
+            current,
+            database,
+            self._archived_entries,
+            project=self.project,
+            helpers=self._search_helpers(),
+        )
+
+    def _search_helpers(self) -> Helpers | None:
+        from hermes.session.history import DIGEST, REWRITE, is_named
+
+        if not any(is_named(self.settings, task) for task in (DIGEST, REWRITE)):
+            return None  # nothing of a model is loaded for a search that needs none
+        from hermes.session.history import search_helpers
+
+        return search_helpers(self.settings)
+
+    def _archived_entries(self, query: str) -> list[dict[str, Any]]:
+
+        return find_archived(self.store, query, self.memory.cause.session) if self.store else []
+
+    def _past(self, ids: Sequence[int] = ()) -> SessionDB | None:
+        """Where past conversations or these messages are; None before anything was opened."""
+        if self.trouble is None:
+            return self._database
+        if self.spare is not None and ids:
+            from hermes.session.unsaved import FIRST_ID
+
+            if ids[-1] >= FIRST_ID:
+                return self.spare.db
+        return self.readable
+
+    def _context_expand(self) -> Tool:
+        from hermes.session.history import context_expand_tool
+
+        return context_expand_tool(self.home, lambda: self.memory.cause.session, self._past)
+
+    def _context_compact(self) -> Tool:
+        from hermes.tools.context import ContextCompact
+
+        return ContextCompact(lambda: self.compact_range)
+
+    def _add_engine_tools(self) -> None:
+        from hermes.tools.registry import EngineTool, usable_schemas
+
+        engine = self.engine.engine
+        for schema in usable_schemas(engine):
+            self.toolbox.add(EngineTool(schema, engine))
+
+    def skill_tool(self, name: str, taint: Taint | None = None, cause: Callable[[], Cause] | None = None) -> Tool:
+        """A tool for skills, of the conversation or of somebody who looks back on it with a taint of their own."""
+        from hermes.skills.lifecycle import PendingSkills
+        from hermes.tools.builtin import Gate, SkillTool
+
+        gate = Gate(
+            PendingSkills(self.home.join("pending", "skills")),
+            taint or self.taint,
+            cause or (lambda: self.memory.cause),
+            must_ask=self.settings.flag("skills.write_approval"),
+            untrusted=self.settings.text("memory.untrusted_writes"),
+        )
+        return SkillTool(name, self.skills, gate)
+
+    def close(self) -> None:
+        if self._reading is not None:
+            self._reading.close()
+        if self.spare is not None:
+            self.spare.close()
+        elif self._database is not None:
+            self._database.close()
+        self._database = self._reading = self.spare = self.trouble = None
+
+
+def open_parts(
+    home: str | os.PathLike[str] | Home | None = None,
+    *,
+    settings: Settings | None = None,
+    owner: str | None = None,
+    extra: Sequence[Tool] = (),
+    makers: Mapping[str, Callable[[], Tool]] | None = None,
+    with_memory: bool = True,
+    platform: str | None = None,
+    toolsets: Collection[str] | None = None,
+    project: str | None = None,
+    cwd: str | None = None,
+    resume: str | None = None,
+    must_store: bool | None = None,
+) -> Parts:
+    """Opens curated memory and, when an owner is named, the database of conversations.
+
+    Without a `project`, that of the session to `resume` is taken, or that of the repository around `cwd` if the
+    settings say so; "" stands for none. `toolsets`, else what the settings say about the platform, decides which tools
+    there are; without both all are. A database that is locked or damaged is the `trouble` of the parts, or raises with
+    `must_store`.
+    """
+    place = find_home(home)
+    chosen = settings or load_settings(place)
+    remembers = with_memory and any(chosen.flag(switch) for switch in SWITCHES.values())
+    if toolsets is not None:
+        toolsets = check_names(toolsets)
+    elif platform is not None:
+        toolsets = toolsets_of(chosen, platform)
+    strict = chosen.flag("sessions.required") if must_store is None else must_store
+    database, trouble = _opened(place, chosen, owner, strict=strict) if owner is not None else (None, None)
+    try:
+        if resume is not None and owner is not None and project is None:
+            project = _project_of(place, owner, database, trouble, resume)
+        scope = _project(chosen, project, cwd)
+        store = MemoryStore.open(place, settings=chosen, project=scope) if remembers else None
+        parts = Parts(
+            place,
+            chosen,
+            store,
+            extra,
+            makers=makers,
+            toolsets=toolsets,
+            project=scope,
+            database=database,
+            owner=owner,
+            trouble=trouble,
+            must_store=strict,
+        )
+        if database is not None and os.path.isdir(place.join(UNSAVED)):
+            from hermes.session.unsaved import KIND, take_up
+
+            for told in take_up(place, database):
+                parts.notices.add(KIND, told)
+    except BaseException:
+        if database is not None:
+            database.close()
+        raise
+    return parts
+
+
+def _opened(
+    home: Home, settings: Settings, owner: str, *, strict: bool
+) -> tuple[SessionDB | None, StorageError | None]:
+    """The database, or why it cannot be used now."""
+    try:
+        return _open_database(home, settings, owner), None
+    except StorageError as error:
+        if strict or isinstance(error, (UnsafePath, ForeignFile)):
+            raise
+        return None, error
+
+
+def _open_database(home: Home, settings: Settings, owner: str, wait: float | None = None) -> SessionDB:
+    from hermes.session.history import embedding_of
+    from hermes.storage.sessions import SessionDB
+
+    return SessionDB.open(
+        home.join(DATABASE),
+        owner=owner,
+        durability="turn",
+        semantic=_given(embedding_of, home),
+        wait=settings.number("sessions.lock_wait_seconds") if wait is None else wait,
+    )
+
+
+def _project_of(
+    home: Home, owner: str, database: SessionDB | None, trouble: StorageError | None, name: str
+) -> str | None:
+    """The project of a session that is resumed; of a locked database what can be read."""
+    from hermes.settings.home import recorded_project
+    from hermes.storage.sessions import SessionDB
+
+    if database is None:
+        if not isinstance(trouble, LockTimeout):
+            raise trouble or OutOfOrder("there is no database to resume from")
+        with SessionDB.open(home.join(DATABASE), owner=owner, reading=True) as past:
+            resumed = past.resolve(name)
+    else:
+        resumed = database.resolve(name)
+    return recorded_project(resumed.project) if resumed is not None else ""
+
+
+def _project(settings: Settings, project: str | None, cwd: str | None) -> str:
+    scope = settings.text("memory.projects")
+    if scope == "off" or project == "" or (project is None and (scope != "auto" or cwd is None)):
+        return ""
+    from hermes.settings.home import named_project, project_of
+
+    return project_of(cwd or "") if project is None else named_project(project, cwd)
+
+
+def _harmless(block: str) -> str:
+    """A provider's lines for the prompt, unless the scanner sees an attack in them."""
+    from hermes.safety.scanner import scan
+
+    return "" if block and scan(block, "context").level == "refuse" else block
+
+
+def _given(make: Callable[[Given], Made], what: Given) -> Callable[[], Made]:
+    """As `functools.partial`, which would load half a dozen modules."""
+    return lambda: make(what)
+
+
+def _itself(tool: Tool) -> Tool:
+    return tool

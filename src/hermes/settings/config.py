@@ -1,0 +1,215 @@
+"""Reads config.yaml: every value is checked once and knows where it came from."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from hermes.base.errors import ForeignSettings, SettingsError, StorageError
+from hermes.base.text import decode, encode
+from hermes.base.values import value
+from hermes.base.version import __version__
+from hermes.settings.schema import all_keys, problem_with, setting_hint
+from hermes.storage.files import Folder, OpenFile, explain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from hermes.settings.home import Home
+
+FILE = "config.yaml"
+_CACHE = "settings.json"
+_LARGEST = 1 << 20
+# Two edits within one tick of the file system's clock look alike, so a file this young is never trusted to a cache.
+_TOO_YOUNG = 2.0
+_UNKNOWN = "there is no setting "
+# Settings and headings that hermes-agent writes and Hermes has never had.
+_OF_HERMES_AGENT = frozenset(
+    (
+        *("terminal.backend", "agent.max_turns", "memory.flush_min_turns", "toolsets", "browser", "checkpoints", "tts"),
+        *("stt", "voice", "human_delay", "personalities", "quick_commands", "command_allowlist", "privacy", "cron"),
+        *("platform_toolsets", "custom_providers", "approvals"),
+    )
+)
+
+
+@value
+class Found:
+    """A value that stands in the file, and on which line."""
+
+    value: Any
+    line: int
+
+
+class Settings:
+    """Every setting by its dotted name: what the file says, else the default."""
+
+    def __init__(self, path: str, found: Mapping[str, Found]) -> None:
+        self.path = path
+        self._found = found
+        self._keys = all_keys()
+
+    def get(self, name: str) -> Any:
+        key = self._keys.get(name)
+        if key is None:
+            raise SettingsError(
+                f"there is no setting {name}{setting_hint(name, self._keys)} (`hermes config show` lists all)"
+            )
+        return self._found[name].value if name in self._found else key.default
+
+    def origin(self, name: str) -> str:
+        """Where the value comes from: `default`, or `config.yaml:12`."""
+        return f"{FILE}:{self._found[name].line}" if name in self._found else "default"
+
+    def names(self) -> list[str]:
+        return list(self._keys)
+
+    def flag(self, name: str) -> bool:
+        return bool(self.get(name))
+
+    def integer(self, name: str) -> int:
+        return int(self.get(name))
+
+    def number(self, name: str) -> float:
+        return float(self.get(name))
+
+    def text(self, name: str) -> str:
+        return str(self.get(name))
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        return tuple(self.get(name))
+
+
+def load_settings(home: Home) -> Settings:
+    """The settings of a home; a `SettingsError` lists everything that is wrong with the file."""
+    path = os.path.join(home.operator, FILE)
+    file = _open(path)
+    if file is None:
+        return Settings(path, {})
+    with file:
+        identity = _identity(file)
+        cached = _from_cache(home, identity)
+        if cached is not None:
+            return Settings(path, cached)
+        found, problems = check_text(path, file.read(at_most=_LARGEST))
+    if problems:
+        raise _foreign(path, problems) or SettingsError("\n".join(problems))
+    if time.time() - file.status.st_mtime > _TOO_YOUNG:
+        _to_cache(home, identity, found)
+    return Settings(path, found)
+
+
+def check_text(path: str, data: bytes) -> tuple[dict[str, Found], list[str]]:
+    """What config.yaml sets, and every problem with it as a sentence with file, line and key."""
+    from hermes.settings.yaml_file import parse
+
+    try:
+        tree = parse(path, data)
+    except SettingsError as error:
+        return {}, [str(error)]
+    keys = all_keys()
+    found: dict[str, Found] = {}
+    problems: list[str] = []
+    for name, given, line in _leaves(tree, "", keys):
+        key = keys.get(name)
+        if key is None:
+            problems.append(f"{path}:{line}: {_UNKNOWN}{name}{setting_hint(name, keys)}")
+        elif problem := problem_with(key, given):
+            problems.append(f"{path}:{line}: {name}: {problem}")
+        else:
+            found[name] = Found(value=given, line=line)
+    return found, problems
+
+
+def quoted_items(settings: Settings) -> list[tuple[str, str]]:
+    """What is odd and what to do about it, for every list that has an item in quotes.
+
+    `config set` once stored JSON lists that way. A command may stand in quotes, so that loading accepts it.
+    """
+    import json
+    import shlex
+
+    found = []
+    for name in settings.names():
+        items = settings.get(name)
+        wrong = [item for item in items if _is_quoted(item)] if isinstance(items, list | tuple) else []
+        if wrong:
+            meant = shlex.quote(json.dumps([item[1:-1] if _is_quoted(item) else item for item in items]))
+            found.append(
+                (
+                    f"{settings.origin(name)}: {name}: the quotes are part of the item {wrong[0]}",
+                    f"`hermes config set {name} {meant}` stores it without them",
+                )
+            )
+    return found
+
+
+def _is_quoted(item: object) -> bool:
+    return isinstance(item, str) and len(item) > 1 and item[0] in "\"'" and item[0] == item[-1]
+
+
+def _foreign(path: str, problems: list[str]) -> ForeignSettings | None:
+    """When the file is that of hermes-agent, the way out is one command, not a line of advice for each setting."""
+    unknown = [problem.partition(_UNKNOWN)[2].partition(";")[0] for problem in problems]
+    theirs = [name for name in unknown if name in _OF_HERMES_AGENT or name.partition(".")[0] in _OF_HERMES_AGENT]
+    if not theirs:
+        return None
+    return ForeignSettings(
+        f"{path} is that of hermes-agent (it sets {theirs[0]}): `hermes import hermes-agent` makes this home ours "
+        "where it stands, after a backup; add --dry-run to see what it would do"
+    )
+
+
+def _leaves(tree: Any, prefix: str, keys: Mapping[str, object]) -> Iterator[tuple[str, Any, int]]:
+    """Dotted name, plain value and line of everything that is set; a known name is a leaf even if it is a mapping."""
+    from hermes.settings.yaml_file import line_of, plain
+
+    for word in tree:
+        name = f"{prefix}{word}"
+        below = tree[word]
+        if name not in keys and hasattr(below, "items") and below:
+            yield from _leaves(below, f"{name}.", keys)
+        elif name in keys or below not in (None, {}) or not any(key.startswith(f"{name}.") for key in keys):
+            yield name, plain(below), line_of(tree, word)  # an empty heading sets nothing
+
+
+def _open(path: str) -> OpenFile | None:
+    # Many people keep their settings in a repository and link to them, so a link is followed here: it can only lead to
+    # values of known types, never into a prompt.
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise explain("read", path, error) from error
+    return OpenFile.checked(path, descriptor)
+
+
+def _identity(file: OpenFile) -> list[object]:
+    status = file.status
+    return [__version__, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def _from_cache(home: Home, identity: list[object]) -> dict[str, Found] | None:
+    try:
+        folder = Folder.open(os.path.join(home.operator, "cache"))
+        if folder is None:
+            return None
+        with folder:
+            kept = decode(folder.read(_CACHE, at_most=_LARGEST) or b"null")
+        if not isinstance(kept, dict) or kept["of"] != identity:
+            return None
+        return {name: Found(value=given, line=line) for name, (given, line) in kept["values"].items()}
+    except (StorageError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # whatever is wrong with the copy, the original is at hand
+
+
+def _to_cache(home: Home, identity: list[object], found: Mapping[str, Found]) -> None:
+    values = {name: [each.value, each.line] for name, each in found.items()}
+    try:
+        with Folder.create(os.path.join(home.operator, "cache")) as folder:
+            folder.replace(_CACHE, encode({"of": identity, "values": values}).encode("utf-8", "surrogatepass"))
+    except StorageError:
+        return  # a home that cannot be written to can still be read

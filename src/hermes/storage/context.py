@@ -1,0 +1,434 @@
+"""What a conversation's context is made of, how one transaction replaces part of it, and the originals behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from itertools import dropwhile
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import LockTimeout, StorageError
+from hermes.base.values import value
+from hermes.storage.database import one_row
+from hermes.storage.files import is_running
+from hermes.storage.messages import COMPACTED, details_seal
+from hermes.storage.schema import BLOCK, BLOCK_BITS, add_summaries
+from hermes.storage.sessions import Pages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import apsw
+
+    from hermes.storage.conversations import Session
+    from hermes.storage.messages import StoredMessage
+    from hermes.storage.sessions import SessionDB
+
+WRITTEN = "compaction"  # on every row a compaction wrote
+COPY = "copy_of"  # on a row that another session took over: the id of the original
+
+
+class Originals:
+    def __init__(self, db: SessionDB) -> None:
+        self._db = db
+        self._pages = Pages.of_db(db)
+
+    def chain(self, session: Session) -> list[Session]:
+        """The sessions the conversation went through since it began or branched off, oldest first."""
+        kinds = (None, "compression", "branch")
+        return [each for each in self._db.lineage(session.id) if each.kind in kinds and each.key <= session.key]
+
+    def of(self, session_id: str) -> Iterator[StoredMessage]:
+        """The whole conversation up to this session, with what it was before it branched off from another."""
+        chain = self.chain(self._db.get_session(session_id))
+        yield from self._inherited(chain[0])
+        for session in chain:
+            for each in self._pages.messages(session):
+                if _was_said(each) and COPY not in each.message:
+                    yield each
+
+    def rows_from(self, session_id: str, begin: StoredMessage) -> dict[str, list[int]]:
+        """Every row, by session, that holds the given message or what was said after it, compacted and copies too."""
+        wanted = first_id(begin)
+        later = dropwhile(lambda each: first_id(each) != wanted, self.of(session_id))
+        numbers = {first_id(each) for each in later}
+        chain = self.chain(self._db.get_session(session_id))
+        return {
+            session.id: [
+                each.id for each in self._pages.messages(session) if _was_said(each) and first_id(each) in numbers
+            ]
+            for session in chain
+        }
+
+    def _inherited(self, branch: Session) -> list[StoredMessage]:
+        """What a branch began with: its own copies, and what a block among them stands for."""
+        copies = [each for each in self._db.messages(branch.id, rewound=True) if COPY in each.message]
+        own = [each for each in copies if _was_said(each) and not each.rewound]
+        parent = self._pages.parent_id(branch) if copies else None
+        if parent is None:
+            return own
+        before = self.chain(self._db.get_session(parent))
+        known = {each.id: first_id(each) for one in before for each in self._db.messages(one.id, rewound=True)}
+        numbers = {each.id: known.get(each.message[COPY], first_id(each)) for each in copies}
+        # Up to here it went along; what was taken back in the branch is left out with all that followed it.
+        end = min((numbers[each.id] for each in copies if each.rewound), default=max(numbers.values()))
+        taken = set(numbers.values())
+        left = [(first_id(each), each) for each in self.of(parent) if first_id(each) < end]
+        left = [(number, each) for number, each in left if number not in taken]
+        return [
+            each for _, each in sorted([*left, *((numbers[each.id], each) for each in own)], key=lambda one: one[0])
+        ]
+
+
+def first_id(stored: StoredMessage) -> int:
+    """The id under which a message was said first, whichever session has it now."""
+    return int(stored.message.get(COPY, stored.id))
+
+
+def _was_said(stored: StoredMessage) -> bool:
+    return not stored.damaged and WRITTEN not in stored.message
+
+
+# What a conversation's context is made of in the file, and how one transaction replaces a part of it.
+#
+# Compacted in place, old rows are marked and stay; what was written for them is appended, and the newest written row
+# says in which order the context is read. Compacted by splitting, a child session holds the new context and the old
+# one ends. Either way a kill leaves the file as it was before or as it is after.
+
+ORDER = "context_order"  # on the newest row a compaction wrote: places, in the order in which the context is read
+REPLACED_PROMPT = "replaced_prompt"  # on the first row it wrote: the prompt up to then, when that changed in place
+LEASE_SECONDS = 300.0
+_ARCHIVE = "UPDATE messages SET state = state | ? WHERE id BETWEEN ? AND ? AND (state & 3) = 0"
+_LEASE = "compacting"
+
+
+@value
+class NewContext:
+    """What the context shall be: for each message the id of the row that stays, or None and the message to write."""
+
+    messages: Sequence[Mapping[str, Any]]
+    ids: Sequence[int | None]
+    archive: Sequence[int]  # rows that leave it
+    last_id: int  # the newest row whoever compacted has seen
+    system_prompt: str | None = None  # None: it does not change
+    meta: Mapping[str, str] = {}  # what else is kept about the session, in the same transaction
+
+
+class Contexts:
+    def __init__(self, db: SessionDB) -> None:
+        self._db = db
+        self._database = db._database  # noqa: SLF001 - one package, two files
+        self._owner = db._owner_key  # noqa: SLF001
+        self._pages = Pages.of_db(db)
+        self._originals = Originals(db)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def live(self, session_id: str) -> list[StoredMessage]:
+        """The messages of the context, in the order in which the model reads them."""
+        stored = self._db.messages(session_id, rewound=True)
+        whole = [each for each in stored if not (each.compacted or each.damaged)]
+        live = [each for each in whole if not each.rewound]
+        # What is left keeps its order also when the row that tells it was taken back.
+        order = next((each.message[ORDER] for each in reversed(whole) if ORDER in each.message), None)
+        if order is None:
+            return live
+        by_place = {each.place: each for each in live}
+        places = [place for first, last in order for place in range(first, last + 1)]
+        arranged = [by_place.pop(place) for place in places if place in by_place]
+        return arranged + list(by_place.values())
+
+    def originals(self, session_id: str) -> Iterator[StoredMessage]:
+        """The whole conversation up to this session as it was said."""
+        return self._originals.of(session_id)
+
+    def was_compacted(self, session_id: str) -> bool:
+        """Whether anything left the context, here or before the conversation branched off."""
+        first, *later = self._originals.chain(self._db.get_session(session_id))
+        return bool(later) or any(each.compacted or WRITTEN in each.message for each in self._pages.messages(first))
+
+    def read(self, session_id: str, ids: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Those of the ids that belong to the conversation, or to one it branched from; lazily, in order.
+
+        Without a session: any conversation of the owner.
+        """
+        if not ids:
+            return
+        low, high = max(ids[0], 0), min(ids[-1], (1 << 62) - 1)
+        keys = {session.key for session in self._family(session_id)} if session_id else None
+        wanted = "SELECT block, session FROM blocks WHERE owner = ? AND block BETWEEN ? AND ? ORDER BY block LIMIT 64"
+        block = low >> BLOCK_BITS
+        while found := self._database.rows(wanted, (self._owner, block, high >> BLOCK_BITS)):
+            holders = self._db._sessions.by_keys([key for _, key in found])  # noqa: SLF001
+            for each, key in found:
+                if key in holders and (keys is None or key in keys):
+                    first = each << BLOCK_BITS
+                    span = {"low": max(low, first), "high": min(high, first + BLOCK - 1)}
+                    for message in self._pages.between(holders[key], **span):
+                        yield message.id, message.message
+            block = found[-1][0] + 1
+
+    # --- compacting --------------------------------------------------------------------------------------------------
+
+    def replace(self, session_id: str, new: NewContext) -> list[int]:
+        """Compacts in place; returns the ids of the context, written rows included."""
+        written = [dict(message) for message, number in zip(new.messages, new.ids, strict=True) if number is None]
+        with self._database.writing() as connection:
+            session = self._unchanged(connection, session_id, new.last_id)
+            places = self._places([each for each in new.ids if each is not None])
+            following = self._place_of(session.last_id) + 1 if session.last_id else 0
+            fresh = iter(range(following, following + len(written)))
+            order = [next(fresh) if number is None else places[number] for number in new.ids]
+            written = [message | {WRITTEN: True} for message in written]
+            written[-1][ORDER] = _runs(order)
+            if new.system_prompt is not None:
+                written[0][REPLACED_PROMPT] = self._db.session_details(session_id).get("system_prompt")
+                _set_prompt(connection, session.key, new.system_prompt)
+            numbers = iter(self._db._append(connection, session_id, written))  # noqa: SLF001
+            self._archive(connection, new.archive)
+            self._keep(connection, session_id, new)
+        return [next(numbers) if number is None else number for number in new.ids]
+
+    def split(self, session_id: str, new: NewContext, **more: Any) -> tuple[str, list[int]]:
+        """Ends the session with `compression` and starts its child; returns the child's id and its messages' ids."""
+        with self._database.writing() as connection:
+            session = self._unchanged(connection, session_id, new.last_id)
+            details = self._db.session_details(session_id) | more
+            details["system_prompt"] = new.system_prompt or details.get("system_prompt")
+            plain = {name: getattr(session, name) for name in ("model", "project", "cwd")}
+            child = self._db.create_session(
+                session.source, session.title, parent_session_id=session_id, kind="compression", **plain, **details
+            )
+            stored = {each.id: each for each in self._db.messages(session_id)}
+            rows = [
+                {**message, WRITTEN: True} if number is None else _copy(stored[number])
+                for message, number in zip(new.messages, new.ids, strict=True)
+            ]
+            numbers = self._db._append(connection, child, rows)  # noqa: SLF001
+            connection.execute(
+                "UPDATE sessions SET ended_at = ?, end_reason = 'compression' WHERE key = ? AND ended_at IS NULL",
+                (time.time(), session.key),
+            )
+            self._archive(connection, new.archive)
+            self._keep(connection, child, new)
+        return child, numbers
+
+    def restore(self, session_id: str) -> tuple[str, int]:
+        """The conversation as it was said, as a new session that branches from this one."""
+        session = self._db.get_session(session_id)
+        details = self._db.session_details(session_id)
+        plain = {name: getattr(session, name) for name in ("model", "project", "cwd")}
+        messages = [_copy(each) for each in self.originals(session_id)]
+        with self._database.writing():
+            made = self._db.create_session(
+                session.source, session.title, parent_session_id=session_id, kind="branch", **plain, **details
+            )
+            self._db.append_many(made, messages)
+        self._db.index()
+        return made, len(messages)
+
+    def take_back(self, session_id: str, end: Sequence[StoredMessage]) -> None:
+        """Marks the end of a context as taken back, with what had left the context since its first message was said."""
+        taken = self._originals.rows_from(session_id, end[0])
+        with self._database.writing():
+            self._db.set_rewound(session_id, dict.fromkeys([*(each.id for each in end), *taken.pop(session_id)]))
+            for session, rows in taken.items():
+                self._db.set_rewound(session, rows)
+
+    def furnish(self, session_id: str, *, system_prompt: str, **more: Any) -> None:
+        """Gives a session a prompt and what belongs to it: another program began it, or its own is lost to damage."""
+        session = self._db.get_session(session_id)
+        kept = {name: each for name, each in self._db.session_details(session_id).items() if name != "system_prompt"}
+        with self._database.writing() as connection:
+            _set_details(connection, session.key, system_prompt, json.dumps(kept | more))
+
+    # --- one at a time -----------------------------------------------------------------------------------------------
+
+    def lease(self, session_id: str, holder: str, seconds: float = LEASE_SECONDS) -> bool:
+        """Takes or renews the right to compact a session; False while another living process has it."""
+        key, now = self._meta(f"{_LEASE}:{session_id}"), time.time()
+        with self._database.writing() as connection:
+            found = connection.execute("SELECT value FROM state_meta WHERE key = ?", (key,)).fetchone()
+            if found and not _is_free(str(found[0]), holder, now):
+                return False
+            taken = json.dumps(
+                {"holder": holder, "host": socket.gethostname(), "pid": os.getpid(), "until": now + seconds}
+            )
+            connection.execute("INSERT OR REPLACE INTO state_meta (key, value) VALUES (?, ?)", (key, taken))
+        return True
+
+    def release(self, session_id: str, holder: str) -> None:
+        key = self._meta(f"{_LEASE}:{session_id}")
+        with self._database.writing() as connection:
+            found = connection.execute("SELECT value FROM state_meta WHERE key = ?", (key,)).fetchone()
+            if found and json.loads(found[0])["holder"] == holder:
+                connection.execute("DELETE FROM state_meta WHERE key = ?", (key,))
+
+    # --- parts -------------------------------------------------------------------------------------------------------
+
+    def _unchanged(self, connection: apsw.Connection, session_id: str, last_id: int) -> Session:
+        row = one_row(
+            connection, "SELECT last_id, ended_at, end_reason FROM sessions WHERE owner = ? AND id = ?",
+            (self._owner, session_id),
+        )  # fmt: skip
+        if row is None or row[0] != last_id or row[2] == "compression":
+            raise StorageError(f"session {session_id} went on elsewhere; nothing was compacted: open it again")
+        return self._db.get_session(session_id)
+
+    def _archive(self, connection: apsw.Connection, ids: Sequence[int]) -> None:
+        runs = _runs(sorted(ids))
+        connection.executemany(_ARCHIVE, [(COMPACTED, first, last) for first, last in runs])
+
+    def _keep(self, connection: apsw.Connection, session_id: str, new: NewContext) -> None:
+        rows = [(self._meta(f"{name}:{session_id}"), text) for name, text in new.meta.items()]
+        connection.executemany("INSERT OR REPLACE INTO state_meta (key, value) VALUES (?, ?)", rows)
+
+    def _places(self, ids: Sequence[int]) -> dict[int, int]:
+        first: dict[int, int] = {}
+        for number in ids:
+            block = number >> BLOCK_BITS
+            if block not in first:
+                first[block] = self._place_of(block << BLOCK_BITS)
+        return {number: first[number >> BLOCK_BITS] + number % BLOCK for number in ids}
+
+    def _place_of(self, number: int) -> int:
+        wanted = "SELECT first_place FROM blocks WHERE block = ? AND owner = ?"
+        return int(self._database.row(wanted, (number >> BLOCK_BITS, self._owner))[0]) + number % BLOCK
+
+    def _family(self, session_id: str) -> list[Session]:
+        found = self._db.find_session(session_id)
+        family: list[Session] = []
+        while found is not None:
+            lineage = self._db.lineage(found.id)
+            family += lineage
+            above = lineage[0].parent
+            found = self._db._sessions.by_keys([above]).get(above) if above is not None else None  # noqa: SLF001
+        return family
+
+    def _meta(self, name: str) -> str:
+        return f"{self._owner}:{name}"
+
+
+def holder_name() -> str:
+    return f"{os.getpid()}:{os.urandom(6).hex()}"
+
+
+def refuse_held(session_id: str) -> LockTimeout:
+    return LockTimeout(f"session {session_id} is being compacted by another process; wait until it has ended")
+
+
+def _is_free(taken: str, holder: str, now: float) -> bool:
+    lease = json.loads(taken)
+    ends = now <= lease["until"] <= now + 2 * LEASE_SECONDS  # further ahead: it was taken while a clock was wrong
+    if lease["holder"] == holder or not ends:
+        return True
+    return lease["host"] == socket.gethostname() and not is_running(lease["pid"])
+
+
+def _copy(stored: StoredMessage) -> dict[str, Any]:
+    """The message for another session: as it was said and when, with the id of the first that said it."""
+    message = {key: given for key, given in stored.message.items() if key != ORDER}
+    return {"timestamp": stored.timestamp, COPY: stored.id, **message}
+
+
+def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Numbers in their order as runs that rise by one."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
+
+
+def _set_prompt(connection: apsw.Connection, key: int, text: str) -> None:
+    row = one_row(connection, "SELECT details FROM session_details WHERE session = ?", (key,))
+    _set_details(connection, key, text, row[0] if row else None)
+
+
+def _set_details(connection: apsw.Connection, key: int, prompt: str, details: str | None) -> None:
+    row = (key, prompt, details)
+    connection.execute("INSERT OR REPLACE INTO session_details VALUES (?, ?, ?, ?)", (*row, details_seal(*row)))
+
+
+_NODE = "s.node, s.depth, s.ids, s.messages, s.text, s.made_by"
+_ADD = """
+    INSERT INTO summaries (session, depth, ids, messages, text, made_by, made_at) VALUES (?, ?, ?, ?, ?, ?, ?)
+    RETURNING node
+"""
+# A branch goes on with what its conversation had, so the summaries of that one are its own, too.
+_OF_CONVERSATION = """
+    FROM summaries s JOIN sessions c ON c.key = s.session
+    WHERE c.owner = ? AND c.root IN (
+        WITH RECURSIVE family (root) AS (
+            SELECT root FROM sessions WHERE owner = ? AND id = ?
+            UNION SELECT above.root FROM family JOIN sessions first ON first.key = family.root
+                JOIN sessions above ON above.key = first.parent AND above.owner = first.owner
+        ) SELECT root FROM family
+    )
+"""
+
+
+@value
+class Node:
+    """One summary; `ids` are the messages below it as ranges, such as "4096-4131, 4140"."""
+
+    number: int
+    depth: int
+    ids: str
+    messages: int
+    text: str
+    made_by: str
+
+
+class SummaryGraph:
+    """The summaries of one conversation and of those it branched off from, in whichever session they were made."""
+
+    def __init__(self, db: SessionDB, session_id: str) -> None:
+        self._database = db._database  # noqa: SLF001 - one package, two files
+        self._owner = db._owner_key  # noqa: SLF001
+        self.session_id = session_id
+        add_summaries(self._database)
+
+    def get(self, number: int) -> Node | None:
+        found = self._nodes("AND s.node = ?", (number,))
+        return found[0] if found else None
+
+    def several(self, numbers: Iterable[int]) -> list[Node]:
+        """Those of the nodes that exist, in the given order."""
+        return [node for number in numbers if (node := self.get(number)) is not None]
+
+    def all(self) -> list[Node]:
+        return self._nodes("ORDER BY s.node", ())
+
+    def find(self, depth: int, ids: str) -> Node | None:
+        """A summary that already stands for exactly these messages."""
+        found = self._nodes("AND s.depth = ? AND s.ids = ?", (depth, ids))
+        return found[0] if found else None
+
+    def children(self, number: int) -> list[Node]:
+        return self._nodes(
+            "AND s.node IN (SELECT child FROM summary_children WHERE parent = ?) ORDER BY s.node", (number,)
+        )
+
+    def add(
+        self, *, depth: int, ids: str, messages: int, text: str, made_by: str, children: Sequence[Node] = ()
+    ) -> Node:
+        with self._database.writing() as connection:
+            key = one_row(
+                connection, "SELECT key FROM sessions WHERE owner = ? AND id = ?", (self._owner, self.session_id)
+            )[0]
+            row = (key, depth, ids, messages, text, made_by, time.time())
+            number = int(one_row(connection, _ADD, row)[0])
+            edges = [(number, child.number) for child in children]
+            connection.executemany("INSERT INTO summary_children (parent, child) VALUES (?, ?)", edges)
+        return Node(number=number, depth=depth, ids=ids, messages=messages, text=text, made_by=made_by)
+
+    def _nodes(self, rest: str, values: tuple[object, ...]) -> list[Node]:
+        question = f"SELECT {_NODE} {_OF_CONVERSATION} {rest}"
+        rows = self._database.rows(question, (self._owner, self._owner, self.session_id, *values))
+        names = ("number", "depth", "ids", "messages", "text", "made_by")
+        return [Node(**dict(zip(names, row, strict=True))) for row in rows]

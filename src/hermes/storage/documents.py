@@ -1,0 +1,670 @@
+"""Small files that people and other programs write too, their append-only logs, and requests that wait for a person."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+import zlib
+
+from hermes.base.errors import StorageError, UnsafePath
+from hermes.base.text import decode, encode
+from hermes.base.values import value
+from hermes.storage.files import Folder
+from hermes.storage.locks import FileLock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, Self
+
+    from hermes.storage.files import OpenFile
+
+    Record = dict[str, Any]
+    Identity = tuple[int, int, int, int, int]
+    from collections.abc import Mapping
+    from typing import TypeVar
+
+    from hermes.storage.files import Stamp
+
+    Request = TypeVar("Request")
+
+_PATIENCE_WITH_WRITERS = 0.05
+_PAUSE = 0.001
+_NO_CHECK = 1  # not the checksum of no bytes at all
+
+
+class ChangedMeanwhile(Exception):
+    """Somebody saved the file after it was read; read again and start over."""
+
+
+@value
+class Fingerprint:
+    """Enough to recognise a state of the file again."""
+
+    size: int
+    check: int
+    inode: int
+
+    @classmethod
+    def of(cls, data: bytes, inode: int) -> Fingerprint:
+        return cls(size=len(data), check=zlib.crc32(data), inode=inode)
+
+    def same_bytes(self, other: Fingerprint) -> bool:
+        return self.size == other.size and self.check == other.check
+
+    def begins(self, data: bytes) -> bool:
+        """True when `data` starts with the bytes this fingerprint was taken of."""
+        return len(data) >= self.size and zlib.crc32(data[: self.size]) == self.check
+
+
+class Seen:
+    """What was read, with the file kept open so that late appends to it can still be noticed."""
+
+    __slots__ = ("data", "file", "fingerprint")
+
+    def __init__(self, data: bytes, file: OpenFile | None) -> None:
+        self.data = data
+        self.file = file
+        self.fingerprint = Fingerprint.of(data, file.status.st_ino if file else 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.file is not None:
+            self.file.close()
+
+
+@value
+class OldVersion:
+    """A replaced version: its hidden name, what it was then, what it holds now, and when it was written."""
+
+    name: str
+    then: Fingerprint
+    label: str
+    data: bytes
+    written_at: float
+
+    def added(self) -> bytes | None:
+        """What somebody appended to it after it was replaced; None when they overwrote it instead."""
+        return self.data[self.then.size :] if self.then.begins(self.data) else None
+
+
+class SharedFile:
+    def __init__(self, folder: Folder, name: str, *, at_most: int) -> None:
+        self.folder = folder
+        self.name = name
+        self._prefix = f".{name}."
+        self._at_most = at_most
+
+    def see(self) -> Seen:
+        file = self.folder.open_file(self.name)
+        if file is None:
+            return Seen(b"", None)
+        try:
+            return Seen(file.read(at_most=self._at_most), file)
+        except StorageError:
+            file.close()
+            raise
+
+    def replace(
+        self, seen: Seen, data: bytes, label: str, commit: Callable[[Fingerprint], None], prove: Callable[[], None]
+    ) -> str:
+        """Puts `data` in place of the file that was seen; durable when it returns. The caller holds the lock.
+
+        `commit` is called when the new version is written but not yet in place, with its fingerprint; `prove` when the
+        replaced version will have no name that proves it after a power cut. If one raises, nothing has changed.
+        `ChangedMeanwhile` says that somebody else saved first. The answer is the hidden name of the replaced version,
+        or "" when somebody may have written, or may yet write, to that.
+        """
+        temporary = f"{self._prefix}{os.getpid()}.tmp"
+        file, then = seen.file, seen.fingerprint
+        assert file is not None  # noqa: S101 - what does not exist is made before it is replaced
+        inode = self.folder.write_new(temporary, data)
+        old = f"{self._prefix}{then.size}.{then.check:08x}.{then.inode}.{inode}.{label}.old"
+        try:
+            commit(Fingerprint.of(data, inode))
+            self.folder.rename(temporary, old)
+            if not self._exchange(file, then, old, inode):
+                self._rename_over(file, then, temporary, old, prove)
+        except (StorageError, ChangedMeanwhile):
+            self.folder.discard(temporary)
+            if self._inode(old) == inode:  # else it is what somebody else saved
+                self.folder.discard(old)
+            raise
+        self._sync_or_roll_back(old)
+        if _nobody_added(file, then.size):
+            return old
+        self._mark_late(old)
+        return ""
+
+    def holds(self, version: Fingerprint) -> bool:
+        """Whether the file is this very version; also True when that cannot be found out."""
+        return self._inode(self.name) in (version.inode, None)
+
+    def is_waiting(self, version: Fingerprint, names: list[str]) -> bool:
+        """Whether one of these hidden names still holds a version that was never put in place."""
+        if self.holds(version):
+            return False
+        for name in names:
+            may_be = name.endswith(".tmp") or name[len(self._prefix) :].split(".")[3:4] == [str(version.inode)]
+            file = self.folder.open_file(name) if may_be else None
+            if file is not None:
+                with file:
+                    # An inode is used again when its file is gone, so the bytes must agree too.
+                    if Fingerprint.of(file.read(at_most=self._at_most), file.status.st_ino) == version:
+                        return True
+        return False
+
+    def leftovers(self) -> tuple[list[str], list[str], list[str]]:
+        """Hidden names: replaced versions, versions somebody may still write to, and unfinished ones."""
+        old: list[str] = []
+        late: list[str] = []
+        unfinished: list[str] = []
+        kinds = {"old": old, "late": late, "tmp": unfinished}
+        for name in self.folder.names():
+            if name.startswith(self._prefix):
+                kinds.get(name.rpartition(".")[2], []).append(name)
+        return old, late, unfinished
+
+    def old_version(self, name: str) -> OldVersion | None:
+        """A replaced version; None when it never was one: it is still the file, or was never put in place."""
+        current = self.folder.status(self.name)
+        file = self.folder.open_file(name)
+        if file is None:
+            return None
+        with file:
+            now = file.status.st_ino
+            if current is not None and current.st_ino == now:
+                return None
+            data = file.read(at_most=self._at_most)
+        try:
+            size, check, inode, new, label = name[len(self._prefix) :].rpartition(".")[0].split(".", 4)
+            then = Fingerprint(size=int(size), check=int(check, 16), inode=int(inode))
+        except ValueError:
+            then, new, label = Fingerprint.of(data, now), "", ""
+        if new == str(now):
+            return None
+        return OldVersion(name=name, then=then, label=label, data=data, written_at=file.status.st_mtime)
+
+    def still_written(self, name: str) -> bool:
+        file = self.folder.open_file(name)
+        if file is None:
+            return False
+        with file:
+            return _nobody_writes(file) is False
+
+    def _refuse_if_changed(self, file: OpenFile, then: Fingerprint) -> None:
+        status = self.folder.status(self.name)
+        if (
+            status is None
+            or status.st_ino != then.inode
+            or status.st_size != then.size
+            or status.st_mtime_ns != file.status.st_mtime_ns
+        ):
+            raise ChangedMeanwhile
+
+    def _exchange(self, file: OpenFile, then: Fingerprint, hidden: str, new: int) -> bool:
+        """Swaps the new version in; False where names cannot be exchanged."""
+        self._refuse_if_changed(file, then)
+        if not self.folder.exchange(hidden, self.name):
+            return False
+        if self._inode(hidden) in (then.inode, None):
+            return True  # where it cannot be found out now, it will be when the replaced version is let go
+        # Somebody saved in the last moment: their version goes back, and whatever came after it. Meanwhile they may
+        # have read ours and save over their own, so each of theirs keeps a second name until it is recorded.
+        passed: set[int | None] = {new}
+        while (out := self._inode(hidden)) not in passed:
+            self._keep(hidden, out)
+            passed.add(out)
+            if not self.folder.exchange(hidden, self.name):
+                raise StorageError(
+                    f"{self.folder.join(self.name)} was saved by somebody else at the same moment and their version, "
+                    f"now {self.folder.join(hidden)}, could not be put back; it is kept in a backup at the next write"
+                )
+        raise ChangedMeanwhile
+
+    def _keep(self, hidden: str, inode: int | None) -> None:
+        """A second name for what somebody else saved; no text begins with what it says, so it is backed up whole."""
+        try:
+            self.folder.link(hidden, f"{self._prefix}0.{_NO_CHECK:08x}.{inode or 0}.0..late")
+        except StorageError:
+            return  # it has a name all the same, the hidden one or the file's own
+
+    def _rename_over(
+        self, file: OpenFile, then: Fingerprint, temporary: str, old: str, prove: Callable[[], None]
+    ) -> None:
+        """The next best to an exchange: a second name for the old version, one more look, and a plain rename."""
+        self.folder.rename(old, temporary)
+        if not self.folder.link(self.name, old):
+            prove()
+        self._refuse_if_changed(file, then)
+        self.folder.rename(temporary, self.name)
+
+    def _inode(self, name: str) -> int | None:
+        """0 when there is no such file, None when that cannot be found out."""
+        try:
+            status = self.folder.status(name)
+        except StorageError:
+            return None
+        return status.st_ino if status else 0
+
+    def _mark_late(self, old: str) -> None:
+        try:
+            self.folder.rename(old, f"{old[: -len('old')]}late")
+        except StorageError:
+            return  # our write is safe; what was added is still found when the old version is let go
+
+    def _sync_or_roll_back(self, old: str) -> None:
+        try:
+            self.folder.sync()
+        except StorageError as error:
+            try:
+                self.folder.rename(old, self.name)
+            except StorageError:
+                raise StorageError(
+                    f"{error}; the new text is in place but may not survive a power cut, and could not be taken back"
+                ) from error
+            raise
+
+
+def _nobody_added(file: OpenFile, size: int) -> bool:
+    """True when it is certain that the old file is as it was opened, and always will be."""
+    alone = _nobody_writes(file)
+    if alone is False:
+        deadline = time.monotonic() + _PATIENCE_WITH_WRITERS
+        while (alone := _nobody_writes(file)) is False and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+    try:
+        now = file.look()
+    except StorageError:
+        return False
+    return alone is True and now.st_size == size and now.st_mtime_ns == file.status.st_mtime_ns
+
+
+def _nobody_writes(file: OpenFile) -> bool | None:
+    """Whether no process has the file open for writing; None where the system cannot tell."""
+    if not hasattr(fcntl, "F_SETLEASE"):
+        return None
+    try:
+        # A read lease is granted only while nobody has the file open for writing.
+        fcntl.fcntl(file.descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(file.descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+# An append-only file of JSON records, one per line, each with a checksum of its own.
+#
+# A record that was appended survives the end of the process; with `sync` it also survives a power cut. A line cut
+# short by a crash was never acknowledged and is dropped by the next append; a line whose checksum is wrong is counted
+# and skipped, and the lines around it stay readable.
+
+_CHECK = b',"check":"'
+_TAIL = 8192
+_LARGEST = 1 << 30
+
+
+@value
+class ReadSoFar:
+    """Records that were read, and how far: `goes_on` when they follow those of an earlier reading."""
+
+    records: list[Record]
+    damaged: int
+    size: int
+    check: int
+    goes_on: bool = False
+
+
+NOTHING_READ = ReadSoFar(records=[], damaged=0, size=0, check=0)
+
+
+class Journal:
+    def __init__(self, folder: Folder, name: str, *, keeps_open: bool = False) -> None:
+        """With `keeps_open` its file stays open after an append, until `close`."""
+        self._folder = folder
+        self.name = name
+        self._keeps = keeps_open
+        self._file: OpenFile | None = None
+
+    def append(self, records: Iterable[Record], *, sync: bool, known: Identity | None = None) -> Identity | None:
+        """Adds records at the end; the answer is what `identity` says now, or None where that cannot be found out.
+
+        `known` is the answer to the append before, where `identity` has just said the same: nobody was there since.
+        """
+        lines = b"".join([_encode(record) for record in records])
+        file = self._file if known is not None else None
+        if file is None:
+            self.close()
+            file, known = self._folder.open_for_append(self.name), None
+        self._file = None
+        try:
+            file.append(lines, sync=sync, size=_drop_unfinished_line(file) if known is None else known[1])
+            now = _identity_of(file)
+            if self._keeps and now is not None:
+                self._file = file
+        finally:
+            if self._file is None:
+                file.close()
+        return now
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def is_still_open(self) -> bool:
+        """Whether what was kept open is; True when that is nothing."""
+        return self._file is None or self._file.is_still_open()
+
+    def sync(self) -> None:
+        file = self._folder.open_file(self.name)
+        if file is not None:
+            with file:
+                file.sync()
+
+    def withdraw(self, *record_ids: str) -> None:
+        """Takes the newest records back as far as they have these ids: what they say did not happen after all."""
+        with self._folder.open_for_append(self.name) as file:
+            data = file.read(at_most=_LARGEST)
+            end = len(data)
+            while end:
+                start = data.rfind(b"\n", 0, end - 1) + 1
+                record = _decode(data[start : end - 1])
+                if record is None or record.get("id") not in record_ids:
+                    break
+                end = start
+            if end < len(data):
+                file.cut(end)
+
+    def identity(self) -> Identity:
+        """Changes with every append and withdrawal, and with the rights and names of the file."""
+        status = self._folder.status(self.name)
+        return _identity(status) if status else (0, 0, 0, 0, 0)
+
+    def last(self) -> Record | None:
+        """The newest readable record, found from the end without reading the whole file."""
+        file = self._folder.open_file(self.name)
+        if file is None:
+            return None
+        with file:
+            size, length = file.status.st_size, _TAIL
+            while True:
+                start = max(0, size - length)
+                lines = file.read_piece(start, size - start).split(b"\n")[:-1]
+                whole = lines if start == 0 else lines[1:]
+                for line in reversed(whole):
+                    if (record := _decode(line)) is not None:
+                        return record
+                if start == 0:
+                    return None
+                length *= 8
+
+    def mentions(self, word: str) -> bool:
+        """Whether some record may hold this text; quicker than reading them."""
+        return f'"{word}"'.encode() in (self._folder.read(self.name, at_most=_LARGEST) or b"")
+
+    def read(self) -> tuple[list[Record], int]:
+        """All readable records, oldest first, and how many lines are damaged."""
+        seen = self.read_on(NOTHING_READ)
+        return seen.records, seen.damaged
+
+    def read_on(self, before: ReadSoFar) -> ReadSoFar:
+        """What was appended since `before`; when the journal no longer begins with what was read then, all of it."""
+        data = self._folder.read(self.name, at_most=_LARGEST) or b""
+        start = before.size if zlib.crc32(data[: before.size]) == before.check else 0
+        records, damaged = records_in(data[start:])
+        end = data.rfind(b"\n") + 1
+        damaged += before.damaged if start else 0
+        return ReadSoFar(records=records, damaged=damaged, size=end, check=zlib.crc32(data[:end]), goes_on=start > 0)
+
+
+def _identity(status: os.stat_result) -> Identity:
+    return status.st_ino, status.st_size, status.st_ctime_ns, status.st_mode, status.st_nlink
+
+
+def _identity_of(file: OpenFile) -> Identity | None:
+    try:
+        return _identity(file.look())
+    except StorageError:
+        return None
+
+
+def _drop_unfinished_line(file: OpenFile) -> int:
+    """Where the last whole line ends; what follows it is cut off."""
+    size, length = file.status.st_size, 1
+    while size:
+        start = max(0, size - length)
+        tail = file.read(at_most=size - start, start=start)
+        if tail.endswith(b"\n"):
+            return size
+        cut = tail.rfind(b"\n")
+        if cut >= 0 or start == 0:
+            file.cut(start + cut + 1)
+            return start + cut + 1
+        length *= _TAIL
+    return 0
+
+
+def records_in(data: bytes) -> tuple[list[Record], int]:
+    """The readable records in the bytes of a journal, oldest first, and how many lines are damaged."""
+    finished = data.split(b"\n")[:-1]
+    records = [record for line in finished if (record := _decode(line)) is not None]
+    return records, len(finished) - len(records)
+
+
+def _encode(record: Record) -> bytes:
+    body = encode(record, tight=True).encode("utf-8", "surrogatepass")[:-1]
+    return b'%b%b%08x"}\n' % (body, _CHECK, zlib.crc32(body))
+
+
+def _decode(line: bytes) -> Record | None:
+    body, separator, check = line.rpartition(_CHECK)
+    if not separator or check != b'%08x"}' % zlib.crc32(body):
+        return None
+    record = decode(body + b"}")
+    return record if isinstance(record, dict) else None
+
+
+# A file that others write too, with what stands beside it: its folder, its lock and its history.
+#
+# Who has written keeps all of it open for the next write: to open and close them again would be a third of the calls
+# of a write. What is kept is used again only when folder and history are exactly as they were left, and when the
+# descriptors are still those: a host that closes all of them, as daemons do, leaves numbers that soon mean files of
+# its own.
+
+_MOST_KEPT = 16  # places in this process: each has three descriptors, and a server has stores for hundreds of people
+_lists: dict[int, list[Workplace]] = {}  # those that something was kept in, the latest last
+
+
+def history_name(name: str) -> str:
+    """The journal beside a file."""
+    return f"{name}.history.jsonl"
+
+
+def _keep(place: Workplace, kept: list[Workplace]) -> None:
+    """Keeps a place for its next write, and closes the one that has waited longest where there are too many."""
+    kept.append(place)
+    _lists.pop(id(kept), None)
+    _lists[id(kept)] = kept
+    for number in list(_lists)[:-_MOST_KEPT]:
+        try:
+            _lists.pop(number, []).pop().close()
+        except IndexError:  # it is in use, or was given up
+            continue
+
+
+class Workplaces:
+    """The way to the place of one file. Threads that write at the same time get a place each."""
+
+    def __init__(self, path: str, *, at_most: int, lock_timeout: float) -> None:
+        self._folder, self._name = os.path.split(path)
+        self._at_most = at_most
+        self._lock_timeout = lock_timeout
+        self._kept: list[Workplace] = []
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_kept": []}  # a copy of what is open would share the lock, or be about another process
+
+    def __del__(self) -> None:
+        _lists.pop(id(self._kept), None)
+
+    def look(self) -> Workplace | None:
+        """The place, without its lock; None when there is no such folder."""
+        folder = Folder.open(self._folder)
+        return self._open(folder) if folder is not None else None
+
+    def enter(self) -> Workplace:
+        """The place, with its lock; `known` tells whether it is as this process left it."""
+        try:
+            kept = self._kept.pop()
+        except IndexError:  # there is none, or another thread was faster
+            kept = None
+        if kept is not None:
+            if kept.enter_again(self._kept):
+                return kept
+            kept.close()
+        place = self._open(Folder.create(self._folder))
+        try:
+            place.enter(self._kept)
+        except StorageError:
+            place.close()
+            raise
+        return place
+
+    def _open(self, folder: Folder) -> Workplace:
+        return Workplace(folder, self._name, at_most=self._at_most, lock_timeout=self._lock_timeout)
+
+
+class Workplace:
+    """Use it in a `with` block, which closes it, or keeps it where that may be of use."""
+
+    __slots__ = ("_keep_in", "_left", "_process", "folder", "journal", "lock", "shared")
+
+    def __init__(self, folder: Folder, name: str, *, at_most: int, lock_timeout: float) -> None:
+        self.folder = folder
+        self.shared = SharedFile(folder, name, at_most=at_most)
+        self.journal = Journal(folder, history_name(name), keeps_open=True)
+        self.lock = FileLock(folder, f"{name}.lock", timeout=lock_timeout, keeps_open=True)
+        self._process = os.getpid()
+        self._left: tuple[Stamp, Identity] | None = None
+        self._keep_in: list[Workplace] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, failure: object, *_: object) -> None:
+        keep_in, self._keep_in = self._keep_in, None
+        if failure is not None or self._left is None or keep_in is None or keep_in:
+            self.close()
+        else:
+            self.lock.__exit__()
+            _keep(self, keep_in)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._is_still_open()  # what is not is let go, not closed
+        if self._process == os.getpid():
+            self.lock.__exit__()  # a fork has the lock open, too, so closing it alone would leave it taken
+        self.journal.close()
+        self.lock.close()
+        self.folder.close()
+
+    @property
+    def known(self) -> Identity | None:
+        """What the history was when this was left, where nothing has happened since."""
+        return self._left[1] if self._left else None
+
+    def enter(self, keep_in: list[Workplace]) -> None:
+        """Takes the lock; the place may be kept in the list afterwards."""
+        self.lock.__enter__()
+        self._keep_in = keep_in
+
+    def enter_again(self, keep_in: list[Workplace]) -> bool:
+        """The same, or False when somebody was here since it was left, or its path leads to another place by now."""
+        if self._process != os.getpid():  # a fork shares the lock, so it would not keep the two apart
+            return False
+        if not self._is_still_open():
+            return False
+        try:
+            if not self.lock.try_to_take():  # held by somebody, who changes something, or no longer in this place
+                return False
+            self._keep_in = keep_in
+            return self._left == (self.folder.stamp_at_its_path(), self.journal.identity())
+        except StorageError:
+            return False
+
+    def _is_still_open(self) -> bool:
+        parts = [part.is_still_open() for part in (self.folder, self.lock, self.journal)]  # each one must be asked
+        return all(parts)
+
+    def leave(self, history: Identity | None) -> None:
+        """A write is done, and the next one need not look for what it left; None when it must."""
+        try:
+            self._left = (self.folder.stamp(), history) if history is not None else None
+        except StorageError:
+            self._left = None
+
+
+_LARGEST_REQUEST = 1 << 20
+_SUFFIX = ".json"
+
+
+def new_id() -> str:
+    return os.urandom(4).hex()
+
+
+class Waiting:
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def put(self, request_id: str, record: Mapping[str, Any]) -> None:
+        """Keeps a request; durable when it returns, and not listed when it raises."""
+        with Folder.create(self._path) as folder:
+            try:
+                folder.replace(request_id + _SUFFIX, encode(record).encode())
+            except StorageError as error:
+                _take_back(folder, request_id, error)
+                raise
+
+    def all(self, read: Callable[[str, dict[str, Any]], Request]) -> tuple[list[Request], list[str]]:
+        """What `read` makes of each id and record, and the files that it could not understand."""
+        folder = Folder.open(self._path)
+        if folder is None:
+            return [], []
+        found, unreadable = [], []
+        with folder:
+            folder.discard_abandoned()
+            for name in folder.names():
+                if name.endswith(_SUFFIX) and not name.startswith("."):
+                    try:
+                        record = decode(folder.read(name, at_most=_LARGEST_REQUEST) or b"")
+                        # Never the id inside, which somebody could have made a path.
+                        found.append(read(name.removesuffix(_SUFFIX), record))
+                    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UnsafePath):
+                        unreadable.append(folder.join(name))
+        return found, unreadable
+
+    def drop(self, request_id: str) -> None:
+        with Folder.create(self._path) as folder:
+            folder.remove(request_id + _SUFFIX)
+            try:
+                folder.sync()
+            except StorageError as error:
+                raise StorageError(
+                    f"{error}; {request_id} is gone from the list, which could not be taken back"
+                ) from error
+
+
+def _take_back(folder: Folder, request_id: str, error: StorageError) -> None:
+    """Removes a request that may be in place and only not durable."""
+    try:
+        folder.remove(request_id + _SUFFIX)
+    except StorageError:
+        raise StorageError(f"{error}; {request_id} may be listed all the same, it could not be taken back") from error

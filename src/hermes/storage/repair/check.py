@@ -1,0 +1,389 @@
+"""`repair`: finds everything that is wrong with a `state.db`, and rebuilds it from what can still be read.
+
+Nobody else may have the file open. The original is copied first, the new database is built and checked beside it, and
+only then put in its place by one rename. What cannot be believed is written to a file of its own, for a person to read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import mmap
+import os
+import shutil
+import struct
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from hermes.base.errors import LockTimeout, NotFound, StorageError
+from hermes.storage.database import WAIT_SECONDS, foreign_program, one_row
+from hermes.storage.files import Folder
+from hermes.storage.locks import Turnstile
+from hermes.storage.messages import (
+    COLUMNS,
+    REWOUND,
+    STATE_BITS,
+    called,
+    checksum,
+    details_seal,
+    identity_holds,
+    is_shaped,
+    mended,
+    said,
+    texts_hold,
+)
+from hermes.storage.repair.rebuild import rebuild
+from hermes.storage.repair.salvage import open_unchanged
+from hermes.storage.sqlite_pages import Image
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hermes.storage.repair.rebuild import Progress, Salvaged
+
+_MOST_SHOWN = 20
+_EVERY = 5000
+
+
+def problems_of(image: Image, path: str, progress: Progress) -> list[str]:
+    """In words, at most a screenful; empty when the database is sound."""
+    if not image.header_holds and image.count:
+        return ["the header of the file is damaged"]
+    connection = open_unchanged(path)
+    if connection is None:
+        return ["SQLite cannot open the file"]
+    found: list[str] = ["the log of the database breaks off before its end"] if image.doubtful() else []
+    try:
+        for problem in _all_problems(connection, progress):
+            found.append(problem)
+            if len(found) == _MOST_SHOWN:
+                return [*found, "and more"]
+    except (apsw.Error, UnicodeDecodeError) as error:
+        found.append(f"the file cannot be read to its end: {error}")
+    finally:
+        connection.close()
+    return found
+
+
+def _all_problems(connection: apsw.Connection, progress: Progress) -> Iterator[str]:
+    progress("checking the structure", 0, 0)
+    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'messages'").fetchall():
+        return  # nothing was ever stored
+    for (verdict,) in connection.execute(f"PRAGMA integrity_check({_MOST_SHOWN})"):
+        if verdict != "ok":
+            yield str(verdict).splitlines()[0]
+    yield from _session_problems(connection)
+    yield from _message_problems(connection, progress)
+    yield from _index_problems(connection)
+
+
+def _session_problems(connection: apsw.Connection) -> Iterator[str]:
+    rows = connection.execute(f"SELECT {_bare('key, owner, id, source, title, preview, seal')} FROM sessions")  # noqa: S608
+    for row in rows:
+        key, owner, name, *shown, sealed = mended(row)
+        if not identity_holds(sealed, key, owner, name) or not texts_hold(sealed, key, *shown):
+            yield f"the row of session {key} does not match its seal"
+    rows = connection.execute(f"SELECT {_bare('session, system_prompt, details, checksum')} FROM session_details")  # noqa: S608
+    for row in rows:
+        key, prompt, details, stored = mended(row)
+        if details_seal(key, prompt, details) != stored:
+            yield f"the details of session {key} do not match their checksum"
+
+
+def _message_problems(connection: apsw.Connection, progress: Progress) -> Iterator[str]:
+    total = one_row(connection, "SELECT count(*) FROM messages")[0]
+    columns = _bare(", ".join(f"m.{column}" for column in COLUMNS.split(", ")))
+    question = f"SELECT b.session, {columns} FROM messages m LEFT JOIN blocks b ON b.block = m.id >> 5"  # noqa: S608
+    for number, (session, *values) in enumerate(connection.execute(question)):
+        row = mended(values)
+        if not number % _EVERY:
+            progress("checking messages", number, total)
+        if session is None:
+            yield f"message {row[0]} belongs to no session"
+        elif not is_shaped(row) or checksum(row[:-1], session) != row[-1]:
+            yield f"the checksum of message {row[0]} does not match its text"
+
+
+def _index_problems(connection: apsw.Connection) -> Iterator[str]:
+    """Every live message that was indexed has its row in the index, and the index has no row of its own."""
+    for table in ("messages_fts", "tools_fts"):
+        orphan = f"SELECT id FROM {table}_docsize WHERE id NOT IN (SELECT id FROM messages) LIMIT 1"  # noqa: S608 - our tables
+        for (message_id,) in connection.execute(orphan):
+            yield f"the index knows a message {message_id} that does not exist"
+    if "waiting" in {row[1] for row in connection.execute("PRAGMA table_info(sessions)")}:  # else of an older Hermes
+        for (key,) in connection.execute("SELECT key FROM sessions WHERE waiting <> (indexed_id < last_id)"):
+            yield f"session row {key} is wrong about whether it waits for the index"
+    missing = """
+        SELECT m.id, m.role, m.state, CAST(m.content AS BLOB), CAST(m.name AS BLOB), CAST(m.tool_calls AS BLOB)
+        FROM messages m JOIN blocks b ON b.block = m.id >> 5 JOIN sessions s ON s.key = b.session
+        WHERE m.id <= s.indexed_id AND m.id NOT IN (SELECT id FROM messages_fts_docsize)
+            AND m.id NOT IN (SELECT id FROM tools_fts_docsize)
+    """
+    for row in connection.execute(missing):
+        message_id, role, state, content, name, calls = mended(row)
+        try:
+            words = state & STATE_BITS != REWOUND and (said(content, name) or called(calls) or role == "tool")
+        except (ValueError, TypeError):
+            words = True
+        if words:
+            yield f"message {message_id} is missing in the index"
+
+
+def _bare(columns: str) -> str:
+    """The columns with text as bytes, because damaged text need not be UTF-8."""
+    return ", ".join(f"iif(typeof({name}) = 'text', CAST({name} AS BLOB), {name})" for name in columns.split(", "))
+
+
+SIDE_FILES = ("-wal", "-journal", "-shm")
+_SHARED_LOCK = 0x40000002  # where SQLite locks the file for reading, and 510 bytes from there
+_SHARED_SIZE = 510
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """What a repair found and did; `backup` is the folder with the original bytes, None when nothing was replaced."""
+
+    path: str
+    problems: list[str] = field(default_factory=list)
+    salvaged: Salvaged | None = None
+    backup: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        found = self.salvaged
+        document: dict[str, Any] = {
+            "path": self.path,
+            "sound": not self.problems,
+            "problems": self.problems,
+            "backup": self.backup,
+        }
+        if found is not None:
+            document |= {
+                "sessions_kept": found.sessions,
+                "messages_kept": found.messages,
+                "messages_altered": len(found.altered),
+                "messages_lost": found.lost,
+                "messages_reattributed": found.moved,
+                "sessions_damaged": found.damaged_sessions,
+                "sessions_salvaged": found.salvage_sessions,
+                "summaries_kept": found.summaries,
+            }
+        return document
+
+
+def repair(path: str, *, dry_run: bool = False, progress: Progress | None = None) -> Repair:
+    """Repairs the database at `path` when it needs it; with `dry_run` only says what would be kept."""
+    path = os.path.abspath(path)
+    tell = progress or (lambda *_: None)
+    if not os.path.exists(path):
+        raise NotFound(f"{path} does not exist; there is nothing to repair")
+    turnstile = Turnstile(path + ".lock", wait_seconds=WAIT_SECONDS)
+    try:
+        with turnstile, alone(path) as file:
+            _finish_interrupted(path)
+            return _repair(path, file, tell, dry_run=dry_run)
+    finally:
+        turnstile.close()
+
+
+def _repair(path: str, file: int, tell: Progress, *, dry_run: bool) -> Repair:
+    folder = f"{path}.damaged-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
+    os.mkdir(folder, 0o700)
+    keep = False
+    try:
+        tell("copying the original", 0, 0)
+        copy = os.path.join(folder, os.path.basename(path))
+        _copy_original(path, file, copy)
+        image, readable = _as_sqlite_sees_it(copy)
+        foreign = foreign_program(readable)
+        if foreign is not None:
+            raise StorageError(
+                f"{path} was written by {foreign}, so it is not ours to repair; use its own command, or bring what it "
+                "holds over (`hermes import --help`)"
+            )
+        problems = problems_of(image, readable, tell)
+        if not problems:
+            return Repair(path=path)
+        rebuilt = os.path.join(folder, "rebuilt.db")
+        salvaged = rebuild(image, readable, rebuilt, tell)
+        if dry_run:
+            return Repair(path=path, problems=problems, salvaged=salvaged)
+        done = Repair(path=path, problems=problems, salvaged=salvaged, backup=folder)
+        _write_account(folder, done)
+        keep = True
+        _discard(readable, unless=copy)
+        _swap(path, rebuilt)
+        return done
+    finally:
+        if not keep:
+            shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def alone(path: str) -> Iterator[int]:
+    """Holds the file as SQLite's exclusive lock would: whoever has it open is named, whoever comes waits.
+
+    A process that still had the old file open would delete the new file's log, by name, when it closes.
+    """
+    file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while (holder := _lock(file)) is not None:
+            if time.monotonic() > deadline:
+                raise LockTimeout(
+                    f"{path} is open in another program (process {holder}); end it, then run the repair again"
+                )
+            time.sleep(0.05)
+        yield file
+    finally:
+        os.close(file)
+
+
+def _lock(file: int) -> int | None:
+    """None when the lock was taken, else the process that has it."""
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED_LOCK)
+    except OSError:
+        return _in_the_way(file)[1]
+    return None
+
+
+def open_elsewhere(path: str) -> int | None:
+    """Another process that has the database open, if there is one; asked without making anybody wait."""
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        kind, holder = _in_the_way(file)
+    finally:
+        os.close(file)
+    return None if kind == fcntl.F_UNLCK else holder
+
+
+def _in_the_way(file: int) -> tuple[int, int]:
+    """The kind of lock that keeps us from being alone, F_UNLCK for none, and the process that has it."""
+    question = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _SHARED_LOCK, _SHARED_SIZE, 0)
+    kind, *_, holder = struct.unpack("hhqqi4x", fcntl.fcntl(file, fcntl.F_GETLK, question))
+    return kind, holder
+
+
+def _copy_original(path: str, file: int, copy: str) -> None:
+    # Through the descriptor that holds the lock: closing any other descriptor of the file would release it.
+    with _private(copy) as target:
+        size, at = os.fstat(file).st_size, 0
+        while at < size and (data := os.pread(file, 1 << 20, at)):
+            target.write(data)
+            at += len(data)
+        _synced(target)
+    for suffix in SIDE_FILES:
+        if os.path.exists(path + suffix):
+            with open(path + suffix, "rb") as source, _private(copy + suffix) as target:
+                shutil.copyfileobj(source, target)
+                _synced(target)
+    _sync_folder(os.path.dirname(copy))
+
+
+def _as_sqlite_sees_it(copy: str) -> tuple[Image, str]:
+    """The pages with the log laid over them, and a plain file that holds the same for SQLite to read."""
+    log = _read(copy + "-wal")
+    if _read(copy + "-journal").strip(b"\0"):
+        copy = _rolled_back(copy)
+    image = Image(_mapped(copy), log)
+    if not log:
+        return image, copy
+    merged = copy + ".merged"
+    with _private(merged) as target:
+        for page in image.whole():
+            target.write(page)
+    return image, merged
+
+
+def _rolled_back(copy: str) -> str:
+    """A second copy from which SQLite has taken back the transaction that was cut off."""
+    merged = copy + ".merged"
+    for suffix in ("", "-journal"):
+        with open(copy + suffix, "rb") as source, _private(merged + suffix) as target:
+            shutil.copyfileobj(source, target)
+    try:
+        connection = apsw.Connection(merged, flags=apsw.SQLITE_OPEN_READWRITE)
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        connection.close()
+    except apsw.Error:
+        return copy
+    return merged
+
+
+def _write_account(folder: str, done: Repair) -> None:
+    """`report.json`, and `unverified.jsonl` with the rows that no checksum vouches for."""
+    found = done.salvaged.altered if done.salvaged else []
+    with _private(os.path.join(folder, "unverified.jsonl")) as file:
+        for row in found:
+            names = ("id", "role", "state", "timestamp", "content", "name", "tool_calls", "tool_call_id")
+            file.write(json.dumps(dict(zip(names, row, strict=False))).encode() + b"\n")
+        _synced(file)
+    with _private(os.path.join(folder, "report.json")) as file:
+        file.write(json.dumps(done.as_json(), ensure_ascii=False, indent=2).encode("utf-8", "replace") + b"\n")
+        _synced(file)
+    _sync_folder(folder)
+
+
+def _swap(path: str, rebuilt: str) -> None:
+    with open(rebuilt, "rb") as file:
+        os.fsync(file.fileno())
+    for suffix in ("-wal", "-shm", ".lock", ".lock.queue"):
+        _discard(rebuilt + suffix)
+    # The old log goes first: SQLite would lay it over the new file. A copy of it is kept; see `_finish_interrupted`.
+    for suffix in SIDE_FILES:
+        _discard(path + suffix)
+    os.replace(rebuilt, path)
+    _sync_folder(os.path.dirname(path))
+
+
+def _finish_interrupted(path: str) -> None:
+    """Puts the log back that an interrupted repair had taken away, so that nothing is missed in the next one."""
+    folder, name = os.path.split(path)
+    for entry in sorted(os.listdir(folder)):
+        backup = os.path.join(folder, entry)
+        if not entry.startswith(f"{name}.damaged-") or not os.path.exists(os.path.join(backup, "rebuilt.db")):
+            continue
+        kept = os.path.join(backup, name)
+        for suffix in ("-wal", "-journal"):
+            if os.path.exists(kept + suffix) and not os.path.exists(path + suffix):
+                shutil.copyfile(kept + suffix, path + suffix)
+                os.chmod(path + suffix, 0o600)
+        os.unlink(os.path.join(backup, "rebuilt.db"))
+
+
+def _sync_folder(path: str) -> None:
+    with Folder.create(path) as folder:
+        folder.sync()
+
+
+def _private(path: str) -> Any:
+    return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb")
+
+
+def _synced(file: Any) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
+def _mapped(path: str) -> bytes | mmap.mmap:
+    """A whole file without its weight in memory."""
+    with open(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
+
+
+def _discard(path: str, unless: str = "") -> None:
+    if path != unless:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)

@@ -1,0 +1,275 @@
+"""The schema of `state.db` as named migrations, each applied in one transaction."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from hermes.base.errors import ForeignFile
+from hermes.base.words import TOKENIZER
+from hermes.storage.database import PAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import apsw
+
+    from hermes.storage.database import Database
+
+    Step = tuple[str, Callable[[apsw.Connection], None]]
+
+BLOCK_BITS = 5
+BLOCK = 1 << BLOCK_BITS
+# A live append merges a little of the index with it. Half as often as usual keeps it below 40 bytes written per byte of
+# content at a million messages; merging a whole level at once, as FTS5 would at 16 segments, is never wanted.
+AUTOMERGE = 8
+NO_CRISIS = 1000
+WITH_IMAGES = """instr(extra, '"images":[')"""  # a row whose message has images, see images.py
+
+
+def migrate(database: Database) -> None:
+    """Brings the file to the newest layout; does not write when nothing is missing."""
+    applied = _applied(database)
+    unknown = sorted(applied - {name for name, _ in MIGRATIONS + OPTIONAL})
+    if unknown:
+        raise ForeignFile(
+            f"{database.path} was written by a newer Hermes (it has {', '.join(unknown)}); upgrade this one to open it"
+        )
+    if database.only_read and applied >= _READABLE:
+        return  # what is stored can be read without the rest
+    _apply(database, MIGRATIONS, applied)
+
+
+def add_vectors(database: Database) -> None:
+    """Makes room for vectors of meaning; only stores that are searched by meaning have it."""
+    _apply(database, OPTIONAL[:1], _applied(database))
+
+
+def add_summaries(database: Database) -> None:
+    """Makes room for a graph of summaries; only stores whose context engine keeps one have it."""
+    _apply(database, OPTIONAL[1:2], _applied(database))
+
+
+def add_images(database: Database) -> None:
+    """Makes the messages with images quick to find; only stores that have some need it."""
+    _apply(database, OPTIONAL[2:3], _applied(database))
+
+
+def apply_steps(database: Database, steps: Sequence[Step]) -> None:
+    """The same for a database of another kind than `state.db`, with steps of its own."""
+    _apply(database, steps, _applied(database))
+
+
+def _apply(database: Database, steps: Sequence[Step], applied: set[str]) -> None:
+    for name, step in steps:
+        if name not in applied:
+            with database.writing() as connection:
+                connection.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, applied_at REAL)")
+                taken = "INSERT OR IGNORE INTO migrations (name, applied_at) VALUES (?, ?) RETURNING name"
+                if connection.execute(taken, (name, time.time())).fetchall():  # else another process was faster
+                    step(connection)
+
+
+def _applied(database: Database) -> set[str]:
+    if not database.rows("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'"):
+        return set()
+    return {name for (name,) in database.rows("SELECT name FROM migrations")}
+
+
+def _m001_sessions_and_messages(connection: apsw.Connection) -> None:
+    for make in (_make_owners, _make_sessions, _make_details_and_blocks, _make_messages):
+        make(connection)
+
+
+def _make_owners(connection: apsw.Connection) -> None:
+    connection.execute("""
+        CREATE TABLE owners (key INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+        INSERT INTO owners (key, name) VALUES (1, 'local');
+
+        CREATE TABLE state_meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+        INSERT INTO state_meta (key, value) VALUES ('syncs', 0);
+    """)
+
+
+def _make_sessions(connection: apsw.Connection) -> None:
+    connection.execute("""
+        CREATE TABLE sessions (
+            key INTEGER PRIMARY KEY AUTOINCREMENT,
+            owner INTEGER NOT NULL REFERENCES owners (key),
+            id TEXT NOT NULL,
+            source TEXT NOT NULL,
+            title TEXT,
+            model TEXT,
+            parent INTEGER REFERENCES sessions (key) ON DELETE SET NULL,
+            root INTEGER,                         -- first session of the conversation this one continues
+            kind TEXT,                            -- compression | branch | delegate, NULL without a parent
+            listed INTEGER NOT NULL DEFAULT 1,    -- 1 on the newest session of each conversation
+            archived INTEGER NOT NULL DEFAULT 0,
+            activity INTEGER NOT NULL DEFAULT 0,  -- grows with every append of the owner: order without a clock
+            started_at REAL NOT NULL,
+            last_active REAL NOT NULL,
+            ended_at REAL,
+            end_reason TEXT,
+            last_id INTEGER NOT NULL DEFAULT 0,
+            indexed_id INTEGER NOT NULL DEFAULT 0,
+            message_count INTEGER NOT NULL DEFAULT 0,
+            tool_call_count INTEGER NOT NULL DEFAULT 0,
+            words INTEGER NOT NULL DEFAULT 0,     -- rough length, for ranking whole sessions
+            preview TEXT,
+            project TEXT,
+            cwd TEXT,
+            input_tokens INTEGER NOT NULL DEFAULT 0,
+            output_tokens INTEGER NOT NULL DEFAULT 0,
+            cache_read_tokens INTEGER NOT NULL DEFAULT 0,
+            cache_write_tokens INTEGER NOT NULL DEFAULT 0,
+            reasoning_tokens INTEGER NOT NULL DEFAULT 0,
+            api_call_count INTEGER NOT NULL DEFAULT 0,
+            estimated_cost_usd REAL,
+            actual_cost_usd REAL,
+            seal INTEGER NOT NULL DEFAULT 0,      -- checksums of who it is and what it shows, see damage.py
+            UNIQUE (owner, id)
+        );
+        CREATE UNIQUE INDEX sessions_by_title ON sessions (owner, title) WHERE title IS NOT NULL;
+        CREATE INDEX sessions_by_activity ON sessions (owner, activity) WHERE listed = 1 AND archived = 0;
+        CREATE INDEX sessions_by_parent ON sessions (parent) WHERE parent IS NOT NULL;
+        CREATE INDEX sessions_by_root ON sessions (root) WHERE root <> key;
+        CREATE INDEX sessions_to_index ON sessions (key) WHERE indexed_id < last_id;
+    """)
+
+
+def _make_details_and_blocks(connection: apsw.Connection) -> None:
+    # Long or rare values apart, so that counting a message does not rewrite a system prompt.
+    connection.execute("""
+        CREATE TABLE session_details (
+            session INTEGER PRIMARY KEY REFERENCES sessions (key) ON DELETE CASCADE,
+            system_prompt TEXT,
+            details TEXT,
+            checksum INTEGER NOT NULL
+        );
+
+        CREATE TABLE blocks (
+            block INTEGER PRIMARY KEY AUTOINCREMENT,
+            owner INTEGER NOT NULL,
+            session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
+            first_place INTEGER NOT NULL          -- how many messages of the session stand before this block
+        );
+        CREATE INDEX blocks_by_session ON blocks (session, block);
+    """)
+
+
+def _make_messages(connection: apsw.Connection) -> None:
+    connection.execute("""
+        CREATE TABLE messages (
+            id INTEGER PRIMARY KEY,
+            role TEXT NOT NULL,
+            state INTEGER NOT NULL DEFAULT 0,     -- 0 live, 1 compacted out of the context, 2 rewound
+            timestamp REAL NOT NULL,
+            content TEXT,
+            name TEXT,
+            tool_calls TEXT,
+            tool_call_id TEXT,
+            token_count INTEGER,
+            extra TEXT,                           -- every other key of the message, as JSON
+            checksum INTEGER NOT NULL
+        );
+    """)
+
+
+def _m002_full_text_index(connection: apsw.Connection) -> None:
+    for table in ("messages_fts", "tools_fts", "titles_fts"):
+        connection.execute(
+            f"CREATE VIRTUAL TABLE {table} USING fts5"
+            f"(words, content='', contentless_delete=1, detail=none, tokenize=\"{TOKENIZER}\")"
+        )
+        # A leaf of the index fits one page of the file. An import's batch fits the larger buffer, and becomes one
+        # segment instead of several.
+        for option, value in (("pgsz", PAGE - 60), ("automerge", AUTOMERGE), ("hashsize", 8 << 20)):
+            set_option(connection, table, option, value)
+        set_option(connection, table, "crisismerge", NO_CRISIS)
+
+
+def set_option(connection: apsw.Connection, table: str, option: str, value: int) -> None:
+    """Of one of our FTS5 tables."""
+    connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)", (option, value))  # noqa: S608 - ours
+
+
+def _m003_vectors(connection: apsw.Connection) -> None:
+    # A row holds the vectors of one block of messages, so it goes with the session and belongs to its owner. What is
+    # indexed waits to be embedded: a trigger notes it, because the program that indexes may not have the vectors.
+    connection.execute("""
+        CREATE TABLE vectors (
+            block INTEGER PRIMARY KEY REFERENCES blocks (block) ON DELETE CASCADE,
+            stamp INTEGER NOT NULL,               -- grows with every change: what is newer was not read yet
+            checksum INTEGER NOT NULL,
+            data BLOB NOT NULL                    -- one signed byte per dimension, message after message
+        );
+        CREATE INDEX vectors_by_stamp ON vectors (stamp);
+        CREATE TABLE vectors_waiting (session INTEGER PRIMARY KEY REFERENCES sessions (key) ON DELETE CASCADE);
+        INSERT INTO vectors_waiting SELECT key FROM sessions WHERE indexed_id > 0;
+        CREATE TRIGGER vectors_wait AFTER UPDATE OF indexed_id ON sessions WHEN new.indexed_id > old.indexed_id
+        BEGIN
+            INSERT OR IGNORE INTO vectors_waiting (session) VALUES (new.key);
+        END;
+    """)
+
+
+def _m004_summaries(connection: apsw.Connection) -> None:
+    # A summary belongs to the session in which it was made and goes with it. A leaf stands for messages, a condensed
+    # one for other summaries: its children.
+    connection.execute("""
+        CREATE TABLE summaries (
+            node INTEGER PRIMARY KEY AUTOINCREMENT,
+            session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
+            depth INTEGER NOT NULL,               -- 0 for a leaf
+            ids TEXT NOT NULL,                    -- the messages below it, as ranges
+            messages INTEGER NOT NULL,
+            text TEXT NOT NULL,
+            made_by TEXT NOT NULL,
+            made_at REAL NOT NULL
+        );
+        CREATE INDEX summaries_by_session ON summaries (session, depth, ids);
+        CREATE TABLE summary_children (
+            parent INTEGER NOT NULL REFERENCES summaries (node) ON DELETE CASCADE,
+            child INTEGER NOT NULL REFERENCES summaries (node) ON DELETE CASCADE,
+            PRIMARY KEY (parent, child)
+        ) WITHOUT ROWID;
+    """)
+
+
+def _m005_sessions_that_wait(connection: apsw.Connection) -> None:
+    # An index over "indexed_id < last_id" is written anew by every append, though the session is in it already: one
+    # page of three. Whether a session waits changes seldom; the triggers see to it, whatever program writes.
+    connection.execute("""
+        ALTER TABLE sessions ADD COLUMN waiting INTEGER NOT NULL DEFAULT 0;  -- 1 while indexed_id < last_id
+        UPDATE sessions SET waiting = 1 WHERE indexed_id < last_id;
+        DROP INDEX sessions_to_index;
+        CREATE INDEX sessions_waiting ON sessions (key) WHERE waiting = 1;
+        CREATE TRIGGER sessions_wait AFTER UPDATE OF last_id, indexed_id ON sessions
+            WHEN new.waiting <> (new.indexed_id < new.last_id)
+        BEGIN
+            UPDATE sessions SET waiting = new.indexed_id < new.last_id WHERE key = new.key;
+        END;
+        CREATE TRIGGER sessions_wait_when_made AFTER INSERT ON sessions
+            WHEN new.waiting <> (new.indexed_id < new.last_id)
+        BEGIN
+            UPDATE sessions SET waiting = new.indexed_id < new.last_id WHERE key = new.key;
+        END;
+    """)
+
+
+def _m006_images(connection: apsw.Connection) -> None:
+    # Which images are still in use is asked whenever a conversation is deleted.
+    connection.execute(f"CREATE INDEX messages_with_images ON messages (id) WHERE {WITH_IMAGES}")
+
+
+MIGRATIONS: tuple[Step, ...] = (
+    ("m001_sessions_and_messages", _m001_sessions_and_messages),
+    ("m002_full_text_index", _m002_full_text_index),
+    ("m005_sessions_that_wait", _m005_sessions_that_wait),
+)
+_READABLE = {"m001_sessions_and_messages", "m002_full_text_index"}
+OPTIONAL: tuple[Step, ...] = (
+    ("m003_vectors", _m003_vectors),
+    ("m004_summaries", _m004_summaries),
+    ("m006_images", _m006_images),
+)

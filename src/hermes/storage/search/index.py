@@ -1,0 +1,228 @@
+"""Keeps the full-text index up to date with the messages, in small batches and by explicit statements."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from hermes.base.errors import DamagedFile
+from hermes.base.words import searchable
+from hermes.storage.database import REPAIR, all_rows, one_row
+from hermes.storage.messages import REWOUND, STATE_BITS, called, said
+from hermes.storage.schema import AUTOMERGE, BLOCK, BLOCK_BITS, NO_CRISIS, set_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import apsw
+
+    from hermes.storage.database import Database
+    from hermes.storage.messages import Row
+
+BATCH = 96  # messages to a transaction, when somebody waits for an append
+LARGE_BATCH = 1000  # for a search
+BULK_BATCH = 8000  # for an import: the more at once, the fewer times a word is written and merged
+LOCAL_OWNER = 1
+_MANY = 500  # messages: an import
+_MOST_SEGMENTS = 16
+# Private-use characters cannot be typed by accident and are letters to the tokenizer. Only other owners' messages
+# carry them, so a store of one person pays nothing.
+FOREIGN = "\ue000foreign"
+
+Indexable = tuple[int, str, int, str | None, str | None, str | None]  # id, role, state, content, name, tool calls
+
+_WAITING = "SELECT key, owner, indexed_id, last_id FROM sessions WHERE waiting = 1 ORDER BY key LIMIT ?"
+_ROWS_OF_SESSION = """
+    SELECT m.id, m.role, m.state, m.content, m.name, m.tool_calls
+    FROM blocks b CROSS JOIN messages m ON m.id BETWEEN (b.block << 5) AND (b.block << 5) + 31
+    WHERE b.session = ? AND b.block >= ? AND m.id > ? ORDER BY m.id LIMIT ?
+"""
+_REACHED = "UPDATE sessions SET indexed_id = ?1, waiting = ?1 < last_id WHERE key = ?2"
+assert (BLOCK, BLOCK_BITS) == (32, 5)  # noqa: S101 - the statement above spells the block size out
+
+
+def owner_word(owner: int) -> str:
+    return f"\ue000owner{owner}"
+
+
+def index_waiting(database: Database, *, batch: int = BATCH, most: int | None = None) -> int:
+    """Indexes all that waits, `batch` messages to a transaction, or about `most`; returns how many were indexed."""
+    if database.only_read:
+        return 0
+    done = 0
+    while (most is None or done < most) and database.row("SELECT 1 FROM sessions WHERE waiting = 1 LIMIT 1"):
+        with database.writing(synced=False) as connection:
+            step = _index_batch(connection, batch)
+        if not step:
+            break
+        done += step
+    return done
+
+
+def is_level(database: Database, owner: int) -> bool:
+    """Whether all messages of the owner are indexed, also in a file of an older Hermes; looks at every session."""
+    return not database.row("SELECT 1 FROM sessions WHERE owner = ? AND indexed_id < last_id LIMIT 1", (owner,))
+
+
+def _index_batch(connection: apsw.Connection, batch: int) -> int:
+    left = batch
+    words = WaitingWords()
+    reached: list[tuple[int, int]] = []
+    for key, owner, indexed, last in all_rows(connection, _WAITING, (batch,)):
+        rows = all_rows(connection, _ROWS_OF_SESSION, (key, indexed >> BLOCK_BITS, indexed, left))
+        try:
+            words.add(owner, rows)
+        except ValueError as error:  # packed JSON that does not open: no message of ours
+            raise DamagedFile(f"session row {key} holds a message that cannot be read; {REPAIR}") from error
+        reached.append((rows[-1][0] if len(rows) == left else last, key))
+        left -= max(1, len(rows))
+        if left <= 0:
+            break
+    words.store(connection)
+    connection.executemany(_REACHED, reached)
+    return batch - left
+
+
+class WaitingWords:
+    """Words on their way into the index: prepared here, written there in one go."""
+
+    def __init__(self) -> None:
+        # Numbers and texts apart: thousands of pairs would be walked by the garbage collector again and again.
+        self._spoken: tuple[list[int], list[str]] = ([], [])
+        self._tools: tuple[list[int], list[str]] = ([], [])
+
+    def add(self, owner: int, rows: Iterable[Indexable]) -> None:
+        mark = "" if owner == LOCAL_OWNER else f" {FOREIGN} {owner_word(owner)}"
+        (spoken, sentences), (tools, outputs) = self._spoken, self._tools
+        for message_id, role, state, content, name, calls in rows:
+            if state & STATE_BITS == REWOUND:
+                continue
+            text = content if content and name is None and content[0] != "\x00" else said(content, name)
+            if role == "tool":
+                outputs.append(searchable(text) + mark)
+                tools.append(message_id)
+                continue
+            if text:
+                sentences.append(searchable(text) + mark)
+                spoken.append(message_id)
+            if calls:
+                outputs.append(searchable(called(calls)) + mark)
+                tools.append(message_id)
+
+    def store(self, connection: apsw.Connection) -> None:
+        for table, (ids, texts) in (("messages_fts", self._spoken), ("tools_fts", self._tools)):
+            if ids:
+                added = f"INSERT INTO {table} (rowid, words) VALUES (?, ?)"  # noqa: S608 - our own names
+                with _merged_later(connection, table) if len(ids) >= _MANY else contextlib.nullcontext():
+                    connection.executemany(added, zip(ids, texts, strict=True))
+
+
+class FreshWords:
+    """Words of messages that bulks have just stored, so that indexing them together need not read them again.
+
+    They hold as long as nobody else writes and nothing of them is taken back. Their sessions wait for the index like
+    any others: whatever is forgotten here, and whatever a killed process knew, is read from the messages.
+    """
+
+    def __init__(self) -> None:
+        self._batch = _Batch()
+        self._version: int | None = None
+        self._taking = False
+
+    def __bool__(self) -> bool:
+        return bool(self._batch.messages)
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """Around the transaction of a bulk; when that comes to nothing, so do its words."""
+        outer, self._taking = self._taking, True
+        try:
+            yield
+        except BaseException:
+            self.forget()
+            raise
+        finally:
+            self._taking = outer
+
+    def forget_if_others_wrote(self, connection: apsw.Connection) -> None:
+        """Inside a transaction, which keeps others out from here on."""
+        version = one_row(connection, "PRAGMA data_version")[0]
+        if version != self._version:
+            self.forget()
+            self._version = version
+
+    def add(
+        self, connection: apsw.Connection, owner: int, session: int, before: int, rows: list[Row], *, level: bool
+    ) -> None:
+        """The rows that follow the message `before`; `level` when the session had none that waited."""
+        batch = self._batch
+        if not self._taking or batch.reached.get(session, before if level else None) != before:
+            return  # older ones would have to be read anyway
+        batch.words.add(owner, [(*row[:3], *row[4:7]) for row in rows])
+        batch.reached[session] = rows[-1][0]
+        batch.messages += len(rows)
+        if batch.messages >= 2 * BULK_BATCH:
+            self.store(connection)
+
+    def store(self, connection: apsw.Connection) -> int:
+        """Brings them into the index, unless somebody else may have done so; returns how many messages."""
+        self.forget_if_others_wrote(connection)
+        batch = self._batch
+        batch.words.store(connection)
+        connection.executemany(_REACHED, [(last, session) for session, last in batch.reached.items()])
+        self.forget()
+        return batch.messages
+
+    def forget(self) -> None:
+        self._batch = _Batch()
+
+
+class _Batch:
+    def __init__(self) -> None:
+        self.words = WaitingWords()
+        self.reached: dict[int, int] = {}  # by session: the last message whose words are here
+        self.messages = 0
+
+
+@contextlib.contextmanager
+def _merged_later(connection: apsw.Connection, table: str) -> Iterator[None]:
+    """Leaves what is indexed inside as a segment of its own: merging all once, at the end, costs less than by and by.
+
+    The setting is put back before the transaction ends, so no other process ever sees it. With very many segments
+    they are merged as usual, since nobody may come to do it at the end.
+    """
+    if segments(connection, table) >= _MOST_SEGMENTS:
+        yield
+        return
+    set_option(connection, table, "automerge", 0)
+    # In a file of an older Hermes this limit is low, and one append would later merge all of them at a stroke.
+    set_option(connection, table, "crisismerge", NO_CRISIS)
+    yield
+    connection.execute(f"INSERT INTO {table} ({table}) VALUES ('flush')")  # noqa: S608 - our own names
+    set_option(connection, table, "automerge", AUTOMERGE)
+
+
+def segments(connection: apsw.Connection, table: str) -> int:
+    """How many pieces the index is in: the second number of the record in which FTS5 describes itself."""
+    [(record,)] = all_rows(connection, f"SELECT block FROM {table}_data WHERE id = 10")  # noqa: S608 - our own names
+    # Behind a counter, the mark of this layout and the number of levels, which are never many. FTS5 has at most 2000
+    # segments: seven bits to a byte, and the highest bit says that another byte follows.
+    first, second = record[9:11]
+    return int(first if first < 0x80 else (first & 0x7F) << 7 | second)  # noqa: PLR2004
+
+
+def remove_rows(connection: apsw.Connection, message_ids: Iterable[int]) -> None:
+    values = [(message_id,) for message_id in message_ids]
+    connection.executemany("DELETE FROM messages_fts WHERE rowid = ?", values)
+    connection.executemany("DELETE FROM tools_fts WHERE rowid = ?", values)
+
+
+def set_title(connection: apsw.Connection, session: int, owner: int, title: str | None) -> None:
+    connection.execute("DELETE FROM titles_fts WHERE rowid = ?", (session,))
+    if title:
+        add_title(connection, session, owner, title)
+
+
+def add_title(connection: apsw.Connection, session: int, owner: int, title: str) -> None:
+    mark = "" if owner == LOCAL_OWNER else f" {FOREIGN} {owner_word(owner)}"
+    connection.execute("INSERT INTO titles_fts (rowid, words) VALUES (?, ?)", (session, searchable(title) + mark))

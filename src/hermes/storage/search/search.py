@@ -1,0 +1,343 @@
+"""Finds the messages that answer a query: candidates from the index, features from their text, one ranking."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.words import Words
+from hermes.storage.conversations import Transcripts
+from hermes.storage.messages import called, checksum, only_looks_back, readable, unpacked
+from hermes.storage.schema import BLOCK_BITS
+from hermes.storage.search.candidates import (
+    TABLES,
+    ExactSearch,
+    Places,
+    Postings,
+    Spelling,
+    gather,
+    newest_or_oldest,
+    worth,
+)
+from hermes.storage.search.dates import spans
+from hermes.storage.search.query import Query, parse, plain
+from hermes.storage.search.ranking import Candidate, Reader, Statistics, Weights, rank, spread, without_speakers
+from hermes.storage.search.results import Filters, Hit, SearchResults, snippet
+from hermes.storage.search.semantic import NEAREST, ONLY_NEAR, fuse
+from hermes.storage.sqlite_pages import varint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hermes.storage.conversations import Conversations, Session
+    from hermes.storage.database import Database
+    from hermes.storage.messages import Row
+    from hermes.storage.search.semantic import Meaning, Nearness
+
+# Text read to weigh candidates, in characters: enough for every turn of a long chat, bounded in a large store.
+_READ = 70_000
+_FEWEST, _FEWEST_OF_QUESTION, _MOST = 24, 160, 480
+_SPREAD = 64
+_MOST_FILTERED = 3000
+_LOOKED_AT_BY_TIME = 64
+_SPARE = 10  # hits beyond those asked for, in case some turn out to be damaged
+_LITERAL_ROWS = 2000
+
+
+class SearchEngine:
+    def __init__(self, database: Database, owner: int, sessions: Conversations, meaning: Meaning) -> None:
+        self._database = database
+        self._owner = owner
+        self._sessions = sessions
+        self._meaning = meaning
+        self._weights = Weights()
+        self._transcripts = Transcripts(database, owner)
+        self._places = Places(database, owner)
+        self._words = Words(database.connection)
+        self._postings = Postings(database, owner, self._places, self._words)
+        self._exact = ExactSearch(self._postings, self._transcripts, self._words)
+        self._spelling = Spelling(database, self._words)
+
+    def search(self, query: str, *, limit: int = 10, **filters: Any) -> SearchResults:
+        """Hits for a question or for explicit syntax; `filters` are the fields of `Filters`."""
+        if limit < 1:
+            raise ValueError(f"limit is {limit}; it must be at least 1")
+        chosen = Filters(**filters)
+        # Ids follow the order of use only within a session, so by time more are looked at than are shown.
+        looked_at = limit if chosen.sort == "relevance" else max(limit, _LOOKED_AT_BY_TIME)
+        with self._database.lock:
+            self._postings.refresh()
+            parsed = parse(query, self._words)
+            results = self._answer(query, parsed, chosen, looked_at, limit)
+            if not results and parsed.explicit is not None:
+                nothing = results.note or "nothing matches this exactly"
+                parsed = plain(query, self._words, note=f"{nothing}, so it was searched as plain words")
+                results = self._answer(query, parsed, chosen, looked_at, limit)
+            if not results:
+                results = self._literal(query, chosen, limit)
+                # What was wrong with the syntax is said even without a hit; words that nobody wrote explain themselves.
+                results.note = parsed.note or (results.note if results or not parsed.units else "")
+        return results
+
+    def _answer(self, text: str, query: Query, chosen: Filters, looked_at: int, limit: int) -> SearchResults:
+        if not query.units:
+            return SearchResults()
+        messages, words = self._totals()
+        query, scores, frequency = self._candidates(query, chosen, messages, looked_at)
+        rows, sessions = self._read(scores, query, chosen, looked_at)
+        nearness = self._add_near(text, query, chosen, rows, sessions)
+        reader = Reader(query, self._words, spans(text, time.time() if chosen.now is None else chosen.now))
+        candidates = [
+            reader.candidate(row, sessions[self._places.session(message_id)], self._places.place(message_id))
+            for message_id, row in rows.items()
+        ]
+        # An index made by an older Hermes still holds what was searched for, and so brings messages without evidence.
+        candidates = [each for each in candidates if each.counts or not only_looks_back(rows[each.id])]
+        without_speakers(candidates, len(query.units))
+        if chosen.sort != "relevance":
+            # What passed a test holds what was asked for, even where its words are not counted: "happy*" in "happily".
+            found = candidates if query.explicit is not None else [each for each in candidates if each.counts]
+            candidates = _by_time(found, sessions, chosen)[: limit + _SPARE]
+        worths = [unit.weight * worth(often, messages) for unit, often in zip(query.units, frequency, strict=True)]
+        ranked = rank(candidates, self._statistics(worths, sessions, messages, words), self._weights)
+        if nearness is not None:
+            ranked = fuse(ranked, nearness)
+        ranked = self._ordered(ranked, sessions, query, chosen)
+        results = self._served(ranked, rows, sessions, query=query, chosen=chosen, limit=limit)
+        results.note = results.note or (ONLY_NEAR if results and not scores else self._meaning.note)
+        return results
+
+    def _candidates(
+        self, query: Query, chosen: Filters, messages: int, limit: int
+    ) -> tuple[Query, dict[int, float], list[float]]:
+        """Rough scores by message id; words that nobody wrote are replaced by what they may have meant."""
+        if query.explicit is not None or chosen.sort != "relevance":
+            found, note = self._in_order(query, chosen, limit)
+            query = dataclasses.replace(query, note=note or query.note)
+            return query, dict.fromkeys(found, 1.0), [max(1.0, messages / 100)] * len(query.units)
+        keywords = None if query.question else max(limit, 12)
+        scores, frequency = gather(self._postings, query.units, messages, all_first=keywords, filtered=chosen.narrow)
+        units = list(query.units)
+        titled = list(self._by_title(units))
+        for number, unit in enumerate(units):
+            if frequency[number] or unit.prefix:
+                continue
+            if named := list(self._by_title([unit])):  # nobody said it, but a session is called so
+                titled += named
+                continue
+            meant = self._spelling.instead(unit, self._occurs)
+            if meant is not None:
+                units[number] = meant
+                more, often = gather(self._postings, [meant], messages, all_first=limit)
+                frequency[number] = often[0]
+                for message_id, score in more.items():
+                    scores[message_id] = scores.get(message_id, 0.0) + score
+        for message_id in titled:
+            scores[message_id] = scores.get(message_id, 0.0) + 5.0
+        return dataclasses.replace(query, units=tuple(units)), scores, frequency
+
+    def _in_order(self, query: Query, chosen: Filters, limit: int) -> tuple[list[int], str | None]:
+        """What explicit syntax or a sort by time asks for, and what to say when not all of it was looked at."""
+        oldest = chosen.sort == "oldest"
+        if query.explicit is None or query.explicit.exact:
+            most = _MOST_FILTERED if chosen.narrow else max(24, 4 * limit)
+            return newest_or_oldest(self._postings, query, oldest=oldest, limit=most), None
+        passed = self._exact.passing(
+            query, oldest=oldest, most=2 * limit, allowed=lambda ids: self._allowed_of(ids, chosen)
+        )
+        if len(passed.ids) >= limit or passed.all_of_them:
+            return passed.ids, None
+        looked_at = f"the {'oldest' if oldest else 'newest'} {passed.looked_at:,} messages that hold its words"
+        other = "newest" if oldest else "oldest"
+        if passed.ids:
+            return passed.ids, f"only {looked_at} were looked at; sort by {other} to begin at the other end"
+        return [], f"none of {looked_at} matches this exactly (sort by {other} to begin at the other end)"
+
+    def _allowed_of(self, ids: list[int], chosen: Filters) -> list[int]:
+        if not chosen.narrow or not ids:
+            return ids
+        rows = self._transcripts.rows(ids)
+        sessions = self._sessions.by_keys(list({self._places.session(message_id) for message_id in rows}))
+        return [
+            message_id
+            for message_id, row in rows.items()
+            if (session := sessions.get(self._places.session(message_id)))
+            and chosen.allow(session)
+            and chosen.allow_row(row, session)
+        ]
+
+    def _occurs(self, unit: Any) -> bool:
+        return any(self._postings.matching(table, unit.match, 1) for table in TABLES)
+
+    def _by_title(self, units: Sequence[Any]) -> Iterator[int]:
+        """First messages of the newest sessions whose title holds every word of the query."""
+        for key in self._postings.matching("titles_fts", " AND ".join(unit.match for unit in units), 5):
+            row = self._database.row(
+                "SELECT min(block) FROM blocks WHERE session = ? AND owner = ?", (key, self._owner)
+            )
+            if row[0] is not None:
+                yield row[0] << BLOCK_BITS
+
+    def _read(
+        self, scores: dict[int, float], query: Query, chosen: Filters, limit: int
+    ) -> tuple[dict[int, Row], dict[int, Session]]:
+        """Rows of the most promising candidates and of their neighbours, up to a bounded amount of text."""
+        mine = self._allowed(scores, chosen)
+        # Keywords name what they look for; the words of a question surround it, so more is read for a question.
+        fewest = _FEWEST_OF_QUESTION if query.question else _FEWEST
+        most = _MOST if query.question or chosen.narrow else max(2 * limit, _FEWEST)
+        order = sorted(sorted(mine, reverse=True), key=mine.__getitem__, reverse=True)[: max(most, limit)]
+        if query.question and chosen.sort == "relevance":
+            order = self._with_neighbours(order)
+        rows: dict[int, Row] = {}
+        read = 0
+        for at in range(0, len(order), 64):
+            rows |= (found := self._transcripts.rows(order[at : at + 64]))
+            read += sum(len(row[4] or "") + len(row[6] or "") for row in found.values())
+            if read > _READ and len(rows) >= max(limit, fewest):
+                break
+        sessions = self._sessions.by_keys(list({self._places.session(message_id) for message_id in rows}))
+        kept = {
+            message_id: row
+            for message_id, row in rows.items()
+            if (session := sessions.get(self._places.session(message_id))) and chosen.allow_row(row, session)
+        }
+        return kept, sessions
+
+    def _add_near(
+        self, text: str, query: Query, chosen: Filters, rows: dict[int, Row], sessions: dict[int, Session]
+    ) -> Nearness | None:
+        """Adds the messages nearest in meaning to a question, or to keywords that nobody wrote, to what was read."""
+        if query.explicit is not None or chosen.sort != "relevance" or (rows and not query.question):
+            return None
+        nearness = self._meaning.near(text, filtered=chosen.narrow)
+        if nearness is None:
+            return None
+        near = [message_id for message_id in self._allowed(nearness.nearest, chosen) if message_id not in rows]
+        near = near[: 4 * NEAREST if chosen.narrow else NEAREST]  # filters by role and time refuse some of them
+        found = self._transcripts.rows(near)
+        sessions |= self._sessions.by_keys(list({self._places.session(message_id) for message_id in found}))
+        for message_id, row in found.items():
+            session = sessions.get(self._places.session(message_id))
+            if session and chosen.allow_row(row, session):
+                rows[message_id] = row
+        return nearness
+
+    def _allowed(self, scores: dict[int, float], chosen: Filters) -> dict[int, float]:
+        if not chosen.about_sessions:
+            return scores  # what is not the owner's has no session here, and is dropped with its row
+        session = self._places.session
+        keys = list({key for message_id in scores if (key := session(message_id))})
+        allowed = {key for key, found in self._sessions.by_keys(keys).items() if chosen.allow(found)}
+        return {message_id: score for message_id, score in scores.items() if session(message_id) in allowed}
+
+    def _with_neighbours(self, order: list[int]) -> list[int]:
+        """The answer often stands beside the words that were asked for, so neighbours of the best are read too."""
+        beside: dict[int, None] = {}
+        for at, message_id in enumerate(order):
+            beside[message_id] = None
+            if at < _SPREAD:
+                beside |= dict.fromkeys(self._places.neighbours(message_id, 2))
+        return list(beside)
+
+    def _statistics(self, worths: list[float], sessions: dict[int, Session], messages: int, words: int) -> Statistics:
+        average = max(1.0, words / max(1, messages))
+        return Statistics(
+            message_length=average,
+            session_length=max(1.0, average * messages / max(1, self._places.sessions)),
+            worth=tuple(worths),
+            session_lengths={key: max(1, session.message_count) * average for key, session in sessions.items()},
+        )
+
+    def _totals(self) -> tuple[int, int]:
+        """Messages and words in the index of what was said, as FTS5 itself keeps them."""
+        row = self._database.row("SELECT block FROM messages_fts_data WHERE id = 1")
+        if not row or not row[0]:
+            return 0, 0
+        messages, at = varint(row[0], 0)
+        words, _ = varint(row[0], at) if at < len(row[0]) else (0, at)
+        return messages, words
+
+    def _ordered(
+        self, ranked: list[Candidate], sessions: dict[int, Session], query: Query, chosen: Filters
+    ) -> list[Candidate]:
+        if chosen.sort != "relevance":
+            return _by_time(ranked, sessions, chosen)
+        if chosen.prefer_project is not None:
+            for candidate in ranked:
+                if sessions[candidate.session].project == chosen.prefer_project:
+                    candidate.score *= 1.2
+            ranked.sort(key=lambda candidate: (-candidate.score, -candidate.id))
+        return ranked if query.explicit is not None else spread(ranked)
+
+    def _served(
+        self,
+        ranked: list[Candidate],
+        rows: dict[int, Row],
+        sessions: dict[int, Session],
+        *,
+        query: Query,
+        chosen: Filters,
+        limit: int,
+    ) -> SearchResults:
+        results = SearchResults()
+        results.note = query.note
+        for candidate in ranked:
+            row = rows[candidate.id]
+            if checksum(row[:-1], candidate.session) != row[-1]:
+                self._database.mark_damaged(f"the checksum of message {row[0]} does not match its text")
+                results.note = "some messages are damaged and were left out; run `hermes sessions repair`"
+                continue
+            results.append(self._hit(candidate, row, sessions[candidate.session], query, chosen))
+            if len(results) == limit:
+                break
+        return results
+
+    def _hit(self, candidate: Candidate, row: Row, session: Session, query: Query, chosen: Filters) -> Hit:
+        text = _text(row) or called(row[6])
+        if chosen.mask is not None:  # the whole, because a snippet may begin inside a key, or mark a part of it
+            text = chosen.mask(text)
+        return Hit(
+            session_id=session.id,
+            message_id=candidate.id,
+            role=row[1],
+            snippet=snippet(text, query, self._words),
+            score=candidate.score,
+            timestamp=row[3],
+            title=session.title,
+            source=session.source,
+            session=session,
+            explanation=candidate.parts if chosen.explain else {},
+        )
+
+    def _literal(self, text: str, chosen: Filters, limit: int) -> SearchResults:
+        """Looks for the text as it stands in the newest messages: all that can be done for signs that are no words."""
+        results = SearchResults()
+        wanted = text.strip().lower()
+        if not wanted or "\x00" in wanted or not wanted.isprintable():
+            return results
+        ids = self._places.newest(_LITERAL_ROWS)
+        rows = {i: row for i, row in self._transcripts.rows(ids).items() if row[4] and wanted in _text(row).lower()}
+        sessions = self._sessions.by_keys(list({self._places.session(message_id) for message_id in rows}))
+        query = Query(
+            units=(), note=f"no word of it is indexed, so only the newest {_LITERAL_ROWS:,} messages were read"
+        )
+        found = [
+            Candidate(id=i, session=self._places.session(i), place=0, counts={}, length=0)
+            for i, row in rows.items()
+            if (session := sessions.get(self._places.session(i)))
+            and chosen.allow(session)
+            and chosen.allow_row(row, session)
+        ]
+        return self._served(found, rows, sessions, query=query, chosen=chosen, limit=limit)
+
+
+def _by_time(candidates: list[Candidate], sessions: dict[int, Session], chosen: Filters) -> list[Candidate]:
+    """By the order of use, which no clock can disturb; ids alone follow it only within a session."""
+    order = {key: session.activity for key, session in sessions.items()}
+    return sorted(candidates, key=lambda each: (order[each.session], each.id), reverse=chosen.sort == "newest")
+
+
+def _text(row: Row) -> str:
+    return readable(unpacked(row[4])) if row[4] else ""

@@ -1,0 +1,469 @@
+"""Adds nearness in meaning to a search by words: embeddings, their vectors, and one more ranking signal.
+
+The extra's package is used for its data only (a table of word vectors and a tokenizer): no network, no model to run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import ExtraMissing, StorageError, command
+from hermes.storage.database import OPTIONAL_WAIT
+from hermes.storage.messages import readable, unpacked
+from hermes.storage.schema import BLOCK, BLOCK_BITS, add_vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Find = Callable[[], "Embedding | None"]
+    from collections.abc import Iterator
+
+    from hermes.storage.database import Database
+    from hermes.storage.search.ranking import Candidate
+
+PACKAGE = "wordllama"
+INSTALL = f"{command('semantic')} brings it, or set recall.semantic to off"
+_WEIGHTS = os.path.join("weights", "l2_supercat_256.safetensors")
+_TOKENIZER = os.path.join("tokenizers", "l2_supercat_tokenizer_config.json")
+_DIMENSIONS = 256
+_LARGEST_HEADER = 1 << 20
+_WORDS_KEPT = 30_000
+_MANY = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedding:
+    """A function from texts to rows of numbers, one per text; a row of zeros says that it cannot tell the meaning.
+
+    `name` stands for everything that decides the numbers: vectors made under another name are made again. `related` is
+    the cosine from which on two texts have something to do with each other.
+    """
+
+    name: str
+    dimensions: int
+    embed: Callable[[list[str]], Any]
+    related: float = 0.25
+
+
+def static_vectors(setting: str = "auto") -> Embedding | None:
+    """The extra's embedding: "auto" gives None where it is not installed, "on" says so at the first search."""
+    if setting == "off" or (setting == "auto" and find_spec(PACKAGE) is None):
+        return None
+    return Embedding(name=f"{PACKAGE} l2_supercat by words", dimensions=_DIMENSIONS, embed=_embed, related=0.2)
+
+
+def _embed(texts: list[str]) -> Any:
+    return _loaded().embed(texts)
+
+
+@cache
+def _loaded() -> _StaticVectors:
+    return _StaticVectors(_folder())
+
+
+def _folder() -> str:
+    """Where the package lies; it is not imported, because that would load an HTTP client and much else."""
+    found = find_spec(PACKAGE)
+    if found is None or not found.submodule_search_locations:
+        raise ExtraMissing(f"searching by meaning needs the package {PACKAGE}, which is not installed: {INSTALL}")
+    return next(iter(found.submodule_search_locations))
+
+
+class _StaticVectors:
+    """One vector per token, averaged: cheap enough to be made for every message."""
+
+    def __init__(self, folder: str) -> None:
+        try:
+            import numpy as np
+            from tokenizers import Tokenizer
+
+            self._numpy = np
+            self._table = _mapped(os.path.join(folder, _WEIGHTS))
+            with open(os.path.join(folder, _TOKENIZER), encoding="utf-8") as file:
+                self._tokenizer = Tokenizer.from_str(file.read())
+        except (ImportError, OSError, ValueError, KeyError) as error:
+            raise ExtraMissing(f"the vectors of {PACKAGE} cannot be loaded ({error}): {INSTALL}") from error
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        # A few thousand words make up most of what people write; looking them up takes a tenth of splitting them again.
+        self._tokens = lru_cache(maxsize=_WORDS_KEPT)(self._split)
+
+    def embed(self, texts: list[str]) -> Any:
+        np = self._numpy
+        if (
+            len(texts) >= _MANY
+        ):  # 32 MB and 60 ms, once, make each of many texts twice as fast; a question needs neither
+            self._table = np.asarray(self._table, dtype=np.float32)
+        rows = np.zeros((len(texts), _DIMENSIONS), dtype=np.float32)
+        for at, text in enumerate(texts):
+            words = text.split() if _is_known_script(text) else ()
+            tokens = [token for word in words for token in self._tokens(word)]
+            if tokens:
+                rows[at] = self._table[tokens].mean(axis=0, dtype=np.float32)
+        return rows
+
+    def _split(self, word: str) -> list[int]:
+        # One word at a time: a batch would start threads, which complain when the process forks later.
+        found: list[int] = self._tokenizer.encode(word, add_special_tokens=False).ids
+        return found
+
+
+def _is_known_script(text: str) -> bool:
+    """The vectors were learnt from English; what is mostly written in other scripts falls into meaningless pieces."""
+    letters = [letter for letter in text[:400] if letter.isalpha()]
+    return sum(letter < "\u0250" for letter in letters) * 2 > len(letters)
+
+
+def _mapped(path: str) -> Any:
+    """The only tensor of a safetensors file, mapped rather than read: most of its rows are never needed."""
+    import numpy as np
+
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        if size > _LARGEST_HEADER:
+            raise ValueError(f"{path} does not begin with a header")
+        tensors = json.loads(file.read(size))
+    (tensor,) = (tensor for name, tensor in tensors.items() if name != "__metadata__")
+    if tensor["dtype"] != "F16" or len(tensor["shape"]) != 2 or tensor["shape"][1] != _DIMENSIONS:  # noqa: PLR2004 - a table
+        raise ValueError(f"{path} holds {tensor['dtype']} {tensor['shape']}, not a table of {_DIMENSIONS} half floats")
+    start = 8 + size + int(tensor["data_offsets"][0])
+    return np.memmap(path, dtype="<f2", mode="r", offset=start, shape=tuple(tensor["shape"]))
+
+
+# Keeps a vector of meaning for every message of an owner beside the messages, and finds those nearest to a text.
+#
+# Vectors are one signed byte per dimension. They are made after the text index, a bounded number before each search,
+# and held in memory as one matrix: the newest `MOST` messages are compared, all of them at once.
+
+MOST = 100_000
+PER_SEARCH = 2_000
+_FAR_BEHIND = 2_000  # waiting sessions: a search does a little, so that each is quick, and `sessions optimize` the rest
+_PER_SEARCH_THEN = 128
+_BATCH_BLOCKS = 64
+_BLOCKS_AT_ONCE = 512
+_SPOKEN = ("user", "assistant")
+_LONGEST = 8_000  # characters; the average of so many words hardly moves any more
+_ROWS_AT_ONCE = 512  # so many stay in the processor's cache: a seventh of the time of 4,096
+_MADE_BY = "vectors_made_by"
+_WAITING = """
+    SELECT w.session, s.indexed_id FROM vectors_waiting w JOIN sessions s ON s.key = w.session
+    WHERE s.owner = ? ORDER BY w.session DESC LIMIT ?
+"""
+_MISSING = """
+    SELECT b.block, min(31, :reached - (b.block << 5)) + 1 AS wanted
+    FROM blocks b LEFT JOIN vectors v ON v.block = b.block
+    WHERE b.session = :session AND b.block <= :reached >> 5 AND coalesce(length(v.data), 0) < wanted * :dimensions
+    ORDER BY b.block DESC
+"""
+# Somebody else may have deleted the session, or embedded more of the block, while we were at it.
+_KEEP = """
+    INSERT INTO vectors (block, stamp, checksum, data) SELECT ?1, ?2, ?3, ?4 FROM blocks WHERE block = ?1
+    ON CONFLICT (block) DO UPDATE SET stamp = ?2, checksum = ?3, data = ?4 WHERE length(data) < length(?4)
+"""
+_NEWER = """
+    SELECT v.block, v.stamp, v.checksum, v.data FROM vectors v JOIN blocks b ON b.block = v.block
+    WHERE v.stamp > ? AND b.owner = ? AND v.block >= ? ORDER BY v.stamp
+"""
+_BELOW = """
+    SELECT v.block, v.stamp, v.checksum, v.data FROM vectors v JOIN blocks b ON b.block = v.block
+    WHERE v.block < ? AND b.owner = ? ORDER BY v.block DESC LIMIT ?
+"""
+_HELD = """
+    SELECT count(*) FROM vectors v INDEXED BY vectors_by_stamp JOIN blocks b ON b.block = v.block
+    WHERE b.owner = ? AND v.block >= ?
+"""
+_NEXT_STAMP = """
+    INSERT INTO state_meta (key, value) VALUES ('vectors_stamp', 1)
+    ON CONFLICT (key) DO UPDATE SET value = value + 1 RETURNING value
+"""
+assert (BLOCK, BLOCK_BITS) == (32, 5)  # noqa: S101 - the statements above spell the block size out
+
+
+class Vectors:
+    def __init__(self, database: Database, owner: int, embedding: Embedding) -> None:
+        self._database = database
+        self._owner = owner
+        self._embedding = embedding
+        self._blocks: dict[int, Any] = {}  # block -> (ids, rows, length of each row)
+        self._damaged: list[int] = []
+        self._seen = self._oldest = 0  # the newest stamp that was read, and the block below which none is
+        self._ids: Any = None
+        self._matrix: Any = None
+        self._lengths: Any = None
+        self._numpy = _numpy()
+        add_vectors(database)
+        self._start_over_after_a_change()
+
+    def embed_waiting(self, most: int | None = None) -> int:
+        """Makes the vectors that are missing, newest sessions first; returns of how many messages."""
+        done = 0
+        while (most is None or done < most) and self._database.damage is None:
+            step = self._embed_some(_BATCH_BLOCKS if most is None else min(_BATCH_BLOCKS, -(-(most - done) // BLOCK)))
+            if step is None:
+                break
+            done += step
+        return done
+
+    def embed_before_search(self) -> None:
+        waiting = "SELECT count(*) FROM (SELECT 1 FROM vectors_waiting LIMIT ?)"
+        far_behind = self._database.row(waiting, (_FAR_BEHIND,))[0] == _FAR_BEHIND
+        self.embed_waiting(_PER_SEARCH_THEN if far_behind else PER_SEARCH)
+
+    def similarities(self, text: str) -> tuple[Any, Any] | None:
+        """Ids of the newest messages in ascending order and the cosine of each; None when there is nothing to tell."""
+        self._read_newer()
+        np = self._numpy
+        asked = np.asarray(self._embedding.embed([text]), dtype=np.float32)[0]
+        length = float(np.linalg.norm(asked))
+        if self._ids is None or not len(self._ids) or not length:
+            return None
+        cosines = np.empty(len(self._ids), dtype=np.float32)
+        for at in range(0, len(cosines), _ROWS_AT_ONCE):
+            rows = slice(at, at + _ROWS_AT_ONCE)
+            cosines[rows] = self._matrix[rows].astype(np.float32) @ asked
+        return self._ids, cosines / (self._lengths * length)
+
+    def _start_over_after_a_change(self) -> None:
+        """Vectors of two kinds cannot be compared, so those of another embedding are made anew."""
+        name = f"{self._embedding.name} {self._embedding.dimensions}"
+        if (self._database.row("SELECT value FROM state_meta WHERE key = ?", (_MADE_BY,)) or [None])[0] == name:
+            return
+        with self._database.writing() as connection:
+            connection.execute("DELETE FROM vectors")
+            connection.execute("INSERT OR IGNORE INTO vectors_waiting SELECT key FROM sessions WHERE indexed_id > 0")
+            connection.execute("INSERT OR REPLACE INTO state_meta (key, value) VALUES (?, ?)", (_MADE_BY, name))
+
+    def _embed_some(self, most_blocks: int) -> int | None:
+        blocks: list[tuple[int, int]] = []
+        finished: list[tuple[int, int]] = []
+        for session, reached in self._database.rows(_WAITING, (self._owner, most_blocks)):
+            values = {"session": session, "reached": reached, "dimensions": self._embedding.dimensions}
+            missing = self._database.rows(_MISSING, values)
+            room = most_blocks - len(blocks)
+            blocks += missing[:room]
+            if len(missing) > room:
+                break
+            finished.append((session, reached))
+        if not blocks and not finished:
+            return None
+        made = list(self._made(blocks))  # outside of the transaction: others can write meanwhile
+        with self._database.writing() as connection:
+            stamp = connection.execute(_NEXT_STAMP).fetchall()[0][0]
+            rows = [(block, stamp, zlib.crc32(data, block), data) for block, data in made]
+            connection.executemany(_KEEP, rows)
+            connection.executemany(
+                "DELETE FROM vectors_waiting WHERE session = ?1"
+                " AND (SELECT indexed_id FROM sessions WHERE key = ?1) = ?2",
+                finished,
+            )
+        return sum(count for _, count in blocks)
+
+    def _made(self, blocks: list[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
+        if not blocks:
+            return
+        texts: list[str] = []
+        question = "SELECT id, role, content FROM messages WHERE id BETWEEN ? AND ?"
+        for block, count in blocks:
+            first = block << BLOCK_BITS
+            found = {i: _text(*rest) for i, *rest in self._database.rows(question, (first, first + count - 1))}
+            texts += [found.get(first + offset, "") for offset in range(count)]
+        rows = self._packed(self._embedding.embed(texts))
+        at = 0
+        for block, count in blocks:
+            yield block, rows[at : at + count].tobytes()
+            at += count
+
+    def _packed(self, rows: Any) -> Any:
+        """Signed bytes whose largest is 127: what is lost does not change an order, and the length is not needed."""
+        np = self._numpy
+        rows = np.asarray(rows, dtype=np.float32)
+        largest = np.abs(rows).max(axis=1, keepdims=True)
+        return np.rint(rows * (127 / np.where(largest > 0, largest, 1))).astype(np.int8)
+
+    def _read_newer(self) -> None:
+        newer = self._database.rows(_NEWER, (self._seen, self._owner, self._oldest)) if self._seen else []
+        for row in newer:
+            self._take(*row)
+        held = self._database.row(_HELD, (self._owner, self._oldest))[0]
+        if held != len(self._blocks):  # the first time, or something was deleted, perhaps by another program
+            self._read_all()
+        elif newer:
+            self._assemble()
+        if self._damaged and self._database.damage is None:
+            self._forget_damaged()
+
+    def _read_all(self) -> None:
+        """The newest blocks, until there are enough messages; what is older is not compared."""
+        self._blocks.clear()
+        self._oldest = count = 0
+        below = 1 << 62
+        while rows := self._database.rows(_BELOW, (below, self._owner, _BLOCKS_AT_ONCE)):
+            for row in rows:
+                self._take(*row)
+            below = rows[-1][0]
+            count += sum(len(row[3]) for row in rows) // self._embedding.dimensions
+            if count >= MOST:
+                self._oldest = below
+                break
+        self._assemble()
+
+    def _take(self, block: int, stamp: int, checksum: int, data: bytes) -> None:
+        self._seen = max(self._seen, stamp)
+        if zlib.crc32(data, block) == checksum and len(data) % self._embedding.dimensions == 0:
+            self._blocks[block] = self._unpacked(block, data)
+        else:
+            self._damaged.append(block)
+
+    def _unpacked(self, block: int, data: bytes) -> tuple[Any, Any, Any]:
+        np = self._numpy
+        rows = np.frombuffer(data, dtype=np.int8).reshape(-1, self._embedding.dimensions)
+        lengths = np.linalg.norm(rows.astype(np.float32), axis=1)
+        told = np.flatnonzero(lengths)
+        return told + (block << BLOCK_BITS), rows[told], lengths[told]
+
+    def _assemble(self) -> None:
+        chosen = []
+        count = 0
+        for block in sorted(self._blocks, reverse=True):
+            chosen.append(self._blocks[block])
+            count += len(chosen[-1][0])
+            if count >= MOST:
+                break
+        if not count:
+            self._ids = None
+            return
+        self._ids, self._matrix, self._lengths = (
+            self._numpy.concatenate([part[column] for part in reversed(chosen)]) for column in range(3)
+        )
+
+    def _forget_damaged(self) -> None:
+        """Damaged vectors are no loss: they are made again from the text, which has a checksum of its own."""
+        damaged = [(block,) for block in self._damaged]
+        self._damaged.clear()
+        with self._database.writing() as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO vectors_waiting SELECT session FROM blocks WHERE block = ?", damaged
+            )
+            connection.executemany("DELETE FROM vectors WHERE block = ?", damaged)
+
+
+def _text(role: str, content: str | None) -> str:
+    return readable(unpacked(content))[:_LONGEST] if content and role in _SPOKEN else ""
+
+
+def _numpy() -> Any:
+    try:
+        import numpy as np
+    except ImportError as error:
+        raise ExtraMissing(f"searching by meaning needs numpy ({error}); {command('semantic')} brings it") from error
+    return np
+
+
+# Adds nearness in meaning to a search by words: more candidates, and one more signal that follows the words' lead.
+#
+# The extra signal counts fully among long turns, whose average says what they are about, and hardly in a chat of
+# short ones, where static vectors mostly tell greetings from greetings.
+
+NEAREST = 64
+NEAREST_FILTERED = 4_000
+_WEIGHT = 1.8
+_SHARE_AMONG_SHORT = 0.05
+_SHORT_TURN = 60.0  # words
+ONLY_NEAR = "no message holds these words; shown are the nearest in meaning"
+
+
+@dataclass(frozen=True, slots=True)
+class Nearness:
+    """How near the messages of an owner are to one question."""
+
+    nearest: dict[int, float] = field(repr=False)  # the best of them, best first, with their cosines
+    _ids: Any
+    _shares: Any
+
+    def share(self, message_id: int) -> float:
+        """From 0 for what is no nearer than the average message to 1 for the nearest of all."""
+        at = int(self._ids.searchsorted(message_id))
+        return float(self._shares[at]) if at < len(self._ids) and self._ids[at] == message_id else 0.0
+
+
+class Meaning:
+    """The vectors of one owner, opened at the first question; without the extra there is only a note that says so."""
+
+    def __init__(self, database: Database, owner: int, find: Find | None) -> None:
+        self._database = database
+        self._owner = owner
+        self._find = find
+        self._vectors: Vectors | None = None
+        self._related = 0.0
+        self.note: str | None = None
+
+    def embed_waiting(self, most: int | None = None) -> int:
+        """Makes vectors that are missing; 0 when meaning is not searched."""
+        try:
+            vectors = self._opened()
+            return vectors.embed_waiting(most) if vectors else 0
+        except ExtraMissing as error:
+            self._give_up(error)
+            return 0
+
+    def near(self, question: str, *, filtered: bool) -> Nearness | None:
+        """None when words must do alone: without the extra, or when the vectors cannot be written or read now."""
+        if self._database.damage is not None:
+            return None
+        try:
+            with self._database.waiting_at_most(OPTIONAL_WAIT):
+                vectors = self._opened()
+                if vectors is None:
+                    return None
+                vectors.embed_before_search()
+            found = vectors.similarities(question)
+        except ExtraMissing as error:
+            self._give_up(error)
+            return None
+        except StorageError as error:  # a full disk or a busy file: no reason to refuse what can be found by words
+            self.note = f"searched by words alone: {error}"
+            return None
+        self.note = None
+        return None if found is None else self._nearness(*found, NEAREST_FILTERED if filtered else NEAREST)
+
+    def _opened(self) -> Vectors | None:
+        if self._find is not None:
+            embedding = self._find()
+            if embedding is not None:
+                self._related = embedding.related
+                self._vectors = Vectors(self._database, self._owner, embedding)
+            self._find = None
+        return self._vectors
+
+    def _give_up(self, error: ExtraMissing) -> None:
+        self._find, self._vectors, self.note = None, None, str(error)
+
+    def _nearness(self, ids: Any, cosines: Any, most: int) -> Nearness:
+        low = float(cosines.mean())
+        # Where nothing is really near, the least far must not count as much as an answer would.
+        span = max(float(cosines.max()) - low, self._related)
+        best = cosines.argsort()[::-1][:most]
+        nearest = {int(ids[at]): float(cosines[at]) for at in best if cosines[at] >= self._related}
+        return Nearness(nearest, ids, ((cosines - low) / span).clip(0.0, 1.0))
+
+
+def fuse(candidates: list[Candidate], nearness: Nearness) -> list[Candidate]:
+    """Adds the nearness of each to the score that its words gave it; best first."""
+    lengths: dict[int, list[int]] = defaultdict(list)
+    for candidate in candidates:
+        lengths[candidate.session].append(candidate.length)
+    for candidate in candidates:
+        turns = lengths[candidate.session]
+        long = 1 - min(1.0, _SHORT_TURN * len(turns) / max(1, sum(turns)))
+        weight = _WEIGHT * (_SHARE_AMONG_SHORT + (1 - _SHARE_AMONG_SHORT) * long)
+        added = weight * nearness.share(candidate.id)
+        candidate.parts["meaning"] = added
+        candidate.score += added * candidate.factor
+    return sorted(candidates, key=lambda candidate: (-candidate.score, -candidate.id))

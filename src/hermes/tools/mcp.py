@@ -1,0 +1,454 @@
+"""Tools of MCP servers as tools of ours, named `mcp_<server>_<tool>`.
+
+The list of a server's tools is kept in the home's cache, so that a session starts without waiting for its servers; a
+server is started by the first call of one of its tools. Whatever it offers by then, the list of this session stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import (
+    ExtraMissing,
+    HermesError,
+    Interrupted,
+    SettingsError,
+    StorageError,
+    WriteRefused,
+    command,
+)
+from hermes.base.values import value
+from hermes.settings.schema import nearest
+from hermes.storage.files import ErrorOutput, Folder
+from hermes.tools.paths import Limits
+from hermes.tools.registry import failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager, AsyncExitStack
+
+    from anyio.from_thread import BlockingPortal
+
+    from hermes.settings.config import Settings
+    from hermes.settings.home import Home
+    from hermes.tools.registry import Tool
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "command": (str,),
+    "args": (list,),
+    "env": (dict,),
+    "cwd": (str,),
+    "url": (str,),
+    "headers": (dict,),
+    "timeout": (int, float),
+    "connect_timeout": (int, float),
+    "enabled": (bool,),
+    "tools": (dict,),
+}
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+@value
+class ServerSettings:
+    """One server: `command` starts it, or `url` is where it is."""
+
+    name: str
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str]
+    cwd: str | None = None
+    url: str = ""
+    headers: Mapping[str, str]
+    timeout: float = 120
+    connect_timeout: float = 30
+    include: tuple[str, ...] | None = None  # only these tools; None for all
+    exclude: tuple[str, ...] = ()
+    fingerprint: str = ""  # changes when the settings do
+
+    def wants(self, tool: str) -> bool:
+        return (self.include is None or tool in self.include) and tool not in self.exclude
+
+
+def servers_in(given: Any, secret: Callable[[str], str | None]) -> list[ServerSettings]:
+    """The servers that are switched on; `${NAME}` in texts is filled in from the environment or .env."""
+    return [_server(str(name), block, secret) for name, block in (given or {}).items() if _checked(str(name), block)]
+
+
+def _checked(name: str, block: Any) -> bool:
+    """Whether the server is on; a mistake names its key."""
+    where = f"mcp_servers.{name}"
+    if not isinstance(block, dict):
+        raise SettingsError(f"{where}: expected a mapping with command or url, found {block!r}")
+    for key, given in block.items():
+        if key not in _KINDS:
+            raise SettingsError(f"{where}: there is no key {key!r}{nearest(str(key), _KINDS)}")
+        if not isinstance(given, _KINDS[key]):
+            expected = " or ".join(kind.__name__ for kind in _KINDS[key])
+            raise SettingsError(f"{where}.{key}: expected {expected}, found {given!r}")
+    if bool(block.get("command")) == bool(block.get("url")):
+        raise SettingsError(f"{where}: give either command (a program to start) or url (a server that runs)")
+    return bool(block.get("enabled", True))
+
+
+def _server(name: str, block: dict[str, Any], secret: Callable[[str], str | None]) -> ServerSettings:
+    def filled(text: Any) -> str:
+        return _VARIABLE.sub(lambda found: secret(found[1]) or "", str(text))
+
+    chosen = block.get("tools") or {}
+    include = chosen.get("include")
+    return ServerSettings(
+        name=name,
+        command=filled(block.get("command", "")),
+        args=tuple(filled(each) for each in block.get("args", ())),
+        env={str(key): filled(text) for key, text in (block.get("env") or {}).items()},
+        cwd=block.get("cwd"),
+        url=filled(block.get("url", "")),
+        headers={str(key): filled(text) for key, text in (block.get("headers") or {}).items()},
+        timeout=float(block.get("timeout", 120)),
+        connect_timeout=float(block.get("connect_timeout", 30)),
+        include=None if include is None else tuple(map(str, include)),
+        exclude=tuple(map(str, chosen.get("exclude") or ())),
+        # As written, not as filled in: a key does not belong into a file beside the settings, not even hashed.
+        fingerprint=hashlib.sha256(json.dumps(block, sort_keys=True).encode()).hexdigest()[:32],
+    )
+
+
+# One connection to an MCP server, usable from synchronous code: the SDK runs in an event loop of its own thread.
+
+_LOOK_EVERY = 0.1  # seconds between two looks at whether to stop
+_LONGEST_CLOSE = 5.0
+_MOST_PAGES = 50
+_CLOSED = "Connection closed"  # what the SDK says when a server is no longer there
+_LAST_WORDS = 300  # characters of what a server wrote before it failed
+
+
+class Connection:
+    """Started by the first call of `tools` or `call`; a failure is remembered and told again, not tried again."""
+
+    def __init__(self, server: ServerSettings, portal: Callable[[], BlockingPortal]) -> None:
+        self._server = server
+        self._portal = portal
+        self._client: Any = None
+        self._failed = ""
+        self._ended: Any = None
+        self._holding: Future[None] | None = None
+        self._errors: ErrorOutput | None = None
+
+    def tools(self) -> list[dict[str, Any]]:
+        """What the server offers: name, description and parameters of each tool."""
+        client = self._connected(lambda: False)
+        found: list[dict[str, Any]] = self._wait(
+            self._list, client, seconds=self._server.connect_timeout, cancelled=lambda: False
+        )
+        return found
+
+    def call(self, tool: str, arguments: dict[str, Any], cancelled: Callable[[], bool]) -> Any:
+        client = self._connected(cancelled)
+        return self._wait(client.call_tool, tool, arguments, seconds=self._server.timeout, cancelled=cancelled)
+
+    def close(self) -> None:
+        if self._holding is None:
+            return
+        with suppress(Exception):  # whatever a server does at its end, ours must come
+            self._portal().call(self._ended.set)
+            self._holding.result(_LONGEST_CLOSE)
+        self._holding.cancel()
+        self._client = self._holding = None
+        self._forget_words()
+
+    def _connected(self, cancelled: Callable[[], bool]) -> Any:
+        if self._failed:
+            raise WriteRefused(self._failed, kind="mcp")
+        if self._client is None or (self._holding is not None and self._holding.done()):
+            ready: Future[Any] = Future()
+            self._holding = self._portal().start_task_soon(self._hold, ready)
+            try:
+                self._client = _watched(ready, self._holding, self._server.connect_timeout, cancelled)
+            except Exception as error:  # the SDK and the server are other people's code
+                self._holding.cancel()
+                told = f"the MCP server {self._server.name} did not start: {_reason(error)}{self._last_words()}"
+                if not isinstance(error, Interrupted):  # a person who had no time to wait may have some later
+                    self._failed = told
+                raise WriteRefused(told, kind="mcp") from error
+        return self._client
+
+    async def _hold(self, ready: Future[Any]) -> None:
+        """Keeps the client open in one task until `close`; the SDK wants to be left where it was entered."""
+        from contextlib import AsyncExitStack
+
+        import anyio
+        from mcp import Client
+
+        self._ended = anyio.Event()
+        async with AsyncExitStack() as stack:
+            transport = await self._transport(stack)
+            client = Client(transport, read_timeout_seconds=self._server.timeout)
+            ready.set_result(await stack.enter_async_context(client))
+            await self._ended.wait()
+
+    async def _transport(self, stack: AsyncExitStack) -> Any:
+        from mcp.client.stdio import StdioServerParameters, stdio_client
+        from mcp.client.streamable_http import streamable_http_client
+        from mcp.shared._httpx_utils import create_mcp_http_client
+
+        server = self._server
+        if server.url:
+            http = await stack.enter_async_context(create_mcp_http_client(headers=dict(server.headers)))
+            return streamable_http_client(server.url, http_client=http)
+        self._forget_words()  # of a server that ended and is started again
+        self._errors = ErrorOutput()
+        started = StdioServerParameters(
+            command=server.command, args=list(server.args), env=dict(server.env) or None, cwd=server.cwd
+        )
+        return stdio_client(started, errlog=self._errors.file)
+
+    def _last_words(self) -> str:
+        written = " ".join(self._errors.last_words()[-_LAST_WORDS:].split()) if self._errors is not None else ""
+        return f" (it wrote: {written})" if written else ""
+
+    def _forget_words(self) -> None:
+        if self._errors is not None:
+            self._errors.close()
+
+    @staticmethod
+    async def _list(client: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        cursor = None
+        for _ in range(_MOST_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            found += [
+                {"name": tool.name, "description": tool.description or "", "parameters": tool.input_schema}
+                for tool in page.tools
+            ]
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        return found
+
+    def _wait(self, action: Callable[..., Any], *given: Any, seconds: float, cancelled: Callable[[], bool]) -> Any:
+        running = self._portal().start_task_soon(action, *given)
+        try:
+            return _watched(running, self._holding, seconds, cancelled)
+        except Exception as error:  # the SDK and the server are other people's code
+            told = f"the MCP server {self._server.name}: {_reason(error)}"
+            if _reason(error) == _CLOSED:
+                told += f"{self._last_words()}; the next call starts it again"
+                self.close()
+            raise WriteRefused(told, kind="mcp") from error
+        finally:
+            running.cancel()  # does nothing to what is done
+
+
+def start_portal() -> AbstractContextManager[BlockingPortal]:
+    try:
+        import mcp  # noqa: F401 - the question is whether it is there
+        from anyio.from_thread import start_blocking_portal
+    except ImportError as error:
+        raise ExtraMissing(f"mcp_servers needs the extra `server`: {command('server')}") from error
+    return start_blocking_portal()
+
+
+def _watched(wanted: Future[Any], holding: Future[None] | None, seconds: float, cancelled: Callable[[], bool]) -> Any:
+    """The result, unless the connection ends first, time is over or somebody stops."""
+    end = time.monotonic() + seconds
+    while not wait([wanted], _LOOK_EVERY).done:
+        if holding is not None and holding.done() and not wanted.done():
+            raise holding.exception() or ConnectionError("the connection ended")
+        if cancelled():
+            raise Interrupted("the user stopped the call")
+        if time.monotonic() > end:
+            raise TimeoutError(f"no answer within {seconds:g} s")
+    return wanted.result()
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost message; task groups wrap what happened in them."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    return str(error) or type(error).__name__
+
+
+_CACHE = "mcp_tools.json"
+_LARGEST_CACHE = 5_000_000
+_FRESH = 24 * 3600  # seconds for which a kept list is believed without asking the server
+_LONGEST_NAME = 64  # what OpenAI's and Anthropic's wires accept
+_LONGEST_TOOL = 20_000  # characters of one tool's description and parameters: every request carries them
+_LONGEST_LIST = 200_000  # characters of all the tools of a server
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
+
+
+class McpServers:
+    """The servers of one agent; `problems` are lines for the person about those that could not be used."""
+
+    def __init__(
+        self, servers: list[ServerSettings], home: Home, limits: Limits, cancelled: Callable[[], bool]
+    ) -> None:
+        self._home = home
+        self._limits = limits
+        self._cancelled = cancelled
+        self._servers = servers
+        self._connections = {server.name: Connection(server, self._portal) for server in servers}
+        self._running: AbstractContextManager[BlockingPortal] | None = None
+        self._entered: BlockingPortal | None = None
+        self._starting = threading.Lock()
+        self.problems: list[str] = []
+
+    @classmethod
+    def of(cls, settings: Settings, home: Home, cancelled: Callable[[], bool]) -> McpServers:
+        from hermes.settings.environment import secret
+
+        found = servers_in(settings.get("mcp_servers"), lambda name: secret(home, name))
+        return cls(found, home, Limits.of(settings), cancelled)
+
+    def makers(self) -> dict[str, Callable[[], Tool]]:
+        """Every tool that is offered and wanted; servers that must be asked are asked at the same time."""
+        kept = self._kept()
+        with ThreadPoolExecutor(max_workers=max(len(self._servers), 1), thread_name_prefix="mcp") as pool:
+            lists = list(pool.map(partial(self._offered, kept), self._servers))
+        fresh = {server.fingerprint: each for server, each in zip(self._servers, lists, strict=True) if each["tools"]}
+        if fresh != kept:
+            self._keep(fresh)
+        made: dict[str, Callable[[], Tool]] = {}
+        for server, each in zip(self._servers, lists, strict=True):
+            for offered in each["tools"]:
+                if server.wants(offered["name"]):
+                    name = tool_name(server.name, offered["name"])
+                    if name in made:  # the first keeps it: nobody may stand in for another server's tool
+                        self.problems.append(f"{server.name}: the tool {offered['name']} is left out, {name} is taken")
+                    made.setdefault(name, partial(self._tool, name, offered, server))
+        return made
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        if self._running is not None:
+            self._running.__exit__(None, None, None)
+            self._running = self._entered = None
+
+    def _portal(self) -> BlockingPortal:
+        with self._starting:
+            if self._entered is None:
+                self._running = start_portal()
+                self._entered = self._running.__enter__()
+            return self._entered
+
+    def _tool(self, name: str, offered: Mapping[str, Any], server: ServerSettings) -> Tool:
+        return McpTool(name, offered, self._connections[server.name], self._limits, self._cancelled)
+
+    def _offered(self, kept: Mapping[str, Any], server: ServerSettings) -> dict[str, Any]:
+        """The server's tools, from the cache or from itself; none, and a problem, when it does not answer."""
+        known: dict[str, Any] = kept.get(server.fingerprint) or {"at": 0, "tools": []}
+        if time.time() - known["at"] < _FRESH:
+            return known
+        try:
+            tools = self._harmless(server, self._connections[server.name].tools())
+        except HermesError as error:
+            self.problems.append(str(error))
+            return known
+        return {"at": time.time(), "server": server.name, "tools": tools}
+
+    def _harmless(self, server: ServerSettings, offered: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The tools whose descriptions may enter a prompt; whoever writes one speaks to the model."""
+        from hermes.safety.scanner import scan
+
+        kept, too_long, room = [], [], _LONGEST_LIST
+        for tool in offered:
+            text = f"{tool['description']}\n{json.dumps(tool['parameters'], ensure_ascii=False)}"
+            if len(text) > min(_LONGEST_TOOL, room):
+                too_long.append(tool["name"][:_LONGEST_NAME])
+                continue
+            room -= len(text)
+            verdict = scan(text, "context")
+            if verdict.level == "refuse":
+                what = ", ".join(verdict.classes)
+                self.problems.append(f"{server.name}: the tool {tool['name']} is left out, its description has {what}")
+            else:
+                kept.append(tool)
+        if too_long:
+            self.problems.append(
+                f"{server.name}: {len(too_long):,} of its tools are left out ({', '.join(too_long[:3])} …), because"
+                f" every request would carry their descriptions: {_LONGEST_TOOL:,} characters for a tool and"
+                f" {_LONGEST_LIST:,} for a server are the most"
+            )
+        return kept
+
+    def _kept(self) -> dict[str, Any]:
+        try:
+            folder = Folder.open(self._home.join("cache"))
+            if folder is None:
+                return {}
+            with folder:
+                found = json.loads(folder.read(_CACHE, at_most=_LARGEST_CACHE) or b"{}")
+            return {
+                key: each for key, each in found.items() if isinstance(each, dict) and each.keys() >= {"at", "tools"}
+            }
+        except (StorageError, ValueError, AttributeError):
+            return {}  # a copy only: the servers can be asked
+
+    def _keep(self, lists: dict[str, Any]) -> None:
+        try:
+            with Folder.create(self._home.join("cache")) as folder:
+                folder.replace(_CACHE, json.dumps(lists).encode())
+        except StorageError:
+            return  # a home that cannot be written to can still be used
+
+
+class McpTool:
+    brings = "tool"
+    checks_itself = True  # its schema may use any JSON Schema; the server checks what it gets
+
+    def __init__(
+        self,
+        name: str,
+        offered: Mapping[str, Any],
+        connection: Connection,
+        limits: Limits,
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self.schema: dict[str, Any] = {
+            "name": name,
+            "description": offered["description"],
+            "parameters": offered["parameters"],
+        }
+        self._there = offered["name"]
+        self._connection = connection
+        self._limits = limits
+        self._cancelled = cancelled
+
+    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        answer = self._connection.call(self._there, arguments, self._cancelled)
+        text = self._limits.output("\n".join(_in_words(block) for block in answer.content))
+        if answer.is_error:
+            return failure(text or "the tool failed and did not say why")
+        result: dict[str, Any] = {"success": True, "content": text}
+        if answer.structured_content is not None and not text.strip():
+            result["content"] = self._limits.output(json.dumps(answer.structured_content, ensure_ascii=False))
+        return result
+
+
+def tool_name(server: str, tool: str) -> str:
+    """A name both wires accept; a long one keeps its beginning and is made unique."""
+    name = "_".join(("mcp", _NOT_IN_NAMES.sub("_", server), _NOT_IN_NAMES.sub("_", tool)))
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _in_words(block: Any) -> str:
+    """One block of a result as text; what is not text is named."""
+    kind = getattr(block, "type", "")
+    if kind == "text":
+        return str(block.text)
+    if kind == "resource" and getattr(block.resource, "text", None) is not None:
+        return str(block.resource.text)
+    if kind == "resource_link":
+        return f"[{block.name}]({block.uri})"
+    return f"[{kind or 'something'} that is not text]"

@@ -1,0 +1,184 @@
+"""Where file tools may work, and how much of a result a model sees."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from typing import TYPE_CHECKING, Self
+
+from hermes.base.errors import WriteRefused
+from hermes.base.values import value
+from hermes.storage.text_files import is_inside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Ask = Callable[[str], bool]
+    from hermes.settings.config import Settings
+
+# Names that hold keys and passwords, wherever they are.
+SECRET_NAMES = (
+    *(".env", ".env.*", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.kdbx", "id_rsa", "id_dsa", "id_ecdsa"),
+    *("id_ed25519", ".netrc", "_netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc", ".htpasswd"),
+    *("credentials", "credentials.json", "secrets.json", "secrets.yaml", "secrets.yml", "shadow", "gshadow"),
+)
+_HARMLESS = (".env.example", ".env.sample", ".env.template")
+SECRET_FOLDERS = (".ssh", ".gnupg", ".aws", ".kube", ".docker", ".azure", ".password-store")
+# What runs by itself later: a change here is a standing order to the machine.
+_RUN_LATER = (
+    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".kshrc", ".cshrc"),
+    *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".xprofile", ".xinitrc", ".xsession", ".xsessionrc"),
+    *("crontab", "authorized_keys", "config.fish", ".envrc", ".gitconfig", ".inputrc", ".vimrc", ".tmux.conf"),
+    *("sitecustomize.py", "usercustomize.py"),
+)
+_RUN_LATER_FOLDERS = (
+    *(".git", ".husky", "autostart", "systemd", "cron.d", "cron.daily", "cron.hourly", "cron.weekly"),
+    *("cron.monthly", "init.d", "profile.d", "launchagents", "launchdaemons"),
+)
+
+_LONGEST_PATH = 1_000  # characters; systems refuse a little more, and nobody writes that much
+
+
+class Ground:
+    """Resolves the paths of tool calls, and asks or refuses where a person has not agreed.
+
+    `outside` (ask, allow or deny) is what happens to paths that are neither in the working folder nor in `allowed`;
+    nothing in `home`, the program's own folder, is ever written, and its keys are never read.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        home: str,
+        allowed: Sequence[str] = (),
+        outside: str = "ask",
+        ask: Ask | None = None,
+    ) -> None:
+        self.folder = os.path.realpath(folder)
+        self._home = os.path.realpath(home)
+        self._allowed = [os.path.realpath(os.path.expanduser(each)) for each in allowed]
+        self._outside = outside
+        self._ask = ask
+        self._agreed: set[tuple[str, str]] = set()
+
+    def to_read(self, path: str) -> str:
+        """The real path of a file or folder that may be read."""
+        real = self._real(path)
+        if (is_inside(real, self._home) and is_secret(real)) or _of_a_process(real):
+            raise _refused(f"{path} holds the keys of this program; no tool may read it")
+        self._check_place("read", real)
+        if is_secret(real):
+            self._consent("read", real, f"Read {real}, which may hold keys or passwords?")
+        return real
+
+    def to_write(self, path: str) -> str:
+        real = self._real(path)
+        if is_inside(real, self._home):
+            raise _refused(
+                f"{path} belongs to this program; use the memory and skill tools, or ask the user to change settings"
+            )
+        self._check_place("write", real)
+        if is_secret(real) or _runs_later(real):
+            self._consent("write", real, f"Write {real}, which holds secrets or runs by itself later?")
+        return real
+
+    def shown(self, real: str) -> str:
+        """A path as the model should see it: short inside the working folder."""
+        return os.path.relpath(real, self.folder) if is_inside(real, self.folder) else real
+
+    def _real(self, path: str) -> str:
+        if len(path) > _LONGEST_PATH:
+            raise _refused(f"{path[:80]!r}… is longer than any path may be")
+        try:
+            return os.path.realpath(os.path.join(self.folder, os.path.expanduser(path)))
+        except (OSError, ValueError) as error:
+            raise _refused(f"{path!r} is not a usable path: {error}") from error
+
+    def _check_place(self, verb: str, real: str) -> None:
+        if self._outside == "allow" or any(is_inside(real, place) for place in (self.folder, *self._allowed)):
+            return
+        if self._outside == "deny":
+            raise _refused(f"{real} is outside the working folder {self.folder}, and files.outside is deny")
+        place = real if os.path.isdir(real) else os.path.dirname(real)
+        self._consent(verb, place, f"Let the agent {verb} files in {place}, outside the working folder?")
+
+    def _consent(self, verb: str, what: str, question: str) -> None:
+        """Asks once for each thing; a person's yes holds for the session."""
+        if (verb, what) in self._agreed:
+            return
+        if self._ask is None:
+            raise _refused(f"{what}: a person would have to agree, and nobody can be asked here")
+        if not self._ask(question):
+            raise _refused(f"the user said no: {question}")
+        self._agreed.add((verb, what))
+
+
+def is_secret(path: str) -> bool:
+    """Whether a file by its name or folder holds keys or passwords."""
+    parts = path.lower().split(os.sep)  # some systems find a file whatever the case
+    if parts[-1] in _HARMLESS:
+        return False
+    return any(fnmatch.fnmatchcase(parts[-1], each) for each in SECRET_NAMES) or any(
+        part in SECRET_FOLDERS for part in parts
+    )
+
+
+def _of_a_process(path: str) -> bool:
+    """Variables and memory of running programs, this one among them: keys, whatever their names."""
+    return path.startswith("/proc/") and os.path.basename(path) in ("environ", "mem", "auxv")
+
+
+def _runs_later(path: str) -> bool:
+    parts = path.lower().split(os.sep)
+    return parts[-1] in _RUN_LATER or any(part in _RUN_LATER_FOLDERS for part in parts[:-1])
+
+
+def _refused(message: str) -> WriteRefused:
+    return WriteRefused(message, kind="path")
+
+
+_HEAD = 0.4  # the end of an output usually says how it went, so it gets more room
+
+
+@value
+class Limits:
+    max_bytes: int = 50_000
+    max_lines: int = 2_000
+    max_line_length: int = 2_000
+    file_read_max_chars: int = 100_000
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        return cls(
+            max_bytes=settings.integer("tool_output.max_bytes"),
+            max_lines=settings.integer("tool_output.max_lines"),
+            max_line_length=settings.integer("tool_output.max_line_length"),
+            file_read_max_chars=settings.integer("file_read_max_chars"),
+        )
+
+    def line(self, text: str) -> str:
+        more = len(text) - self.max_line_length
+        return f"{text[: self.max_line_length]}… [{more:,} more characters]" if more > 0 else text
+
+    def output(self, text: str, lost: int = 0) -> str:
+        """The text within all limits: of a long one its beginning and its end, with a mark between them.
+
+        `lost` are bytes that its middle lacks already; what the marks say counts them.
+        """
+        lines = [self.line(line) for line in text.split("\n")]
+        if len(lines) > self.max_lines:
+            head = int(self.max_lines * _HEAD)
+            tail = self.max_lines - head
+            count = f"{'more than ' if lost else ''}{len(lines) - head - tail:,}"
+            lines = [*lines[:head], f"[… {count} lines left out …]", *lines[-tail:]]
+        return self._within_bytes("\n".join(lines), lost)
+
+    def _within_bytes(self, text: str, lost: int) -> str:
+        data = text.encode("utf-8", "replace")
+        if len(data) <= self.max_bytes:
+            return text
+        head = int(self.max_bytes * _HEAD)
+        tail = self.max_bytes - head
+        first, last = data[:head].decode("utf-8", "ignore"), data[-tail:].decode("utf-8", "ignore")
+        return f"{first}\n[… {lost + len(data) - head - tail:,} bytes left out …]\n{last}"
