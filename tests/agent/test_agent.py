@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from model_server import Answer, ModelServer, chat, claude, failing
 
 from hermes import Agent, MemorySession, SessionDB
 from hermes.base.errors import ModelRefused, SettingsError
@@ -14,7 +15,6 @@ from hermes.llm.anthropic import Anthropic
 from hermes.llm.client import Endpoint, Fallback
 from hermes.llm.openai import OpenAICompatible
 from hermes.llm.scripted import Reply, Scripted
-from model_server import Answer, ModelServer, chat, claude, failing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ import random
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-
 from agents import configure
+
 from hermes import Agent, MemorySession
 from hermes.llm.scripted import Scripted
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-
 from agents import call_tools, configure
+
 from hermes.llm import transport
 from hermes.tools.fetch import text_of
 

@@ -8,8 +8,8 @@ import stat
 from typing import TYPE_CHECKING
 
 import pytest
-
 from agents import call_tools, configure
+
 from hermes import Agent, MemoryStore
 from hermes.base.events import ToolReturned
 from hermes.llm.scripted import Reply, Scripted

@@ -6,10 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+from agents import call_tools
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model_server import Answer, ModelServer, chat, claude
 
-from agents import call_tools
 from hermes import Agent, MemorySession, MemoryStore, SessionDB
 from hermes.base.errors import ModelRefused
 from hermes.base.events import Continuing, Notice, TextDelta, ToolReturned, TurnFinished
@@ -18,7 +19,6 @@ from hermes.llm.anthropic import Anthropic
 from hermes.llm.client import Endpoint
 from hermes.llm.openai import OpenAICompatible
 from hermes.llm.scripted import Reply, Scripted
-from model_server import Answer, ModelServer, chat, claude
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-
 from agents import call_tools, configure, first_json
+
 from hermes import Agent
 from hermes.base.events import ToolReturned
 from hermes.llm.scripted import Reply, Scripted

@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from agents import call_tools, configure, first_json
+
 from hermes import Agent
 from hermes.base.errors import NotFound
 from hermes.base.events import Notice, ToolReturned

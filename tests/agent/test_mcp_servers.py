@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
+from agents import call_tools, configure, first_json
 from mcp.server.mcpserver import MCPServer
 
-from agents import call_tools, configure, first_json
 from hermes import Agent
 from hermes.base.errors import SettingsError
 from hermes.base.events import Notice, ToolReturned

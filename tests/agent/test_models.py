@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from model_server import Answer, ModelServer, chat
 
 from hermes import Agent
 from hermes.base.errors import ModelUnreachable, WrongKey
@@ -14,7 +15,6 @@ from hermes.llm.scripted import Reply, Scripted
 from hermes.session.models import helper, helper_model, main_model
 from hermes.settings.config import load_settings
 from hermes.settings.home import find_home
-from model_server import Answer, ModelServer, chat
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from agents import call_tools, configure, first_json
+
 from hermes import Agent, MemorySession, SessionDB
 from hermes.base.errors import SettingsError
 from hermes.base.events import ToolReturned, TurnFinished

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from agents import call_tools, configure, first_json
+
 from hermes import Agent
 from hermes.base.events import ToolReturned, TurnFinished
 from hermes.llm.scripted import Reply, Scripted

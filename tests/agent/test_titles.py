@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-
 from agents import configure
+
 from hermes import Agent
 from hermes.base.events import Notice, TurnFinished
 from hermes.llm.scripted import Scripted

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-
-from hermes import Agent, MemorySession
 from http_service import running
 from model_server import Answer, ModelServer, chat, claude
+
+from hermes import Agent, MemorySession
 from snapshots import assert_same_as_stored
 
 if TYPE_CHECKING:

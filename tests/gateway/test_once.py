@@ -10,8 +10,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from gateway_home import ANN, BOB, prepare, running
+
 from hermes.gateway.conversations import lane_of
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.platforms.base import Incoming

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-
 from gateway_home import ANN, BOB, SECRET, STRANGER, ask, prepare, running
+
 from hermes.memory.store import MemoryStore
 from hermes.settings.home import find_home, person_home
 from hermes.storage.sessions import SessionDB
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from telegram_server import BotApi
+
     from conftest import Ran
     from hermes.gateway.service import Gateway
-    from telegram_server import BotApi
 
 
 @pytest.mark.proves("gateway.strangers")

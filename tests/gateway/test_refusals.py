@@ -6,8 +6,8 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from gateway_home import ANN, ask, prepare, running
+
 from hermes.base.errors import SettingsError, StorageError
 from hermes.gateway.service import Gateway
 from hermes.settings.home import find_home, person_home
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Ran
     from telegram_server import BotApi
+
+    from conftest import Ran
 
 WEBHOOK = "  host: 127.0.0.1\n  webhook:\n    enabled: true\n    reply_url: http://127.0.0.1:9/reply\n"
 

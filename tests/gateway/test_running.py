@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from gateway_home import ANN, BOB, Clock, prepare, running
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_home import ANN, BOB, Clock, prepare, running
 from hermes.agent import Agent
 from hermes.base.errors import ContextTooLong, ModelBusy
 from hermes.gateway.conversations import ResetPolicy
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Ran
     from telegram_server import BotApi
+
+    from conftest import Ran
 
 
 @pytest.mark.proves("gateway.model_failure")

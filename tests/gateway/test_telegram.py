@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-
 from gateway_home import ANN, BOB, STRANGER, prepare, running
+
 from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:

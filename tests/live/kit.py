@@ -51,7 +51,12 @@ def environment_with(scratch: str, *packages: str) -> str:
             file.writelines(f"{package}\n" for package in packages)
         say(f"installed in {time.monotonic() - began:.0f} s")
     # Each time, for it may be another checkout; at the end of the path, for what the service needs goes first.
-    lines = [os.path.join(ROOT, "src"), os.path.join(ROOT, "tests"), sysconfig.get_path("purelib")]
+    lines = [
+        os.path.join(ROOT, "src"),
+        os.path.join(ROOT, "tests"),
+        os.path.join(ROOT, "tests", "support"),
+        sysconfig.get_path("purelib"),
+    ]
     with open(os.path.join(packages_of(python), "zz-hermes-live.pth"), "w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
     return python

@@ -11,13 +11,13 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from model_server import Answer, ModelServer, chat, claude, sse
 
 from hermes.base.errors import ModelBusy, ModelError, ModelUnreachable
 from hermes.base.events import Finished, ReasoningDelta, TextDelta, ToolCall, ToolCallStarted, Usage
 from hermes.llm.anthropic import Anthropic
 from hermes.llm.client import Endpoint, Patience, _chunks, _understood
 from hermes.llm.openai import OpenAICompatible
-from model_server import Answer, ModelServer, chat, claude, sse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+
 from benchmarks import turn, whole_turn
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from model_server import Answer, ModelServer, failing
 
 from hermes.base.errors import NotFound, SettingsError, WrongKey
 from hermes.llm.anthropic import Anthropic
@@ -22,7 +23,6 @@ from hermes.llm.catalogue import (
 )
 from hermes.llm.connect import list_models, open_model
 from hermes.llm.openai import OpenAICompatible
-from model_server import Answer, ModelServer, failing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

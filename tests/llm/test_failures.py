@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from model_server import Answer, ModelServer, chat, failing, sse
 
 from hermes.base.errors import (
     ContextTooLong,
@@ -25,7 +26,6 @@ from hermes.base.events import Finished, Retrying, TextDelta
 from hermes.llm.client import Endpoint, Fallback, Patience, failure, limit_in, retry_after
 from hermes.llm.openai import OpenAICompatible
 from hermes.llm.scripted import Scripted
-from model_server import Answer, ModelServer, chat, failing, sse
 
 if TYPE_CHECKING:
     from hermes.base.errors import ModelError

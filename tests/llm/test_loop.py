@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from model_server import Answer, ModelServer, chat, claude
 
 from hermes.base.errors import ContextTooLong, ModelBusy, ModelRefused
 from hermes.base.events import Finished, ReasoningDelta, Retrying, TextDelta, ToolReturned, TurnFinished, Usage
@@ -20,7 +21,6 @@ from hermes.memory.store import MemoryStore
 from hermes.session.session import MemorySession
 from hermes.storage.sessions import SessionDB
 from hermes.tools.loop import run_turn
-from model_server import Answer, ModelServer, chat, claude
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from brv_program import REGISTRY, BrvProgram
 from contract_scenarios import ServiceContract
-from hermes.providers.discovery import load_provider
-from hermes.session.session import MemorySession
 from service_scenarios import ANSWER, FACT, ServiceScenarios, configure
 from wire_server import KEY
+
+from hermes.providers.discovery import load_provider
+from hermes.session.session import MemorySession
 
 if TYPE_CHECKING:
     from hermes.providers.manager import MemoryManager

@@ -12,10 +12,10 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from provider_plugins import REGISTERS, Notebook, install
 
 from hermes.providers.discovery import available_providers, load_provider
 from hermes.testing import PluginContract, ProviderContract, Reply, Scripted, temporary_home
-from provider_plugins import REGISTERS, Notebook, install
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,12 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from provider_plugins import REGISTERS, SUBCLASS, install
 
 from hermes.base.errors import NotFound, ProviderError
 from hermes.providers.base import MemoryProvider
 from hermes.providers.discovery import available_providers, load_commands, load_provider
 from hermes.session.session import MemorySession
-from provider_plugins import REGISTERS, SUBCLASS, install
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,10 +8,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pytest
+from provider_plugins import Gate, Notebook, take_turn, tool_names, use
 
 from hermes.base.errors import NotFound
 from hermes.session.session import MemorySession
-from provider_plugins import Gate, Notebook, take_turn, tool_names, use
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,11 +7,11 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from provider_plugins import Notebook, install, take_turn, told, tool_names, use
 
 from hermes.base.errors import ProviderError
 from hermes.session.session import MemorySession
 from hermes.storage.sessions import SessionDB
-from provider_plugins import Notebook, install, take_turn, told, tool_names, use
 
 if TYPE_CHECKING:
     from pathlib import Path

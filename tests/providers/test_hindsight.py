@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pytest
-
 from contract_scenarios import ServiceContract
-from hermes.providers.discovery import load_provider
 from service_scenarios import ANSWER, FACT, ServiceScenarios, configure
 from wire_server import KEY, WireService, Wrong, fits, shared_words
+
+from hermes.providers.discovery import load_provider
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hermes.providers.manager import MemoryManager
     from wire_server import Asked
+
+    from hermes.providers.manager import MemoryManager
 
 _ITEM = {
     "context": str,

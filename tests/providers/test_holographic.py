@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 import pytest
-from benchmarks import holographic as bench
 
+from benchmarks import holographic as bench
 from hermes.providers.discovery import load_provider
 from hermes.providers.facts.claims import find_entities
 from hermes.providers.facts.reasoning import Reasoner

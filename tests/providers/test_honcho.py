@@ -6,18 +6,19 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from contract_scenarios import ServiceContract
-from hermes.providers.discovery import load_provider
 from honcho_service import HonchoService
 from service_scenarios import ANSWER, FACT, ServiceScenarios, configure
 from wire_server import KEY
 
+from hermes.providers.discovery import load_provider
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hermes.providers.manager import MemoryManager
     from wire_server import Asked, WireService
+
+    from hermes.providers.manager import MemoryManager
 
 KEY_1 = "1" * 32
 

@@ -6,11 +6,11 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from hosted import PATIENCE, configure, eventually, group_of, heard, process_of, recalls
+from provider_plugins import REGISTERS, told, tool_names
 
 from hermes.providers.faults import MISDEEDS, order
 from hermes.session.session import MemorySession
-from hosted import PATIENCE, configure, eventually, group_of, heard, process_of, recalls
-from provider_plugins import REGISTERS, told, tool_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

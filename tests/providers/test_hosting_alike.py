@@ -6,12 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hosted import PATIENCE
+from provider_plugins import install
 
 from hermes.providers.discovery import load_provider
 from hermes.providers.hosting.client import HostedProvider
 from hermes.providers.manager import Limits, MemoryManager
-from hosted import PATIENCE
-from provider_plugins import install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

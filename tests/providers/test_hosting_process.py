@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hosted import configure, eventually, group_of, is_there, process_of, recalls
+from provider_plugins import install, told
 
 from hermes.base.errors import ProviderEnded, ProviderError
 from hermes.providers.faults import order
 from hermes.providers.hosting.client import Bounds, HostedProvider
 from hermes.session.session import MemorySession
-from hosted import configure, eventually, group_of, is_there, process_of, recalls
-from provider_plugins import install, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

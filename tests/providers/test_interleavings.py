@@ -9,11 +9,11 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from provider_plugins import Gate, Notebook
 
 from hermes.providers.base import MemoryProvider
 from hermes.providers.manager import Limits, MemoryManager
 from hermes.providers.worker import Job, Lane
-from provider_plugins import Gate, Notebook
 
 if TYPE_CHECKING:
     from collections.abc import Callable

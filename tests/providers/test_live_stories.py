@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
 from honcho_service import HonchoService
 from mem0_service import Mem0Service
 from openviking_service import OpenVikingService

@@ -10,12 +10,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from provider_plugins import Gate, Notebook
 
 from hermes.base.errors import ProviderError
 from hermes.providers.base import MemoryProvider
 from hermes.providers.manager import Limits, MemoryManager
 from hermes.providers.worker import Patience
-from provider_plugins import Gate, Notebook
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,14 +8,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from contract_scenarios import ServiceContract
-from hermes.providers.config import save_config
-from hermes.providers.discovery import load_provider
-from hermes.providers.services.mem0 import InProcess, Platform
 from mem0_service import Mem0Service
 from service_scenarios import FACT, ServiceScenarios
 from wire_server import KEY, shared_words
+
+from hermes.providers.config import save_config
+from hermes.providers.discovery import load_provider
+from hermes.providers.services.mem0 import InProcess, Platform
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,12 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from provider_plugins import Notebook, use
 
 from hermes.memory.history import Cause
 from hermes.server.workspace import Workspace
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home
-from provider_plugins import Notebook, use
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from wire_server import WireService
 
 from hermes.base.errors import ProviderError
 from hermes.providers.http import Turn
 from hermes.providers.services.openviking import OpenViking, as_messages
-from wire_server import WireService
 
 
 class Answers(WireService):

@@ -13,11 +13,11 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from provider_plugins import REGISTERS, Notebook, install, use
 
 import hermes as package
 from hermes.base.errors import ProviderError
 from hermes.providers.delivery import Outbox
-from provider_plugins import REGISTERS, Notebook, install, use
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,10 +8,10 @@ import threading
 from typing import Any
 
 import pytest
+from model_server import Answer, ModelServer, failing
 
 from hermes.base.errors import ProviderError
 from hermes.providers.http import Remote, misfit
-from model_server import Answer, ModelServer, failing
 
 KEY = "k-3f9a77e1c0b2"
 

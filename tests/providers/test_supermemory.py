@@ -7,19 +7,20 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from contract_scenarios import ServiceContract
+from service_scenarios import ANSWER, FACT, ServiceScenarios
+from wire_server import KEY, WireService, Wrong, fits, shared_words
+
 from hermes import MemorySession
 from hermes.providers.config import save_config
 from hermes.providers.discovery import load_provider
-from service_scenarios import ANSWER, FACT, ServiceScenarios
-from wire_server import KEY, WireService, Wrong, fits, shared_words
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hermes.providers.manager import MemoryManager
     from wire_server import Asked
+
+    from hermes.providers.manager import MemoryManager
 
 _MODES = {"v4": ("hybrid", "memories", "documents"), "v5": ("hybrid", "memories", "chunks")}
 

@@ -11,8 +11,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from screens.svg import as_svg
 from terminal_program import Terminal, script
+
+from screens.svg import as_svg
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+from http_service import running
 
 from hermes.server.app import Impatient
-from http_service import running
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,13 +9,13 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from http_service import running
 
 from hermes.memory.file import pending_path
 from hermes.server.app import description
 from hermes.settings.home import find_home
 from hermes.settings.people import People
 from hermes.storage.documents import Waiting
-from http_service import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

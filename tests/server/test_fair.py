@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 import pytest
-
 from http_service import running
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import httpx
-
     from http_service import Running
 
 MANY = 45  # more than there are threads for API or MCP calls

@@ -13,6 +13,7 @@ import pytest
 import schemathesis
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
+from http_service import listening, prepare, running
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -26,14 +27,14 @@ from hermes.server.auth import Buckets, Door, Limits, Metrics
 from hermes.server.conversations import Rooms
 from hermes.settings.home import find_home
 from hermes.settings.people import People
-from http_service import listening, prepare, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from conftest import Ran
     from http_service import Running
+
+    from conftest import Ran
 
     Command = Callable[..., Ran]
 

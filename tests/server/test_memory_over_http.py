@@ -6,11 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from http_service import running
 
 from hermes import MemorySession
 from hermes.settings.home import find_home
 from hermes.settings.people import People
-from http_service import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 import pytest
-
-from hermes import MemorySession
-from hermes.storage.sessions import SessionDB
 from http_service import listening, prepare, running
 from pictures import as_openai, png
 from pictures import text as words
+
+from hermes import MemorySession
+from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from conftest import Ran
     from http_service import Running
+
+    from conftest import Ran
 
     Command = Callable[..., Ran]
 

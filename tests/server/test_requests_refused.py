@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from http_service import running
 
 from hermes.base.errors import RateLimited, StorageError
 from hermes.server import conversations as rooms
 from hermes.server.auth import Buckets
 from hermes.server.conversations import Rooms
 from hermes.settings.home import find_home
-from http_service import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

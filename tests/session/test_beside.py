@@ -7,11 +7,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from agents import call_tools, configure
 from compacted import configure as configure_compaction
 from compacted import talk
 from curation_home import FILLER, store_with
+from provider_plugins import Notebook, install
+
 from hermes import Agent, MemorySession, SessionDB
 from hermes.agent import Opening
 from hermes.compaction.compressor import Breaker
@@ -25,7 +26,6 @@ from hermes.session.review import prune
 from hermes.settings.config import load_settings
 from hermes.settings.home import find_home
 from hermes.tools.builtin import Outcome, Task
-from provider_plugins import Notebook, install
 
 if TYPE_CHECKING:
     from collections.abc import Callable

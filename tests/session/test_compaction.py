@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from compacted import configure, talk, texts
+
 from hermes.base.events import Compacted, Notice
 from hermes.compaction.block import is_block
 from hermes.session.session import MemorySession

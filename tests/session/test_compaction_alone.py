@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-
 from compacted import configure, talk
+
 from hermes.base.errors import LockTimeout
 from hermes.base.events import Notice
 from hermes.session.session import MemorySession

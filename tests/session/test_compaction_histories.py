@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from compacted import configure
+from histories import anthropic_faults, histories, openai_faults
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from compacted import configure
 from hermes.compaction.boundaries import last_request
 from hermes.session.context import sound
 from hermes.session.session import MemorySession
 from hermes.storage.context import Contexts
 from hermes.storage.images import bare
-from histories import anthropic_faults, histories, openai_faults
 
 if TYPE_CHECKING:
     from histories import Message

@@ -6,8 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from compacted import configure, talk, texts
+from histories import openai_faults
+
 from hermes.agent import Agent
 from hermes.base.errors import ContextTooLong, ModelRefused, ModelUnreachable
 from hermes.base.events import Compacted, Notice, TurnFinished, Usage
@@ -17,7 +18,6 @@ from hermes.memory.store import MemoryStore
 from hermes.session.session import MemorySession
 from hermes.storage.context import Contexts
 from hermes.storage.sessions import SessionDB
-from histories import openai_faults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,8 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
-
 from compacted import configure, talk, texts
+
 from hermes.agent import Agent
 from hermes.base.errors import ContextTooLong
 from hermes.base.events import Compacted, Usage

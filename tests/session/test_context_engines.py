@@ -7,16 +7,16 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from compacted import configure, talk, texts
+from histories import openai_faults
+from provider_plugins import Notebook
+
 from hermes.base.events import Compacted, Notice, Usage
 from hermes.compaction.block import is_block
 from hermes.llm.scripted import Scripted
 from hermes.session.session import MemorySession
 from hermes.storage.context import Contexts
 from hermes.storage.sessions import SessionDB
-from histories import openai_faults
-from provider_plugins import Notebook
 
 if TYPE_CHECKING:
     from pathlib import Path

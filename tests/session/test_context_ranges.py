@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from compacted import configure, talk, texts
-from hermes.session.session import MemorySession
 from histories import openai_faults
+
+from hermes.session.session import MemorySession
 
 if TYPE_CHECKING:
     from pathlib import Path

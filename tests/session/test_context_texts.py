@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from compacted import configure, talk
+
 from hermes.session.history import section_texts
 from hermes.session.session import MemorySession
 from hermes.storage.context import REPLACED_PROMPT

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from compacted import configure, talk, texts
+from histories import openai_faults
+
 from hermes.base.errors import ModelUnreachable
 from hermes.base.events import Notice, Usage
 from hermes.llm.scripted import Scripted
 from hermes.session.session import MemorySession
-from histories import openai_faults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

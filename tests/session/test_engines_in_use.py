@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from compacted import configure, talk, texts
+
 from hermes.base.events import Compacted, Usage
 from hermes.base.tokens import estimate_message
 from hermes.compaction.compressor import ContextCompressor

@@ -6,14 +6,14 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-
 from compacted import configure, talk, texts
+from histories import call, openai_faults
+
 from hermes.base.errors import NotFound
 from hermes.compaction.block import is_block
 from hermes.session.session import MemorySession
 from hermes.storage.context import Contexts, NewContext
 from hermes.storage.sessions import SessionDB
-from histories import call, openai_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable

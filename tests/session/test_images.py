@@ -12,17 +12,17 @@ import anthropic.types
 import apsw
 import openai.types.chat
 import pytest
-from pydantic import TypeAdapter
-
 from agents import configure
 from compacted import configure as with_small_window
 from compacted import talk
+from model_server import Answer, ModelServer, chat, claude, failing
+from pictures import GIF, WEBP, as_claude, as_openai, jpeg, png, text, url
+from pydantic import TypeAdapter
+
 from hermes import Agent, MemorySession, SessionDB, image_part
 from hermes.base.errors import ImageRefused
 from hermes.base.events import Compacted, Retrying
 from hermes.llm.scripted import Reply, Scripted
-from model_server import Answer, ModelServer, chat, claude, failing
-from pictures import GIF, WEBP, as_claude, as_openai, jpeg, png, text, url
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-
 from compacted import configure, talk
+
 from hermes.session.lifecycle import CHAT
 from hermes.session.session import MemorySession
 from hermes.storage.sessions import KILLED, Opened, SessionDB

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+from histories import openai_faults
 
 from hermes.base.errors import OutOfOrder, SettingsError
 from hermes.providers.services.holographic import HolographicProvider
 from hermes.session.session import MemorySession
-from histories import openai_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from agents import configure
 from compacted import configure as configure_compaction
 from compacted import talk, texts
 from gateway_home import ANN, ask
 from gateway_home import prepare as prepare_gateway
 from gateway_home import running as running_gateway
+from http_service import running as running_server
+from hypothesis import given
+from hypothesis import strategies as st
+from provider_plugins import Notebook
+from reviewed import chat as chat_and_review
+from reviewed import settings as review_settings
+from telegram_server import bot_api
+
 from hermes import Agent, MemorySession, SessionDB
 from hermes.base.events import Notice
 from hermes.gateway.ledger import Ledger
@@ -25,11 +30,6 @@ from hermes.gateway.platforms.base import Incoming
 from hermes.llm.scripted import Scripted
 from hermes.safety.fence import PLACEHOLDER, storable, without_private
 from hermes.settings.home import find_home
-from http_service import running as running_server
-from provider_plugins import Notebook
-from reviewed import chat as chat_and_review
-from reviewed import settings as review_settings
-from telegram_server import bot_api
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

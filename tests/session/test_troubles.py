@@ -8,9 +8,9 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from agents import configure
 from curation_home import FILLER, curator, store_with
+
 from hermes import Agent, MemorySession, SessionDB
 from hermes.base.errors import NotFound, StorageError
 from hermes.base.events import ToolReturned

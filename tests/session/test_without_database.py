@@ -9,19 +9,19 @@ import sys
 from typing import TYPE_CHECKING
 
 import apsw
-import pytest
-
 import gateway_home
 import http_service
+import pytest
 from agents import configure
+from telegram_server import bot_api
+from terminal_program import Terminal, script
+
 from hermes import Agent, MemorySession, SessionDB
 from hermes.base.errors import DamagedFile, ForeignFile, LockTimeout, StorageError
 from hermes.base.events import Notice, TurnFinished
 from hermes.llm.scripted import Reply, Scripted
 from hermes.memory.store import MemoryStore
 from hermes.storage.repair.check import repair
-from telegram_server import bot_api
-from terminal_program import Terminal, script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,14 +9,15 @@ import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import hermes.session.compaction  # noqa: F401 - loaded before the first fork
 from compacted import configure
+from histories import openai_faults
+
+import hermes.session.compaction  # noqa: F401 - loaded before the first fork
 from hermes.base.errors import HermesError
 from hermes.compaction.block import is_block, parse_block
 from hermes.session.session import MemorySession
 from hermes.storage.context import COPY, ORDER, WRITTEN, Contexts
 from hermes.storage.sessions import SessionDB
-from histories import openai_faults
 from soak.common import Outcome, kill_again_and_again
 
 if TYPE_CHECKING:

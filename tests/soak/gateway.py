@@ -17,18 +17,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway_home import ANN, BOB, prepare
+from telegram_server import bot_api
+
 from hermes.gateway.ledger import Ledger
 from hermes.settings.home import find_home
 from hermes.storage.sessions import SessionDB
 from soak.common import Outcome, Progress
-from telegram_server import bot_api
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from soak.common import Options
     from telegram_server import BotApi
+
+    from soak.common import Options
 
 SUMMARY = "a chat gateway that is killed"
 DESCRIPTION = """Kills `hermes gateway run` at random moments while two people write over a loopback Bot API that also

@@ -23,12 +23,13 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from homes import tree
+
 from hermes.cli.app import run as run_command
 from hermes.settings.home import DATABASE
 from hermes.storage.database import foreign_program
 from hermes.storage.dump import Dump
 from hermes.storage.files import MIGRATION_FOLDER as FOLDER
-from migration.homes import tree
 from soak.common import Outcome, Progress
 from soak.migration_scenes import SCENES, build
 

@@ -11,10 +11,14 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import agent_home
+import foreign_transcripts
+import homes
+import openclaw_home
+
 from hermes.cli.app import run as run_command
 from hermes.memory.history import Cause
 from hermes.memory.store import MemoryStore
-from migration import agent_home, foreign_transcripts, homes, openclaw_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from http_service import listening, prepare
+
 from hermes.cli.app import run as run_command
 from hermes.memory.store import MemoryStore
 from hermes.session.parts import open_parts
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home, person_home
-from http_service import listening, prepare
 from soak.common import Outcome, Progress
 
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import httpx
+    from http_service import Running
 
     from hermes.session.parts import Parts
     from hermes.settings.home import Home
-    from http_service import Running
     from soak.common import Options
 
 SUMMARY = "people in one home: nothing of one reaches another"

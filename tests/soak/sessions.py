@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks import query_fuzz
-
 from soak import sessions_clock, sessions_damage, sessions_kills, sessions_owners, sessions_processes
 from soak.common import Outcome
 

@@ -88,7 +88,7 @@ FOREIGN_CUE = re.compile("|".join((*chain.from_iterable(PIECES.values()), *QUEST
 # Each cue is known by six characters of it, blanks around it among them, and belongs to one of four groups. Three
 # tables say which groups have a given character at the first and second, third and fourth, fifth and sixth place. The
 # texts are translated with each table and read as one long number; where all places of a group have their bits, a cue
-# may stand, and the words there are compared. `tests/compression/test_cue_places.py` compares this with parting all
+# may stand, and the words there are compared. `tests/compaction/test_cue_places.py` compares this with parting all
 # words.
 
 # Chosen by trying many: of a thousand words of prose or code about a dozen look like one of these.

@@ -64,8 +64,7 @@ def _character(escape: re.Match[str]) -> str:
 # Which of many texts may hold a secret: one look at all of them, many times faster than a search in each.
 #
 # Nothing is decided here. A text that is named is searched like any other; one that is not named holds no secret,
-# because what every secret of a kind has in common is missing, for each kind. `tests/test_secret_places.py` compares
-# this with the search itself, format by format.
+# because what every secret of a kind has in common is missing, for each kind.
 
 _BATCH = 88_000  # characters looked at together; what is much more leaves the processor's cache
 # Stands between texts: nothing that could belong to a secret, and more than may stand between a word and its number.

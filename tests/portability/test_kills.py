@@ -1,0 +1,311 @@
+"""Migrations that are killed: whoever uses the home next finds it as it was or as migrated."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import apsw
+import foreign_transcripts as made
+import openclaw_home
+import pytest
+from homes import furnish, tree
+from killing import AT_THE_END, killed
+
+from hermes.base.errors import DamagedFile, LockTimeout, StorageError
+from hermes.memory.history import Cause
+from hermes.memory.store import MemoryStore
+from hermes.portability.home import import_home
+from hermes.portability.plan import UndoLog
+from hermes.portability.sources import merged
+from hermes.storage import rollback as putting_back
+from hermes.storage.files import Folder
+from hermes.storage.locks import FileLock
+from hermes.storage.sessions import SessionDB
+from soak.common import Options
+from soak.migration import run_scene, state_of
+from soak.migration_scenes import SCENES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Ran
+    from soak.migration_scenes import Scene
+
+    Command = Callable[..., Ran]
+
+
+@pytest.mark.proves("migration.kills", "claw.whole", "adopt.whole", "export.killed", "migration.resumed")
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+def test_killed_at_any_step_the_home_is_as_it_was_or_as_migrated(scene: Scene, tmp_path: Path) -> None:
+    outcome = run_scene(scene, 3, Options(folder=str(tmp_path), seed=4, quiet=True))
+    assert outcome.failures == []
+    assert outcome.figures["kills"] == 3
+
+
+@pytest.mark.proves("migration.kills", "claw.workspace")
+def test_a_file_in_the_workspace_is_put_back_too(home: Path, hermes: Command, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "AGENTS.md").write_text("# Mine\n", encoding="utf-8")
+    (work / "AGENTS.md").chmod(0o644)
+    claw = openclaw_home.build(tmp_path / "claw")
+    words = ("claw", "migrate", "--yes", "--overwrite", "--source", str(claw), "--workspace-target", str(work))
+    killed(home, AT_THE_END, *words, HOME=str(tmp_path))
+    assert sorted(os.listdir(work)) == ["AGENTS.md", "AGENTS.md.before-openclaw"]
+    assert hermes("status").code == 0
+    assert os.listdir(work) == ["AGENTS.md"]
+    assert (work / "AGENTS.md").read_text(encoding="utf-8") == "# Mine\n"
+    assert (work / "AGENTS.md").stat().st_mode & 0o777 == 0o644
+    assert not (home / "SOUL.md").exists()
+
+
+@pytest.mark.proves("migration.others-stay")
+def test_what_somebody_else_wrote_since_stays_and_is_named(
+    home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    store = MemoryStore.open(home)
+    store.add("memory", "Mine.", cause=Cause(origin="user"))
+    claw = openclaw_home.build(tmp_path / "claw")
+    words = ("claw", "migrate", "--yes", "--source", str(claw), "--workspace-target", str(work))
+    killed(home, AT_THE_END, *words, HOME=str(tmp_path))
+    store.add("memory", "Written by a session that was open all the time.", cause=Cause(origin="user"))
+    (work / "AGENTS.md").write_text("# Edited by hand\n", encoding="utf-8")
+    again = MemoryStore.open(home)
+    assert again.entries("memory")[-1] == "Written by a session that was open all the time."
+    assert again.entries("user") == ()
+    assert (work / "AGENTS.md").read_text(encoding="utf-8") == "# Edited by hand\n"
+    assert "MEMORY.md was changed by somebody else since" in caplog.text
+    assert "AGENTS.md was written by somebody else since" in caplog.text
+    assert not (home / "skills").exists()
+
+
+@pytest.mark.proves("migration.live")
+def test_who_opens_a_home_that_is_being_migrated_waits_for_it(home: Path) -> None:
+    inside, done = threading.Event(), threading.Event()
+
+    def migrate() -> None:
+        with UndoLog.around(str(home), "test") as log:
+            log.write(b"new\n", "SOUL.md")
+            inside.set()
+            done.wait(20)
+
+    worker = threading.Thread(target=migrate)
+    worker.start()
+    assert inside.wait(20)
+    threading.Timer(0.3, done.set).start()
+    MemoryStore.open(home)
+    assert done.is_set()  # whoever opens the home waits for it
+    assert (home / "SOUL.md").read_text(encoding="utf-8") == "new\n"
+    worker.join()
+
+
+@pytest.mark.proves("migration.live")
+def test_a_migration_that_takes_long_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(putting_back, "LOCK_TIMEOUT", 0.1)
+    with UndoLog.around(str(home), "test"), pytest.raises(LockTimeout, match=f"being migrated.*process {os.getpid()}"):
+        MemoryStore.open(home)
+    assert MemoryStore.open(home).entries("memory") == ()
+
+
+@pytest.mark.proves("migration.kills")
+@pytest.mark.parametrize("moved", ["home", "home.arriving-"], ids=["the old one", "the new one"])
+def test_a_home_that_two_renames_put_in_place_is_never_missing(
+    moved: str, home: Path, hermes: Command, tmp_path: Path
+) -> None:
+    """Where names cannot be exchanged in one step: killed right after the first of them, and after the second."""
+    furnish(home, small=True)
+    hermes("export", str(tmp_path / "x.zip"))
+    hermes("memory", "add", "Newer.")
+    newer = tree(home)["memories/MEMORY.md"]
+    patch = (
+        "from hermes.storage.files import Folder\nFolder.exchange = lambda *given: False\nreal = Folder.rename\n"
+        "def rename(self, old, new):\n    real(self, old, new)\n"
+        f"    if old.startswith({moved!r}) and (old == 'home' or new == 'home'): os._exit(9)\nFolder.rename = rename"
+    )
+    killed(home, patch, "import", str(tmp_path / "x.zip"), "--replace")
+    assert home.exists() == (moved != "home")
+    assert "Fact one" in hermes("memory", "list").out
+    assert "Newer." not in hermes("memory", "list").out
+    assert not [name for name in os.listdir(home.parent) if "arriving" in name]
+    (kept,) = (name for name in os.listdir(home.parent) if ".before-" in name)
+    assert tree(home.parent / kept)["memories/MEMORY.md"] == newer
+
+
+@pytest.mark.proves("export.not-empty", "migration.kills")
+def test_the_old_home_is_kept_whenever_the_new_one_has_come(home: Path, tmp_path: Path, hermes: Command) -> None:
+    furnish(home, small=True)
+    hermes("export", str(tmp_path / "x.zip"))
+    hermes("backup", "create")
+    hermes("memory", "add", "Newer.")
+    before = tree(home)
+    patch = "from hermes.portability import home\nhome.complete_arrival = lambda *given: os._exit(9)"
+    killed(home, patch, "import", str(tmp_path / "x.zip"), "--replace")
+    assert "Newer." not in hermes("memory", "list").out
+    assert len(hermes("backup", "list", "--json").json) == 1
+    assert not import_home(str(tmp_path / "x.zip"), str(home)).changed
+    (kept,) = (name for name in os.listdir(home.parent) if ".before-" in name)
+    old = tree(home.parent / kept)
+    assert old["memories/MEMORY.md"] == before["memories/MEMORY.md"]
+
+
+@pytest.mark.proves("migration.kills")
+@pytest.mark.parametrize("line", ["{broken\n", '{"path": "../x", "copy": ""}\n', '{"path": "/etc/x", "copy": ""}\n'])
+def test_notes_that_make_no_sense_are_refused_and_nothing_is_touched(line: str, home: Path) -> None:
+    (home / ".migrating").mkdir(parents=True)
+    (home / "SOUL.md").write_text("I am.\n", encoding="utf-8")
+    (home / ".migrating" / "changes.jsonl").write_text(line, encoding="utf-8")
+    with pytest.raises(DamagedFile):
+        MemoryStore.open(home)
+    assert (home / "SOUL.md").read_text(encoding="utf-8") == "I am.\n"
+
+
+STOPPED = (
+    "from hermes.storage.sessions import SessionDB\nreal, count = SessionDB.append_many, []\n"
+    "def append(*given):\n    count.append(1)\n    return real(*given) if len(count) < 3 else os._exit(9)\n"
+    "SessionDB.append_many = append"
+)
+
+
+def half_imported(home: Path, folder: Path) -> None:
+    for number in range(3):
+        records = [made.claude_code_line("user", f"line {n}", 1, sessionId=f"s{number}") for n in range(3000)]
+        made.lines(folder / f"{number}.jsonl", records)
+    killed(home, STOPPED, "sessions", "import", str(folder))
+
+
+@pytest.mark.proves("migration.unfinished", "migration.discarded")
+def test_an_unfinished_import_is_named_and_taken_back(
+    home: Path, hermes: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SessionDB.open(home / "state.db") as db:
+        db.append(db.create_session(title="Mine"), {"role": "user", "content": "my words"})
+    before = state_of(home)
+    half_imported(home, tmp_path / "big one")
+    resume = f"hermes sessions import '{tmp_path / 'big one'}'"
+    for said in (hermes("status").out, hermes("sessions", "list").err, hermes("doctor", "--offline").out):
+        assert (resume in said, f"{resume} --discard" in said) == (True, True), said
+    (state,) = hermes("status", "--json").json["sessions"]["unfinished"]
+    assert "2 new sessions" in state or "1 new session" in state
+    assert hermes("sessions", "import", "--discard", str(tmp_path)).code == 1
+    shutil.rmtree(tmp_path / "big one")
+    monkeypatch.chdir(tmp_path)
+    assert hermes("sessions", "import", "--discard", "big one", "--json").json["kept"] == 0
+    assert state_of(home) == before
+    assert "was not completed" not in hermes("status").out
+    assert hermes("sessions", "import", "--discard").code == 1
+    assert hermes("sessions", "import").code == 2
+
+
+@pytest.mark.proves("migration.discarded")
+def test_a_conversation_that_went_on_since_stays(home: Path, hermes: Command, tmp_path: Path) -> None:
+    half_imported(home, tmp_path / "big")
+    with SessionDB.open(home / "state.db") as db:
+        (first, *_) = [session.id for session in db.list_sessions() if session.message_count]
+        db.append(first, {"role": "user", "content": "and here is more"})
+    ran = hermes("sessions", "import", "--discard")
+    assert (ran.code, "1 conversation that went on here since stay" in ran.out) == (0, True)
+    with SessionDB.open(home / "state.db") as db:
+        assert [session.id for session in db.list_sessions()] == [first]
+        assert db.messages(first)[-1].text == "and here is more"
+    assert hermes("sessions", "import", str(tmp_path / "big"), "--json").code == 0
+
+
+@pytest.mark.proves("migration.resumed", "migration.unfinished")
+def test_what_one_run_of_an_import_left_another_completes_or_takes_back(
+    home: Path, hermes: Command, tmp_path: Path
+) -> None:
+    half_imported(home, tmp_path / "big")
+    made.codex(tmp_path / "other")
+    assert hermes("sessions", "import", str(tmp_path / "other")).code == 0
+    assert "was not completed" in hermes("status").out
+    with Folder.create(str(home)) as folder, FileLock(folder, "state.db.import.lock", timeout=1):
+        assert "is running" in hermes("status").out
+        assert "--discard" not in hermes("doctor", "--offline").out  # nobody should end what goes on
+    assert hermes("sessions", "import", str(tmp_path / "big")).code == 0
+    assert "was not completed" not in hermes("status").out
+    with SessionDB.open(home / "state.db") as db:
+        assert db.counts()["messages"] == 9000 + len(db.messages(db.list_sessions(source="codex")[0].id))
+
+
+@pytest.mark.proves("migration.foreign-log")
+def test_a_foreign_database_with_a_long_log_takes_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    code = (
+        "import os, sys, apsw\nc = apsw.Connection(sys.argv[1])\nc.pragma('journal_mode', 'WAL')\n"
+        "c.pragma('wal_autocheckpoint', 0)\n"
+        'c.execute(\'CREATE TABLE sessions (id TEXT, source TEXT); INSERT INTO sessions VALUES ("a", "cli");'
+        " CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT, content TEXT)')\n"
+        "with c:\n    for n in range(6000):\n"
+        "        c.execute('INSERT INTO messages VALUES (NULL, \"a\", \"user\", ?)', ('x' * 10000,))\nos._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+    assert (tmp_path / "state.db-wal").stat().st_size > 60_000_000
+    before = {name: (tmp_path / name).stat().st_mtime_ns for name in os.listdir(tmp_path)}
+    read = (
+        "import resource, sys\nfrom hermes.portability.hermes_agent import HermesAgentFile\n"
+        "start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "with HermesAgentFile.open(sys.argv[1]) as file: count = file.count()\n"
+        "print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start)"
+    )
+    ran = subprocess.run([sys.executable, "-c", read, str(path)], check=True, capture_output=True, text=True)
+    count, grown = map(int, ran.stdout.split())
+    assert count == 6000
+    assert grown < 20_000  # kilobytes
+    assert {name: (tmp_path / name).stat().st_mtime_ns for name in os.listdir(tmp_path)} == before
+
+
+@pytest.mark.proves("migration.foreign-log")
+def test_a_foreign_database_that_is_written_all_the_time_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    path.write_bytes(b"x" * (32 << 20))  # long enough to be changed while it is copied
+    (tmp_path / "state.db-wal").write_bytes(b"x")
+    (tmp_path / "scratch").mkdir()
+    done = threading.Event()
+
+    def touch() -> None:
+        while not done.wait(0.0005):
+            os.utime(path)
+
+    writer = threading.Thread(target=touch)
+    writer.start()
+    try:
+        with pytest.raises(StorageError, match="being written all the time"):
+            merged(str(path), str(tmp_path / "scratch"))
+    finally:
+        done.set()
+        writer.join()
+    with pytest.raises(DamagedFile, match="cannot be read with its log"):
+        merged(str(path), str(tmp_path / "scratch"))
+
+
+@pytest.mark.proves("migration.foreign-log", "migration.hostile-transcripts")
+@pytest.mark.parametrize("kind", ["link", "pipe", "rubbish"])
+def test_a_hostile_log_is_refused_or_ignored(kind: str, hermes: Command, tmp_path: Path) -> None:
+    path = tmp_path / "past" / "state.db"
+    path.parent.mkdir()
+    connection = apsw.Connection(str(path))
+    connection.execute(
+        "CREATE TABLE sessions (id TEXT); CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT)"
+    )
+    connection.close()
+    (tmp_path / "secret").write_text("PRIVATE", encoding="utf-8")
+    log = path.parent / "state.db-wal"
+    if kind == "link":
+        log.symlink_to(tmp_path / "secret")
+    elif kind == "pipe":
+        os.mkfifo(log)
+    else:
+        log.write_bytes(os.urandom(70_000))
+    ran = hermes("sessions", "import", str(path), "--format", "hermes-agent", "--json")
+    assert (ran.code, json.loads(ran.out or "{}").get("messages", 0)) in ((1, 0), (0, 0))
+    assert (ran.code == 1) == (kind in ("link", "pipe")), ran.err
+    assert (tmp_path / "secret").read_text(encoding="utf-8") == "PRIVATE"
