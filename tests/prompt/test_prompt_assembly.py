@@ -190,7 +190,7 @@ def test_the_date_does_not_follow_the_locale() -> None:
         **os.environ,
         "LC_ALL": "C.UTF-8",
         "LANG": "de_DE.UTF-8",
-        "PYTHONPATH": os.path.dirname(os.path.dirname(__file__)),
+        "PYTHONPATH": os.path.join(os.path.dirname(os.path.dirname(__file__)), "support"),
     }
     out = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
