@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.protocols import PROTOCOLS, flat, machine, measure_all, page
 from hermes.base.errors import NotFound, SettingsError
+from hermes.cli.commands.bench import print_figures
 from hermes.cli.output import OK, Progress, add_json_option, print_json, print_text
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def draw_chart(path: str, figures: Figures, name: str) -> None:
 
 
 def _show(figures: Figures) -> None:
-    _print_figures(figures, "")
+    print_figures(figures)
 
 
 def _show_curated(figures: Figures) -> None:
@@ -170,17 +171,6 @@ def _show_prefix(figures: Figures) -> None:
         print_text(f"{turn['turn']:>2} {turn['what']:<26}" + "".join(columns))
     print_text("")
     _show({name: figure for name, figure in figures.items() if name != "turns"})
-
-
-def _print_figures(figures: dict[str, Any], indent: str) -> None:
-    for name, figure in figures.items():
-        if isinstance(figure, dict):
-            print_text(f"{indent}{name}")
-            _print_figures(figure, indent + "  ")
-        else:
-            print_text(
-                f"{indent}{name!s:<35} {figure:.4g}" if isinstance(figure, float) else f"{indent}{name!s:<35} {figure}"
-            )
 
 
 def _configure_curated(parser: argparse.ArgumentParser) -> None:

@@ -42,9 +42,18 @@ def _recall(given: argparse.Namespace, context: Context) -> int:
     if given.json:
         print_json(figures)
     else:
-        for name, figure in figures.items():
-            print_text(f"{name:<35} {figure:.4g}" if isinstance(figure, float) else f"{name:<35} {figure}")
+        print_figures(figures)
     return OK
+
+
+def print_figures(figures: dict[str, Any], indent: str = "") -> None:
+    for name, figure in figures.items():
+        if isinstance(figure, dict):
+            print_text(f"{indent}{name}")
+            print_figures(figure, indent + "  ")
+        else:
+            shown = f"{figure:.4g}" if isinstance(figure, float) else figure
+            print_text(f"{indent}{name!s:<35} {shown}")
 
 
 def _recall_figures(given: argparse.Namespace, context: Context) -> dict[str, Any]:
