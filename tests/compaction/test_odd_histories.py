@@ -166,8 +166,6 @@ def test_a_zero_byte_in_one_message_hides_nothing_in_the_others() -> None:
         user("it is ID-2"),
     ]
     assert [fact.text for fact in find_facts(messages, 100)] == ["ID-1", "Never before ten.", "ID-2"]
-    plain = [user("_names at an end are no facts"), user("nor is a full stop.")]
-    assert find_facts(plain, 100) == find_facts([*plain, user("\0")], 100) == []
 
 
 # --- prompts -------------------------------------------------------------------------------------------------------

@@ -8,13 +8,15 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from hermes.base.tokens import estimate
-from hermes.compaction.facts import NAMES_SHARE, ORDER, SENTENCES, TRIMMED, by_importance, cost_of, words_of
+from hermes.compaction.facts import ORDER, SENTENCES, TRIMMED, by_importance, words_of
+from hermes.compaction.messages import at_most
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hermes.compaction.facts import Fact
 
+NAMES_SHARE = 1 / 3  # of the "kept exactly" section, which questions leave to the newest names
 _SHORTEST = 24  # characters; no session worth compacting fits into less
 _NO_COINCIDENCE = 6  # characters
 _PHRASE = 6  # words, or twice as many characters where words are not spaced
@@ -57,11 +59,6 @@ def fault(summary: str, max_tokens: int, source: str) -> str:
 def missing(facts: Iterable[Fact], held: Held) -> Iterator[Fact]:
     """Facts that the summary does not hold as they were written."""
     return (fact for fact in facts if not held.has(fact.text))
-
-
-def texts_in(section: str) -> set[str]:
-    """What a "kept exactly" section keeps."""
-    return {text for _, text in _parse(section)}
 
 
 class Held:
@@ -132,7 +129,7 @@ def _choose(
     """Takes candidates until one finds no room any more; returns what is left of it, and whether all found some."""
     for kind, text in candidates:
         if (kind, text) not in chosen:
-            cost = cost_of(kind, text)
+            cost = at_most(text) + (2 if kind in SENTENCES else 0)
             if cost > room:
                 return room, False
             room -= cost

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.text import counted
 from hermes.base.tokens import estimate_message
 from hermes.base.values import value
-from hermes.compaction.audit import Held, count_kept, keep_exactly, texts_in
+from hermes.compaction.audit import NAMES_SHARE, Held, count_kept, keep_exactly
 from hermes.compaction.block import (
     SYSTEM_NOTE,
     blocks_in,
@@ -39,8 +39,8 @@ from hermes.compaction.boundaries import (
     shortened_ids,
 )
 from hermes.compaction.engine import ContextEngine
-from hermes.compaction.extract import extract, wanted_for
-from hermes.compaction.facts import NAMES_SHARE, Wanted, facts_in, find_facts
+from hermes.compaction.extract import extract
+from hermes.compaction.facts import facts_in, find_facts
 from hermes.compaction.messages import Counts, estimate_sampled, text_of
 from hermes.compaction.summary import SummaryFailed, Task, summarise
 
@@ -164,13 +164,8 @@ class Ladder:
         self._timer = timer
         self._failures: list[str] = []
 
-    def climb_down(
-        self, task: Task, facts: Callable[[], Sequence[Fact]], *, deadline: float | None, force: bool
-    ) -> Attempt:
-        """The first usable text. With `force` models that rest after a failure are asked too.
-
-        `facts` finds what an extract is made of; it is asked when it comes to that.
-        """
+    def climb_down(self, task: Task, facts: Sequence[Fact], *, deadline: float | None, force: bool) -> Attempt:
+        """The first usable text; an extract is made of `facts`. `force` also asks models that pause after a failure."""
         for rung in self._rungs:
             if not force and not self._breaker.may_ask(rung.who, self._clock()):
                 self._failures.append(f"{rung.who}: rests after {self._breaker.error or 'a failure'}")
@@ -178,7 +173,7 @@ class Ladder:
             found = self._ask(task, rung, deadline)
             if found is not None:
                 return found
-        text = extract(task.messages, task.ids, facts(), task.budget, task.previous)
+        text = extract(task.messages, task.ids, facts, task.budget, task.previous)
         return Attempt(text=text, how=EXTRACT, breaker=self._breaker, failures=tuple(self._failures))
 
     def _ask(self, task: Task, rung: Rung, deadline: float | None) -> Attempt | None:
@@ -512,7 +507,7 @@ class ContextCompressor(ContextEngine):
         if refusal := self._refusal(said, content - budget, before, force=force or fewer):
             return self._not_worth_it(messages, numbers, max(before, current_tokens or 0), refusal)
         previous = join_blocks([parse_block(message) for message in blocks])
-        facts = _Facts(said, budget)
+        facts = find_facts(said, max(_FEWEST_FACTS, budget // _TOKENS_PER_FACT))
         task = Task(
             messages=said,
             ids=said_ids,
@@ -521,12 +516,12 @@ class ContextCompressor(ContextEngine):
             focus=focus,
             memory_context=memory_context,
         )
-        attempt = self.summarised(task, facts.shown, deadline=deadline, force=force)
+        attempt = self.summarised(task, facts, deadline=deadline, force=force)
         self.breaker = attempt.breaker
         if attempt.how == EXTRACT and self.abort_on_summary_failure:
             return unchanged(messages, numbers, before, NO_SUMMARY, attempt.failures)
         held = Held(attempt.text)
-        found = [*facts.beside(held, previous.kept), *facts_in(previous.summary)]
+        found = [*facts, *facts_in(previous.summary)]
         past = Past(attempt=attempt, held=held, previous=previous, facts=found, budget=budget)
         ceiling = before if given_cut else self._tail_ceiling  # what somebody asked for touches nothing else
         done = assemble(messages, numbers, known, cut, past, tail_ceiling=ceiling, tokens_before=before)
@@ -556,9 +551,7 @@ class ContextCompressor(ContextEngine):
             return False
         return any(force or self.breaker.may_ask(rung.who, self._clock()) for rung in self._rungs())
 
-    def summarised(
-        self, task: Task, facts: Callable[[], Sequence[Fact]], *, deadline: float | None, force: bool
-    ) -> Attempt:
+    def summarised(self, task: Task, facts: Sequence[Fact], *, deadline: float | None, force: bool) -> Attempt:
         """Phase 3: the text that stands for the middle, from whoever can make it; an extract asks for `facts`."""
         ladder = Ladder(self._rungs(), self.breaker, clock=self._clock, timer=self._timer)
         return ladder.climb_down(task, facts, deadline=deadline, force=force)
@@ -619,26 +612,3 @@ class ContextCompressor(ContextEngine):
     ) -> Compaction:
         self.breaker = self.breaker.could_not_compact(max(tokens, self.last_prompt_tokens))
         return unchanged(messages, ids, tokens, why)
-
-
-class _Facts:
-    """Facts of the messages that are summarised, found once it is known what there is room for."""
-
-    def __init__(self, said: Sequence[Message], budget: int) -> None:
-        self._said, self._budget = said, budget
-        self._room = budget * KEPT_SHARE
-        self._enough = max(_FEWEST_FACTS, budget // _TOKENS_PER_FACT)
-        self._shown: list[Fact] | None = None
-
-    def shown(self) -> list[Fact]:
-        """For an extract, and to be kept beside it."""
-        self._shown = find_facts(self._said, wanted_for(self._said, self._budget, self._room, self._enough))
-        return self._shown
-
-    def beside(self, held: Held, kept: str) -> list[Fact]:
-        """To be kept beside a summary that holds some already, as an earlier block keeps some."""
-        if self._shown is not None:
-            return self._shown
-        already = texts_in(kept)
-        is_held = held.has if not already else lambda text: text in already or held.has(text)
-        return find_facts(self._said, Wanted(self._enough, self._room, is_held=is_held))

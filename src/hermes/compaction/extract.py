@@ -7,8 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from hermes.base.tokens import estimate
-from hermes.compaction.audit import Held
-from hermes.compaction.facts import Shelf, Wanted, by_importance, ends_of, failure_in
+from hermes.compaction.facts import by_importance, ends_of, failure_in
 from hermes.compaction.messages import at_most, calls_of, one_line, text_of, tool_counts
 
 if TYPE_CHECKING:
@@ -36,14 +35,6 @@ _SHARES = (
     ("## Next Steps", 0.05),
     ("## Critical Context", 0.05),
 )
-# What the sections are made of that show facts; the files that calls name come before those of texts.
-_SHOWN = (
-    ("## Constraints & Preferences", ("constraint",), ""),
-    ("## Key Decisions", ("decision",), ""),
-    ("## Relevant Files", ("path",), "call"),
-    ("## Next Steps", ("open", "question"), ""),
-    ("## Critical Context", ("identifier", "url", "number"), ""),
-)
 _NOTE = "(Put together without a model, from the conversation's own words.)"
 
 
@@ -66,16 +57,6 @@ def extract(
         if chosen:
             shown.append("\n".join([heading, *reversed(chosen)]))
     return "\n\n".join([*shown, _NOTE])
-
-
-def wanted_for(messages: Sequence[Message], room: int, kept: float, enough: int) -> Wanted:
-    """Facts that an extract of `room` tokens shows, and those that then find `kept` tokens beside it."""
-    shares = dict(_SHARES)
-    sections = [Shelf(room * shares[heading], kinds, first) for heading, kinds, first in _SHOWN]
-    nowhere = [None] * len(messages)
-    quoting = (("## Goal", _asks(messages, nowhere)), ("### In Progress", _said(messages, nowhere)))
-    quoted = [line for heading, lines in quoting for line in _first_that_fit(lines, round(room * shares[heading]))]
-    return Wanted(enough, kept, sections, is_held=Held("\n".join(quoted)).has, for_names=0)
 
 
 def _sections(

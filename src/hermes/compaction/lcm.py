@@ -15,7 +15,7 @@ from hermes.compaction.summary import Task
 from hermes.storage.context import Contexts, SummaryGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hermes.compaction.engine import EngineRegistry
     from hermes.compaction.facts import Fact
@@ -201,9 +201,7 @@ class LosslessEngine(ContextCompressor):
             return super().handle_tool_call(name, args, **kwargs)
         return self._tools.call(name, args)
 
-    def summarised(
-        self, task: Task, facts: Callable[[], Sequence[Fact]], *, deadline: float | None, force: bool
-    ) -> Attempt:
+    def summarised(self, task: Task, facts: Sequence[Fact], *, deadline: float | None, force: bool) -> Attempt:
         graph = self._graph
         if graph is None or any(number is None for number in task.ids):
             return super().summarised(task, facts, deadline=deadline, force=force)  # nothing to hang a graph on
@@ -242,7 +240,7 @@ class LosslessEngine(ContextCompressor):
         found = graph.find(0, ids)
         if found is not None:  # made before a compaction that did not come to its end
             return found
-        attempt = super().summarised(task, lambda: find_facts(task.messages, 60), deadline=deadline, force=force)
+        attempt = super().summarised(task, find_facts(task.messages, 60), deadline=deadline, force=force)
         self.breaker = attempt.breaker
         return graph.add(depth=0, ids=ids, messages=len(known), text=attempt.text, made_by=attempt.how)
 
@@ -272,7 +270,7 @@ class LosslessEngine(ContextCompressor):
         room = min(CONDENSED_SUMMARY, max(budget // 2, 1))
         messages = [{"role": "user", "content": node.text} for node in group]
         task = Task(messages=messages, ids=[None] * len(group), budget=room)
-        attempt = super().summarised(task, lambda: find_facts(messages, 60), deadline=deadline, force=force)
+        attempt = super().summarised(task, find_facts(messages, 60), deadline=deadline, force=force)
         self.breaker = attempt.breaker
         text = attempt.text if attempt.how != EXTRACT else _shared(group, room)
         number = sum(node.messages for node in group)

@@ -1,0 +1,62 @@
+"""Which facts of a long history are found, and which of them are kept word for word."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hermes.compaction.audit import Held, keep_exactly
+from hermes.compaction.facts import CUE_WORDS, find_facts, sentences_of
+from hermes.compaction.messages import at_most
+
+if TYPE_CHECKING:
+    from histories import Message
+
+ALL = 1_000_000
+# Each with a number of its own: a text that stands in two messages is kept once, as what it was first found as.
+QUESTION = "Should the {0}th worker of the queue be restarted before the others are, or after all of them?"
+RULE = "Never restart worker {0} by hand."
+NAMES = "It is in src/table_{0}.py and in lock_{0} on 10.0.{0}.1."
+
+
+def history(said: list[tuple[str, str]]) -> list[Message]:
+    return [{"role": role, "content": text.format(number + 100)} for number, (role, text) in enumerate(said)]
+
+
+@pytest.mark.proves("compression.kept")
+@pytest.mark.parametrize("kind", CUE_WORDS)
+def test_each_cue_is_found_wherever_it_stands(kind: str) -> None:
+    around = ("{}", "{} it", "do {}", "We {} it.", "one\n{}\ttwo", "好的。{} 好的", "{}\u3000x", "x" * 70_000 + " {} y")
+    missed = [
+        (cue, each)
+        for cue in CUE_WORDS[kind]
+        for each in around
+        if kind not in [found for found, _ in sentences_of(each.format(cue))]
+    ]
+    assert missed == []
+    assert [cue for cue in CUE_WORDS[kind] if cue.isascii() and list(sentences_of(f"x{cue}x"))] == []
+
+
+@pytest.mark.proves("compression.kept")
+def test_questions_leave_a_third_of_the_room_to_the_newest_names() -> None:
+    messages = history([("user", RULE)] + [("assistant", NAMES), ("user", QUESTION)] * 150)
+    kept = keep_exactly("", find_facts(messages, ALL), Held("nothing"), 900).splitlines()
+    assert kept[0] == "- constraint: Never restart worker 100 by hand."
+    asked = [line for line in kept if line.startswith("- question: ")]
+    names = [word for line in kept if line.startswith(("- identifiers: ", "- paths: ")) for word in line.split()]
+    assert 0.6 < sum(at_most(line.removeprefix("- question: ")) + 2 for line in asked) / 900 < 0.7
+    assert sum(map(at_most, names)) / 900 > 0.15
+    assert {"src/table_399.py", "lock_399"} < set(names)
+    # What is no question gets what they do not need, the most important first.
+    few = keep_exactly("", find_facts(messages[-20:], ALL), Held("nothing"), 900)
+    assert few.count("- question: ") == 10
+    assert "lock_399" in few
+
+
+@pytest.mark.proves("compression.kept")
+def test_rules_are_found_behind_more_names_than_are_looked_for() -> None:
+    messages = history([("assistant", NAMES)] * 200 + [("user", RULE)] + [("user", NAMES)] * 300)
+    found = find_facts(messages, 100)
+    assert "Never restart worker 300 by hand." in {fact.text for fact in found}
+    assert sum(fact.kind in ("path", "identifier", "number") for fact in found) < 120
