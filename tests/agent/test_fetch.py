@@ -133,13 +133,8 @@ def test_only_http_addresses_are_fetched(home: Path, tmp_path: Path, url: str) -
 
 @pytest.mark.proves("agent.web")
 @pytest.mark.parametrize("piece", ["<!--", "<script>", "<a href='", "<", "<title>", "<svg ", "&#", "<li"])
-def test_hostile_html_takes_linear_time(piece: str) -> None:
-    def seconds(times: int) -> float:
-        start = time.process_time()
-        text_of(piece * times)
-        return time.process_time() - start
-
-    assert seconds(200_000) < 20 * max(seconds(20_000), 0.01)
+def test_hostile_html_is_read_to_its_end(piece: str) -> None:
+    assert isinstance(text_of(piece * 500_000), str)  # in quadratic time this would run into the suite's time limit
 
 
 @pytest.mark.proves("agent.outside-text")
