@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import io
 import json
 import os
 import subprocess
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import hermes
 from hermes import __version__
-from hermes.cli import parser as usage
-from hermes.cli.arguments import Recorder
-from hermes.cli.catalogue import GROUPS, SINGLES
+from hermes.cli.catalogue import GROUPS, GUESSED, SINGLES, VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +23,7 @@ if TYPE_CHECKING:
     Command = Callable[..., Ran]
 
 # Each of these costs a cold write more than everything it loads of ours.
-SLOW = {"argparse", "apsw", "asyncio", "httpx", "logging", "prompt_toolkit", "rich", "ruamel"}
+SLOW = {"apsw", "asyncio", "httpx", "logging", "prompt_toolkit", "rich", "ruamel"}
 
 
 def modules_after(code: str) -> set[str]:
@@ -158,7 +150,7 @@ def test_a_command_that_people_guess_is_answered_with_the_right_one(typed: str, 
 @pytest.mark.proves("ground.guesses")
 @pytest.mark.parametrize("group", ["", *GROUPS])
 def test_every_hint_for_a_guess_names_commands_that_exist(group: str, hermes: Command) -> None:
-    words = [word for row in (*usage.GUESSED.get(group, {}), *(usage.VERBS if group else ())) for word in row.split()]
+    words = [word for row in (*GUESSED.get(group, {}), *(VERBS if group else ())) for word in row.split()]
     known = GROUPS[group][1] if group else {**GROUPS, **SINGLES}
     guessed = [word for word in words if word not in known]
     told = "".join(hermes(*filter(None, [group, word])).err for word in guessed)
@@ -241,52 +233,3 @@ def test_the_public_names_are_the_documented_ones() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = hermes.Nothing
     assert "MemoryStore" in dir(hermes)
-
-
-COMMANDS = [
-    f"hermes.cli.{module}:{name}" for _, commands in GROUPS.values() for name, (module, _) in commands.items()
-] + [f"hermes.cli.{module}:{name}" for name, (module, _) in SINGLES.items()]
-WORDS = st.sampled_from(
-    [
-        *(
-            "x",
-            "m1",
-            "-",
-            "",
-            "3",
-            "-3",
-            "--json",
-            "--json=1",
-            "--target",
-            "--target=user",
-            "user",
-            "--limit",
-            "-n",
-            "-n3",
-        ),
-        *("--limit=x", "--all", "--yes", "--since", "--", "--sort", "newest", "--format", "jsonl", "--targ", "-h"),
-        *("--list", "--jsonl", "-n", "-n3"),
-    ]
-)
-
-
-@pytest.mark.proves("ground.arguments")
-@settings(max_examples=400, deadline=None)
-@given(command=st.sampled_from(COMMANDS), words=st.lists(WORDS, max_size=5))
-def test_the_quick_reading_of_arguments_says_what_argparse_says_or_leaves_it_to_it(
-    command: str, words: list[str]
-) -> None:
-    module, _, name = command.partition(":")
-    configure = import_module(module).COMMANDS[name][0]
-    recorder = Recorder()
-    configure(recorder)
-    quick = recorder.parse(words)
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    configure(parser)
-    try:
-        with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
-            slow = vars(parser.parse_args(words))
-    except (SystemExit, argparse.ArgumentError):
-        assert quick is None
-    else:
-        assert quick is None or vars(quick) == slow

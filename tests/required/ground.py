@@ -17,7 +17,6 @@ REQUIREMENTS = {
         "product",
     ),
     "ground.completion": ("shells complete commands and options, from what the commands themselves say", "product"),
-    "ground.arguments": ("a command reads its arguments as argparse would, without loading it", "product"),
     "ground.public-names": ("the public names of the package are exactly the documented ones", "product"),
     "settings.home": (
         "`--home`, else $HERMES_HOME, else ~/.hermes; the option may stand anywhere",

@@ -1,34 +1,35 @@
-"""Finds the command that was asked for and loads only that."""
+"""Finds the command that was asked for, loads its module, reads its arguments and runs it."""
 
 from __future__ import annotations
 
+import argparse
 import gc
 import os
 import sys
+from importlib import import_module
+from shlex import quote
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hermes.base.errors import HermesError, SettingsError
 from hermes.base.version import __version__
-from hermes.cli.arguments import parse
-from hermes.cli.catalogue import DEFAULTS, GROUPS, SINGLES, group_help, top_help
-from hermes.cli.output import OK, REFUSED, USAGE, Context
+from hermes.cli.catalogue import DEFAULTS, GROUPS, GUESSED, SINGLES, VERBS, group_help, top_help
+from hermes.cli.output import OK, REFUSED, USAGE, Context, print_failure
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Callable, Iterable
 
 _INTERRUPTED = 130
-_PROGRAM, _SLASH = "hermes ", "/"  # what stands before a command at a shell, and in the chat
+_PROGRAM, _SLASH = "hermes ", "/"  # what comes before a command at a shell, and in the chat
 _SENTENCE = 3  # words after a guessed command that make it look like a question to the model
-_OF_ALL = ("--home", "--profile", "--user")
+_GLOBAL_OPTIONS = ("--home", "--profile", "--user")
 
 
 def run(arguments: list[str]) -> int:
     """Runs one command and returns its exit code: 0 done, 1 refused or not found, 2 usage or settings."""
-    chosen, words = _take_options(arguments)
+    chosen, words = _take_global_options(arguments)
     context = Context(chosen.get("--home"), chosen.get("--profile"), chosen.get("--user"), _run_in_chat)
     try:
-        if words[-1:] and words[-1] in _OF_ALL and "--" not in words:
+        if words[-1:] and words[-1] in _GLOBAL_OPTIONS and "--" not in words:
             raise SettingsError(f"{words[-1]} needs a value (`hermes --help`)")
         command = _find_command(words, _PROGRAM)
         gc.enable()
@@ -40,11 +41,30 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except HermesError as error:
-        from hermes.cli.output import print_failure
-
         code = USAGE if isinstance(error, SettingsError) else REFUSED
-        print_failure(error, code, as_json=_before_dashes(words, "--json"))
+        before_dashes = words[: words.index("--") if "--" in words else None]
+        print_failure(error, code, as_json="--json" in before_dashes)
     return code
+
+
+def _take_global_options(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
+    """`--home`, `--profile` and `--user` with their values, wherever they are, and the other arguments."""
+    chosen: dict[str, str] = {}
+    rest: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        name, separator, given = word.partition("=")
+        if word == "--":
+            rest += [word, *words]
+        elif name not in _GLOBAL_OPTIONS:
+            rest.append(word)
+        elif separator:
+            chosen[name] = given
+        elif (following := next(words, None)) is not None:
+            chosen[name] = following
+        else:
+            rest.append(word)  # without a value; `run` reports it
+    return chosen, rest
 
 
 def _run_in_chat(words: list[str], context: Context) -> int:
@@ -53,7 +73,7 @@ def _run_in_chat(words: list[str], context: Context) -> int:
 
 
 def _find_command(words: list[str], before: str) -> Callable[[Context], int]:
-    """What the words ask for, with its options parsed; help texts are commands too."""
+    """The command the words ask for, with its arguments parsed; help texts are commands too."""
     if words[:1] in (["-h"], ["--help"]):
         return lambda _: _say(top_help(__version__))
     if words[:1] == ["help"]:
@@ -61,16 +81,16 @@ def _find_command(words: list[str], before: str) -> Callable[[Context], int]:
     if words in (["--version"], ["-V"], ["version"]):
         return lambda _: _say(f"hermes {__version__}")
     if not words or words[0].startswith("-"):
-        return _parsed(f"{before}chat", *SINGLES["chat"], words)
+        return _parsed("chat", *SINGLES["chat"], words, before)
     name, rest = words[0], words[1:]
     if name in SINGLES:
-        return _parsed(f"{before}{name}", *SINGLES[name], rest)
+        return _parsed(name, *SINGLES[name], rest, before)
     if name not in GROUPS:
-        return lambda context: _of_a_provider(name, rest, context)
-    return _in_group(name, rest, before)
+        return lambda context: _run_for_provider(name, rest, context)
+    return _find_in_group(name, rest, before)
 
 
-def _in_group(name: str, rest: list[str], before: str) -> Callable[[Context], int]:
+def _find_in_group(name: str, rest: list[str], before: str) -> Callable[[Context], int]:
     commands = GROUPS[name][1]
     if name in DEFAULTS and (not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))):
         rest = [DEFAULTS[name], *rest]
@@ -79,60 +99,59 @@ def _in_group(name: str, rest: list[str], before: str) -> Callable[[Context], in
     if not rest or rest[0] in ("-h", "--help"):
         return lambda _: _say(group_help(name, before), OK if rest else USAGE)
     if rest[0] not in commands:
-        hint, _ = _hint(rest, list(commands), group=name, before=before)
+        hint, _ = _hint(rest, commands, group=name, before=before)
         raise SettingsError(f"there is no command {name} {rest[0]!r}{hint} (`{before}{name} --help`)")
-    return _parsed(f"{before}{name} {rest[0]}", *commands[rest[0]], rest[1:])
+    return _parsed(f"{name} {rest[0]}", *commands[rest[0]], rest[1:], before)
 
 
-def _of_a_provider(name: str, rest: list[str], context: Context) -> int:
-    """A word that is no command of ours may be one of the memory provider in use."""
+def _parsed(name: str, module: str, summary: str, words: list[str], before: str) -> Callable[[Context], int]:
+    configure, command = import_module(f"hermes.cli.{module}").COMMANDS[name.rpartition(" ")[2]]
+    parser = _Parser(
+        prog=f"{before}{name}", description=f"{summary[0].upper()}{summary[1:]}.", formatter_class=_formatter
+    )
+    configure(parser)
+    given = parser.parse_args(words)
+    return lambda context: int(command(given, context))
+
+
+def _run_for_provider(name: str, rest: list[str], context: Context) -> int:
+    """A word that is none of our commands may be one of the memory provider in use."""
     try:
         settings = context.settings
         in_use = name in (settings.text("memory.provider"), *settings.texts("memory.providers"))
     except HermesError:
         in_use = False
-    if not in_use:
-        hint, guessed = _hint([name, *rest], [*GROUPS, *SINGLES])
-        sentence = guessed and len(rest) >= _SENTENCE and "hermes -q" not in hint
-        asked = _as_a_question([name, *rest]) if not hint or sentence else ""
-        raise SettingsError(f"there is no command {name!r}{hint} (`hermes --help`){asked}")
-    return int(_loaded("commands.plugins").run_provider_command(name, rest, context))
+    if in_use:
+        from hermes.cli.commands.plugins import run_provider_command
+
+        return run_provider_command(name, rest, context)
+    hint, guessed = _hint([name, *rest], [*GROUPS, *SINGLES])
+    is_sentence = guessed and len(rest) >= _SENTENCE and "hermes -q" not in hint
+    said, question = " ".join([name, *rest]), ""
+    if (not hint or is_sentence) and " " in said and not any(word.startswith("-") for word in rest):
+        question = f"; to ask it: hermes -q {quote(said)}"
+    raise SettingsError(f"there is no command {name!r}{hint} (`hermes --help`){question}")
 
 
-def _as_a_question(words: list[str]) -> str:
-    """Whoever types a sentence wants to ask it."""
-    said = " ".join(words)
-    if " " not in said or any(word.startswith("-") for word in words):
-        return ""
-    import shlex
+def _hint(words: list[str], known: Iterable[str], *, group: str = "", before: str = _PROGRAM) -> tuple[str, bool]:
+    """A hint such as "; try `hermes setup`" or "; did you mean list?"; whether the word is in a table of guesses."""
+    from hermes.settings.schema import nearest
 
-    return f"; to ask it: hermes -q {shlex.quote(said)}"
-
-
-def _hint(words: list[str], known: list[str], **more: str) -> tuple[str, bool]:
-    from hermes.cli.parser import command_hint
-
-    return command_hint(words, known, **more)
-
-
-def _parsed(full_name: str, module: str, summary: str, rest: list[str]) -> Callable[[Context], int]:
-    configure, command = _loaded(module).COMMANDS[full_name.lstrip(_SLASH).rsplit(" ", maxsplit=1)[-1]]
-    description = f"{summary[0].upper()}{summary[1:]}."
-    given = parse(configure, rest, name=full_name, description=description, width=_columns())
-    return lambda context: int(command(given, context))
+    word, rest = words[0].lower(), words[1:]
+    if found := _row(GUESSED.get(group, {}), word):
+        if "`" in found:
+            return f"; {found}", True
+        start, _, last = found.rpartition(" ")
+        if last.isupper() and rest:  # what was typed replaces the placeholder
+            found = f"{start} {quote(' '.join(rest)) if start == '-q' else ' '.join(map(quote, rest))}"
+        return f"; try `{before if group and found.startswith(f'{group} ') else _PROGRAM}{found}`", True
+    if group and (meant := next((each for each in _row(VERBS, word).split() if each in known), "")):
+        return f"; try `{before}{' '.join([group, meant, *map(quote, rest)])}`", True
+    return nearest(words[0], known), False
 
 
-def _loaded(module: str) -> Any:
-    name = f"hermes.cli.{module}"
-    __import__(name)  # importlib would cost a short command more than most modules do
-    return sys.modules[name]
-
-
-def _columns() -> int:
-    try:
-        return int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
-    except (OSError, ValueError):
-        return 80
+def _row(table: dict[str, str], word: str) -> str:
+    return next((found for guesses, found in table.items() if word in guesses.split()), "")
 
 
 def _say(text: str, code: int = OK) -> int:
@@ -140,25 +159,33 @@ def _say(text: str, code: int = OK) -> int:
     return code
 
 
-def _before_dashes(words: list[str], option: str) -> bool:
-    return option in words[: words.index("--") if "--" in words else None]
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """Made for every option that is added; without a width argparse would load shutil to ask for it."""
+    try:
+        width = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
+    except (OSError, ValueError):
+        width = 80
+    return argparse.HelpFormatter(prog, width=width)
 
 
-def _take_options(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
-    """`--home`, `--profile` and `--user` with their values, wherever they stand, and the other arguments."""
-    chosen: dict[str, str] = {}
-    rest: list[str] = []
-    words = iter(arguments)
-    for word in words:
-        name, separator, given = word.partition("=")
-        if word == "--":
-            rest += [word, *words]
-        elif name not in _OF_ALL:
-            rest.append(word)
-        elif separator:
-            chosen[name] = given
-        elif (following := next(words, None)) is not None:
-            chosen[name] = following
-        else:
-            rest.append(word)  # without a value: who runs it says what is missing
-    return chosen, rest
+class _Parser(argparse.ArgumentParser):
+    """argparse that raises a SettingsError for wrong words, with the nearest option."""
+
+    def parse_args(self, words: Any = None, namespace: Any = None) -> Any:
+        given, unknown = self.parse_known_args(words, namespace)
+        if unknown:
+            self._refuse(unknown)
+        return given
+
+    def _refuse(self, unknown: list[str]) -> NoReturn:
+        from hermes.settings.schema import nearest
+
+        if mistyped := next((word.partition("=")[0] for word in unknown if word.startswith("--")), ""):
+            self.error(f"there is no option {mistyped}{nearest(mistyped, self._option_string_actions)}")
+        said = " ".join(unknown)
+        asks = "--query" in self._option_string_actions
+        hint = f"to ask it: hermes -q {quote(said)}" if asks else "a text of several words stands in quotes"
+        self.error(f"too many words: {said} ({hint})")
+
+    def error(self, message: str) -> NoReturn:
+        raise SettingsError(f"{message} (`{self.prog} --help`)\n{self.format_usage().rstrip()}")

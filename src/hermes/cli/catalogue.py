@@ -1,4 +1,4 @@
-"""Every command with one line of help and the module that carries it out; read without loading any of them.
+"""The table of commands (module, one line of help, section in `--help`), and the commands people guess.
 
 A module has `COMMANDS`: for each of its commands a function that adds its options to a parser, and one that runs it.
 """
@@ -212,7 +212,7 @@ SINGLES: dict[str, tuple[str, str]] = {
 }
 
 
-# How help groups commands; one that is named nowhere stands under "more".
+# The sections of `--help`; a command that no section names is listed under "more".
 _START = {
     "demo": SINGLES["demo"][1],
     "setup": SINGLES["setup"][1],
@@ -241,6 +241,94 @@ _SECTIONS: dict[str, dict[str, str]] = {
         "bring and take": "import export",
         "care": "optimize repair",
     },
+}
+
+# Commands people guess, by group, and the command that does it. A last word in capitals is replaced by what they typed
+# after it; a text with a backquote is the whole hint.
+GUESSED = {
+    "": {
+        "search find recall grep": "sessions search TEXT",
+        "remember add save note learn": "memory add TEXT",
+        "forget remove rm": "memory remove ENTRY",
+        "delete": "`hermes memory remove ENTRY` for an entry, `hermes sessions delete ID` for a conversation",
+        "list ls show": "`hermes memory list` for what is remembered, `hermes sessions list` for conversations",
+        "history conversations": "sessions list",
+        "resume": "--resume ID",
+        "continue": "--continue",
+        "ask query": "-q TEXT",
+        "log logs": "memory log",
+        "undo": "memory undo",
+        "approve reject": "memory pending",
+        "login auth key keys init configure onboard": "setup",
+        "install connect": "mcp install HOST",
+        "run start": "`hermes` alone talks to a model, `hermes serve` and `hermes gateway run` answer others",
+        "server api http web": "serve",
+        "telegram bot": "gateway run",
+        "provider providers": "memory setup",
+        "models": "model list",
+        "settings get": "config show",
+        "set": "config set KEY",
+        "whoami me": "memory list --target user",
+        "insights usage stats": "sessions stats",
+        "info": "status",
+        "test check": "doctor",
+        "fix repair": "doctor --fix",
+        "tools": "tool --list",
+        "rename title": "sessions rename ID",
+        "restore": "backup restore BACKUP",
+        "migrate": "`hermes import hermes-agent` or `hermes claw migrate`",
+        "update upgrade": "to update, `git pull` in the checkout or `pip install --upgrade` the package",
+        "uninstall": "`hermes config path` says where your data is; the program is its folder or package",
+    },
+    "memory": {
+        "search find": "`hermes memory list` shows every entry, `hermes sessions search TEXT` finds archived ones too",
+        "provider": "memory setup",
+        "disable": "memory off",
+        "archive": "memory list --archived",
+        "export": "export",
+    },
+    "sessions": {
+        "resume open": "--resume ID",
+        "continue": "--continue",
+        "new": "`hermes` starts a new conversation",
+    },
+    "config": {
+        "edit": "edit config.yaml (`hermes config path` says where), then `hermes config check`",
+        "init": "setup",
+        "migrate": "import hermes-agent",
+    },
+    "model": {"set use switch default": "config set model.default NAME"},
+    "plugins": {
+        "install add": "`hermes plugins path` says where plug-ins go, `hermes memory setup NAME` uses one",
+        "enable": "memory setup NAME",
+    },
+    "skills": {"install add create": "put a folder with a SKILL.md where `hermes skills path` says"},
+    "gateway": {"setup": "config get gateway"},
+}
+# Words for what a group can do under another name; the first that the group has is meant.
+VERBS = {
+    "ls list all dir": "list show status",
+    "show view cat get read print open inspect": "show list get",
+    "rm del delete remove forget erase drop": "remove delete forget unset archive uninstall unpair",
+    "edit update change modify set": "replace set rename",
+    "new create make add save write remember insert": "add create set install",
+    "find grep query lookup": "search",
+    "history logs": "log list",
+    "revert rollback": "undo restore",
+    "clear clean wipe purge reset": "reset prune cleanup unset",
+    "start launch now": "run serve create",
+    "stop disable": "pause off",
+    "enable activate select switch choose use": "use setup approve resume",
+    "connect setup": "install setup",
+    "test validate": "check verify",
+    "fix": "repair",
+    "vacuum compact": "optimize",
+    "title": "rename",
+    "where file folder": "path",
+    "info stat": "status stats",
+    "download pull": "fetch",
+    "accept": "approve",
+    "deny": "reject",
 }
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hermes.cli.catalogue import GROUPS, SINGLES
 from hermes.cli.output import OK
@@ -11,7 +12,6 @@ from hermes.server.hosts import HOSTS
 from hermes.settings.schema import all_keys
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable
 
     from hermes.cli.output import Context
@@ -21,46 +21,33 @@ _OFTEN: dict[str, Callable[[], Iterable[str]]] = {"KEY": all_keys, "HOST": lambd
 _OF_ALL = ("--help", "--home", "--profile", "--user")
 
 
-class _Words:
-    """Takes the `add_argument` calls of a command and keeps its options, their values and what a positional may be."""
-
-    def __init__(self) -> None:
-        self.words: list[str] = []
-        self.values: dict[str, list[str]] = {}  # of the options that take one of a few
-
-    def add_argument(self, *names: str, **spec: Any) -> None:
-        choices = [*map(str, spec.get("choices", ()))]
-        if names[0].startswith("-"):
-            self.words += [name for name in names if name.startswith("--")]
-            self.values |= dict.fromkeys(names, choices) if choices else {}
-        else:
-            self.words += _OFTEN.get(spec.get("metavar", ""), lambda: choices)()
-
-    def add_mutually_exclusive_group(self, **_: Any) -> _Words:
-        return self
-
-
 def words_after() -> dict[str, list[str]]:
     """For each command ("", "memory", "memory add", …) what may follow it, and for "memory add --target" its values."""
-    after = {"": [*GROUPS, *SINGLES, "help", "--version", *_taken_by(SINGLES["chat"][0], "chat").words, *_OF_ALL]}
+    after: dict[str, list[str]] = {"": []}
     for group, (_, commands) in GROUPS.items():
         after[group] = [*commands, "--help"]
         for name, (module, _) in commands.items():
-            after |= _after_command(f"{group} {name}", _taken_by(module, name))
+            after |= _after_command(f"{group} {name}", module)
     for name, (module, _) in SINGLES.items():
-        after |= _after_command(name, _taken_by(module, name))
+        after |= _after_command(name, module)
+    after[""] = [*GROUPS, *SINGLES, "help", "--version", *after["chat"]]
     return after
 
 
-def _after_command(command: str, taken: _Words) -> dict[str, list[str]]:
-    values = {f"{command} {option}": choices for option, choices in taken.values.items()}
-    return {command: [*taken.words, *_OF_ALL], **values}
-
-
-def _taken_by(module: str, name: str) -> _Words:
-    words = _Words()
-    import_module(f"hermes.cli.{module}").COMMANDS[name][0](words)
-    return words
+def _after_command(command: str, module: str) -> dict[str, list[str]]:
+    """The options of a command and what its positionals may be; the values of options that take one of a few."""
+    parser = argparse.ArgumentParser(add_help=False)
+    import_module(f"hermes.cli.{module}").COMMANDS[command.rpartition(" ")[2]][0](parser)
+    words: list[str] = []
+    values: dict[str, list[str]] = {}
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to list them
+        choices = [*map(str, action.choices or ())]
+        if action.option_strings:
+            words += [name for name in action.option_strings if name.startswith("--")]
+            values |= {f"{command} {name}": choices for name in action.option_strings if choices}
+        else:
+            words += _OFTEN.get(str(action.metavar), lambda found=choices: found)()
+    return {command: [*words, *_OF_ALL], **values}
 
 
 def bash() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 
@@ -55,8 +54,6 @@ def _told(result: str) -> int:
 
 def _delegate(given: argparse.Namespace, context: Context) -> int:
     """Delegated tasks need a model and a conversation that they belong to; this one is filed as `tool`."""
-    import os
-
     from hermes.agent import Agent
 
     arguments = _arguments(given) or "{}"
@@ -76,8 +73,6 @@ def _consent() -> Callable[[str], bool] | None:
 
 def _tools_of_the_agent(context: Context) -> list[Tool]:
     """Those that work on files, commands and pages: not loaded for a call of memory or search."""
-    import os
-
     from hermes.tools.builtin import DelegateTask, Kit
 
     kit = Kit(
@@ -135,6 +130,8 @@ def _print_difference(parts: Parts, name: str, now: str) -> int:
     if session is None:
         raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows them")
     then = parts.database.session_details(session.id).get("system_prompt", "")
+    import difflib  # a call of a tool starts without it
+
     lines = difflib.unified_diff(
         then.splitlines(), now.splitlines(), f"session {session.id}", "a new session", lineterm=""
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import re
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotFound
 from hermes.base.text import counted
-from hermes.cli.arguments import wrong_argument
 from hermes.cli.output import OK, REFUSED, has_styles, print_json, print_problem, print_text, visible
 from hermes.safety.secrets import mask_secrets
 from hermes.session.history import open_past
@@ -22,7 +22,6 @@ from hermes.storage.rollback import RecordedDB, unfinished_imports
 from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
     from typing import NoReturn
 
@@ -132,7 +131,7 @@ def whole_number(low: int) -> Callable[[str], int]:
 
     def read(text: str) -> int:
         if not text.strip().lstrip("-").isdigit() or int(text) < low:
-            raise wrong_argument(f"{text!r} is not a whole number from {low} up")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} up")
         return int(text)
 
     return read
