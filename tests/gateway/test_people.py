@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import socket
 import threading
 import time
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ import httpx
 import pytest
 from gateway_home import ANN, BOB, SECRET, STRANGER, ask, prepare, running
 
+from hermes.http_server import Protocol
 from hermes.memory.store import MemoryStore
 from hermes.settings.home import find_home, person_home
 from hermes.storage.sessions import SessionDB
@@ -239,8 +242,8 @@ def signed(body: bytes, stamp: str | None = None) -> dict[str, str]:
 
 def post(gateway: Gateway, document: Any, headers: dict[str, str] | None = None) -> int:
     body = json.dumps(document).encode()
-    assert gateway.door is not None
-    url = f"http://127.0.0.1:{gateway.door.port}/webhook"
+    assert gateway.webhooks is not None
+    url = f"http://127.0.0.1:{gateway.webhooks.port}/webhook"
     given = signed(body) if headers is None else headers
     return httpx.post(url, content=body, headers=given, timeout=20, trust_env=False).status_code
 
@@ -254,8 +257,8 @@ def test_the_generic_webhook_takes_signed_messages_once_and_sends_signed_answers
     receiver.refuse = [503]
     message = {"id": "m1", "user": "u1", "chat": "room", "text": "hello"}
     with running(home, port=0) as gateway:
-        assert gateway.door is not None
-        assert f"webhooks are taken at http://127.0.0.1:{gateway.door.port}" in caplog.messages
+        assert gateway.webhooks is not None
+        assert f"webhooks are taken at http://127.0.0.1:{gateway.webhooks.port}" in caplog.messages
         assert post(gateway, message, {}) == 401
         assert post(gateway, message, signed(b"another body")) == 401
         assert post(gateway, message, signed(json.dumps(message).encode(), "1000")) == 401
@@ -269,6 +272,25 @@ def test_the_generic_webhook_takes_signed_messages_once_and_sends_signed_answers
         assert gateway.settle(10)
     assert receiver.attempts == 3
     assert list(receiver.taken) == ["m1.0", "m2.0"]
+
+
+@pytest.mark.proves("gateway.webhook")
+def test_clients_that_never_finish_a_request_do_not_block_the_webhook(
+    home: Path, api: BotApi, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Protocol, "most_unfinished", 4)
+    monkeypatch.setattr(Protocol, "grace_seconds", 0.0)
+    prepare(home, api, gateway=f"  webhook:\n    enabled: true\n    reply_url: {receiver.url}\n")
+    headers = b"POST /webhook HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
+    with running(home, port=0) as gateway, ExitStack() as opened:
+        assert gateway.webhooks is not None
+        address = ("127.0.0.1", gateway.webhooks.port)
+        clients = [opened.enter_context(socket.create_connection(address, timeout=20)) for _ in range(6)]
+        for client, begun in zip(clients, [b"", b"", b"", b"", headers, headers + b"\r\nx"], strict=True):
+            client.sendall(begun)
+        assert post(gateway, {"id": "m1", "user": "u1", "text": "hello"}) == 202
+        assert [client.recv(1) for client in clients[:2]] == [b"", b""]
+        assert receiver.texts(1) == ["Understood."]
 
 
 @pytest.mark.proves("gateway.hand_over")

@@ -97,7 +97,6 @@ def test_what_is_known_to_be_wrong_is_one_line_in_the_log(
     assert "Traceback" not in caplog.text
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # uvicorn ends its thread
 @pytest.mark.proves("gateway.status")
 def test_a_port_that_is_taken_is_said_with_the_setting(home: Path, api: BotApi) -> None:
     prepare(home, api, gateway=WEBHOOK)

@@ -217,8 +217,8 @@ def test_by_webhook_an_update_is_taken_once_and_only_with_the_secret(home: Path,
     prepare(home, api, telegram="    mode: webhook\n    webhook_url: http://127.0.0.1:1/telegram\n")
     with running(home, port=0) as gateway:
         assert api.wait(lambda: bool(api.webhook))
-        assert gateway.door is not None
-        api.webhook["url"] = f"http://127.0.0.1:{gateway.door.port}/telegram"
+        assert gateway.webhooks is not None
+        api.webhook["url"] = f"http://127.0.0.1:{gateway.webhooks.port}/telegram"
         api.say(ANN, "hello")
         update = api.updates.popleft()
         assert api.push(update, secret="wrong") == 401

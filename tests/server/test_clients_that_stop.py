@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from http_service import running
 
-from hermes.server.app import Impatient
+from hermes.http_server import Protocol
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ _SLOW = [{"when": "", "text": "word " * 3_000, "pause": 0.05}]
 def test_a_connection_that_never_ends_its_headers_is_shut(
     home: Path, monkeypatch: pytest.MonkeyPatch, begun: bytes
 ) -> None:
-    monkeypatch.setattr(Impatient, "header_seconds", 0.2)
+    monkeypatch.setattr(Protocol, "header_seconds", 0.2)
     with running(home) as up:
         with socket.create_connection((urlsplit(up.url).hostname, urlsplit(up.url).port), timeout=20) as client:
             client.sendall(begun)

@@ -22,8 +22,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from hermes.http_server import BodyLimits
 from hermes.server.app import build
-from hermes.server.auth import Buckets, Door, Limits, Metrics
+from hermes.server.auth import Buckets, Door, Metrics
 from hermes.server.conversations import Rooms
 from hermes.settings.home import find_home
 from hermes.settings.people import People
@@ -260,12 +261,27 @@ def test_a_body_that_does_not_arrive_is_not_waited_for() -> None:
     async def app(_scope: Any, receive: Any, _send: Any) -> None:
         await receive()
 
-    door = Door(app, who=lambda _key: "ann", metrics=Metrics(), limits=Limits(receive_seconds=0.01))
+    door = Door(app, who=lambda _key: "ann", metrics=Metrics(), body=BodyLimits(seconds=0.01))
 
     async def never() -> Any:
         await asyncio.Event().wait()
 
     assert asyncio.run(status_of(door, "/", "POST", body=never)) == 408
+
+
+@pytest.mark.proves("http.limits")
+def test_a_body_that_trickles_in_has_one_deadline() -> None:
+    async def app(_scope: Any, receive: Any, _send: Any) -> None:
+        while (await receive())["more_body"]:
+            continue
+
+    auth = Door(app, who=lambda _key: "ann", metrics=Metrics(), body=BodyLimits(seconds=0.2))
+
+    async def trickle() -> Any:
+        await asyncio.sleep(0.02)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    assert asyncio.run(status_of(auth, "/", "POST", body=trickle)) == 408
 
 
 CHECKS: list[Any] = [
@@ -347,7 +363,7 @@ def test_a_server_that_is_stopped_finishes_what_is_running(home: Path) -> None:
         asking = threading.Thread(target=ask)
         asking.start()
         assert begun.wait(20)
-        up.server.should_exit = True
+        up.server.stop()
         asking.join(20)
     assert texts[-2] == "data: [DONE]" or "data: [DONE]" in texts
     said = "".join(

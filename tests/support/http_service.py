@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import uvicorn
 
-from hermes.server.app import Impatient, build
+from hermes.http_server import HttpServer, listen
+from hermes.server.app import build
 from hermes.settings.home import find_home
 from hermes.settings.people import People
 
@@ -30,7 +29,7 @@ class Running:
     url: str
     keys: dict[str, str]
     service: Service
-    server: uvicorn.Server = field(repr=False)
+    server: HttpServer
 
     def client(self, person: str = "ann", **more: Any) -> httpx.Client:
         headers = {"authorization": f"Bearer {self.keys[person]}", **more.pop("headers", {})}
@@ -60,22 +59,9 @@ def running(home: Path, steps: list[Any] | None = None, settings: str = "", **mo
 @contextmanager
 def listening(home: Path, keys: dict[str, str], **more: Any) -> Iterator[Running]:
     service = build(find_home(home), **more)
-    config = uvicorn.Config(service.app, host="127.0.0.1", port=0, log_level="error", access_log=False, http=Impatient)
-    server = uvicorn.Server(config)
-    started = threading.Event()
-    startup = server.startup
-
-    async def told(*given: Any, **named: Any) -> None:
-        await startup(*given, **named)
-        started.set()
-
-    server.startup = told  # type: ignore[method-assign] # the moment it listens is told nowhere else
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    assert started.wait(30)
-    port = server.servers[0].sockets[0].getsockname()[1]
+    server = HttpServer(service.app, listen("127.0.0.1", 0), drain_seconds=30)
+    server.start()
     try:
-        yield Running(home=home, url=f"http://127.0.0.1:{port}", keys=keys, service=service, server=server)
+        yield Running(home=home, url=f"http://127.0.0.1:{server.port}", keys=keys, service=service, server=server)
     finally:
-        server.should_exit = True
-        thread.join(30)
+        server.stop()

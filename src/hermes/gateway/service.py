@@ -35,9 +35,9 @@ from hermes.storage.locks import FileLock, is_held
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hermes.gateway.http import Door
     from hermes.gateway.ledger import Entry
     from hermes.gateway.platforms.base import Incoming, Platform
+    from hermes.http_server import HttpServer
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
@@ -356,7 +356,8 @@ class Gateway:
         )
         seconds = settings.number("gateway.monitor_interval") if settings.flag("gateway.monitor_enabled") else 0
         self.monitor = Monitor(seconds=seconds, warn_mb=settings.integer("gateway.monitor_warn_mb"))
-        self.door = self._make_door(port)
+        self._port = settings.integer("gateway.port") if port is None else port
+        self.webhooks: HttpServer | None = None  # while it runs, when a platform calls us
         self._stop = threading.Event()
         self._problems: dict[str, str] = dict.fromkeys(self.platforms, "not connected yet")
         self._started = clock()
@@ -366,9 +367,13 @@ class Gateway:
         finish_removals(self.home)
         left = self.intake.resume()
         _LOG.info("gateway of %s: %s; %s messages left from before", self.home.path, ", ".join(self.platforms), left)
-        if self.door is not None:
-            self.door.start()
-            _LOG.info("webhooks are taken at http://%s:%s", self.settings.text("gateway.host"), self.door.port)
+        if any(not isinstance(each, Telegram) or each.is_called for each in self.platforms.values()):
+            from hermes.gateway.webhooks import webhook_server  # needs the extra `server`
+
+            host = self.settings.text("gateway.host")
+            self.webhooks = webhook_server(self.platforms, self.intake, host=host, port=self._port)
+            self.webhooks.start()
+            _LOG.info("webhooks are taken at http://%s:%s", host, self.webhooks.port)
         self.monitor.start()
         for name, platform in self.platforms.items():
             thread = threading.Thread(
@@ -384,8 +389,8 @@ class Gateway:
     def stop(self) -> bool:
         """Receives nothing more, lets running answers finish, closes; False when some were left for the next start."""
         self._stop.set()
-        if self.door is not None:
-            self.door.stop()
+        if self.webhooks is not None:
+            self.webhooks.stop()
         for thread in self._receivers:
             thread.join(5)
         self.intake.close()
@@ -434,15 +439,6 @@ class Gateway:
         lanes = Lanes(router.handle, workers=self.settings.integer("gateway.workers"))
         commands.waiting = lanes.waiting
         return lanes, Lanes(router.handle, workers=_QUICK_WORKERS)
-
-    def _make_door(self, port: int | None) -> Door | None:
-        called = [name for name, each in self.platforms.items() if not isinstance(each, Telegram) or each.is_called]
-        if not called:
-            return None
-        from hermes.gateway.http import Door
-
-        host, chosen = self.settings.text("gateway.host"), self.settings.integer("gateway.port")
-        return Door(self.platforms, self.intake, host=host, port=chosen if port is None else port)
 
     def _report(self, platform: str, problem: str) -> None:
         if problem != self._problems[platform]:

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 from starlette.applications import Starlette
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Match, Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hermes.agent import Agent
 from hermes.base.errors import HermesError, SettingsError
 from hermes.base.version import __version__
+from hermes.http_server import BodyLimits, BodyRefused
 from hermes.server import openai_wire as wire
 from hermes.server import schemas
 from hermes.server.api import ENDPOINTS, PREFIX, api_route
-from hermes.server.auth import PERSON, ROUTE, TYPE, Door, Limits, Lines, Metrics, Stop, Turns
+from hermes.server.auth import PERSON, ROUTE, TYPE, Door, Lines, Metrics, Turns
 from hermes.server.conversations import Rooms
 from hermes.server.openai import Chat
 from hermes.settings.config import load_settings
@@ -39,47 +39,6 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
 
     Handler = Callable[[Request], Awaitable[Response]]
-
-
-class Impatient(H11Protocol):
-    """uvicorn's own protocol, with a time limit for the headers of each request."""
-
-    header_seconds = 20.0
-    _late: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._expect()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._expect()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        super().connection_lost(exc)
-
-    def _expect(self) -> None:
-        """Starts to wait for headers, or stops when they are there."""
-        if self._answers:
-            self._stop_waiting()
-        elif self._late is None:
-            self._late = self.loop.call_later(self.header_seconds, self._give_up)
-
-    @property
-    def _answers(self) -> bool:
-        cycle: Any = self.cycle  # None before the first request, whatever its type says
-        return cycle is not None and not cycle.response_complete
-
-    def _give_up(self) -> None:
-        self._late = None
-        if not self._answers and not self.transport.is_closing():
-            self.transport.close()
-
-    def _stop_waiting(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
 
 
 # The OpenAPI description, made from the table of endpoints.
@@ -226,9 +185,8 @@ def build(home: Home, *, only_mcp: bool = False, open_agent: Open = Agent.open, 
         app,
         who=people.who,
         metrics=metrics,
-        limits=Limits(
-            per_minute=settings.integer("server.requests_per_minute"), body=settings.integer("server.max_body_mb") << 20
-        ),
+        per_minute=settings.integer("server.requests_per_minute"),
+        body=BodyLimits(size=settings.integer("server.max_body_mb") << 20),
         hosts=(*settings.texts("server.hosts"), settings.text("server.host")),
         origins=settings.texts("server.origins"),
     )
@@ -371,12 +329,12 @@ async def _wrong_method(request: Request, _error: Any) -> Response:
     return JSONResponse(wire.error_body(said, code="method_not_allowed"), 405, {"allow": allowed})
 
 
-async def _stopped(_request: Request, error: Any) -> Response:
-    return JSONResponse(wire.error_body(error.message, code=error.reason), error.status)
+async def _body_refused(_request: Request, error: Any) -> Response:
+    return JSONResponse(wire.error_body(error.message, code=error.reason), error.status, error.headers)
 
 
 async def _broken(_request: Request, _error: Any) -> Response:
     return JSONResponse(wire.error_body("an error of this server; the operator's log says what", "server_error"), 500)
 
 
-_HANDLERS: dict[Any, Any] = {404: _absent, 405: _wrong_method, 500: _broken, Stop: _stopped}
+_HANDLERS: dict[Any, Any] = {404: _absent, 405: _wrong_method, 500: _broken, BodyRefused: _body_refused}

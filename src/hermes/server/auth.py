@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import HermesError
+from hermes.http_server import Body, BodyLimits, BodyRefused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -148,15 +149,6 @@ _LOCAL = ("localhost", "127.0.0.1", "[::1]", "::1")
 _FAILURES = 20  # wrong keys from one address before it has to wait
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """`per_minute` requests of one person; `body` bytes; seconds a client may take to send its body."""
-
-    per_minute: int = 600
-    body: int = 10 << 20
-    receive_seconds: float = 30.0
-
-
 @dataclass(slots=True)
 class Bucket:
     """Lets through `rate` a second on average, and `burst` at once."""
@@ -203,7 +195,8 @@ class Door:
         *,
         who: Callable[[str], str | None],
         metrics: Metrics,
-        limits: Limits,
+        per_minute: int = 600,
+        body: BodyLimits | None = None,
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
         clock: Callable[[], float] = time.monotonic,
@@ -211,10 +204,10 @@ class Door:
         self._app = app
         self._who = who
         self._metrics = metrics
-        self._limits = limits
+        self._body = body or BodyLimits()
         self._hosts = {*_LOCAL, *(host.lower() for host in hosts)}
         self._origins = {origin.lower().rstrip("/") for origin in origins}
-        self._requests = Buckets(limits.per_minute, clock)
+        self._requests = Buckets(per_minute, clock)
         self._failures = Buckets(_FAILURES, clock, at_once=_FAILURES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -251,17 +244,14 @@ class Door:
             return Refusal(401, "key", "a valid key is needed: Authorization: Bearer hk-…", _ASK)
         if wait := self._requests.take(person):
             return Refusal(429, "rate", "too many requests; wait a little", {"retry-after": str(int(wait) + 1)})
-        if (
-            headers.get(b"content-length", "0").isdigit()
-            and int(headers.get(b"content-length", "0")) > self._limits.body
-        ):
-            return self._too_large()
+        size = headers.get(b"content-length", "")
+        if size.isdigit() and int(size) > self._body.size:
+            return Refusal(413, "body", f"the body is larger than {self._body.size:,} bytes")
         scope[PERSON] = person
         return None
 
     async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, status, begun = time.perf_counter(), 500, False
-        body = _Body(receive, self._limits)
 
         async def watched(message: Message) -> None:
             nonlocal status, begun
@@ -272,18 +262,15 @@ class Door:
 
         self._metrics.in_flight += 1
         try:
-            await self._app(scope, body, watched)
-        except Stop as stop:
+            await self._app(scope, Body(receive, self._body), watched)
+        except BodyRefused as refused:
             if not begun:
-                status = stop.status
-                await Refusal(stop.status, stop.reason, stop.message).answer(send)
+                status = refused.status
+                await Refusal(refused.status, refused.reason, refused.message, refused.headers).answer(send)
         finally:
             self._metrics.in_flight -= 1
             route = scope.get(ROUTE) or "other"
             self._metrics.request(scope["method"], route, status, time.perf_counter() - started)
-
-    def _too_large(self) -> Refusal:
-        return Refusal(413, "body", f"the body is larger than {self._limits.body:,} bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,40 +290,6 @@ class Refusal:
         start = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more, *_ALWAYS]
         await send({"type": "http.response.start", "status": self.status, "headers": start})
         await send({"type": "http.response.body", "body": body})
-
-
-class Stop(Exception):
-    """The body cannot be taken: too large, or too slow."""
-
-    def __init__(self, status: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.reason, self.message = status, reason, message
-
-
-class _Body:
-    """Receives a request's body within its limits; what comes after it (a disconnect) is waited for without one."""
-
-    def __init__(self, receive: Receive, limits: Limits) -> None:
-        self._receive = receive
-        self._limits = limits
-        self._size = 0
-        self._whole = False
-
-    async def __call__(self) -> Message:
-        if self._whole:
-            return await self._receive()
-        import asyncio
-
-        try:
-            async with asyncio.timeout(self._limits.receive_seconds):
-                message = await self._receive()
-        except TimeoutError as error:
-            raise Stop(408, "slow", "the body took too long to arrive") from error
-        self._size += len(message.get("body", b""))
-        if self._size > self._limits.body:
-            raise Stop(413, "body", f"the body is larger than {self._limits.body:,} bytes")
-        self._whole = message["type"] != "http.request" or not message.get("more_body", False)
-        return message
 
 
 _ASK = {"www-authenticate": 'Basic realm="hermes (any name, your key as password)", charset="UTF-8"'}

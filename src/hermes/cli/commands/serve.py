@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import sys
 import time
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from hermes.cli.output import OK, REFUSED, add_json_option, print_json, print_te
 
 if TYPE_CHECKING:
     import argparse
+    import socket
     from collections.abc import Iterator
 
     from hermes.cli.output import Context
@@ -40,43 +40,32 @@ _LAST_PORT = 65535
 def start(context: Context, *, host: str = "", port: int | None = None, only_mcp: bool = False) -> int:
     """Serves until it is told to stop (SIGINT, SIGTERM), then lets what is running finish."""
     try:
-        import uvicorn
-
-        from hermes.server.app import Impatient, build
+        from hermes.http_server import HttpServer
+        from hermes.server.app import build
     except ImportError as error:
         raise ExtraMissing(f"{error.name} is not installed; {command('server')} brings it") from error
     settings = context.settings
     service = build(context.home, only_mcp=only_mcp)
-    config = uvicorn.Config(
-        service.app,
-        host=host or settings.text("server.host"),
-        port=settings.integer("server.port") if port is None else port,
-        http=Impatient,
-        log_config=None,  # as everything else is logged
-        access_log=False,  # addresses and paths of people are nobody's business; /metrics counts
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=settings.integer("server.drain_seconds"),
-        limit_concurrency=4096,
-        h11_max_incomplete_event_size=64 << 10,
-    )
+    host = host or settings.text("server.host")
+    listening = _listen(host, settings.integer("server.port") if port is None else port)
+    server = HttpServer(service.app, listening, drain_seconds=settings.integer("server.drain_seconds"))
     log_with_times()
-    listening = _listen(config.host, config.port)
     # Turns give the interpreter up at every file and database call; getting it back must not take the usual 5 ms each.
     sys.setswitchinterval(_SWITCH_SECONDS)
     if not only_mcp:
-        _say_what_is_served(settings, config.host, listening.getsockname()[1])
-    uvicorn.Server(config).run(sockets=[listening])
+        _say_what_is_served(settings, host, server.port)
+    server.run()
     return OK
 
 
 def _listen(host: str, port: int) -> socket.socket:
     """Before anything is said: a port that is taken is no place to send clients to."""
+    from hermes.http_server import listen
+
     if not 0 <= port <= _LAST_PORT:
         raise SettingsError(f"--port is {port}; expected a number from 0 (any free one) to {_LAST_PORT}")
     try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        return listen(host, port)
     except OSError as error:
         why = str(error.strerror).partition(" (while")[0]  # where is said already
         raise SettingsError(

@@ -1,0 +1,166 @@
+"""What `hermes serve` and the gateway's webhooks share: a socket, uvicorn with our limits, and bounded request bodies.
+
+A client that does not finish its request costs little and stops nobody: headers and body have deadlines, and when too
+many requests are unfinished at once, the oldest of them is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive
+
+_MOST_REQUESTS = 4096
+_LARGEST_HEADERS = 64 << 10
+_STOP_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyLimits:
+    size: int = 10 << 20  # bytes
+    seconds: float = 30.0  # for the whole body, from the end of the headers
+
+
+class BodyRefused(Exception):
+    """A request's body is too large, takes too long, or never comes; `headers` belong to the answer.
+
+    Who is late is cut off. Who sends too much is heard out, or they would see a reset connection instead of the answer.
+    """
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.message = status, reason, message
+        self.headers = {"connection": "close"} if reason == "slow" else {}
+
+
+class Body:
+    """Receives a request's body within its limits, then waits without one for what follows (a disconnect)."""
+
+    def __init__(self, receive: Receive, limits: BodyLimits) -> None:
+        self._receive = receive
+        self._limits = limits
+        self._deadline = asyncio.get_running_loop().time() + limits.seconds
+        self._size = 0
+        self._whole = False
+
+    async def __call__(self) -> Message:
+        if self._whole:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
+        except TimeoutError as error:
+            raise BodyRefused(408, "slow", "the body took too long to arrive") from error
+        if message["type"] == "http.disconnect":
+            raise BodyRefused(400, "gone", "the client went away before its body was here")
+        self._size += len(message.get("body", b""))
+        if self._size > self._limits.size:
+            raise BodyRefused(413, "body", f"the body is larger than {self._limits.size:,} bytes")
+        self._whole = not message.get("more_body", False)
+        return message
+
+
+class Protocol(H11Protocol):
+    """uvicorn's own protocol, with a deadline for the headers and a limit on unfinished requests."""
+
+    header_seconds = 20.0
+    most_unfinished = 200
+    grace_seconds = 1.0  # many honest clients may connect in the same moment
+    since = 0.0
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.since = self.loop.time()
+        self._expect_headers()
+        self._drop_unfinished()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._expect_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _drop_unfinished(self) -> None:
+        """Closes the oldest connections beyond the limit whose client still owes a part of its request."""
+        now = self.loop.time()
+        connections = [each for each in self.connections if isinstance(each, Protocol)]
+        waiting = sorted((each.since, id(each), each) for each in connections if each.owes_a_request)
+        for since, _, connection in waiting[: -self.most_unfinished]:
+            if now - since > self.grace_seconds:
+                connection.transport.close()
+
+    @property
+    def owes_a_request(self) -> bool:
+        nothing_yet = self.cycle is None  # a connection that is kept alive has had its answer
+        return not self.transport.is_closing() and (nothing_yet or self.conn.their_state is h11.SEND_BODY)
+
+    @property
+    def _answering(self) -> bool:
+        cycle: Any = self.cycle  # None before the first request, whatever its type says
+        return cycle is not None and not cycle.response_complete
+
+    def _expect_headers(self) -> None:
+        if self._answering:
+            self._stop_waiting()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(self.header_seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        if not self._answering and not self.transport.is_closing():
+            self.transport.close()
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+class HttpServer:
+    """Serves an application on a socket that listens already: until a signal (`run`), or in a thread (`start`)."""
+
+    def __init__(self, app: ASGIApp, listening: socket.socket, *, drain_seconds: int) -> None:
+        self._listening = listening
+        self.port = int(listening.getsockname()[1])
+        config = uvicorn.Config(
+            app,
+            http=Protocol,
+            log_config=None,  # as everything else is logged
+            access_log=False,  # addresses and paths of people are nobody's business
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=drain_seconds,
+            limit_concurrency=_MOST_REQUESTS,
+            h11_max_incomplete_event_size=_LARGEST_HEADERS,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self.run, name="http-server", daemon=True)
+
+    def run(self) -> None:
+        self._server.run(sockets=[self._listening])
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(_STOP_SECONDS)
+        self._listening.close()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
