@@ -8,7 +8,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "fence.nonce": ("both tags carry a nonce drawn per call, and no text inside can close its own fence", "product"),
     "fence.clean": ("cleaning removes whole fenced blocks, note lines and stray tags", "003 Memory Context Fencing"),
     "fence.legacy": ("the fences and both notes of hermes-agent are recognised", "003 Memory Context Fencing"),
-    "fence.disguise": ("nested, split, full-width, escaped and invisibly broken tags are tags", "product"),
+    "fence.forms": ("a tag may be in any case, hold blanks and attributes, or be split by another tag", "product"),
     "fence.final": ("cleaning twice changes nothing more, and takes linear time on any text", "product"),
     "fence.outer": ("text outside fences is preserved byte for byte", "product"),
     "fence.hidden": (

@@ -91,34 +91,29 @@ def test_cleaning_removes_blocks_notes_and_stray_tags() -> None:
     assert sanitize_context("a <memory-context/> b") == "a  b"
 
 
-@pytest.mark.proves("fence.disguise")
+@pytest.mark.proves("fence.forms")
 @pytest.mark.parametrize(
-    "disguised",
+    "written",
     [
+        "<Memory-CONTEXT>",
+        '<memory-context data-x="1"\n>',
+        "<\u2003memory-context\u2003>",
         "</memory-</memory-context>context>",
         "</memory-<memory-context>\nx</memory-context>context>",
-        "&l</memory-context>t;memory-context>",
-        "<mem\u200bory\u00ad-context>",
-        "\uff1cmemory-context\uff1e",
-        "\u276cmemory-context\u276d",
-        "\u2770memory-context\u2771",
-        "\u227amemory-context\u227b",
-        "\uff1c\uff4d\uff45\uff4d\uff4f\uff52\uff59\uff0d\uff43\uff4f\uff4e\uff54\uff45\uff58\uff54\uff1e",
-        "<m\u0435m\u043ery\u2011context>",
-        "&lt;memory-context&gt;",
-        "&amp;lt;/memory-context&amp;gt;",
-        "&#60;memory-context&#x3e;",
-        "&lt/memory-context&gt",
-        '<memory-context data-x="1"\n>',
-        "<memory-\u0000context>",
-        "<\u2003memory-context\u2003>",
     ],
 )
-def test_a_disguised_tag_is_a_tag(disguised: str) -> None:
-    assert sanitize_context(f"a{disguised}b") == "ab"
+def test_a_tag_may_be_written_in_any_case_with_blanks_attributes_or_around_another(written: str) -> None:
+    assert sanitize_context(f"a{written}b") == "ab"
 
 
-@pytest.mark.proves("fence.outer", "fence.disguise")
+@pytest.mark.proves("fence.final", "fence.forms")
+def test_no_depth_of_tags_inside_tags_leaves_a_tag() -> None:
+    nested = "a " + "</memory-" * 50 + "context>" * 50 + " b"
+    assert "<" not in sanitize_context(nested)
+    assert sanitize_context("a [1] " + "</memory-" * 3 + "context>" * 3 + " b") == "a [1]  b"
+
+
+@pytest.mark.proves("fence.outer")
 @pytest.mark.parametrize(
     "text",
     [
@@ -131,6 +126,7 @@ def test_a_disguised_tag_is_a_tag(disguised: str) -> None:
         "<memory\u2003-context> has a blank in its name",
         NOTE[:-1] + "a" * 500 + "]",
         NOTE[:-1] + " > and so on]",
+        "\uff1cmemory-context\uff1e, <m\u0435mory-context>, <mem\u200bory-context> and &lt;memory-context&gt;",
     ],
 )
 def test_what_is_no_fence_stays(text: str) -> None:
@@ -194,12 +190,6 @@ def test_a_fence_at_the_start_of_a_line_is_hidden_and_the_rest_is_kept(
     assert scrub(list(f"{before}<memory-context>\n{inside}</memory-context>{after}")) == before + after
     wrapped = build_memory_context_block(f"fact {inside}")
     assert scrub([f"{before}{wrapped}{after}"]) == before + after
-
-
-@pytest.mark.proves("fence.cuts")
-def test_a_semicolon_belongs_to_the_tag_only_directly_behind_it() -> None:
-    text = "&#60\n<memory-context>&lt/memory-context&gtm; \n<memory-context>&lt;/memory-context&gt;;"
-    assert scrub([text]) == scrub(list(text)) == "&#60\nm; \n;"
 
 
 @pytest.mark.proves("fence.hidden")
