@@ -179,12 +179,19 @@ def test_a_scanner_without_its_tables_raises() -> None:
 @pytest.mark.internal("the compiled tables are a cache of the text tables")
 def test_the_compiled_tables_say_what_the_text_tables_say() -> None:
     code = (
-        "from hermes.safety import tables\nfrom hermes.safety.training import compile_tables\n"
+        "from hermes.safety import tables\nfrom benchmarks.training import compile_tables\n"
         "parts = ('english', 'rules', 'disguises', 'plain', 'latin', 'foreign', 'weights')\n"
         "stored = {part: tables.compiled(part) for part in parts}\n"
         "tables._compiled.update(dict.fromkeys(stored))\nprint(compile_tables() == stored)"
     )
-    out = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout
+    root = os.path.dirname(HERE)
+    out = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": root},
+    ).stdout
     assert out == "True\n", "run bin/compile-lexicons after changing a lexicon or a rule"
 
 

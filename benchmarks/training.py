@@ -1,4 +1,4 @@
-"""Compiles the lexicons and learns the weights; run by bin/compile-lexicons and bin/weigh-wordings, never by a scan.
+"""Compiles the lexicons and learns the weights of the threat scanner, for bin/compile-lexicons and bin/weigh-wordings.
 
 A logistic regression over words, their letters, pairs of words and concepts, on the development corpora and on the
 descriptions of the installed packages, which stand for everything harmless that nobody wrote for this purpose. What
