@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -65,10 +64,15 @@ class Held:
     """The words of a summary, sorted so that hundreds of facts can be looked up in it."""
 
     def __init__(self, summary: str) -> None:
-        self._in_order = summary.split()
-        self._words = set(self._in_order)
+        in_order = summary.split()
+        self._words = set(in_order)
+        self._flat = " ".join(in_order)
+        self._trimmed = {word.strip(TRIMMED) for word in self._words}
         # A name may be part of a longer word; plain words hold none.
         self._odd = "\n".join(word for word in self._words if not (word.isalpha() and word.islower()))
+        # Names and numbers between the letters of scripts that have no blanks.
+        foreign = " ".join(word for word in self._words if not word.isascii())
+        self._embedded = {word for _, word in words_of(foreign)}
 
     def has(self, text: str) -> bool:
         if text in self._words:
@@ -78,20 +82,6 @@ class Held:
         if len(text) >= _NO_COINCIDENCE:  # kept wherever it stands
             return text in self._odd
         return text in self._trimmed or text in self._embedded  # "42" is not kept by "1420"
-
-    @cached_property
-    def _flat(self) -> str:
-        return " ".join(self._in_order)
-
-    @cached_property
-    def _trimmed(self) -> set[str]:
-        return {word.strip(TRIMMED) for word in self._words}
-
-    @cached_property
-    def _embedded(self) -> set[str]:
-        """Names and numbers between the letters of scripts that have no blanks."""
-        foreign = " ".join(word for word in self._words if not word.isascii())
-        return {word for _, word in words_of(foreign)}
 
 
 def keep_exactly(earlier: str, facts: Sequence[Fact], held: Held, room: int, for_names: float = NAMES_SHARE) -> str:

@@ -56,8 +56,6 @@ class Chapter:
 def to_ranges(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """Runs of consecutive ids as (first, last)."""
     numbers = sorted(set(ids))
-    if numbers and numbers[-1] - numbers[0] == len(numbers) - 1:
-        return ((numbers[0], numbers[-1]),)  # one run, as in every conversation that was never interrupted
     runs: list[tuple[int, int]] = []
     for each in numbers:
         if runs and each == runs[-1][1] + 1:
@@ -179,7 +177,6 @@ def _label(messages: Sequence[Message]) -> str:
 MARK = "[CONTEXT COMPACTION"
 PREFIX = f"{MARK} — REFERENCE ONLY]"
 LEGACY_PREFIX = "[CONTEXT SUMMARY]:"
-_BEGINNING = "[CONTEXT "  # of both
 END = "--- END OF CONTEXT SUMMARY"
 KEPT_HEADING = "## Kept exactly"
 POINTERS_HEADING = "## Where the originals are"
@@ -200,25 +197,10 @@ class Block:
     chapters: tuple[Chapter, ...] = ()
 
 
-def prose(name: str) -> str:
-    """One of the texts beside this module."""
-    return _prose(name)
-
-
 def is_block(message: Message) -> bool:
     content = message.get("content")  # a block is always one text
-    marked = type(content) is str and content.startswith(_BEGINNING) and content.startswith((MARK, LEGACY_PREFIX))
+    marked = isinstance(content, str) and content.startswith((MARK, LEGACY_PREFIX))
     return (marked or _FLAG in message) and message.get("role") in ("user", "assistant")
-
-
-def blocks_in(messages: Iterable[Message]) -> list[Message]:
-    """The blocks among messages; of a long history none but a few is looked at closely."""
-    begun = [
-        message
-        for message in messages
-        if _FLAG in message or (type(text := message.get("content")) is str and text.startswith(_BEGINNING))
-    ]
-    return list(filter(is_block, begun)) if begun else begun
 
 
 def render_block(summary: str, kept: str, pointers: str) -> str:
@@ -268,6 +250,7 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
 
 
 @cache
-def _prose(name: str) -> str:
+def prose(name: str) -> str:
+    """One of the texts beside this module."""
     with open(os.path.join(_TEXTS, f"{name}.md"), encoding="utf-8") as file:
         return file.read().strip()

@@ -12,16 +12,14 @@ functions it was given.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes.base.text import counted
 from hermes.base.tokens import estimate_message
-from hermes.base.values import value
 from hermes.compaction.audit import NAMES_SHARE, Held, count_kept, keep_exactly
 from hermes.compaction.block import (
     SYSTEM_NOTE,
-    blocks_in,
     chapters_of,
     is_block,
     join_blocks,
@@ -56,15 +54,33 @@ if TYPE_CHECKING:
     Ids = Sequence[int | None]
     from hermes.compaction.messages import Message
 
+EXTRACT = "extract"
+_KEPT_SHARE = 1 / 3  # of the summary's budget
+_POINTERS_SHARE = 1 / 4
+SUMMARY_RATIO = 0.20
+SUMMARY_LEAST = 2_000
+SUMMARY_MOST = 12_000
+SUMMARY_SHARE_OF_WINDOW = 0.05
+HYGIENE_THRESHOLD = 0.85
+HYGIENE_MESSAGES = 4
+_PAYS = 0.10  # of the tokens; a compaction that saves less costs more than it brings
+_FEWEST_FACTS = 200
+_TOKENS_PER_FACT = 16  # of the summary's budget: about as many as the block can keep word for word
+_TOO_LITTLE = "it would save less than a tenth"
+NO_SUMMARY = "no model could summarise"
+_ROUGH_TOLERANCE = 0.05
 TRIPS_AFTER = 2  # compactions in a row after which the prompt was still too large
 TRANSIENT = (60.0, 300.0, 900.0)  # seconds without the model after the first, second and further failure
 OTHER = 60.0
 REGROWTH = 0.10  # of the window: when the prompt grew by that much, another try may pay
 
 
-@value
+@dataclass(frozen=True, kw_only=True)
 class Breaker:
-    """How compaction has fared. Nothing but a prompt below the threshold clears it: no end of a session, no restart."""
+    """How the last compactions and summaries went.
+
+    Nothing but a prompt below the threshold clears it: no end of a session, no restart.
+    """
 
     ineffective: int = 0
     waiting: bool = False  # a compaction happened and no real prompt size has been seen since
@@ -84,30 +100,32 @@ class Breaker:
         return not now < until <= now + TRANSIENT[-1]  # further ahead: the clock was wrong when it was stored
 
     def compacted(self) -> Breaker:
-        return self._with(waiting=True)
+        return replace(self, waiting=True)
 
     def could_not_compact(self, prompt_tokens: int) -> Breaker:
         """A pass found nothing worth taking out."""
-        return self._with(ineffective=self.ineffective + 1, tokens=prompt_tokens, waiting=False)
+        return replace(self, ineffective=self.ineffective + 1, tokens=prompt_tokens, waiting=False)
 
     def read(self, prompt_tokens: int, threshold: int) -> Breaker:
         """What the provider counted: the first figure after a compaction tells whether it helped."""
         if prompt_tokens < threshold:
-            return self._with(ineffective=0, waiting=False, tokens=0) if self.ineffective or self.waiting else self
+            return replace(self, ineffective=0, waiting=False, tokens=0) if self.ineffective or self.waiting else self
         if self.waiting:
-            return self._with(ineffective=self.ineffective + 1, waiting=False, tokens=prompt_tokens)
+            return replace(self, ineffective=self.ineffective + 1, waiting=False, tokens=prompt_tokens)
         return self
 
     def failed(self, who: str, error: str, now: float, *, transient: bool) -> Breaker:
         failures = (self.helper_failures if who == "helper" else self.main_failures) + 1
         pause = TRANSIENT[min(failures, len(TRANSIENT)) - 1] if transient else OTHER
-        return self._with(**{f"{who}_failures": failures, f"{who}_until": now + pause, "error": error})
+        changes: dict[str, Any] = {f"{who}_failures": failures, f"{who}_until": now + pause, "error": error}
+        return replace(self, **changes)
 
     def answered(self, who: str) -> Breaker:
-        return self._with(**{f"{who}_failures": 0, f"{who}_until": 0.0, "error": ""})
+        changes: dict[str, Any] = {f"{who}_failures": 0, f"{who}_until": 0.0, "error": ""}
+        return replace(self, **changes)
 
     def as_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _FIELDS}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any] | None) -> Breaker:
@@ -119,87 +137,6 @@ class Breaker:
             whole = isinstance(default, float) and type(given) is int
             known[name] = given if type(given) is type(default) or whole else default
         return cls(**known)
-
-    def _with(self, **changes: Any) -> Breaker:
-        return Breaker(**(self.as_dict() | changes))
-
-
-_FIELDS = (
-    "ineffective", "waiting", "tokens", "helper_failures", "helper_until", "main_failures", "main_until", "error",
-)  # fmt: skip
-
-
-# Who summarises: the helper model, the helper in smaller pieces, the main model, and at last no model at all.
-
-EXTRACT = "extract"
-
-
-@value
-class Rung:
-    """A model that may be asked: "helper" or "main", the function that asks it, its window in tokens."""
-
-    who: str
-    ask: Summariser
-    window: int
-    is_stranger: bool = False  # has not seen the conversation, and may be somebody else's service
-
-
-@value
-class Attempt:
-    """The text that stands for the middle, who made it, and what failed before."""
-
-    text: str
-    how: str
-    breaker: Breaker
-    failures: tuple[str, ...] = ()
-
-
-class Ladder:
-    def __init__(
-        self, rungs: Sequence[Rung], breaker: Breaker, *, clock: Callable[[], float], timer: Callable[[], float]
-    ) -> None:
-        self._rungs = rungs
-        self._breaker = breaker
-        self._clock = clock
-        self._timer = timer
-        self._failures: list[str] = []
-
-    def climb_down(self, task: Task, facts: Sequence[Fact], *, deadline: float | None, force: bool) -> Attempt:
-        """The first usable text; an extract is made of `facts`. `force` also asks models that pause after a failure."""
-        for rung in self._rungs:
-            if not force and not self._breaker.may_ask(rung.who, self._clock()):
-                self._failures.append(f"{rung.who}: rests after {self._breaker.error or 'a failure'}")
-                continue
-            found = self._ask(task, rung, deadline)
-            if found is not None:
-                return found
-        text = extract(task.messages, task.ids, facts, task.budget, task.previous)
-        return Attempt(text=text, how=EXTRACT, breaker=self._breaker, failures=tuple(self._failures))
-
-    def _ask(self, task: Task, rung: Rung, deadline: float | None) -> Attempt | None:
-        # A model that failed on the whole may be smaller than it says: half its window is tried once.
-        transient = False
-        shown = task.masked() if rung.is_stranger else task
-        for window in (rung.window, rung.window // 2):
-            try:
-                text, calls = summarise(shown, rung.ask, window, deadline, self._timer)
-            except SummaryFailed as failure:
-                self._failures.append(f"{rung.who}: {failure}")
-                transient = failure.transient
-                if transient:
-                    break
-                continue
-            self._breaker = self._breaker.answered(rung.who)
-            how = rung.who if calls == 1 else f"{rung.who} in {calls} pieces"
-            return Attempt(text=text, how=how, breaker=self._breaker, failures=tuple(self._failures))
-        self._breaker = self._breaker.failed(rung.who, self._failures[-1], self._clock(), transient=transient)
-        return None
-
-
-# Phase 4: head, block and tail become one valid history, and the record of what happened.
-
-KEPT_SHARE = 1 / 3  # of the summary's budget
-POINTERS_SHARE = 1 / 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,125 +180,40 @@ class Compaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
-    """What stands for the middle: its summary, what an earlier block said, the facts neither may lose."""
+class Attempt:
+    """The text that replaces the middle, who made it, and what failed before."""
+
+    text: str
+    how: str
+    failures: tuple[str, ...] = ()
+
+
+class _Model(NamedTuple):
+    """A model that may be asked: "helper" or "main", the function that asks it, its window in tokens."""
+
+    who: str
+    ask: Summariser
+    window: int
+    knows_all: bool  # has seen the conversation; one that has not may be somebody else's service
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Past:
+    """What replaces the middle: its summary, what an earlier block said, the facts neither may lose."""
 
     attempt: Attempt
-    held: Held  # by the summary
     previous: Block
     facts: Sequence[Fact]
     budget: int
 
     def render(self, chapters: Sequence[Chapter]) -> tuple[str, str]:
         """What is kept exactly, and the text of the whole block."""
-        room = round(self.budget * KEPT_SHARE)
+        held = Held(self.attempt.text)
+        room = round(self.budget * _KEPT_SHARE)
         for_names = 0 if self.attempt.how == EXTRACT else NAMES_SHARE  # an extract has sections for them
-        kept = keep_exactly(self.previous.kept, self.facts, self.held, room, for_names)
-        return kept, render_block(
-            self.attempt.text, kept, render_chapters(chapters, round(self.budget * POINTERS_SHARE))
-        )
-
-
-def unchanged(messages: Messages, ids: Ids, tokens: int, reason: str, failures: tuple[str, ...] = ()) -> Compaction:
-    return Compaction(
-        messages=list(messages), ids=list(ids), replaced=[], how="unchanged", reason=reason, failures=failures,
-        tokens_before=tokens, tokens_after=tokens,
-    )  # fmt: skip
-
-
-def assemble(
-    messages: Messages,
-    ids: Ids,
-    counts: Counts,
-    cut: Cut,
-    past: Past,
-    *,
-    tail_ceiling: int,
-    tokens_before: int,
-) -> Compaction:
-    head = _repaired(_with_note(messages, cut.head), range(cut.head))
-    pinned = [(messages[cut.pinned], cut.pinned)] if cut.pinned is not None else []
-    shortened = _fitting_tail(messages, ids, counts, cut, tail_ceiling)
-    tail = [*pinned, *_repaired(shortened, range(cut.tail, len(messages)))]
-    stay = {at for _, at in head + tail}
-    gone = [at for at in range(len(messages)) if at not in stay]
-    leaving = [messages[at] for at in gone]
-    left = chapters_of(leaving, [ids[at] for at in gone], shortened_ids(leaving), counts.sizes(gone))
-    chapters = [*past.previous.chapters, *left]
-    kept, text = past.render(chapters)
-    block = block_messages(text, _last_spoken(head), tail[0][0] if tail else None)
-    placed = [*head, *((message, None) for message in block), *tail]
-    # A message that stays under its id is the stored one; one in a shorter form is new, and the stored one is archived.
-    new_ids = [ids[at] if at is not None and message is messages[at] else None for message, at in placed]
-    still = set(new_ids)
-    return Compaction(
-        messages=[message for message, _ in placed],
-        ids=new_ids,
-        replaced=[each for each in ids if each is not None and each not in still],
-        how=past.attempt.how,
-        summary=past.attempt.text,
-        kept_exactly=count_kept(kept),
-        failures=past.attempt.failures,
-        tokens_before=tokens_before,
-        tokens_after=sum(_tokens(messages, counts, message, at) for message, at in placed),
-    )
-
-
-def _with_note(messages: Messages, head: int) -> Messages:
-    """The head; a system message says from the first compaction on that there is a block."""
-    if not head or messages[0].get("role") != "system" or SYSTEM_NOTE in text_of(messages[0]):
-        return messages[:head]
-    content = messages[0].get("content")
-    if isinstance(content, list):
-        noted: object = [*content, {"type": "text", "text": SYSTEM_NOTE}]
-    else:
-        noted = f"{content or ''}\n\n{SYSTEM_NOTE}".strip()
-    return [{**messages[0], "content": noted}, *messages[1:head]]
-
-
-def _fitting_tail(messages: Messages, ids: Ids, counts: Counts, cut: Cut, ceiling: int) -> Messages:
-    """The tail as it is, unless it alone would fill the window.
-
-    Then its older tool results are cleared and the newest shortened: an overflow would end the conversation.
-    """
-    tail = messages[cut.tail :]
-    if sum(counts[at] for at in range(cut.tail, len(messages))) <= ceiling:
-        return tail
-    numbers = ids[cut.tail :]
-    last = group_start(messages, len(messages) - 1) - cut.tail
-    cleared = clear_tool_results(tail, max(last, 0), numbers)
-    return shorten_results(cleared, numbers, Counts(cleared), ceiling)
-
-
-def _repaired(messages: Messages, places: Sequence[int]) -> list[tuple[dict[str, Any], int | None]]:
-    repaired, origin = repair_pairs(messages)
-    return [(message, None if at is None else places[at]) for message, at in zip(repaired, origin, strict=True)]
-
-
-def _last_spoken(head: list[tuple[dict[str, Any], int | None]]) -> dict[str, Any] | None:
-    last = head[-1][0] if head else None
-    return last if last is not None and last.get("role") not in ("system", "developer") else None
-
-
-def _tokens(messages: Messages, counts: Counts, message: dict[str, Any], at: int | None) -> int:
-    if at is not None and message is messages[at]:
-        return counts[at]
-    content = message.get("content")
-    return estimate_sampled(content) if isinstance(content, str) else estimate_message(message)
-
-
-SUMMARY_RATIO = 0.20
-SUMMARY_LEAST = 2_000
-SUMMARY_MOST = 12_000
-SUMMARY_SHARE_OF_WINDOW = 0.05
-HYGIENE_THRESHOLD = 0.85
-HYGIENE_MESSAGES = 4
-_PAYS = 0.10  # of the tokens; a compaction that saves less costs more than it brings
-_FEWEST_FACTS = 200
-_TOKENS_PER_FACT = 16  # of the summary's budget: about as many as the block can keep word for word
-_TOO_LITTLE = "it would save less than a tenth"
-NO_SUMMARY = "no model could summarise"
-_ROUGH_TOLERANCE = 0.05
+        kept = keep_exactly(self.previous.kept, self.facts, held, room, for_names)
+        pointers = render_chapters(chapters, round(self.budget * _POINTERS_SHARE))
+        return kept, render_block(self.attempt.text, kept, pointers)
 
 
 class ContextCompressor(ContextEngine):
@@ -499,15 +351,17 @@ class ContextCompressor(ContextEngine):
         known = Counts(messages, counts)
         before = known.total(0, len(messages))
         given_cut, cut = cut is not None, cut or self._cut(messages, known)
-        said, said_ids = cut.middle(messages), cut.middle(numbers)
-        if blocks := blocks_in(said):
-            said_ids = [number for number, message in zip(said_ids, said, strict=True) if message not in blocks]
-            said = [message for message in said if message not in blocks]
+        blocks, said, said_ids = [], [], []
+        for number, message in zip(cut.middle(numbers), cut.middle(messages), strict=True):
+            if is_block(message):
+                blocks.append(message)
+            else:
+                said.append(message)
+                said_ids.append(number)
         content, budget = self._content(known, cut)
         if refusal := self._refusal(said, content - budget, before, force=force or fewer):
             return self._not_worth_it(messages, numbers, max(before, current_tokens or 0), refusal)
         previous = join_blocks([parse_block(message) for message in blocks])
-        facts = find_facts(said, max(_FEWEST_FACTS, budget // _TOKENS_PER_FACT))
         task = Task(
             messages=said,
             ids=said_ids,
@@ -515,16 +369,17 @@ class ContextCompressor(ContextEngine):
             previous=previous.summary,
             focus=focus,
             memory_context=memory_context,
+            facts=find_facts(said, max(_FEWEST_FACTS, budget // _TOKENS_PER_FACT)),
+            deadline=deadline,
+            force=force,
         )
-        attempt = self.summarised(task, facts, deadline=deadline, force=force)
-        self.breaker = attempt.breaker
+        attempt = self.summarised(task)
         if attempt.how == EXTRACT and self.abort_on_summary_failure:
             return unchanged(messages, numbers, before, NO_SUMMARY, attempt.failures)
-        held = Held(attempt.text)
-        found = [*facts, *facts_in(previous.summary)]
-        past = Past(attempt=attempt, held=held, previous=previous, facts=found, budget=budget)
+        facts = [*task.facts, *facts_in(previous.summary)]
+        past = _Past(attempt=attempt, previous=previous, facts=facts, budget=budget)
         ceiling = before if given_cut else self._tail_ceiling  # what somebody asked for touches nothing else
-        done = assemble(messages, numbers, known, cut, past, tail_ceiling=ceiling, tokens_before=before)
+        done = _assembled(messages, numbers, known, cut, past, tail_ceiling=ceiling, tokens_before=before)
         if fewer and done.tokens_after < max(before, self.threshold_tokens):
             return self._compacted(done)
         if not force and done.tokens_after > before * (1 - _PAYS):
@@ -549,12 +404,18 @@ class ContextCompressor(ContextEngine):
         content, budget = self._content(known, cut)
         if self._refusal(said, content - budget, known.total(0, len(messages)), force=force or fewer):
             return False
-        return any(force or self.breaker.may_ask(rung.who, self._clock()) for rung in self._rungs())
+        return any(force or self.breaker.may_ask(model.who, self._clock()) for model in self._models())
 
-    def summarised(self, task: Task, facts: Sequence[Fact], *, deadline: float | None, force: bool) -> Attempt:
-        """Phase 3: the text that stands for the middle, from whoever can make it; an extract asks for `facts`."""
-        ladder = Ladder(self._rungs(), self.breaker, clock=self._clock, timer=self._timer)
-        return ladder.climb_down(task, facts, deadline=deadline, force=force)
+    def summarised(self, task: Task) -> Attempt:
+        """Phase 3: a summary by the helper model, the helper in smaller pieces or the main model; else an extract."""
+        failures: list[str] = []
+        for model in self._models():
+            if not task.force and not self.breaker.may_ask(model.who, self._clock()):
+                failures.append(f"{model.who}: rests after {self.breaker.error or 'a failure'}")
+            elif (found := self._ask(model, task, failures)) is not None:
+                return found
+        text = extract(task.messages, task.ids, task.facts, task.budget, task.previous)
+        return Attempt(text=text, how=EXTRACT, failures=tuple(failures))
 
     def on_session_reset(self) -> None:
         super().on_session_reset()
@@ -574,8 +435,6 @@ class ContextCompressor(ContextEngine):
         self.breaker = self.breaker.compacted()
         return done
 
-    # --- phases ------------------------------------------------------------------------------------------------------
-
     def _cut(self, messages: Sequence[dict[str, Any]], counts: Counts) -> Cut:
         return find_cut(
             messages,
@@ -592,14 +451,32 @@ class ContextCompressor(ContextEngine):
         content = counts.total(cut.head, cut.tail) - (counts[cut.pinned] if cut.pinned is not None else 0)
         return content, self.summary_budget(content)
 
-    def _rungs(self) -> list[Rung]:
-        rungs = []
+    def _models(self) -> list[_Model]:
+        models = []
         if self._helper is not None:
-            window = self._helper_window or self.context_length
-            rungs.append(Rung(who="helper", ask=self._helper, window=window, is_stranger=True))
+            models.append(_Model("helper", self._helper, self._helper_window or self.context_length, knows_all=False))
         if self._main is not None:
-            rungs.append(Rung(who="main", ask=self._main, window=self.context_length))
-        return rungs
+            models.append(_Model("main", self._main, self.context_length, knows_all=True))
+        return models
+
+    def _ask(self, model: _Model, task: Task, failures: list[str]) -> Attempt | None:
+        shown = task if model.knows_all else task.masked()
+        transient = False
+        # A model that failed on the whole may be smaller than it says: half its window is tried once.
+        for window in (model.window, model.window // 2):
+            try:
+                text, calls = summarise(shown, model.ask, window, self._timer)
+            except SummaryFailed as failure:
+                failures.append(f"{model.who}: {failure}")
+                transient = failure.transient
+                if transient:
+                    break
+                continue
+            self.breaker = self.breaker.answered(model.who)
+            how = model.who if calls == 1 else f"{model.who} in {calls} pieces"
+            return Attempt(text=text, how=how, failures=tuple(failures))
+        self.breaker = self.breaker.failed(model.who, failures[-1], self._clock(), transient=transient)
+        return None
 
     @staticmethod
     def _refusal(said: Sequence[Message], saved: int, before: int, *, force: bool) -> str:
@@ -612,3 +489,88 @@ class ContextCompressor(ContextEngine):
     ) -> Compaction:
         self.breaker = self.breaker.could_not_compact(max(tokens, self.last_prompt_tokens))
         return unchanged(messages, ids, tokens, why)
+
+
+def unchanged(messages: Messages, ids: Ids, tokens: int, reason: str, failures: tuple[str, ...] = ()) -> Compaction:
+    return Compaction(
+        messages=list(messages), ids=list(ids), replaced=[], how="unchanged", reason=reason, failures=failures,
+        tokens_before=tokens, tokens_after=tokens,
+    )  # fmt: skip
+
+
+def _assembled(
+    messages: Messages,
+    ids: Ids,
+    counts: Counts,
+    cut: Cut,
+    past: _Past,
+    *,
+    tail_ceiling: int,
+    tokens_before: int,
+) -> Compaction:
+    """Phase 4: head, block and tail become one valid history."""
+    head = _repaired(_with_note(messages, cut.head), range(cut.head))
+    pinned = [(messages[cut.pinned], cut.pinned)] if cut.pinned is not None else []
+    shortened = _fitting_tail(messages, ids, counts, cut, tail_ceiling)
+    tail = [*pinned, *_repaired(shortened, range(cut.tail, len(messages)))]
+    stay = {at for _, at in head + tail}
+    gone = [at for at in range(len(messages)) if at not in stay]
+    leaving = [messages[at] for at in gone]
+    left = chapters_of(leaving, [ids[at] for at in gone], shortened_ids(leaving), counts.sizes(gone))
+    chapters = [*past.previous.chapters, *left]
+    kept, text = past.render(chapters)
+    before = head[-1][0] if head and head[-1][0].get("role") not in ("system", "developer") else None
+    block = block_messages(text, before, tail[0][0] if tail else None)
+    placed = [*head, *((message, None) for message in block), *tail]
+    # A message that stays under its id is the stored one; one in a shorter form is new, and the stored one is archived.
+    new_ids = [ids[at] if at is not None and message is messages[at] else None for message, at in placed]
+    still = set(new_ids)
+    return Compaction(
+        messages=[message for message, _ in placed],
+        ids=new_ids,
+        replaced=[each for each in ids if each is not None and each not in still],
+        how=past.attempt.how,
+        summary=past.attempt.text,
+        kept_exactly=count_kept(kept),
+        failures=past.attempt.failures,
+        tokens_before=tokens_before,
+        tokens_after=sum(_tokens(messages, counts, message, at) for message, at in placed),
+    )
+
+
+def _with_note(messages: Messages, head: int) -> Messages:
+    """The head; a system message says from the first compaction on that there is a block."""
+    if not head or messages[0].get("role") != "system" or SYSTEM_NOTE in text_of(messages[0]):
+        return messages[:head]
+    content = messages[0].get("content")
+    if isinstance(content, list):
+        noted: object = [*content, {"type": "text", "text": SYSTEM_NOTE}]
+    else:
+        noted = f"{content or ''}\n\n{SYSTEM_NOTE}".strip()
+    return [{**messages[0], "content": noted}, *messages[1:head]]
+
+
+def _fitting_tail(messages: Messages, ids: Ids, counts: Counts, cut: Cut, ceiling: int) -> Messages:
+    """The tail as it is, unless it alone would fill the window.
+
+    Then its older tool results are cleared and the newest shortened: an overflow would end the conversation.
+    """
+    tail = messages[cut.tail :]
+    if sum(counts[at] for at in range(cut.tail, len(messages))) <= ceiling:
+        return tail
+    numbers = ids[cut.tail :]
+    last = group_start(messages, len(messages) - 1) - cut.tail
+    cleared = clear_tool_results(tail, max(last, 0), numbers)
+    return shorten_results(cleared, numbers, Counts(cleared), ceiling)
+
+
+def _repaired(messages: Messages, places: Sequence[int]) -> list[tuple[dict[str, Any], int | None]]:
+    repaired, origin = repair_pairs(messages)
+    return [(message, None if at is None else places[at]) for message, at in zip(repaired, origin, strict=True)]
+
+
+def _tokens(messages: Messages, counts: Counts, message: dict[str, Any], at: int | None) -> int:
+    if at is not None and message is messages[at]:
+        return counts[at]
+    content = message.get("content")
+    return estimate_sampled(content) if isinstance(content, str) else estimate_message(message)

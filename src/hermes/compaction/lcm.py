@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.tokens import estimate
@@ -15,10 +16,9 @@ from hermes.compaction.summary import Task
 from hermes.storage.context import Contexts, SummaryGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from hermes.compaction.engine import EngineRegistry
-    from hermes.compaction.facts import Fact
     from hermes.compaction.messages import Message
     from hermes.storage.context import Node
     from hermes.storage.sessions import SessionDB
@@ -170,6 +170,7 @@ FANOUT = 8
 LEAF_TOKENS = 20_000
 LEAF_SUMMARY = 1_200
 CONDENSED_SUMMARY = 2_000
+_FACTS = 60  # looked for in what one summary is made of
 MOST_ASKED = 16  # leaves of one compaction that a model is asked for; older ones are made of the messages' own words
 _HEADING = re.compile(r"^### lcm:(\d{1,18}) ", re.MULTILINE)
 
@@ -201,24 +202,29 @@ class LosslessEngine(ContextCompressor):
             return super().handle_tool_call(name, args, **kwargs)
         return self._tools.call(name, args)
 
-    def summarised(self, task: Task, facts: Sequence[Fact], *, deadline: float | None, force: bool) -> Attempt:
+    def summarised(self, task: Task) -> Attempt:
         graph = self._graph
         if graph is None or any(number is None for number in task.ids):
-            return super().summarised(task, facts, deadline=deadline, force=force)  # nothing to hang a graph on
+            return super().summarised(task)  # nothing to hang a graph on
         nodes = graph.several(dict.fromkeys(map(int, _HEADING.findall(task.previous))))  # a summary may name one again
         # What an older block says that no node stands for: another engine wrote it. It becomes the first leaf's past.
         foreign = task.previous if not nodes else ""
         chunks = self._chunks(task)
         for at, (messages, ids) in enumerate(chunks):
             asked = len(chunks) - at <= MOST_ASKED
-            leaf = Task(
-                messages=messages, ids=ids, budget=min(LEAF_SUMMARY, task.budget), previous=foreign if not at else "",
-                focus=task.focus, memory_context=task.memory_context,
-            )  # fmt: skip
-            nodes.append(self._leaf(graph, leaf, deadline=deadline if asked else 0.0, force=force))
-        nodes = self._condensed(graph, nodes, task.budget, deadline=deadline, force=force)
+            leaf = replace(
+                task,
+                messages=messages,
+                ids=ids,
+                budget=min(LEAF_SUMMARY, task.budget),
+                previous=foreign if not at else "",
+                facts=find_facts(messages, _FACTS),
+                deadline=task.deadline if asked else 0.0,
+            )
+            nodes.append(self._leaf(graph, leaf))
+        nodes = self._condensed(graph, nodes, task)
         text = "\n\n".join(f"### lcm:{node.number} · messages {node.ids}\n{node.text}" for node in nodes)
-        return Attempt(text=text, how=self.name, breaker=self.breaker)
+        return Attempt(text=text, how=self.name)
 
     def _chunks(self, task: Task) -> list[tuple[list[Message], list[int | None]]]:
         """Stretches of about `LEAF_TOKENS`, never between a call and its results."""
@@ -234,44 +240,46 @@ class LosslessEngine(ContextCompressor):
             filled += counts[at]
         return chunks
 
-    def _leaf(self, graph: SummaryGraph, task: Task, *, deadline: float | None, force: bool) -> Node:
+    def _leaf(self, graph: SummaryGraph, task: Task) -> Node:
         known = [number for number in task.ids if number is not None]
         ids = format_ranges(to_ranges(known))
         found = graph.find(0, ids)
         if found is not None:  # made before a compaction that did not come to its end
             return found
-        attempt = super().summarised(task, find_facts(task.messages, 60), deadline=deadline, force=force)
-        self.breaker = attempt.breaker
+        attempt = super().summarised(task)
         return graph.add(depth=0, ids=ids, messages=len(known), text=attempt.text, made_by=attempt.how)
 
-    def _condensed(
-        self, graph: SummaryGraph, nodes: list[Node], budget: int, *, deadline: float | None, force: bool
-    ) -> list[Node]:
+    def _condensed(self, graph: SummaryGraph, nodes: list[Node], task: Task) -> list[Node]:
         """At most `FANOUT` summaries of a depth, and no more of them than the block has room for."""
         while len(nodes) > 1:
             crowded = next((depth for depth in range(64) if _at(nodes, depth) > FANOUT), None)
-            if crowded is None and sum(estimate(node.text) + 12 for node in nodes) <= budget:
+            if crowded is None and sum(estimate(node.text) + 12 for node in nodes) <= task.budget:
                 break
             run = [node for node in nodes if node.depth == crowded] if crowded is not None else nodes
             group = run[:FANOUT]
             at = nodes.index(group[0])
-            merged = self._merged(graph, group, budget, deadline=deadline, force=force)
+            merged = self._merged(graph, group, task)
             nodes = [*nodes[:at], merged, *(node for node in nodes[at:] if node not in group)]
         return nodes
 
-    def _merged(
-        self, graph: SummaryGraph, group: list[Node], budget: int, *, deadline: float | None, force: bool
-    ) -> Node:
+    def _merged(self, graph: SummaryGraph, group: list[Node], task: Task) -> Node:
         ids = format_ranges(to_ranges(each for node in group for span in parse_ranges(node.ids) for each in span))
         depth = max(node.depth for node in group) + 1
         found = graph.find(depth, ids)
         if found is not None:
             return found
-        room = min(CONDENSED_SUMMARY, max(budget // 2, 1))
+        room = min(CONDENSED_SUMMARY, max(task.budget // 2, 1))
         messages = [{"role": "user", "content": node.text} for node in group]
-        task = Task(messages=messages, ids=[None] * len(group), budget=room)
-        attempt = super().summarised(task, find_facts(messages, 60), deadline=deadline, force=force)
-        self.breaker = attempt.breaker
+        facts = find_facts(messages, _FACTS)
+        parts = Task(
+            messages=messages,
+            ids=[None] * len(group),
+            budget=room,
+            facts=facts,
+            deadline=task.deadline,
+            force=task.force,
+        )
+        attempt = super().summarised(parts)
         text = attempt.text if attempt.how != EXTRACT else _shared(group, room)
         number = sum(node.messages for node in group)
         return graph.add(depth=depth, ids=ids, messages=number, text=text, made_by=attempt.how, children=group)

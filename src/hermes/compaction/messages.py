@@ -45,11 +45,8 @@ def calls_of(message: Message) -> list[tuple[str, str, str]]:
 
 
 def tool_counts(messages: Iterable[Message]) -> Counter[str]:
-    """How often each tool is called, without a look at what for."""
-    given = [message["tool_calls"] for message in messages if "tool_calls" in message]
-    calls = [call for some in given if isinstance(some, list) for call in some if isinstance(call, dict)]
-    functions = [call.get("function") for call in calls]
-    return Counter([str(function.get("name") or "?") for function in functions if isinstance(function, dict)])
+    """How often each tool is called."""
+    return Counter(name for message in messages if message.get("tool_calls") for _, name, _ in calls_of(message))
 
 
 def characters(message: Message) -> int:
@@ -88,8 +85,6 @@ def find_folded(text: str, wanted: str) -> int:
 
 def one_line(text: str, limit: int) -> str:
     """The beginning of a text without line breaks, cut at `limit` characters."""
-    if len(text) <= limit and text.isprintable() and "  " not in text:
-        return text.strip()  # most are one line already
     joined = " ".join(text[: 4 * limit].split())
     return joined if len(joined) <= limit else joined[: limit - 1].rstrip() + "…"
 

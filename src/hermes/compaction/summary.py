@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import HermesError
@@ -22,67 +21,48 @@ from hermes.safety.secrets import mask_all
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hermes.compaction.facts import Fact
     from hermes.compaction.messages import Message
 
     Summariser = Callable[[str, int], str]
 
 LONGEST = 6_000  # characters of one message that are ever shown
-_NAMES = {role: role.upper() for role in ("system", "user", "assistant", "tool")}
 ARGUMENTS = 4  # tool arguments get a quarter of a message's room
 
 
 class Record:
-    """Messages with their ids. Each is read when it is first shown, all that are shown together at once."""
+    """Messages with their ids, as a summariser reads them. Each is read when it is first shown."""
 
     def __init__(self, messages: Sequence[Message], ids: Sequence[int | None], *, masked: bool = False) -> None:
         """`masked` is for a model that has not seen the conversation."""
         self._messages, self._ids = messages, ids
         self._masked = masked
-        self._texts: dict[int, str] = {}
-        self._calls: dict[int, list[str]] = {}  # one line for each call, of the messages that have some
+        self._parts: dict[int, list[str]] = {}  # the text, then one line for each call
 
     def entries(self, places: Sequence[int], cap: int = LONGEST) -> list[str]:
         """The messages at these places, in about `cap` characters each."""
-        self._read([at for at in places if at not in self._texts] if self._texts else places)
-        messages, ids, texts, calls = self._messages, self._ids, self._texts, self._calls
-        shown = [_entry(messages[at], ids[at], texts[at], cap) for at in places]
-        for number, at in enumerate(places):
-            if at in calls:
-                lines = [excerpt(call, cap // ARGUMENTS) for call in calls[at]]
-                shown[number] = "\n  calls ".join((shown[number], *lines))
-        return shown
-
-    def _read(self, places: Sequence[int]) -> None:
-        messages = self._messages
-        texts = [_text(messages[at]) for at in places]
-        calls = {at: lines for at in places if "tool_calls" in messages[at] and (lines := _lines(messages[at]))}
+        unread = [at for at in places if at not in self._parts]
+        parts = [_parts(self._messages[at]) for at in unread]
         if self._masked:
-            called = iter(mask_all([*texts, *(line for lines in calls.values() for line in lines)]))
-            texts = list(islice(called, len(texts)))
-            calls = {at: [next(called) for _ in lines] for at, lines in calls.items()}
-        self._texts.update(zip(places, texts, strict=True))
-        self._calls.update(calls)
+            masked = iter(mask_all(list(chain.from_iterable(parts))))  # all at once: that is much faster
+            parts = [list(islice(masked, len(each))) for each in parts]
+        self._parts.update(zip(unread, parts, strict=True))
+        return [_entry(self._messages[at], self._ids[at], self._parts[at], cap) for at in places]
 
 
-def _entry(message: Message, number: int | None, text: str, cap: int) -> str:
+def _parts(message: Message) -> list[str]:
+    calls = [f"{tool}({excerpt(arguments, LONGEST // ARGUMENTS)})" for _, tool, arguments in calls_of(message)]
+    return [excerpt(text_of(message), LONGEST), *calls]
+
+
+def _entry(message: Message, number: int | None, parts: Sequence[str], cap: int) -> str:
+    text, *calls = parts
     role = message.get("role") or "?"
-    who = _NAMES.get(role) or str(role).upper()
-    shown = text if len(text) <= cap else excerpt(text, cap)
+    who = str(role).upper() if number is None else f"{str(role).upper()} {number}"
     if role == "tool" and message.get("name"):
-        who = f"{who} {message['name']}" if number is None else f"{who} {number} {message['name']}"
-    elif number is not None:
-        return f"[{who} {number}] {shown}".rstrip()
-    return f"[{who}] {shown}".rstrip()
-
-
-def _text(message: Message) -> str:
-    content = message.get("content")
-    text = content if type(content) is str else text_of(message)
-    return text if len(text) <= LONGEST else excerpt(text, LONGEST)
-
-
-def _lines(message: Message) -> list[str]:
-    return [f"{tool}({excerpt(arguments, LONGEST // ARGUMENTS)})" for _, tool, arguments in calls_of(message)]
+        who = f"{who} {message['name']}"
+    shown = f"[{who}] {excerpt(text, cap)}".rstrip()
+    return "\n  calls ".join([shown, *(excerpt(call, cap // ARGUMENTS) for call in calls)])
 
 
 MOST_PIECES = 8
@@ -116,6 +96,9 @@ class Task:
     previous: str = ""
     focus: str = ""
     memory_context: str = ""
+    facts: Sequence[Fact] = ()  # what an extract is made of, when no model can summarise
+    deadline: float | None = None  # a time of the clock after which no further model call begins
+    force: bool = False  # a person asked: models that pause after a failure are asked, too
     record: Record | None = None  # of what is shown to a model that may not see everything
 
     def masked(self) -> Task:
@@ -138,14 +121,13 @@ def summarise(
     task: Task,
     ask: Summariser,
     window: int,
-    deadline: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[str, int]:
     """The summary and the number of calls it took; SummaryFailed when no usable one came back."""
     task = task.within(window)
 
     def answer(prompt: str) -> str:
-        if deadline is not None and clock() >= deadline:
+        if task.deadline is not None and clock() >= task.deadline:
             raise SummaryFailed("there was no time left", transient=True)
         return _ask(ask, prompt, task.budget)
 
@@ -168,8 +150,7 @@ def build_prompt(task: Task, entries: Sequence[str], notes: str) -> str:
         parts.append(prose("focus").format(topic=task.focus))
     if task.memory_context:
         parts.append(f"<memory>\n{excerpt(task.memory_context, _MEMORY_CONTEXT)}\n</memory>")
-    # Most entries hold no such sign, and to look for one character takes a tenth of the time.
-    shown = [entry.replace("</session", "</ session") if "<" in entry else entry for entry in entries]
+    shown = [entry.replace("</session", "</ session") for entry in entries]
     return "\n".join(["\n\n".join(parts), "\n<session>", *shown, "</session>"])
 
 
@@ -177,7 +158,7 @@ def _room(task: Task, window: int) -> int:
     """Tokens for the conversation in one prompt of a model with this window."""
     # The notes grow to the budget while pieces are folded in, so every prompt keeps room for them.
     notes = max(estimate(task.previous), task.budget)
-    room = round(window * PROMPT_MARGIN) - _estimate_again(build_prompt(task, (), "-")) - notes - task.budget
+    room = round(window * PROMPT_MARGIN) - estimate(build_prompt(task, (), "-")) - notes - task.budget
     if room < _SMALLEST_ROOM:
         raise SummaryFailed(f"a window of {window:,} tokens has no room for a summary of {task.budget:,}")
     return room
@@ -264,13 +245,8 @@ def _packed(entries: list[str], room: int) -> list[str]:
 
     They are weighed by their length; when a sample of the result says that this was too little, each is looked at.
     """
-    plain = _bytes_per_token([entry for entry in entries if entry.isascii()])
-    foreign = _bytes_per_token([entry for entry in entries if not entry.isascii()])
-
-    def weigh(text: str) -> int:
-        return int(len(text) / plain if text.isascii() else _bytes(text) / foreign) + 2
-
-    pieces = _filled(entries, room, weigh)
+    per_token = _bytes_per_token(entries)
+    pieces = _filled(entries, room, lambda text: int(_bytes(text) / per_token) + 2)
     if any(estimate_sampled(piece) * 1.05 > room for piece in pieces):
         return _filled(entries, room, _exact)
     return pieces
@@ -291,12 +267,6 @@ def _filled(entries: list[str], room: int, weigh: Callable[[str], int]) -> list[
         current.append(shown)
         filled += cost
     return [*pieces, "\n".join(current)] if current else pieces
-
-
-@lru_cache(maxsize=8)
-def _estimate_again(text: str) -> int:
-    """Instructions hardly change from one compaction to the next."""
-    return estimate(text)
 
 
 def _exact(text: str) -> int:
