@@ -293,9 +293,9 @@ class Curator:
         report["categories"][target] = {category: len(entries) for category, entries in by_category.items()}
 
     def _retiring(self) -> list[str]:
-        from hermes.skills.lifecycle import DUE, standings
+        from hermes.skills.lifecycle import DUE, skill_states
 
-        found = standings(self._home.join("skills"), self._now(), *self._ages())
+        found = skill_states(self._home.join("skills"), self._now(), *self._ages())
         return [each.name for each in found if each.state == DUE and not each.pinned]
 
     def _retire(self, names: Sequence[str], report: Run) -> list[dict[str, str]]:

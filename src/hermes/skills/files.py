@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections import Counter
+from typing import TYPE_CHECKING
 
 from hermes.base.errors import WriteRefused
 from hermes.base.frontmatter import split_frontmatter
 from hermes.base.values import value
 from hermes.storage.text_files import is_inside, read_foreign
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
@@ -113,7 +114,7 @@ class Skill:
 
 
 def places(root: str) -> Iterator[Place]:
-    """Every directory that holds a SKILL.md, by category and name; hidden directories are ours or nobody's."""
+    """Every directory that holds a SKILL.md, by category and name; hidden directories are left out."""
     for name, path, linked in _directories(root):
         if _holds_skill(path):
             yield Place(category="", name=name, directory=path, linked=linked)
@@ -226,7 +227,7 @@ def as_texts(field: object) -> list[str]:
 
 
 def _holds_skill(directory: str) -> bool:
-    # Hundreds of times for each prompt: os.path.join would take longer than the question itself.
+    # Asked hundreds of times for each prompt, and os.path.join takes longer than the call itself.
     return os.path.lexists(f"{directory}{os.sep}{MAIN_FILE}")
 
 
@@ -252,8 +253,6 @@ def _files_below(folder: str, base: str) -> Iterator[str]:
                 yield os.path.relpath(path, base).replace(os.sep, "/")
 
 
-# The list of skills for the prompt and for `skills_list`, kept between calls and re-read only where a file changed.
-
 LONGEST_LINE = 200  # characters of a description in the prompt; `skill_view` shows all of it
 UNCATEGORISED = "general"
 WITHHELD = "(withheld)"
@@ -275,14 +274,7 @@ class Entry:
         return not self.platforms or THIS_PLATFORM in self.platforms.split(", ")
 
     def with_note(self, note: str) -> Entry:
-        return Entry(
-            name=self.name,
-            full_name=self.full_name,
-            category=self.category,
-            description=self.description,
-            platforms=self.platforms,
-            note=f"{self.note}; {note}" if self.note else note,
-        )
+        return Entry(**(vars(self) | {"note": f"{self.note}; {note}" if self.note else note}))
 
 
 class SkillIndex:
@@ -323,7 +315,9 @@ class SkillIndex:
             known[path] = (stamp, entry)
         self.changed = self.changed or known != self.known
         self.known = known  # replaced as a whole, so another thread never sees half a list
-        return _with_platforms_named(_with_duplicates_named(sorted((entry for _, entry in known.values()), key=_order)))
+        entries = sorted((entry for _, entry in known.values()), key=lambda entry: (entry.category, entry.name))
+        times = Counter(entry.name for entry in entries)
+        return [_with_notes(entry, times[entry.name]) for entry in entries]
 
     def render(self) -> str:
         """The block for the prompt; "" when there are no skills. What is for other platforms is left out."""
@@ -372,25 +366,12 @@ def _stamp(path: str) -> Stamp:
     return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
-def _order(entry: Entry) -> tuple[str, str]:
-    return entry.category, entry.name
-
-
-def _with_duplicates_named(entries: list[Entry]) -> list[Entry]:
-    times: dict[str, int] = {}
-    for entry in entries:
-        times[entry.name] = times.get(entry.name, 0) + 1
-    if len(times) == len(entries):
-        return entries
-    twice = "the name is used more than once; open it as {}"
-    return [entry.with_note(twice.format(entry.full_name)) if times[entry.name] > 1 else entry for entry in entries]
-
-
-def _with_platforms_named(entries: list[Entry]) -> list[Entry]:
-    return [
-        entry if entry.is_for_this_machine else entry.with_note(f"for {entry.platforms}, and this is {THIS_PLATFORM}")
-        for entry in entries
-    ]
+def _with_notes(entry: Entry, times: int) -> Entry:
+    if times > 1:
+        entry = entry.with_note(f"the name is used more than once; open it as {entry.full_name}")
+    if not entry.is_for_this_machine:
+        entry = entry.with_note(f"for {entry.platforms}, and this is {THIS_PLATFORM}")
+    return entry
 
 
 def _line(entry: Entry) -> str:

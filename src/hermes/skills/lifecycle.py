@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from typing import TYPE_CHECKING
 
 from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.values import value
-from hermes.skills import tool as changes
-from hermes.skills import tool as usage
+from hermes.skills import tool
 from hermes.skills.files import find, places
 from hermes.storage.documents import Waiting, new_id
 from hermes.storage.files import make_private_folders
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
@@ -25,8 +24,8 @@ ACTIVE, STALE, DUE = "active", "stale", "due"
 
 
 @value
-class Standing:
-    """One skill: how it stands, when it was last opened or changed, and whether it is pinned."""
+class SkillState:
+    """One skill: its state, when it was last opened or changed, and whether it is pinned."""
 
     name: str
     state: str  # active, stale, or due for the archive
@@ -43,9 +42,9 @@ class ArchivedSkill:
     stamp: str
 
 
-def standings(root: str, now: float, stale_days: int, archive_days: int) -> list[Standing]:
+def skill_states(root: str, now: float, stale_days: int, archive_days: int) -> list[SkillState]:
     """Every skill; one that was never opened counts from the day its file was written."""
-    counts = usage.read(root)
+    counts = tool.read(root)
     found = []
     for place in places(root):
         used = counts.get(place.full_name, {})
@@ -53,7 +52,7 @@ def standings(root: str, now: float, stale_days: int, archive_days: int) -> list
         idle = (now - last) / DAY
         state = DUE if idle >= archive_days else STALE if idle >= stale_days else ACTIVE
         found.append(
-            Standing(
+            SkillState(
                 name=place.full_name,
                 state=state,
                 last_used=last,
@@ -68,21 +67,21 @@ def standings(root: str, now: float, stale_days: int, archive_days: int) -> list
 def pin(root: str, name: str, *, pinned: bool) -> str:
     """Keeps a skill from ageing, or lets it age again; returns its full name."""
     place = find(root, name)
-    usage.pin(root, place.full_name, pinned=pinned)
+    tool.pin(root, place.full_name, pinned=pinned)
     return place.full_name
 
 
 def archive(root: str, name: str, now: float) -> tuple[str, str]:
     """Moves a skill out of sight; returns its full name and where it is now."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
-    with changes.locked(root):
-        place, target = changes.archive(root, name, stamp)
+    with tool.locked(root):
+        place, target = tool.archive(root, name, stamp)
     return place.full_name, os.path.relpath(target, root)
 
 
 def archived(root: str) -> list[ArchivedSkill]:
     """What is in the archive, the newest version of each name last."""
-    base = os.path.join(root, changes.ARCHIVE)
+    base = os.path.join(root, tool.ARCHIVE)
     found = []
     for category in _folders(base):
         for folder in _folders(os.path.join(base, category)):
@@ -104,12 +103,12 @@ def restore(root: str, name: str) -> str:
         )
     newest = max(found, key=lambda each: each.stamp)
     target = os.path.join(root, *newest.name.split("/"))
-    with changes.locked(root):
+    with tool.locked(root):
         if os.path.lexists(target):
             raise WriteRefused(f"there is a skill {newest.name} already; archive it first", kind="exists")
         make_private_folders(os.path.dirname(target))
         os.rename(newest.path, target)
-    usage.count(root, newest.name, "restored", time.time())
+    tool.count(root, newest.name, "restored", time.time())
     return newest.name
 
 
@@ -126,9 +125,6 @@ def _folders(path: str) -> list[str]:
             return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
     except OSError:
         return []
-
-
-# Skill changes that wait for a person: one file each under `pending/skills/`, carried out or thrown away later.
 
 
 @value
@@ -148,22 +144,17 @@ class PendingSkill:
 
 
 class PendingSkills:
+    """Skill changes that wait for a person: one file each under `pending/skills/`."""
+
     def __init__(self, path: str) -> None:
         self._waiting = Waiting(path)
 
     def stage(self, arguments: Mapping[str, Any], *, origin: str, session: str, reason: str) -> PendingSkill:
         """Keeps a change for later; durable when it returns."""
-        pending = PendingSkill(
-            id=new_id(),
-            arguments=dict(arguments),
-            origin=origin,
-            session=session,
-            created_at=time.time(),
-            reason=reason,
-        )
-        record = {"subsystem": "skills", "payload": pending.arguments, "summary": pending.summary}
-        record |= {name: getattr(pending, name) for name in ("id", "origin", "session", "created_at", "reason")}
-        self._waiting.put(pending.id, record)
+        kept: dict[str, Any] = {"id": new_id(), "origin": origin, "session": session, "created_at": time.time()}
+        pending = PendingSkill(arguments=dict(arguments), reason=reason, **kept)
+        record = {"subsystem": "skills", "payload": pending.arguments, "summary": pending.summary, "reason": reason}
+        self._waiting.put(pending.id, record | kept)
         return pending
 
     def all(self) -> list[PendingSkill]:

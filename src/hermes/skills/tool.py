@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import time
+from typing import TYPE_CHECKING
 
 from hermes.base.errors import StorageError, WriteRefused
 from hermes.base.frontmatter import split_frontmatter
@@ -34,7 +36,6 @@ from hermes.storage.files import Folder, make_private_folders
 from hermes.storage.locks import FileLock
 from hermes.storage.text_files import is_inside
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
@@ -52,12 +53,6 @@ NEEDED = {
     "delete": (),
     "write_file": ("file_path", "file_content"),
     "remove_file": ("file_path",),
-}
-_TEXTS = ("action", "name", "content", "old_string", "new_string", "category", "file_path", "file_content")
-FIELDS: dict[str, dict[str, type]] = {
-    "skills_list": {"category": str},
-    "skill_view": {"name": str, "file_path": str},
-    "skill_manage": {**dict.fromkeys((*_TEXTS, "absorbed_into"), str), "replace_all": bool},
 }
 
 
@@ -98,8 +93,13 @@ SCHEMAS = [
 ]
 
 
-# Creates, changes and retires skills: rules first, then a scan, then one atomic write that only the owner can read.
-
+FIELDS: dict[str, dict[str, type]] = {
+    function["name"]: {
+        field: bool if schema["type"] == "boolean" else str
+        for field, schema in function["parameters"]["properties"].items()
+    }
+    for function in (schema["function"] for schema in SCHEMAS)
+}
 LONGEST_SKILL = 100_000  # characters
 LONGEST_FILE = 100_000
 LONGEST_DESCRIPTION = 1_024
@@ -175,18 +175,14 @@ def archive(root: str, name: str, stamp: str, absorbed_into: str = "") -> tuple[
     if absorbed_into and find(root, absorbed_into).directory == place.directory:
         raise WriteRefused("absorbed_into names the skill that is being deleted", kind="bad_argument")
     _check_contained(root, place.directory)
-    target = os.path.join(root, ARCHIVE, place.category or "-", f"{place.name}.{stamp}")
-    while os.path.lexists(target):
-        target = f"{target}-{os.urandom(2).hex()}"
-    make_private_folders(os.path.dirname(target))
-    os.rename(place.directory, target)
+    target = _moved(place.directory, os.path.join(root, ARCHIVE, place.category or "-", f"{place.name}.{stamp}"))
     if place.category:
         with contextlib.suppress(OSError):  # other skills, or files of the person's, are still in the category
             os.rmdir(os.path.dirname(place.directory))
     return place, target
 
 
-def write_file(root: str, name: str, file_path: str, content: str, scan: Scan) -> tuple[Place, str]:
+def write_file(root: str, name: str, file_path: str, content: str, scan: Scan) -> Place:
     place = find(root, name)
     parts = check_file_path(file_path)
     _check_file(content, scan)
@@ -194,7 +190,7 @@ def write_file(root: str, name: str, file_path: str, content: str, scan: Scan) -
     if os.path.isdir(path):
         raise WriteRefused(f"{file_path} is a directory", kind="bad_path")
     write_private(root, path, content)
-    return place, path
+    return place
 
 
 def remove_file(root: str, name: str, file_path: str, stamp: str) -> tuple[Place, str]:
@@ -206,11 +202,7 @@ def remove_file(root: str, name: str, file_path: str, stamp: str) -> tuple[Place
         raise WriteRefused(f"{place.name} has no file {file_path}", kind="not_found")
     _check_contained(root, os.path.dirname(path))
     kept = os.path.join(root, ARCHIVE, place.category or "-", f"{place.name}.{stamp}.files", *parts)
-    while os.path.lexists(kept):
-        kept = f"{kept}-{os.urandom(2).hex()}"
-    make_private_folders(os.path.dirname(kept))
-    os.rename(path, kept)
-    return place, kept
+    return place, _moved(path, kept)
 
 
 @contextlib.contextmanager
@@ -218,6 +210,15 @@ def locked(root: str) -> Iterator[None]:
     """One change at a time, across processes: a patch reads what it is about to replace."""
     with Folder.create(root) as folder, FileLock(folder, LOCK, timeout=LOCK_TIMEOUT):
         yield
+
+
+def _moved(path: str, target: str) -> str:
+    """Moves a file or folder to `target`, or a free name like it; returns where it is now."""
+    while os.path.lexists(target):
+        target = f"{target}-{os.urandom(2).hex()}"
+    make_private_folders(os.path.dirname(target))
+    os.rename(path, target)
+    return target
 
 
 def _text_of(root: str, place: Place, parts: tuple[str, ...]) -> str:
@@ -291,17 +292,19 @@ def _no_unique_match(text: str, old: str, times: int) -> WriteRefused:
             kind="ambiguous_match",
             details={"file_preview": _around(text, text.find(old))},
         )
-    closest = _ignoring_blanks(text, old)
-    if closest:
+    if closest := _ignoring_blanks(text, old):
         return WriteRefused(
             "old_string was not found, but this text differs from it only in blanks; copy it exactly",
             kind="no_match",
             details={"closest": closest[:PREVIEW], "file_preview": _around(text, text.find(closest))},
         )
+    # The preview shows the longest line of old_string that exists in the file, or its beginning.
+    lines = sorted((line.strip() for line in old.splitlines()), key=len, reverse=True)
+    position = next((found for line in lines if line and (found := text.find(line)) >= 0), 0)
     return WriteRefused(
         "old_string was not found; copy it exactly as it stands in the file",
         kind="no_match",
-        details={"file_preview": _around(text, _first_similar(text, old))},
+        details={"file_preview": _around(text, position)},
     )
 
 
@@ -314,14 +317,6 @@ def _ignoring_blanks(text: str, old: str) -> str:
         if squeezed[start : start + len(wanted)] == wanted:
             return "\n".join(lines[start : start + len(wanted)])
     return ""
-
-
-def _first_similar(text: str, old: str) -> int:
-    """Where the longest line of `old` that exists in the text stands; 0 when none does."""
-    for line in sorted((line.strip() for line in old.splitlines()), key=len, reverse=True):
-        if line and (position := text.find(line)) >= 0:
-            return position
-    return 0
 
 
 def _around(text: str, position: int) -> str:
@@ -344,10 +339,7 @@ def _check_contained(root: str, directory: str) -> None:
         raise WriteRefused("the skill is a link that leads out of the skills directory", kind="bad_path")
 
 
-# How often each skill was opened and changed, in `skills/.usage.json`; the curator retires what nobody uses.
-
-FILE = ".usage.json"
-KINDS = ("views", "changes")
+FILE = ".usage.json"  # how often each skill was opened and changed; the curator retires what nobody uses
 
 
 def count(root: str, full_name: str, kind: str, now: float) -> None:
@@ -357,14 +349,14 @@ def count(root: str, full_name: str, kind: str, now: float) -> None:
         entry = counts.setdefault(full_name, {"first_used": now})
         entry[kind] = int(entry.get(kind, 0)) + 1
         entry["last_used"] = now
-        write_private(root, os.path.join(root, FILE), json.dumps(counts, indent=1, sort_keys=True) + "\n")
+        _write_counts(root, counts)
 
 
 def pin(root: str, full_name: str, *, pinned: bool) -> None:
     with locked(root):
         counts = read(root)
         counts.setdefault(full_name, {})["pinned"] = int(pinned)
-        write_private(root, os.path.join(root, FILE), json.dumps(counts, indent=1, sort_keys=True) + "\n")
+        _write_counts(root, counts)
 
 
 def read(root: str) -> dict[str, dict[str, float]]:
@@ -373,7 +365,10 @@ def read(root: str) -> dict[str, dict[str, float]]:
     try:
         with open(path, encoding="utf-8") as file:
             counts = json.load(file)
-        return {str(name): _numbers(entry) for name, entry in counts.items()}
+        return {
+            str(name): {key: number for key, number in entry.items() if isinstance(number, int | float)}
+            for name, entry in counts.items()
+        }
     except FileNotFoundError:
         return {}
     except (ValueError, AttributeError, RecursionError):
@@ -382,8 +377,8 @@ def read(root: str) -> dict[str, dict[str, float]]:
         return {}
 
 
-def _numbers(entry: dict[str, object]) -> dict[str, float]:
-    return {key: number for key, number in entry.items() if isinstance(number, int | float)}
+def _write_counts(root: str, counts: dict[str, dict[str, float]]) -> None:
+    write_private(root, os.path.join(root, FILE), json.dumps(counts, indent=1, sort_keys=True) + "\n")
 
 
 DIRECTORY = "${HERMES_SKILL_DIR}"  # what a skill may write for the folder it lies in
@@ -441,10 +436,9 @@ class SkillTools:
     def is_elsewhere(self, name: str) -> bool:
         """Whether this skill lies in a folder that we only read from, and so others wrote it."""
         try:
-            place = find(self._root, name, self._also)
+            return self._is_foreign(find(self._root, name, self._also))
         except WriteRefused:
             return False
-        return folder_of(place, self._root, self._also) != self._root
 
     def refusal(self, args: object) -> Result | None:
         """What would be wrong with a `skill_manage` call whatever the skills are like now; None when nothing is."""
@@ -488,7 +482,8 @@ class SkillTools:
         return result
 
     def _view_main(self, place: Place) -> Result:
-        skill = read_skill(folder_of(place, self._root, self._also), place)
+        folder = folder_of(place, self._root, self._also)
+        skill = read_skill(folder, place)
         if not skill.content:
             raise WriteRefused(f"{place.name}: {skill.note or 'it is empty'}", kind="unreadable")
         linked = linked_files(place)
@@ -499,7 +494,7 @@ class SkillTools:
             "tags": _listed(skill, "tags"),
             "related_skills": _listed(skill, "related_skills"),
             "content": skill.content.replace(DIRECTORY, place.directory) if self._fill_in else skill.content,
-            "path": os.path.relpath(place.main_file, folder_of(place, self._root, self._also)),
+            "path": os.path.relpath(place.main_file, folder),
             "skill_dir": place.directory,
             "linked_files": linked,
             "usage_hint": "open a linked file with skill_view(name, file_path)" if linked else None,
@@ -547,8 +542,6 @@ class SkillTools:
         return result
 
     def _readiness(self, skill: Skill) -> Result:
-        import shutil
-
         variables = as_texts(skill.fields.get("required_environment_variables"))
         commands = as_texts(skill.fields.get("required_commands"))
         files = as_texts(skill.fields.get("required_credential_files"))
@@ -592,20 +585,17 @@ class SkillTools:
         verdict = self._scan(text)
         return _Refused(verdict) if self._strict and verdict.level != "clean" else verdict
 
-    def _refuse_foreign(self, action: str, name: str) -> None:
-        """What lies in another folder than ours is somebody else's to change."""
-        if action != "create" and self._also:
-            place = find(self._root, name, self._also)
-            if folder_of(place, self._root, self._also) != self._root:
-                raise WriteRefused(
-                    f"{place.full_name} lies in {place.directory} (skills.external_dirs) and is only read from there; "
-                    "create a skill of another name instead",
-                    kind="foreign",
-                )
+    def _is_foreign(self, place: Place) -> bool:
+        return folder_of(place, self._root, self._also) != self._root
 
     def _change(self, action: str, args: dict[str, Any]) -> tuple[Place, str]:
         root, name, scan = self._root, args["name"], self._scan_of_writes
-        self._refuse_foreign(action, name)
+        if action != "create" and self._also and self._is_foreign(place := find(root, name, self._also)):
+            raise WriteRefused(
+                f"{place.full_name} lies in {place.directory} (skills.external_dirs) and is only read from there; "
+                "create a skill of another name instead",
+                kind="foreign",
+            )
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._now()))
         match action:
             case "create":
@@ -629,7 +619,7 @@ class SkillTools:
                 place, target = archive(root, name, stamp, args.get("absorbed_into") or "")
                 return place, f"moved {place.full_name} to {os.path.relpath(target, root)}"
             case "write_file":
-                place, _ = write_file(root, name, args["file_path"], args["file_content"], scan)
+                place = write_file(root, name, args["file_path"], args["file_content"], scan)
                 return place, f"wrote {args['file_path']} of {place.full_name}"
             case _:
                 place, kept = remove_file(root, name, args["file_path"], stamp)

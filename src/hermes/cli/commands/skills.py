@@ -103,7 +103,7 @@ _LISTING = "hermes skills pending"
 def _usage(given: argparse.Namespace, context: Context) -> int:
     settings = context.settings
     ages = settings.integer("curator.stale_after_days"), settings.integer("curator.archive_after_days")
-    found = lifecycle.standings(_root(context), time.time(), *ages)
+    found = lifecycle.skill_states(_root(context), time.time(), *ages)
     gone = lifecycle.archived(_root(context))
     if given.json:
         fields = ("name", "state", "last_used", "views", "changes", "pinned")
@@ -289,11 +289,11 @@ def _last_active(context: Context) -> float:
 
 
 def _skills(context: Context) -> dict[str, list[str]]:
-    from hermes.skills.lifecycle import ACTIVE, archived, standings
+    from hermes.skills.lifecycle import ACTIVE, archived, skill_states
 
     root, settings = context.home.join("skills"), context.settings
     ages = settings.integer("curator.stale_after_days"), settings.integer("curator.archive_after_days")
-    found = standings(root, time.time(), *ages) if os.path.isdir(root) else []
+    found = skill_states(root, time.time(), *ages) if os.path.isdir(root) else []
     return {
         "pinned": [each.name for each in found if each.pinned],
         "stale": [each.name for each in found if each.state != ACTIVE and not each.pinned],
