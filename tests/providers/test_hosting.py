@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hosted import PATIENCE, configure, eventually, group_of, heard, process_of, recalls
+from provider_faults import MISDEEDS, order
 from provider_plugins import REGISTERS, told, tool_names
 
-from hermes.providers.faults import MISDEEDS, order
 from hermes.session.session import MemorySession
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def test_what_does_not_load_says_why_and_the_session_goes_on(home: Path, code: s
 
 
 OPENS_A_SESSION = """
-from hermes.providers.faults import Misbehaving
+from provider_faults import Misbehaving
 from hermes.session.session import MemorySession
 
 class Nested(Misbehaving):

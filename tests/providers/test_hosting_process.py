@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hosted import configure, eventually, group_of, is_there, process_of, recalls
+from provider_faults import order
 from provider_plugins import install, told
 
 from hermes.base.errors import ProviderEnded, ProviderError
-from hermes.providers.faults import order
 from hermes.providers.hosting.client import Bounds, HostedProvider
 from hermes.session.session import MemorySession
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CURIOUS = """
 import json, os, sys
-from hermes.providers.faults import Misbehaving
+from provider_faults import Misbehaving
 from hermes.base.errors import ProviderError
 
 class Curious(Misbehaving):

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provider_faults import MISDEEDS, PLUGIN, order
 from provider_plugins import install
 
-from hermes.providers.faults import MISDEEDS, PLUGIN, order
 from hermes.session.session import MemorySession
 from soak.common import Outcome, Progress
 

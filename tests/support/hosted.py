@@ -7,9 +7,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from provider_faults import HEARD, PLUGIN
 from provider_plugins import install
-
-from hermes.providers.faults import HEARD, PLUGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -78,7 +78,7 @@ def configured(
         if given is None:
             given = file.get(key)
         if given is None:
-            given = _default(field, found)
+            given = default_of(field, found)
         found[key] = typed(field, given, f"{_file(name)}: {key}")
     return found
 
@@ -119,21 +119,13 @@ def typed(field: Mapping[str, Any], given: Any, where: str = "") -> Any:
 
 def default_of(field: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
     """What a field is when nobody says anything; it may depend on the answer to another (`default_from`)."""
-    return _default(field, values)
-
-
-def _default(field: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
     source = field.get("default_from") or {}
     table = source.get("map") or {}
     return table.get(values.get(source.get("field", "")), field.get("default"))
 
 
-def _flag(words: str) -> bool:
-    return _FLAGS[words.lower()]
-
-
 _READERS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("flag", "bool", "boolean"), _flag),
+    **dict.fromkeys(("flag", "bool", "boolean"), lambda words: _FLAGS[words.lower()]),
     **dict.fromkeys(("integer", "int"), int),
     **dict.fromkeys(("number", "float"), float),
 }
@@ -165,7 +157,3 @@ def _parsed(path: str, data: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise SettingsError(f"{path}: expected an object of names and values, found {type(found).__name__}")
     return found
-
-
-def config_path(name: str, hermes_home: str) -> str:
-    return os.path.join(hermes_home, _file(name))

@@ -524,9 +524,6 @@ class MemoryManager:
     def get_all_tool_schemas(self) -> list[dict[str, Any]]:
         return [schema for _, schema in self._tools.values()]
 
-    def has_tool(self, name: str) -> bool:
-        return name in self._tools
-
     def handle_tool_call(self, tool_name: str, args: Mapping[str, Any], **kwargs: Any) -> str:
         """Carries out a provider's tool; always JSON text, never an exception."""
         if tool_name not in self._tools:

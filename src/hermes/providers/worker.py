@@ -74,11 +74,6 @@ class Lane:
         """Whether a call is running or waits to run."""
         return self._running or bool(self._jobs)
 
-    @property
-    def is_current(self) -> bool:
-        """Whether the code that asks runs in this lane: then waiting for it would wait for ever."""
-        return threading.current_thread() is self._thread
-
     def begin(self, work: Callable[[], Answer]) -> Job[Answer]:
         """Puts a call at the end of the lane."""
         job = Job(work)

@@ -1,4 +1,4 @@
-"""What a provider can do wrong in one call, by name: for the contract kit and our tests."""
+"""What a provider can do wrong in one call, by name, and a plug-in that does it on command."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from hermes.providers.base import MemoryProvider
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PLUGIN = """\
-from hermes.providers.faults import Misbehaving
+PLUGIN = f"""\
+import sys
+
+sys.path.append({os.path.dirname(os.path.abspath(__file__))!r})
+from provider_faults import Misbehaving
 
 
 def register(ctx):
