@@ -27,10 +27,9 @@ from typing import TYPE_CHECKING, Any
 from hermes.safety.fence import sanitize_context
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     Messages = list[dict[str, Any]]
-    from collections.abc import Callable
 
 RECALLED = "[recalled from memory]"
 _KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
@@ -107,7 +106,6 @@ class MemoryProvider(ABC):
 
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
         """Carries out one of the provider's tools and returns JSON text."""
-        del args, kwargs
         return tool_error(f"{self.name} has no tool {tool_name!r}")
 
     # -- recall ---------------------------------------------------------------------------------------------------
@@ -118,7 +116,6 @@ class MemoryProvider(ABC):
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         """What is known about the query, as text for this turn; the manager fences, limits and scrubs it."""
-        del query, session_id
         return ""
 
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:
@@ -174,7 +171,6 @@ class MemoryProvider(ABC):
 
     def on_pre_compress(self, messages: Messages) -> str:
         """These messages are about to leave the context; what is returned is handed to the summary."""
-        del messages
         return ""
 
     def shutdown(self) -> None:
@@ -292,28 +288,6 @@ def hand_over(provider: Any, hook: str, given: dict[str, Any], key: str) -> None
             call(method, given["messages"], optional={"session_id": given["session_id"], "idempotency_key": key})
         case _:
             raise ValueError(f"no hook {hook!r} is delivered")
-
-
-def starting(provider: Any, session_id: str, given: dict[str, Any]) -> Callable[[], object]:
-    return lambda: call(provider.initialize, session_id, optional=given)
-
-
-def turn_starting(provider: Any, number: int, message: str, given: dict[str, Any]) -> Callable[[], object]:
-    return lambda: call(provider.on_turn_start, number, message, optional=given)
-
-
-def prefetching(provider: Any, query: str, session_id: str) -> Callable[[], object]:
-    return lambda: call(provider.prefetch, query, optional={"session_id": session_id}) or ""
-
-
-def warming(provider: Any, query: str, session_id: str) -> Callable[[], object]:
-    return lambda: call(provider.queue_prefetch, query, optional={"session_id": session_id})
-
-
-def switching(provider: Any, new_session_id: str, given: dict[str, Any]) -> Callable[[], object]:
-    if not implements(provider, "on_session_switch"):
-        return lambda: None
-    return lambda: call(provider.on_session_switch, new_session_id, optional=given)
 
 
 # What a provider says about its tools, and what they return, in the form the rest of the program relies on.

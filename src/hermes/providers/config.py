@@ -83,6 +83,16 @@ def configured(
     return found
 
 
+def setting(key: str, description: str, **more: Any) -> dict[str, Any]:
+    """A field of a provider's configuration, as `MemoryProvider.get_config_schema` describes it."""
+    return {"key": key, "description": description, **more}
+
+
+def file_setting(key: str, description: str, default: Any, **more: Any) -> dict[str, Any]:
+    """A field for people who edit the file: set-up does not ask for it."""
+    return {"key": key, "description": description, "default": default, "file_only": True, **more}
+
+
 def secret_value(hermes_home: str, variable: str) -> str | None:
     """The environment variable, else the line of the home's .env file; None when neither is there."""
     return secret(home_of(hermes_home), variable) or None if variable else None

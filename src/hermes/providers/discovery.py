@@ -6,96 +6,25 @@ never taken by a folder of the same name.
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import os
 import re
 import sys
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import NotFound, ProviderError
+from hermes.base.errors import NotFound, ProviderError, SettingsError
 from hermes.base.values import value
-from hermes.providers.base import MemoryProvider
-from hermes.providers.manager import running_for
+from hermes.providers.base import MemoryProvider, tool_error, tool_result
+from hermes.providers.manager import home_of_the_caller, running_for
+from hermes.safety.fence import build_memory_context_block, sanitize_context
 from hermes.settings.plugins import import_plugin
+from hermes.settings.yaml_file import parse, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from types import ModuleType
-
-PACKAGES = ("agent", "tools")
-
-
-def offer_names() -> None:
-    """From now on these names can be imported, by plug-ins and by what they import later."""
-    if not any(isinstance(each, _Finder) for each in sys.meta_path):
-        sys.meta_path.append(_Finder())
-
-
-class _Finder:
-    # No subclass of what importlib.abc has for this: that module costs more than all of ours.
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        del path, target
-        if fullname in PACKAGES:
-            return _spec(fullname, dict, is_package=True)
-        maker = _MODULES.get(fullname)
-        return _spec(fullname, maker) if maker else None
-
-
-def _spec(name: str, names: Callable[[], dict[str, Any]], *, is_package: bool = False) -> ModuleSpec:
-    return ModuleSpec(name, _Loader(names), is_package=is_package)  # type: ignore[arg-type]  # it has what is called
-
-
-class _Loader:
-    def __init__(self, names: Callable[[], dict[str, Any]]) -> None:
-        self._names = names
-
-    def create_module(self, spec: ModuleSpec) -> None:
-        """The usual kind of module."""
-
-    def exec_module(self, module: ModuleType) -> None:
-        vars(module).update(self._names())
-
-
-def _provider_names() -> dict[str, Any]:
-    from hermes.providers.base import MemoryProvider
-
-    return {"MemoryProvider": MemoryProvider}
-
-
-def _constant_names() -> dict[str, Any]:
-    from pathlib import Path
-
-    from hermes.providers.manager import home_of_the_caller
-
-    return {
-        "get_hermes_home": lambda: Path(home_of_the_caller()),
-        "display_hermes_home": home_of_the_caller,
-    }
-
-
-def _tool_names() -> dict[str, Any]:
-    from hermes.providers.base import tool_error, tool_result
-
-    return {"tool_error": tool_error, "tool_result": tool_result}
-
-
-def _manager_names() -> dict[str, Any]:
-    from hermes.safety.fence import build_memory_context_block, sanitize_context
-
-    return {"build_memory_context_block": build_memory_context_block, "sanitize_context": sanitize_context}
-
-
-_MODULES: dict[str, Callable[[], dict[str, Any]]] = {
-    "agent.memory_provider": _provider_names,
-    "agent.memory_manager": _manager_names,
-    "hermes_constants": _constant_names,
-    "tools.registry": _tool_names,
-}
 
 FOLDER = "plugins"
 MANIFEST = "plugin.yaml"
@@ -132,7 +61,7 @@ class ProviderInfo:
 
 def available_providers(operator_home: str) -> list[ProviderInfo]:
     """Everything that could be set as `memory.provider`, bundled ones first."""
-    found = {name: ProviderInfo(name=name, bundled=True, description=text) for name, text in _present().items()}
+    found = {name: ProviderInfo(name=name, bundled=True, description=text) for name, text in BUNDLED.items()}
     parent = os.path.join(operator_home, FOLDER)
     for name in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
         folder = os.path.join(parent, name)
@@ -177,14 +106,7 @@ def load_provider(name: str, operator_home: str) -> Any:
 def load_commands(name: str, operator_home: str) -> Any:
     """The function `register_cli(parser)` of a provider's `cli.py`; None when it has no commands of its own."""
     info = find_provider(name, operator_home)
-    if info.bundled:
-        full_name = f"{__package__}.services.{name}.cli"
-        try:
-            found = importlib.util.find_spec(full_name)
-        except ModuleNotFoundError:  # a module, not a package: it has no further files
-            found = None
-        return getattr(import_module(full_name), "register_cli", None) if found else None
-    if not os.path.isfile(os.path.join(info.folder, "cli.py")):
+    if info.bundled or not os.path.isfile(os.path.join(info.folder, "cli.py")):
         return None
     with running_for(operator_home):
         package = _imported(name, info.folder)
@@ -210,10 +132,6 @@ class RegistrationContext:
         return lambda *_args, **_kwargs: None
 
 
-def _present() -> dict[str, str]:
-    return {name: text for name, text in BUNDLED.items() if importlib.util.find_spec(f"{__package__}.services.{name}")}
-
-
 def _is_provider(folder: str) -> bool:
     try:
         with open(os.path.join(folder, "__init__.py"), "rb") as file:
@@ -229,9 +147,6 @@ def _described(name: str, folder: str) -> ProviderInfo:
             data = file.read(1 << 20)
     except OSError:
         return ProviderInfo(name=name, bundled=False, folder=folder)
-    from hermes.base.errors import SettingsError
-    from hermes.settings.yaml_file import parse, plain
-
     try:
         tree = plain(parse(os.path.join(folder, MANIFEST), data))
     except SettingsError as error:
@@ -246,6 +161,44 @@ def _described(name: str, folder: str) -> ProviderInfo:
         external_dependencies=tuple(each for each in tree.get("external_dependencies") or () if isinstance(each, dict)),
         hooks=tuple(map(str, tree.get("hooks") or ())),
     )
+
+
+# What plug-ins for hermes-agent import.
+_OFFERED: dict[str, dict[str, Any]] = {
+    "agent": {},
+    "agent.memory_provider": {"MemoryProvider": MemoryProvider},
+    "agent.memory_manager": {
+        "build_memory_context_block": build_memory_context_block,
+        "sanitize_context": sanitize_context,
+    },
+    "hermes_constants": {
+        "get_hermes_home": lambda: Path(home_of_the_caller()),
+        "display_hermes_home": home_of_the_caller,
+    },
+    "tools": {},
+    "tools.registry": {"tool_error": tool_error, "tool_result": tool_result},
+}
+
+
+class _Finder:
+    """The last place Python looks, so that a real module of one of these names comes first."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if fullname not in _OFFERED:
+            return None
+        return ModuleSpec(fullname, self, is_package=fullname in ("agent", "tools"))  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """The usual kind of module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module).update(_OFFERED[module.__name__])
+
+
+def offer_names() -> None:
+    """From now on these names can be imported, by plug-ins and by what they import later."""
+    if not any(isinstance(each, _Finder) for each in sys.meta_path):
+        sys.meta_path.append(_Finder())
 
 
 def _imported(name: str, folder: str) -> ModuleType:

@@ -8,6 +8,7 @@ import os
 import re
 import time
 from abc import abstractmethod
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -23,12 +24,9 @@ from hermes.safety.fence import sanitize_context
 from hermes.safety.secrets import mask_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     Shape = type | tuple[type, ...] | dict[str, Any] | list[Any] | None
-    from collections.abc import Sequence
-
-    Tool = Callable[[dict[str, Any]], dict[str, Any]]
 
 Found = TypeVar("Found")
 _LARGEST_ANSWER = 16 << 20
@@ -69,17 +67,9 @@ class Remote:
 
     def hurried(self, timeout: float) -> Remote:
         """The same service for a turn that waits: one attempt within a short time, or none."""
-        return Remote(
-            self.name,
-            self.base_url,
-            headers=self._headers,
-            secrets=self._secrets,
-            timeout=timeout,
-            retries=0,
-            key_hint=self._key_hint,
-            client=self._client,
-            sleep=self._sleep,
-        )
+        other = copy(self)
+        other._timeout, other._retries = timeout, 0  # noqa: SLF001 - a copy of our own
+        return other
 
     def get(self, path: str, *, params: Mapping[str, Any] | None = None, expect: Shape = dict, **more: Any) -> Any:
         return self.request("GET", path, params=params, expect=expect, **more)
@@ -104,7 +94,6 @@ class Remote:
         timeout: float | None = None,
         expect: Shape = dict,
         repeatable: bool | None = None,
-        content: bytes | None = None,
         files: Any = None,
     ) -> Any:
         """One call; `expect=None` takes any answer but a page, also none at all, and `expect=str` is for text.
@@ -115,11 +104,9 @@ class Remote:
         if repeatable is None:
             repeatable = method in ("GET", "PUT", "DELETE", "HEAD")
         sent = {**self._headers, **(headers or {})}
-        arguments: dict[str, Any] = {"headers": sent, "params": _without_none(params)}
+        arguments: dict[str, Any] = {"headers": sent, "params": _sendable(params)}
         if files is not None:
             arguments["files"] = files
-        elif content is not None:
-            arguments["content"] = content
         elif body is not None:
             arguments["content"] = json.dumps(body, ensure_ascii=False).encode("utf-8", "backslashreplace")
             sent.setdefault("Content-Type", "application/json")
@@ -146,7 +133,9 @@ class Remote:
             slow = f"{self.name} did not answer in time ({self._timeout:g} s); check the service, or give it more time"
             raise ProviderError(slow, kind="slow") from error
         except httpx.ConnectError as error:
-            raise ProviderError(self._unreachable(error), kind="unreachable") from error
+            why = self._hidden(str(error) or type(error).__name__)
+            where = f"{self.name} cannot be reached at {self.base_url}: {why}"
+            raise ProviderError(f"{where} (is it running, and is the address right?)", kind="unreachable") from error
         except httpx.InvalidURL as error:
             raise ProviderError(f"{self.name}: {self.base_url!r} is no address: {error}", kind="absent") from error
         except httpx.HTTPError as error:
@@ -212,10 +201,6 @@ class Remote:
             raise ProviderError(said, kind="malformed", status=answer.status_code)
         return found
 
-    def _unreachable(self, error: Exception) -> str:
-        why = self._hidden(str(error) or type(error).__name__)
-        return f"{self.name} cannot be reached at {self.base_url}: {why} (is it running, and is the address right?)"
-
     def _hidden(self, text: str) -> str:
         for each in self._secrets:
             text = text.replace(each, "[key]")
@@ -257,13 +242,13 @@ def misfit(shape: Shape, found: Any, where: str = "the answer") -> str:
     return "" if fits else f"{where} is {type(found).__name__}"
 
 
-def _without_none(params: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _sendable(params: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Half a character, as a model may send one, has no place in an address."""
-    return {key: _whole(each) for key, each in params.items() if each is not None} if params else None
-
-
-def _whole(text: Any) -> Any:
-    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
+    return {
+        key: each.encode("utf-8", "replace").decode() if isinstance(each, str) else each
+        for key, each in (params or {}).items()
+        if each is not None
+    } or None
 
 
 def _message_in(data: bytes) -> str:
@@ -280,9 +265,7 @@ def _message_in(data: bytes) -> str:
 
 _TEXTS = os.path.join(os.path.dirname(__file__), "text")
 LONGEST_QUERY = 2_000
-_NOT_SAVED = frozenset(
-    {"unreachable", "limited", "key", "missing", "refused", "absent"}
-)  # nothing was stored, for sure
+_NOT_SAVED = ("unreachable", "limited", "key", "missing", "refused", "absent")  # nothing was stored, for sure
 _NO_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -314,7 +297,7 @@ class Entry:
 
 
 class ServiceProvider(MemoryProvider, Generic[Client]):
-    """A subclass has `FIELDS` (its configuration), `TOOLS` (schemas), `_connect` and a method for each tool.
+    """A subclass has `FIELDS` (its configuration), `TOOLS` (schemas), `_connect`, and a method named like each tool.
 
     It stores with `_store_turn`, and mirrors curated memory with `_keep` and `_withdraw`. Each may be called again with
     the same thing.
@@ -336,10 +319,6 @@ class ServiceProvider(MemoryProvider, Generic[Client]):
     @abstractmethod
     def _connect(self) -> None:
         """Makes the client from `self._config`; asks nothing that can wait until it is needed."""
-
-    @abstractmethod
-    def _handlers(self) -> dict[str, Tool]:
-        """What carries out each tool."""
 
     @abstractmethod
     def _store_turn(self, turn: Turn) -> None:
@@ -379,12 +358,11 @@ class ServiceProvider(MemoryProvider, Generic[Client]):
         return [dict(schema) for schema in self.TOOLS]
 
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
-        del kwargs
-        handlers = self._handlers()
-        if tool_name not in handlers:
-            return tool_error(f"{self.name} has no tool {tool_name!r}; its tools are {', '.join(handlers)}")
+        names = [str(schema["name"]) for schema in self.get_tool_schemas()]
+        if tool_name not in names:
+            return tool_error(f"{self.name} has no tool {tool_name!r}; its tools are {', '.join(names)}")
         try:
-            return tool_result(handlers[tool_name](args))
+            return tool_result(getattr(self, tool_name)(args))
         except (HermesError, TypeError, ValueError) as error:
             return tool_error(error)
 
@@ -431,7 +409,6 @@ class ServiceProvider(MemoryProvider, Generic[Client]):
         return clean(text)
 
     def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:
-        del kwargs
         self._session_id = new_session_id
 
     def get_config_schema(self) -> list[dict[str, Any]]:

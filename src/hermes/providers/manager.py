@@ -20,17 +20,13 @@ from hermes.base.values import value
 from hermes.providers.base import (
     RESERVED_TOOLS,
     InAProcess,
+    call,
     for_providers,
     hand_over,
     implements,
-    prefetching,
-    starting,
-    switching,
     tool_error,
-    turn_starting,
     usable_result,
     usable_schema,
-    warming,
 )
 from hermes.providers.delivery import Outbox, Parcel, Round
 from hermes.providers.worker import DELIVERY, RECALL, START, Health, Lane, NotInTime, in_words
@@ -189,6 +185,15 @@ class Attached:
         self._start: Callable[[], object] | None = None
         self._handing_over_since: float | None = None
         self._closing = False
+
+    def hook(self, name: str, *arguments: Any, optional: dict[str, Any]) -> Callable[[], Any]:
+        """A call of one of the provider's hooks, with those optional arguments that its signature takes."""
+        if not implements(self.provider, name):
+            return lambda: None
+        return lambda: call(getattr(self.provider, name), *arguments, optional=optional)
+
+    def mode_and_tools(self) -> tuple[object, Any]:
+        return getattr(self.provider, "recall_mode", ""), self.provider.get_tool_schemas()
 
     # -- asking: somebody waits ---------------------------------------------------------------------------------------
 
@@ -412,12 +417,7 @@ class MemoryManager:
         self._reserved = frozenset(reserved) | RESERVED_TOOLS
         self.known = known  # what the model reads anyway
         self.tell = tell  # the person
-        self._attach: dict[str, Any] = {
-            "tell": self._say,
-            "patience": patience,
-            "user": user,
-            "lane": lane,
-        }
+        self._attach: dict[str, Any] = {"tell": self._say, "patience": patience, "user": user, "lane": lane}
         self._attached: list[Attached] = []
         self._tools: dict[str, tuple[Attached, dict[str, Any]]] = {}
         self._switches = 0
@@ -454,7 +454,7 @@ class MemoryManager:
         self._identity = kwargs
         end = time.monotonic() + self.limits.recall_seconds
         self._keep_available(end)
-        started = [each.start(starting(each.provider, session_id, kwargs)) for each in self._attached]
+        started = [each.start(each.hook("initialize", session_id, optional=kwargs)) for each in self._attached]
         for attached, job in zip(self._attached, started, strict=True):
             self._settled(attached, job, end)
         self._collect_tools(end)
@@ -495,7 +495,7 @@ class MemoryManager:
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
         for each in self._usable("on_turn_start"):
             if not each.calls.busy:
-                each.begin(turn_starting(each.provider, turn_number, message, kwargs))
+                each.begin(each.hook("on_turn_start", turn_number, message, optional=kwargs))
 
     def prefetch_all(self, query: str, *, session_id: str = "") -> str:
         """What the providers know about the query, within the deadline and the budget."""
@@ -507,7 +507,8 @@ class MemoryManager:
             for each in self._usable("prefetch")
             if each.mode != "tools" and each.heard.wait(max(0, patient_until - time.monotonic()))
         ]
-        found = self._ask_all(asked, lambda each: prefetching(each.provider, query, session_id), began)
+        optional = {"session_id": session_id}
+        found = self._ask_all(asked, lambda each: each.hook("prefetch", query, optional=optional), began)
         if self._switches != switches:
             return ""  # the session changed while we waited: this is somebody else's now
         self.recalled_by = [each.name for each, text in found if text]
@@ -517,7 +518,7 @@ class MemoryManager:
         """Lets providers prepare the next turn's recall in the background."""
         for each in self._usable("queue_prefetch"):
             if each.mode != "tools":
-                each.warm(warming(each.provider, query, session_id))
+                each.warm(each.hook("queue_prefetch", query, optional={"session_id": session_id}))
 
     # -- tools ---------------------------------------------------------------------------------------------------------
 
@@ -584,15 +585,15 @@ class MemoryManager:
         for each in self._attached:
             each.switch(
                 self._switches,
-                switching(each.provider, new_session_id, known | kwargs),
-                starting(each.provider, new_session_id, self._identity),
+                each.hook("on_session_switch", new_session_id, optional=known | kwargs),
+                each.hook("initialize", new_session_id, optional=self._identity),
             )
 
     def on_pre_compress(self, messages: Messages) -> str:
         """What providers want the summary of these messages to keep."""
         given = self._plain(messages)
         asked = self._usable("on_pre_compress")
-        found = self._ask_all(asked, lambda each: lambda: each.provider.on_pre_compress(given) or "")
+        found = self._ask_all(asked, lambda each: lambda: each.provider.on_pre_compress(given))
         return merge([text for _, text in found], budget=self.limits.recall_tokens)
 
     # -- how -----------------------------------------------------------------------------------------------------------
@@ -655,9 +656,7 @@ class MemoryManager:
     def _collect_tools(self, end: float) -> None:
         for each in self._attached:
             try:
-                own_mode, offered = each.ask(
-                    _mode_and_tools(each.provider), max(end - time.monotonic(), _LEAST_SECONDS)
-                )
+                own_mode, offered = each.ask(each.mode_and_tools, max(end - time.monotonic(), _LEAST_SECONDS))
                 each.mode = own_mode if own_mode in MODES else self._mode
                 schemas = list(offered or ()) if each.mode != "context" else []
             except BaseException as error:  # noqa: BLE001 - a provider may raise anything
@@ -702,8 +701,4 @@ class MemoryManager:
 
 def _cleaned(work: Callable[[], object], budget: int) -> Callable[[], str]:
     """Cleaning is part of the call, so that the deadline covers it however hostile the text is."""
-    return lambda: clean(work(), budget)
-
-
-def _mode_and_tools(provider: Any) -> Callable[[], tuple[object, Any]]:
-    return lambda: (getattr(provider, "recall_mode", ""), provider.get_tool_schemas())
+    return lambda: clean(work() or "", budget)

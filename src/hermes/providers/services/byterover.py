@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes.base.errors import ProviderError
-from hermes.providers.config import read_elsewhere
+from hermes.providers.config import file_setting, read_elsewhere, setting
 from hermes.providers.http import ServiceProvider, clean, digest, distinct_id, question, text_of, tool
 from hermes.providers.manager import home_of_the_caller
 from hermes.safety.secrets import mask_secrets
@@ -24,7 +24,7 @@ from hermes.storage.files import Folder, explain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hermes.providers.http import Entry, Tool, Turn
+    from hermes.providers.http import Entry, Turn
 
 _KNOWN = "registry.json"  # the file that says which project has its history where
 _PROJECTS = "projects"
@@ -307,22 +307,17 @@ class ByteRoverProvider(ServiceProvider[Brv]):
     name = "byterover"
 
     FIELDS: ClassVar[tuple[dict[str, Any], ...]] = (
-        {"key": "command", "description": "Where brv is (empty: looked for)", "default": "", "env_var": "BRV_COMMAND"},
-        {
-            "key": "api_key",
-            "description": "ByteRover key (only for its cloud)",
-            "secret": True,
-            "env_var": "BRV_API_KEY",
-            "url": "https://app.byterover.dev/settings/keys",
-        },
-        {"key": "auto_curate", "description": "Have it take notes of every turn", "default": True},
-        {"key": "auto_extract", "description": "Have it take notes before a compaction", "default": True},
-        {
-            "key": "curate_wait",
-            "file_only": True,
-            "description": "Seconds brv_curate waits for a note to appear",
-            "default": 15.0,
-        },
+        setting("command", "Where brv is (empty: looked for)", default="", env_var="BRV_COMMAND"),
+        setting(
+            "api_key",
+            "ByteRover key (only for its cloud)",
+            secret=True,
+            env_var="BRV_API_KEY",
+            url="https://app.byterover.dev/settings/keys",
+        ),
+        setting("auto_curate", "Have it take notes of every turn", default=True),
+        setting("auto_extract", "Have it take notes before a compaction", default=True),
+        file_setting("curate_wait", "Seconds brv_curate waits for a note to appear", 15.0),
     )
     TOOLS: ClassVar[tuple[dict[str, Any], ...]] = (
         tool("brv_query", "Asks the notes.", ["query"], query="string"),
@@ -364,18 +359,9 @@ class ByteRoverProvider(ServiceProvider[Brv]):
             raise ProviderError(_MISSING, kind="absent")
         return found
 
-    def _handlers(self) -> dict[str, Tool]:
-        return {
-            "brv_query": self._query,
-            "brv_curate": self._curate,
-            "brv_status": self._status,
-            "brv_forget": self._forget,
-        }
-
     # --- hooks ------------------------------------------------------------------------------------------------------
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
-        del session_id
         query = question(query)
         if len(query) < _SHORTEST_QUERY or not self._tree.notes():
             return ""
@@ -430,11 +416,11 @@ class ByteRoverProvider(ServiceProvider[Brv]):
 
     # --- tools ------------------------------------------------------------------------------------------------------
 
-    def _query(self, args: dict[str, Any]) -> dict[str, Any]:
+    def brv_query(self, args: dict[str, Any]) -> dict[str, Any]:
         found = self._asked(text_of(args, "query")[:_LONGEST_QUERY], _QUERY_SECONDS)
         return {"result": found or "nothing is noted about this yet"}
 
-    def _curate(self, args: dict[str, Any]) -> dict[str, Any]:
+    def brv_curate(self, args: dict[str, Any]) -> dict[str, Any]:
         before = self._tree.state()
         self._note(clean(text_of(args, "content")))
         end = time.monotonic() + float(self._config["curate_wait"])
@@ -449,14 +435,13 @@ class ByteRoverProvider(ServiceProvider[Brv]):
         changed = [path for path, when in now.items() if before.get(path) != when]
         return {"result": "noted", "stored": True, "notes": sorted(map(os.path.basename, changed))}
 
-    def _status(self, args: dict[str, Any]) -> dict[str, Any]:
-        del args
+    def brv_status(self, args: dict[str, Any]) -> dict[str, Any]:
         self._count_empty()
         notes = self._tree.notes()
         counts = {"curated": self._curated, "of_which_changed_nothing": self._empty}
         return {"status": self.check_connection(), **counts, "notes": notes[:_SHOWN], "total": len(notes)}
 
-    def _forget(self, args: dict[str, Any]) -> dict[str, Any]:
+    def brv_forget(self, args: dict[str, Any]) -> dict[str, Any]:
         note = text_of(args, "note")
         self._tree.forget(note)
         return {"result": "forgotten", "note": note}

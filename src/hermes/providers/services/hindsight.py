@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from hermes.base.errors import ProviderError
-from hermes.providers.config import configured, read_config, read_elsewhere
+from hermes.providers.config import configured, file_setting, read_config, read_elsewhere, setting
 from hermes.providers.delivery import HeldTurns
 from hermes.providers.http import (
     Remote,
@@ -33,7 +33,7 @@ from hermes.providers.http import (
 )
 
 if TYPE_CHECKING:
-    from hermes.providers.http import Entry, Tool, Turn
+    from hermes.providers.http import Entry, Turn
 
 CLOUD = "https://api.hindsight.vectorize.io"
 LOCAL = "http://localhost:8888"
@@ -104,60 +104,53 @@ def _bank(bank: str) -> str:
     return f"/v1/default/banks/{quote(bank, safe='')}"
 
 
-# What `hindsight` asks at set-up and reads from its file, and the tools it offers.
-
 FIELDS: tuple[dict[str, Any], ...] = (
-    {
-        "key": "mode",
-        "description": "Where Hindsight runs: its cloud, or a server that you started",
-        "default": "cloud",
-        "choices": ["cloud", "local_external"],
-        "env_var": "HINDSIGHT_MODE",
-    },
-    {
-        "key": "api_key",
-        "description": "API key (a server of your own may have none)",
-        "secret": True,
-        "env_var": "HINDSIGHT_API_KEY",
-        "url": "https://ui.hindsight.vectorize.io",
-    },
-    {
-        "key": "api_url",
-        "description": "Address of the server",
-        "default_from": {"field": "mode", "map": {"cloud": CLOUD, "local_external": LOCAL, "local_embedded": LOCAL}},
-        "default": CLOUD,
-        "env_var": "HINDSIGHT_API_URL",
-    },
-    {"key": "bank_id", "description": "Memory bank", "default": "hermes", "env_var": "HINDSIGHT_BANK_ID"},
-    {
-        "key": "bank_id_template",
-        "description": "Bank by {profile}, {workspace}, {platform}, {user} or {session}",
-        "default": "",
-        "file_only": True,
-    },
-    {"key": "bank_mission", "description": "What reflection should keep in mind", "default": ""},
-    {"key": "bank_retain_mission", "description": "What to look for in conversations", "default": ""},
-    {
-        "key": "recall_budget",
-        "description": "How thoroughly to search",
-        "default": "mid",
-        "choices": ["low", "mid", "high"],
-        "env_var": "HINDSIGHT_BUDGET",
-    },
-    {
-        "key": "memory_mode",
-        "description": "Recall by itself and tools, recall only, or tools only",
-        "default": "hybrid",
-        "choices": ["hybrid", "context", "tools"],
-    },
-    {
-        "key": "recall_prefetch_method",
-        "description": "Recall facts, or a reflection prepared after the turn before",
-        "default": "recall",
-        "choices": ["recall", "reflect"],
-    },
+    setting(
+        "mode",
+        "Where Hindsight runs: its cloud, or a server that you started",
+        default="cloud",
+        choices=["cloud", "local_external"],
+        env_var="HINDSIGHT_MODE",
+    ),
+    setting(
+        "api_key",
+        "API key (a server of your own may have none)",
+        secret=True,
+        env_var="HINDSIGHT_API_KEY",
+        url="https://ui.hindsight.vectorize.io",
+    ),
+    setting(
+        "api_url",
+        "Address of the server",
+        default_from={"field": "mode", "map": {"cloud": CLOUD, "local_external": LOCAL, "local_embedded": LOCAL}},
+        default=CLOUD,
+        env_var="HINDSIGHT_API_URL",
+    ),
+    setting("bank_id", "Memory bank", default="hermes", env_var="HINDSIGHT_BANK_ID"),
+    file_setting("bank_id_template", "Bank by {profile}, {workspace}, {platform}, {user} or {session}", ""),
+    setting("bank_mission", "What reflection should keep in mind", default=""),
+    setting("bank_retain_mission", "What to look for in conversations", default=""),
+    setting(
+        "recall_budget",
+        "How thoroughly to search",
+        default="mid",
+        choices=["low", "mid", "high"],
+        env_var="HINDSIGHT_BUDGET",
+    ),
+    setting(
+        "memory_mode",
+        "Recall by itself and tools, recall only, or tools only",
+        default="hybrid",
+        choices=["hybrid", "context", "tools"],
+    ),
+    setting(
+        "recall_prefetch_method",
+        "Recall facts, or a reflection prepared after the turn before",
+        default="recall",
+        choices=["recall", "reflect"],
+    ),
     *(
-        {"key": key, "file_only": True, "description": description, "default": default}
+        file_setting(key, description, default)
         for key, description, default in (
             ("recall_types", "Kinds of memories to recall", ",".join(TYPES)),
             ("recall_tags", "Recall only what has these tags", ""),
@@ -177,13 +170,7 @@ FIELDS: tuple[dict[str, Any], ...] = (
             ("observation_scopes", "per_tag, combined, all_combinations or shared", ""),
         )
     ),
-    {
-        "key": "timeout",
-        "file_only": True,
-        "description": "Seconds for a call that nobody waits for",
-        "default": 120.0,
-        "env_var": "HINDSIGHT_TIMEOUT",
-    },
+    file_setting("timeout", "Seconds for a call that nobody waits for", 120.0, env_var="HINDSIGHT_TIMEOUT"),
 )
 TOOLS: tuple[dict[str, Any], ...] = (
     tool(
@@ -244,14 +231,6 @@ class HindsightProvider(ServiceProvider[Hindsight]):
         url, key = str(config["api_url"]), str(config["api_key"] or "")
         self._api = Hindsight(url, key, timeout=float(config["timeout"]))
 
-    def _handlers(self) -> dict[str, Tool]:
-        return {
-            "hindsight_retain": self._retain,
-            "hindsight_recall": self._recall,
-            "hindsight_reflect": self._reflect,
-            "hindsight_forget": self._forget,
-        }
-
     # --- hooks ------------------------------------------------------------------------------------------------------
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
@@ -296,7 +275,6 @@ class HindsightProvider(ServiceProvider[Hindsight]):
     def on_session_end(
         self, messages: list[dict[str, Any]], *, session_id: str = "", idempotency_key: str = ""
     ) -> None:
-        del messages, idempotency_key
         self._turns().finish(session_id or self._session_id)
 
     def on_session_switch(self, new_session_id: str, *, parent_session_id: str = "", **kwargs: Any) -> None:
@@ -326,7 +304,7 @@ class HindsightProvider(ServiceProvider[Hindsight]):
 
     # --- tools ------------------------------------------------------------------------------------------------------
 
-    def _retain(self, args: dict[str, Any]) -> dict[str, Any]:
+    def hindsight_retain(self, args: dict[str, Any]) -> dict[str, Any]:
         content = clean(text_of(args, "content"))
         about = str(args.get("context") or self._config["retain_context"])
         more = [str(each) for each in args.get("tags") or ()] if isinstance(args.get("tags"), list) else []
@@ -335,16 +313,16 @@ class HindsightProvider(ServiceProvider[Hindsight]):
         self._store(self._session_id, {**item, "tags": self._tags(self._session_id, *more)}, wait=True)
         return {"result": "stored", "document_id": document}
 
-    def _recall(self, args: dict[str, Any]) -> dict[str, Any]:
+    def hindsight_recall(self, args: dict[str, Any]) -> dict[str, Any]:
         found = self._found(text_of(args, "query"), self._session_id)
         lines = [f"{number}. {each['text']}" for number, each in enumerate(found, 1)]
         memories = [{"id": each["id"], "text": each["text"]} for each in found]
         return {"result": "\n".join(lines) or "nothing is known about this yet", "memories": memories}
 
-    def _reflect(self, args: dict[str, Any]) -> dict[str, Any]:
+    def hindsight_reflect(self, args: dict[str, Any]) -> dict[str, Any]:
         return {"result": self._thought(text_of(args, "query"), self._session_id) or "nothing is known about this yet"}
 
-    def _forget(self, args: dict[str, Any]) -> dict[str, Any]:
+    def hindsight_forget(self, args: dict[str, Any]) -> dict[str, Any]:
         memory_id = text_of(args, "memory_id")
         api, bank = self._opened(), self._bank(self._session_id)
         documents = api.sources(bank, memory_id)

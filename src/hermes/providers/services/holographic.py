@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, ProviderError, WriteRefused
 from hermes.providers.base import MemoryProvider, tool_error, tool_result
-from hermes.providers.config import home_of, typed
+from hermes.providers.config import home_of, setting, typed
 from hermes.providers.facts.tools import SCHEMAS, FactTools
 from hermes.safety.fence import sanitize_context
 from hermes.settings.home import find_home
@@ -26,17 +26,13 @@ RECALLED = 5
 _SHORTEST_QUERY = 2
 _NEAR_THE_BEST = 0.4  # of the best score; what only shares a common word is not worth a line
 _FIELDS: list[dict[str, Any]] = [
-    {"key": "db_path", "description": "Where the facts are kept", "default": f"$HERMES_HOME/{FILE}"},
-    {"key": "auto_extract", "description": "Take facts from what you said when a session ends", "default": False},
-    {"key": "default_trust", "description": "Trust of a new fact, 0 to 1", "default": 0.5},
-    {"key": "min_trust_threshold", "description": "Facts below this trust are not recalled", "default": 0.3},
-    {"key": "hrr_dim", "description": "Length of the holographic vectors", "default": 1024},
-    {"key": "hrr_weight", "description": "What the vectors count in a search, 0 to 1 (0: not used)", "default": 0.3},
-    {
-        "key": "temporal_decay_half_life",
-        "description": "Days after which a fact counts half (0: never)",
-        "default": 0.0,
-    },
+    setting("db_path", "Where the facts are kept", default=f"$HERMES_HOME/{FILE}"),
+    setting("auto_extract", "Take facts from what you said when a session ends", default=False),
+    setting("default_trust", "Trust of a new fact, 0 to 1", default=0.5),
+    setting("min_trust_threshold", "Facts below this trust are not recalled", default=0.3),
+    setting("hrr_dim", "Length of the holographic vectors", default=1024),
+    setting("hrr_weight", "What the vectors count in a search, 0 to 1 (0: not used)", default=0.3),
+    setting("temporal_decay_half_life", "Days after which a fact counts half (0: never)", default=0.0),
 ]
 
 
@@ -96,7 +92,6 @@ class HolographicProvider(MemoryProvider):
         return [dict(schema) for schema in SCHEMAS]
 
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
-        del kwargs
         with self._lock:
             tools = self._tools
             if tools is None:
@@ -120,7 +115,6 @@ class HolographicProvider(MemoryProvider):
             return file.read().strip().format(count=f"{count:,}" if count else "none")
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
-        del session_id
         if len(query.strip()) < _SHORTEST_QUERY:
             return ""
         with self._lock:
@@ -154,7 +148,6 @@ class HolographicProvider(MemoryProvider):
     def on_session_end(
         self, messages: list[dict[str, Any]], *, session_id: str = "", idempotency_key: str = ""
     ) -> None:
-        del idempotency_key  # the same sentence is the same fact
         if not (self._writes and self._config.get("auto_extract")):
             return
         from hermes.providers.facts.claims import statements_in
@@ -170,7 +163,6 @@ class HolographicProvider(MemoryProvider):
                 store.add(statement.text, category=statement.category, source="extracted", session=session)
 
     def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:
-        del kwargs
         self._session_id = new_session_id
 
     def shutdown(self) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from hermes.base.errors import ProviderError
 from hermes.base.values import value
-from hermes.providers.config import configured, read_config, read_elsewhere, save_config
+from hermes.providers.config import configured, file_setting, home_of, read_config, read_elsewhere, save_config, setting
 from hermes.providers.delivery import HeldTurns
 from hermes.providers.http import (
     Once,
@@ -34,7 +34,7 @@ from hermes.storage.files import Folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from hermes.providers.http import Entry, Tool, Turn
+    from hermes.providers.http import Entry, Turn
 
 CLOUD = "https://api.honcho.dev"
 LONGEST_QUERY = 10_000
@@ -71,11 +71,12 @@ class Honcho:
         body = {"id": session, "peers": peers}
         self._remote.post(f"{self._root}/sessions", body, expect={"id": str}, repeatable=True)
 
-    def sessions_of(self, peer: str) -> list[str]:
-        return [str(each["id"]) for each in self._pages(f"{self._peer(peer)}/sessions", {}, {"id": str})]
-
-    def drop_session(self, session: str) -> None:
-        self._remote.delete(self._session(session))
+    def drop_sessions(self, peer: str) -> int:
+        """Deletes every session of a peer; how many those were."""
+        sessions = [str(each["id"]) for each in self._pages(f"{self._peer(peer)}/sessions", {}, {"id": str})]
+        for session in sessions:
+            self._remote.delete(self._session(session))
+        return len(sessions)
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
@@ -158,11 +159,9 @@ class Honcho:
         return unless_missing(ask, [])  # nobody has said anything in this workspace yet
 
     def drop_conclusion(self, conclusion_id: str) -> bool:
-        def drop() -> bool:
-            self._remote.delete(f"{self._root}/conclusions/{_part(conclusion_id)}")
-            return True
-
-        return unless_missing(drop, otherwise=False)
+        path = f"{self._root}/conclusions/{_part(conclusion_id)}"
+        gone = object()
+        return unless_missing(lambda: self._remote.delete(path), gone) is not gone
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
@@ -193,42 +192,30 @@ def _part(text: str) -> str:
     return quote(text, safe="")
 
 
-# What `honcho` asks at set-up and reads from its file, and the tools it offers.
-
 STRATEGIES = ("per-directory", "per-session", "per-repo", "global")
 _PEER = {"type": "string", "description": "user (default), ai, or the id of a peer."}
 
 FIELDS: tuple[dict[str, Any], ...] = (
-    {
-        "key": "baseUrl",
-        "description": "Address of the cloud, or of your server",
-        "default": CLOUD,
-        "env_var": "HONCHO_BASE_URL",
-    },
-    {
-        "key": "apiKey",
-        "description": "API key (a server of your own may have none)",
-        "secret": True,
-        "env_var": "HONCHO_API_KEY",
-        "url": "https://app.honcho.dev",
-    },
-    {"key": "workspace", "description": "Workspace", "default": "hermes"},
-    {"key": "peerName", "description": "Your name as a peer", "default": "user"},
-    {"key": "aiPeer", "description": "The assistant's name as a peer", "default": "hermes"},
-    {
-        "key": "sessionStrategy",
-        "description": "What a Honcho session is",
-        "default": "per-directory",
-        "choices": list(STRATEGIES),
-    },
-    {
-        "key": "recallMode",
-        "description": "Recall by itself and tools, recall only, or tools only",
-        "default": "hybrid",
-        "choices": ["hybrid", "context", "tools"],
-    },
+    setting("baseUrl", "Address of the cloud, or of your server", default=CLOUD, env_var="HONCHO_BASE_URL"),
+    setting(
+        "apiKey",
+        "API key (a server of your own may have none)",
+        secret=True,
+        env_var="HONCHO_API_KEY",
+        url="https://app.honcho.dev",
+    ),
+    setting("workspace", "Workspace", default="hermes"),
+    setting("peerName", "Your name as a peer", default="user"),
+    setting("aiPeer", "The assistant's name as a peer", default="hermes"),
+    setting("sessionStrategy", "What a Honcho session is", default="per-directory", choices=list(STRATEGIES)),
+    setting(
+        "recallMode",
+        "Recall by itself and tools, recall only, or tools only",
+        default="hybrid",
+        choices=["hybrid", "context", "tools"],
+    ),
     *(
-        {"key": key, "file_only": True, "description": description, "default": default}
+        file_setting(key, description, default)
         for key, description, default in (
             ("environment", "production, or local for http://localhost:8000", "production"),
             ("observationMode", "directional (the assistant's view of you) or unified (one view)", "directional"),
@@ -257,13 +244,7 @@ FIELDS: tuple[dict[str, Any], ...] = (
             ("firstTurnDialecticWait", "Seconds it waits for the reasoning", 2.0),
         )
     ),
-    {
-        "key": "timeout",
-        "file_only": True,
-        "description": "Seconds for a call that nobody waits for",
-        "default": 30.0,
-        "env_var": "HONCHO_TIMEOUT",
-    },
+    file_setting("timeout", "Seconds for a call that nobody waits for", 30.0, env_var="HONCHO_TIMEOUT"),
 )
 TOOLS: tuple[dict[str, Any], ...] = (
     tool(
@@ -300,8 +281,6 @@ TOOLS: tuple[dict[str, Any], ...] = (
     ),
 )
 
-
-# Who is who in Honcho, and which of its sessions a conversation belongs to.
 
 _NAME = "honcho"
 _PROFILES = "profiles"
@@ -363,28 +342,7 @@ def session_name(config: Mapping[str, Any], session_id: str, place: str, person:
     return distinct_id(f"{person}-{name}" if person else name)
 
 
-def read_file(hermes_home: str) -> dict[str, Any]:
-    """Honcho's own file; other programs share it, and each has a block of its own under `hosts`."""
-    file = read_config(_NAME, hermes_home) or read_elsewhere("~/.hermes/honcho.json", "~/.honcho/config.json")
-    hosts = file.get("hosts")
-    block = hosts.get(_host(hermes_home)) if isinstance(hosts, dict) else None
-    return {**file, **block} if isinstance(block, dict) else file
-
-
-def save_file(values: Mapping[str, Any], hermes_home: str) -> None:
-    """Into our block where there is one, because it wins over what stands beside it."""
-    file = read_config(_NAME, hermes_home)
-    host = _host(hermes_home)
-    hosts = file.get("hosts")
-    if isinstance(hosts, dict) and isinstance(hosts.get(host), dict):
-        save_config(_NAME, hermes_home, {"hosts": {**hosts, host: {**hosts[host], **values}}})
-    else:
-        save_config(_NAME, hermes_home, values)
-
-
 def _host(hermes_home: str) -> str:
-    from hermes.providers.config import home_of
-
     chosen = secret(home_of(hermes_home), "HERMES_HONCHO_HOST")
     folder, name = os.path.split(os.path.normpath(hermes_home))
     return chosen or (f"hermes_{name}" if os.path.basename(folder) == _PROFILES else "hermes")
@@ -413,84 +371,6 @@ def _of_folder(place: str) -> str:
     mark = distinct_id(f"/{place}")[-8:]
     return f"{name}-{mark}" if name else mark
 
-
-# Curated memory in Honcho: each entry is a conclusion, kept once and withdrawn when the entry goes.
-
-EVERYTHING = 1_000_000
-_KEPT = "honcho_conclusions"  # the file that says which conclusion stands for which entry
-_BETWEEN = "\n§\n"
-_LARGEST_FILE = 4 << 20
-
-
-class CuratedEntries:
-    """`shared` says that one person has the whole memory, so that notes are the assistant's own."""
-
-    def __init__(self, api: Honcho, peers: Peers, hermes_home: str, *, shared: bool) -> None:
-        self._api = api
-        self._peers = peers
-        self._home = hermes_home
-        self._shared = shared
-
-    def upload_once(self) -> None:
-        """The entries that were there before Honcho, once and never again, whatever is deleted later."""
-        mark = f"uploaded {self._api.workspace} {self._peers.user}"
-        if read_config(_KEPT, self._home).get(mark):
-            return
-        for target, file in (("user", "USER.md"), ("memory", "MEMORY.md")):
-            self.keep(target, _entries(os.path.join(self._home, "memories"), file))
-        save_config(_KEPT, self._home, {mark: True})
-
-    def keep(self, target: str, entries: list[str]) -> None:
-        """Keeps entries as conclusions, except those that are there already."""
-        known = read_config(_KEPT, self._home)
-        left = [entry for entry in dict.fromkeys(entries) if self._named(target, entry) not in known]
-        if not left:
-            return
-        observer, observed = self._pair(target)
-        found = self._api.conclusions(observer, observed, most=EVERYTHING)
-        there = {each["content"]: str(each["id"]) for each in found}
-        new = [entry for entry in left if entry not in there]
-        if new:
-            self._api.ensure_peers(self._peers.observed)
-            there |= dict(zip(new, self._api.conclude(new, observer, observed), strict=True))
-        save_config(_KEPT, self._home, {self._named(target, entry): there[entry] for entry in left})
-
-    def withdraw(self, target: str, entry: str) -> None:
-        """Deletes the conclusion that stands for an entry, and any other that says just the same."""
-        observer, observed = self._pair(target)
-        name = self._named(target, entry)
-        known = read_config(_KEPT, self._home).get(name)
-        near = self._api.conclusions(observer, observed, entry)
-        same = [str(each["id"]) for each in near if each["content"] == entry]
-        for conclusion_id in dict.fromkeys([*([str(known)] if known else []), *same]):
-            self._api.drop_conclusion(conclusion_id)
-        save_config(_KEPT, self._home, {name: None})
-
-    def _named(self, target: str, text: str) -> str:
-        whose = f"{self._api.workspace}\n{self._peers.user}\n{text}"
-        return f"{target}-{digest(whose)}"
-
-    def _pair(self, target: str) -> tuple[str, str]:
-        """Who knows it, about whom. What was noted for one person among many stays with that person."""
-        peer = self._peers.ai if target != "user" and self._shared else self._peers.user
-        return self._peers.observer_of(peer), peer
-
-
-def knows_entries(hermes_home: str) -> bool:
-    """Whether Honcho was ever told anything from this home."""
-    return bool(read_config(_KEPT, hermes_home))
-
-
-def _entries(folder_path: str, name: str) -> list[str]:
-    folder = Folder.open(folder_path)
-    if folder is None:
-        return []
-    with folder:
-        data = folder.read(name, at_most=_LARGEST_FILE) or b""
-    return [text for each in data.decode("utf-8", "replace").split(_BETWEEN) if (text := clean(each))]
-
-
-# Honcho's reasoning for a turn: how hard it should think, and the questions it is asked in a row.
 
 _LONG, _VERY_LONG = 120, 400
 _TEXTS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "text")
@@ -561,6 +441,10 @@ def _text(name: str) -> str:
 
 
 _LOCAL = "http://localhost:8000"
+EVERYTHING = 1_000_000
+_KEPT = "honcho_conclusions"  # the file that says which conclusion stands for which entry
+_BETWEEN = "\n§\n"
+_LARGEST_FILE = 4 << 20
 _TURN_SECONDS = 2.6  # what recall may take in all, a little less than a turn waits for it
 _CHARACTERS_PER_TOKEN = 4
 _FOUND = 10
@@ -593,10 +477,19 @@ class HonchoProvider(ServiceProvider[Honcho]):
         super().initialize(session_id, **kwargs)
 
     def _configured(self, hermes_home: str) -> dict[str, Any]:
-        return configured(self.name, hermes_home, self.FIELDS, file=read_file(hermes_home))
+        """From Honcho's own file, which other programs share: each has a block of its own under `hosts`."""
+        file = read_config(_NAME, hermes_home) or read_elsewhere("~/.hermes/honcho.json", "~/.honcho/config.json")
+        hosts = file.get("hosts")
+        block = hosts.get(_host(hermes_home)) if isinstance(hosts, dict) else None
+        file = {**file, **block} if isinstance(block, dict) else file
+        return configured(self.name, hermes_home, self.FIELDS, file=file)
 
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
-        save_file(values, hermes_home)
+        """Into our block where there is one, because it wins over what stands beside it."""
+        hosts, host = read_config(_NAME, hermes_home).get("hosts"), _host(hermes_home)
+        if isinstance(hosts, dict) and isinstance(hosts.get(host), dict):
+            values = {"hosts": {**hosts, host: {**hosts[host], **values}}}
+        save_config(_NAME, hermes_home, values)
 
     def _missing(self, values: dict[str, Any]) -> list[str]:
         return ["HONCHO_API_KEY"] if _address(values) == CLOUD and not values["apiKey"] else []
@@ -607,19 +500,9 @@ class HonchoProvider(ServiceProvider[Honcho]):
         self._api = Honcho(_address(config), key, str(config["workspace"]), timeout=timeout)
         self._peers = peers_of(config, self._person)
 
-    def _handlers(self) -> dict[str, Tool]:
-        return {
-            "honcho_profile": self._profile,
-            "honcho_search": self._search,
-            "honcho_reasoning": self._reasoning,
-            "honcho_context": self._context,
-            "honcho_conclude": self._conclude,
-        }
-
     # --- recall -----------------------------------------------------------------------------------------------------
 
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
-        del message, kwargs
         self._turn = turn_number
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
@@ -642,11 +525,12 @@ class HonchoProvider(ServiceProvider[Honcho]):
         with self._lock:
             if generation == self._generation:
                 self._base, self._thought = base, thought
-        return "\n\n".join(filter(None, (base[1] if base else "", _thinking(thought[1]) if thought else "")))
+        return "\n\n".join(
+            filter(None, (base[1] if base else "", _section("What Honcho thinks", thought[1]) if thought else ""))
+        )
 
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:
         """Honcho's reasoning asks a model and takes seconds, so the next turn's is made now."""
-        del session_id
         query = question(query)
         with self._lock:
             last, generation = self._thought, self._generation
@@ -661,7 +545,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
     # --- storing ----------------------------------------------------------------------------------------------------
 
     def _store_turn(self, turn: Turn) -> None:
-        self._entries().upload_once()
+        self._upload_once()
         if self._config["saveMessages"]:
             said = ((self._peers.user, turn.user), (self._peers.ai, turn.assistant))
             messages = [{"peer_id": peer, "content": text} for peer, text in said if text]
@@ -671,16 +555,22 @@ class HonchoProvider(ServiceProvider[Honcho]):
     def on_session_end(
         self, messages: list[dict[str, Any]], *, session_id: str = "", idempotency_key: str = ""
     ) -> None:
-        del messages, idempotency_key
         self._turns().finish(session_id or self._session_id)
 
     def _keep(self, entry: Entry) -> None:
         """An entry about the person is a conclusion about them, a note of the assistant one about itself."""
-        self._entries().keep(entry.target, [entry.text])
+        self._keep_entries(entry.target, [entry.text])
         self._forget_recall()
 
     def _withdraw(self, entry: Entry) -> None:
-        self._entries().withdraw(entry.target, entry.text)
+        """Deletes the conclusion that stands for an entry, and any other that says just the same."""
+        api, name = self._opened(), self._entry_name(entry.target, entry.text)
+        known = read_config(_KEPT, self._home).get(name)
+        near = api.conclusions(*self._observer_and_observed(entry.target), entry.text)
+        same = [str(each["id"]) for each in near if each["content"] == entry.text]
+        for conclusion_id in dict.fromkeys([*([str(known)] if known else []), *same]):
+            api.drop_conclusion(conclusion_id)
+        save_config(_KEPT, self._home, {name: None})
         self._forget_recall()
 
     def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:
@@ -708,20 +598,17 @@ class HonchoProvider(ServiceProvider[Honcho]):
         ]
         for each in conclusions:
             api.drop_conclusion(str(each["id"]))
-        sessions = api.sessions_of(peers.user)
-        for session in sessions:
-            api.drop_session(session)
+        sessions = api.drop_sessions(peers.user)
         api.set_card(peers.observer, peers.user, [])
         return (
-            f"deleted {len(conclusions):,} conclusions about {peers.user}, the card and {len(sessions):,} sessions; "
+            f"deleted {len(conclusions):,} conclusions about {peers.user}, the card and {sessions:,} sessions; "
             f"the peer {peers.user} itself stays, empty: Honcho has no call that deletes one"
         )
 
     # --- tools ------------------------------------------------------------------------------------------------------
 
-    def _profile(self, args: dict[str, Any]) -> dict[str, Any]:
-        peer = self._peers.named(str(args.get("peer") or ""))
-        observer, card = self._peers.observer_of(peer), args.get("card")
+    def honcho_profile(self, args: dict[str, Any]) -> dict[str, Any]:
+        (observer, peer), card = self._asked_about(args), args.get("card")
         if card is None:
             return {"result": self._opened().card(observer, peer)}
         if not isinstance(card, list) or not all(isinstance(line, str) for line in card):
@@ -731,11 +618,10 @@ class HonchoProvider(ServiceProvider[Honcho]):
         self._forget_recall()
         return {"result": "the card is set", "card": kept}
 
-    def _search(self, args: dict[str, Any]) -> dict[str, Any]:
+    def honcho_search(self, args: dict[str, Any]) -> dict[str, Any]:
         query, most = text_of(args, "query"), count_of(args, "max_tokens", 800, 2000)
-        peer = self._peers.named(str(args.get("peer") or ""))
-        api = self._opened()
-        known = api.conclusions(self._peers.observer_of(peer), peer, query, most=_FOUND)
+        (observer, peer), api = self._asked_about(args), self._opened()
+        known = api.conclusions(observer, peer, query, most=_FOUND)
         said = api.search(peer, query, _FOUND) if self._met() else []
         parts = (
             bullets("## Known", (each["content"] for each in known)),
@@ -744,18 +630,16 @@ class HonchoProvider(ServiceProvider[Honcho]):
         text = "\n\n".join(filter(None, parts))
         return {"result": cut(text, most * _CHARACTERS_PER_TOKEN) or "nothing is known about this yet"}
 
-    def _reasoning(self, args: dict[str, Any]) -> dict[str, Any]:
+    def honcho_reasoning(self, args: dict[str, Any]) -> dict[str, Any]:
         query, wanted = text_of(args, "query"), str(args.get("reasoning_level") or "")
         chosen = wanted if wanted in LEVELS and self._config["dialecticDynamic"] else ""
         level = chosen or str(self._config["dialecticReasoningLevel"])
-        peer = self._peers.named(str(args.get("peer") or ""))
-        answer = self._opened().ask(self._peers.observer_of(peer), peer, query, level=level)
+        answer = self._opened().ask(*self._asked_about(args), query, level=level)
         return {"result": answer or "Honcho has nothing to say about this yet"}
 
-    def _context(self, args: dict[str, Any]) -> dict[str, Any]:
-        peer = self._peers.named(str(args.get("peer") or ""))
+    def honcho_context(self, args: dict[str, Any]) -> dict[str, Any]:
         api, seconds = self._opened(), float(self._config["timeout"])
-        known = api.known(self._peers.observer_of(peer), peer, "", seconds=seconds)
+        known = api.known(*self._asked_about(args), "", seconds=seconds)
         session = self._honcho_session(self._session_id)
         talk = api.conversation(session, tokens=int(self._config["contextTokens"]), seconds=seconds)
         recent = (f"{each['peer_id']}: {each['content']}" for each in talk.get("messages") or ())
@@ -767,12 +651,11 @@ class HonchoProvider(ServiceProvider[Honcho]):
         )
         return {"result": "\n\n".join(filter(None, parts)) or "nothing is known yet"}
 
-    def _conclude(self, args: dict[str, Any]) -> dict[str, Any]:
+    def honcho_conclude(self, args: dict[str, Any]) -> dict[str, Any]:
         given = [key for key in ("conclusion", "delete_id", "list") if args.get(key)]
         if len(given) != 1:
             raise ProviderError("give exactly one of conclusion, delete_id and list", kind="refused")
-        peer, api = self._peers.named(str(args.get("peer") or "")), self._opened()
-        observer = self._peers.observer_of(peer)
+        (observer, peer), api = self._asked_about(args), self._opened()
         if given == ["list"]:
             found = api.conclusions(observer, peer, str(args.get("query") or ""))
             return {"conclusions": [{"id": each["id"], "content": each["content"]} for each in found]}
@@ -784,6 +667,11 @@ class HonchoProvider(ServiceProvider[Honcho]):
         api.ensure_peers(self._peers.observed)
         [conclusion_id] = api.conclude([clean(text_of(args, "conclusion"))], observer, peer)
         return {"result": "concluded", "id": conclusion_id}
+
+    def _asked_about(self, args: dict[str, Any]) -> tuple[str, str]:
+        """Whose view is asked for, and of whom."""
+        peer = self._peers.named(str(args.get("peer") or ""))
+        return self._peers.observer_of(peer), peer
 
     # --- how: recall ------------------------------------------------------------------------------------------------
 
@@ -815,7 +703,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
 
     def _met(self) -> bool:
         """Whether Honcho has ever heard of this person."""
-        return bool(self._ready) or knows_entries(self._home)
+        return bool(self._ready or read_config(_KEPT, self._home))
 
     def _ask(self, asked: str, level: str, seconds: float = 0) -> str:
         return self._opened().ask(self._peers.observer, self._peers.user, asked, level=level, seconds=seconds)
@@ -832,8 +720,10 @@ class HonchoProvider(ServiceProvider[Honcho]):
         return HeldTurns(self.name, self._home, self._store_turns)
 
     def _store_turns(self, session_id: str, turns: list[list[dict[str, str]]], key: str) -> None:
-        session = self._honcho_session(session_id)
-        self._prepare(session)
+        api, session = self._opened(), self._honcho_session(session_id)
+        if session not in self._ready:
+            api.ensure_session(session, self._peers.observed)
+            self._ready.add(session)
         longest = min(max(int(self._config["messageMaxChars"]), 1), 25_000)
         about = {"session_id": session_id, "platform": self._platform, "hermes_key": key}
         metadata = {name: text for name, text in about.items() if text}
@@ -843,20 +733,42 @@ class HonchoProvider(ServiceProvider[Honcho]):
             for message in turn
             for part in pieces(message["content"], longest)
         ]
-        api = self._opened()
         self._sent.send(
             key,
             lambda: api.add_messages(session, messages),
             arrived=lambda: api.messages_with(session, hermes_key=key),
         )
 
-    def _prepare(self, session: str) -> None:
-        if session not in self._ready:
-            self._opened().ensure_session(session, self._peers.observed)
-            self._ready.add(session)
+    def _upload_once(self) -> None:
+        """The entries that were there before Honcho, once and never again, whatever is deleted later."""
+        mark = f"uploaded {self._opened().workspace} {self._peers.user}"
+        if read_config(_KEPT, self._home).get(mark):
+            return
+        for target, file in (("user", "USER.md"), ("memory", "MEMORY.md")):
+            self._keep_entries(target, _entries(os.path.join(self._home, "memories"), file))
+        save_config(_KEPT, self._home, {mark: True})
 
-    def _entries(self) -> CuratedEntries:
-        return CuratedEntries(self._opened(), self._peers, self._home, shared=not self._person)
+    def _keep_entries(self, target: str, entries: list[str]) -> None:
+        """Keeps entries as conclusions, except those that are there already."""
+        known = read_config(_KEPT, self._home)
+        left = [entry for entry in dict.fromkeys(entries) if self._entry_name(target, entry) not in known]
+        if not left:
+            return
+        api, pair = self._opened(), self._observer_and_observed(target)
+        there = {each["content"]: str(each["id"]) for each in api.conclusions(*pair, most=EVERYTHING)}
+        if new := [entry for entry in left if entry not in there]:
+            api.ensure_peers(self._peers.observed)
+            there |= dict(zip(new, api.conclude(new, *pair), strict=True))
+        save_config(_KEPT, self._home, {self._entry_name(target, entry): there[entry] for entry in left})
+
+    def _entry_name(self, target: str, text: str) -> str:
+        whose = f"{self._opened().workspace}\n{self._peers.user}\n{text}"
+        return f"{target}-{digest(whose)}"
+
+    def _observer_and_observed(self, target: str) -> tuple[str, str]:
+        """What was noted for one person among many stays with that person; else notes are the assistant's own."""
+        peer = self._peers.ai if target != "user" and not self._person else self._peers.user
+        return self._peers.observer_of(peer), peer
 
     def _honcho_session(self, session_id: str) -> str:
         shared = "" if self._config["pinUserPeer"] else self._person
@@ -868,6 +780,15 @@ def _address(values: Mapping[str, Any]) -> str:
     return _LOCAL if url == CLOUD and values["environment"] == "local" else url
 
 
+def _entries(folder_path: str, name: str) -> list[str]:
+    folder = Folder.open(folder_path)
+    if folder is None:
+        return []
+    with folder:
+        data = folder.read(name, at_most=_LARGEST_FILE) or b""
+    return [text for each in data.decode("utf-8", "replace").split(_BETWEEN) if (text := clean(each))]
+
+
 def _turns_together(frequency: Any) -> int:
     if str(frequency) == "session":
         return EVERYTHING
@@ -876,7 +797,3 @@ def _turns_together(frequency: Any) -> int:
 
 def _section(title: str, text: Any) -> str:
     return f"## {title}\n{text.strip()}" if isinstance(text, str) and text.strip() else ""
-
-
-def _thinking(text: str) -> str:
-    return _section("What Honcho thinks", text)

@@ -7,11 +7,11 @@ import os
 import threading
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from hermes.base.errors import PACKAGES, ProviderError, command
-from hermes.providers.config import configured
+from hermes.providers.config import configured, file_setting, setting
 from hermes.providers.http import (
     Once,
     Remote,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Memory = dict[str, Any]
     from collections.abc import Iterator
 
-    from hermes.providers.http import Entry, Tool, Turn
+    from hermes.providers.http import Entry, Turn
 
 CLOUD = "https://api.mem0.ai"
 TAG = "hermes_key"  # in the metadata of what we store: the same for every attempt to store it
@@ -45,27 +45,16 @@ _RESULTS = {"results": [{"id": (str, int), "memory?": str}]}
 _INSTALL = f"{command('mem0')} brings it, or choose another mode with `hermes memory setup mem0`"
 
 
-class Backend(Protocol):
-    """Memories are {"id", "memory", "score"?, "metadata"?}; everything is one person's."""
-
-    keeps: str  # what is left when every memory is deleted, in words
-
-    def add(self, messages: list[Message], *, infer: bool, metadata: dict[str, Any]) -> Any: ...
-    def search(self, query: str, *, top_k: int, rerank: bool = False, hurry: bool = False) -> list[Memory]: ...
-    def all(self, most: int = _PAGE * _MOST_PAGES) -> list[Memory]: ...
-    def update(self, memory_id: str, text: str) -> None: ...
-    def delete(self, memory_id: str) -> None: ...
-    def check(self) -> str: ...
-    def close(self) -> None: ...
-
-
 class _Http:
-    """What the cloud and a server of one's own have in common; they differ in their paths."""
+    """What the cloud and a server of one's own have in common; they differ in their paths.
+
+    Memories are {"id", "memory", "score"?, "metadata"?}; everything is one person's.
+    """
 
     add_path: str
     search_path: str
     memory_path: str  # of one memory, whose id stands for {}
-    keeps = ""
+    keeps = ""  # what is left when every memory is deleted, in words
 
     def __init__(self, remote: Remote, user_id: str, agent_id: str) -> None:
         self._remote = remote
@@ -78,14 +67,13 @@ class _Http:
         return self._remote.post(self.add_path, {**body, "infer": infer, "metadata": metadata}, expect=(dict, list))
 
     def search(self, query: str, *, top_k: int, rerank: bool = False, hurry: bool = False) -> list[Memory]:
-        del rerank  # only the cloud has it
         return self._searched({"query": query, "top_k": top_k}, hurry=hurry)
 
     def update(self, memory_id: str, text: str) -> None:
-        self._remote.put(self._one(memory_id), {"text": text})
+        self._remote.put(self.memory_path.format(quote(memory_id, safe="")), {"text": text})
 
     def delete(self, memory_id: str) -> None:
-        self._remote.delete(self._one(memory_id))
+        self._remote.delete(self.memory_path.format(quote(memory_id, safe="")))
 
     def close(self) -> None:
         """Connections belong to the process."""
@@ -94,9 +82,6 @@ class _Http:
         remote = self._hurried if hurry else self._remote
         whose = {"filters": {"user_id": self._user_id}}
         return _memories(remote.post(self.search_path, {**body, **whose}, expect=_RESULTS, repeatable=True))
-
-    def _one(self, memory_id: str) -> str:
-        return self.memory_path.format(quote(memory_id, safe=""))
 
 
 class Platform(_Http):
@@ -116,9 +101,7 @@ class Platform(_Http):
         for page in range(1, _MOST_PAGES + 1):
             params = {"page": page, "page_size": _PAGE}
             body = {"filters": {"user_id": self._user_id}}
-            answer = self._remote.request(
-                "POST", "/v3/memories/", body, params=params, expect=_RESULTS, repeatable=True
-            )
+            answer = self._remote.post("/v3/memories/", body, params=params, expect=_RESULTS, repeatable=True)
             found += _memories(answer)
             if len(answer["results"]) < _PAGE or len(found) >= most:
                 break
@@ -164,7 +147,6 @@ class InProcess:
         return self._guarded(lambda memory: memory.add(messages, **call))
 
     def search(self, query: str, *, top_k: int, rerank: bool = False, hurry: bool = False) -> list[Memory]:
-        del rerank, hurry  # the manager's deadline holds
         filters = {"user_id": self._user_id}
         return _memories(self._guarded(lambda memory: memory.search(query, filters=filters, top_k=top_k)))
 
@@ -232,60 +214,40 @@ def _memories(found: Any) -> list[Memory]:
 RECALLED = 10
 _MIRRORS = 20
 _MOST_LISTED = 200
-_NOTHING = "nothing is stored about this yet"
 
 
-class Mem0Provider(ServiceProvider[Backend]):
+class Mem0Provider(ServiceProvider[Platform | SelfHosted | InProcess]):
     name = "mem0"
 
     FIELDS: ClassVar[tuple[dict[str, Any], ...]] = (
-        {
-            "key": "mode",
-            "description": "Where Mem0 runs: its cloud, a server of your own, or in this process",
-            "default": "platform",
-            "choices": ["platform", "selfhosted", "oss"],
-            "env_var": "MEM0_MODE",
-        },
-        {
-            "key": "api_key",
-            "description": "API key (a server of your own may have none)",
-            "secret": True,
-            "env_var": "MEM0_API_KEY",
-            "url": "https://app.mem0.ai/dashboard/api-keys",
-            "when": {"mode": ["platform", "selfhosted"]},
-        },
-        {
-            "key": "host",
-            "description": "Address of your server, such as http://localhost:8888",
-            "default": "",
-            "required": True,
-            "env_var": "MEM0_HOST",
-            "when": {"mode": "selfhosted"},
-        },
-        {
-            "key": "base_url",
-            "description": "Address of the cloud",
-            "file_only": True,
-            "default": CLOUD,
-            "env_var": "MEM0_BASE_URL",
-            "when": {"mode": "platform"},
-        },
-        {"key": "user_id", "description": "Whose memories", "default": "hermes-user", "env_var": "MEM0_USER_ID"},
-        {
-            "key": "agent_id",
-            "description": "Who writes them",
-            "default": "hermes",
-            "env_var": "MEM0_AGENT_ID",
-            "file_only": True,
-        },
-        {"key": "rerank", "description": "Rerank results (slower)", "default": False, "when": {"mode": "platform"}},
-        {
-            "key": "oss",
-            "file_only": True,
-            "description": "llm, embedder and vector_store, as mem0ai takes them",
-            "default": {},
-            "when": {"mode": "oss"},
-        },
+        setting(
+            "mode",
+            "Where Mem0 runs: its cloud, a server of your own, or in this process",
+            default="platform",
+            choices=["platform", "selfhosted", "oss"],
+            env_var="MEM0_MODE",
+        ),
+        setting(
+            "api_key",
+            "API key (a server of your own may have none)",
+            secret=True,
+            env_var="MEM0_API_KEY",
+            url="https://app.mem0.ai/dashboard/api-keys",
+            when={"mode": ["platform", "selfhosted"]},
+        ),
+        setting(
+            "host",
+            "Address of your server, such as http://localhost:8888",
+            default="",
+            required=True,
+            env_var="MEM0_HOST",
+            when={"mode": "selfhosted"},
+        ),
+        file_setting("base_url", "Address of the cloud", CLOUD, env_var="MEM0_BASE_URL", when={"mode": "platform"}),
+        setting("user_id", "Whose memories", default="hermes-user", env_var="MEM0_USER_ID"),
+        file_setting("agent_id", "Who writes them", "hermes", env_var="MEM0_AGENT_ID"),
+        setting("rerank", "Rerank results (slower)", default=False, when={"mode": "platform"}),
+        file_setting("oss", "llm, embedder and vector_store, as mem0ai takes them", {}, when={"mode": "oss"}),
     )
     TOOLS: ClassVar[tuple[dict[str, Any], ...]] = (
         tool(
@@ -334,18 +296,7 @@ class Mem0Provider(ServiceProvider[Backend]):
             case _:
                 self._api = Platform(key, user, agent, host=str(config["base_url"]))
 
-    def _handlers(self) -> dict[str, Tool]:
-        return {
-            "mem0_search": self._search,
-            "mem0_profile": self._profile,
-            "mem0_conclude": lambda args: self._store(text_of(args, "conclusion")),
-            "mem0_add": lambda args: self._store(text_of(args, "content")),
-            "mem0_update": self._update,
-            "mem0_delete": self._delete,
-        }
-
     def prefetch(self, query: str, *, session_id: str = "") -> str:
-        del session_id
         if not (query := question(query)):
             return ""
         found = self._opened().search(query, top_k=RECALLED, rerank=bool(self._config["rerank"]), hurry=True)
@@ -386,32 +337,31 @@ class Mem0Provider(ServiceProvider[Backend]):
 
     # --- tools ------------------------------------------------------------------------------------------------------
 
-    def _search(self, args: dict[str, Any]) -> dict[str, Any]:
+    def mem0_search(self, args: dict[str, Any]) -> dict[str, Any]:
         rerank = args.get("rerank")
-        found = self._opened().search(
-            text_of(args, "query"),
-            top_k=count_of(args, "top_k", RECALLED, 50),
-            rerank=bool(self._config["rerank"] if rerank is None else rerank),
-        )
-        return _listed(found)
+        rerank = bool(self._config["rerank"] if rerank is None else rerank)
+        top_k = count_of(args, "top_k", RECALLED, 50)
+        return _listed(self._opened().search(text_of(args, "query"), top_k=top_k, rerank=rerank))
 
-    def _profile(self, args: dict[str, Any]) -> dict[str, Any]:
-        del args
+    def mem0_profile(self, args: dict[str, Any]) -> dict[str, Any]:
         return _listed(self._opened().all(_MOST_LISTED))
 
-    def _store(self, content: str) -> dict[str, Any]:
-        metadata = self._metadata()
-        answer = self._opened().add([{"role": "user", "content": clean(content)}], infer=False, metadata=metadata)
+    def mem0_conclude(self, args: dict[str, Any]) -> dict[str, Any]:
+        return self.mem0_add({"content": text_of(args, "conclusion")})
+
+    def mem0_add(self, args: dict[str, Any]) -> dict[str, Any]:
+        messages = [{"role": "user", "content": clean(text_of(args, "content"))}]
+        answer = self._opened().add(messages, infer=False, metadata=self._metadata())
         event = answer.get("event_id") if isinstance(answer, dict) else None
         return {"result": "stored", **({"event_id": event} if event else {})}
 
-    def _update(self, args: dict[str, Any]) -> dict[str, Any]:
+    def mem0_update(self, args: dict[str, Any]) -> dict[str, Any]:
         memory_id = text_of(args, "memory_id")
         with _explained(memory_id):
             self._opened().update(memory_id, clean(text_of(args, "text")))
         return {"result": "updated", "memory_id": memory_id}
 
-    def _delete(self, args: dict[str, Any]) -> dict[str, Any]:
+    def mem0_delete(self, args: dict[str, Any]) -> dict[str, Any]:
         memory_id = text_of(args, "memory_id")
         with _explained(memory_id):
             self._opened().delete(memory_id)
@@ -463,6 +413,6 @@ def _mode(config: Mapping[str, Any]) -> str:
 
 def _listed(found: list[Memory]) -> dict[str, Any]:
     if not found:
-        return {"result": _NOTHING, "results": [], "count": 0}
+        return {"result": "nothing is stored about this yet", "results": [], "count": 0}
     keys = ("id", "memory", "score")
     return {"results": [{key: each[key] for key in keys if key in each} for each in found], "count": len(found)}

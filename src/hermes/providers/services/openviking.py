@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from hermes.base.errors import ProviderError
 from hermes.providers.base import RECALLED
-from hermes.providers.config import configured, read_config, read_elsewhere, save_config
+from hermes.providers.config import configured, file_setting, read_config, read_elsewhere, save_config, setting
 from hermes.providers.http import (
     Once,
     Remote,
@@ -33,7 +33,7 @@ from hermes.providers.http import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hermes.providers.http import Entry, Tool, Turn
+    from hermes.providers.http import Entry, Turn
 
 _SLOW = 30.0
 _MEMORIES = {"memories?": [{"uri": str}], "resources?": [{"uri": str}], "skills?": [{"uri": str}]}
@@ -197,34 +197,13 @@ CATEGORIES = {
 LEVELS = ("abstract", "overview", "full")
 
 FIELDS: tuple[dict[str, Any], ...] = (
-    {
-        "key": "endpoint",
-        "description": "Address of your OpenViking server",
-        "default": LOCAL,
-        "env_var": "OPENVIKING_ENDPOINT",
-    },
-    {
-        "key": "api_key",
-        "description": "API key (none for a server on your own machine)",
-        "secret": True,
-        "env_var": "OPENVIKING_API_KEY",
-    },
-    {"key": "account", "description": "Account", "default": "default", "env_var": "OPENVIKING_ACCOUNT"},
-    {
-        "key": "user",
-        "description": "User (empty with a key: the key says who)",
-        "default": "",
-        "env_var": "OPENVIKING_USER",
-    },
-    {"key": "agent", "description": "The assistant's name", "default": "hermes", "env_var": "OPENVIKING_AGENT"},
+    setting("endpoint", "Address of your OpenViking server", default=LOCAL, env_var="OPENVIKING_ENDPOINT"),
+    setting("api_key", "API key (none for a server on your own machine)", secret=True, env_var="OPENVIKING_API_KEY"),
+    setting("account", "Account", default="default", env_var="OPENVIKING_ACCOUNT"),
+    setting("user", "User (empty with a key: the key says who)", default="", env_var="OPENVIKING_USER"),
+    setting("agent", "The assistant's name", default="hermes", env_var="OPENVIKING_AGENT"),
     *(
-        {
-            "key": key,
-            "file_only": True,
-            "description": description,
-            "default": default,
-            "env_var": f"OPENVIKING_{key.upper()}",
-        }
+        file_setting(key, description, default, env_var=f"OPENVIKING_{key.upper()}")
         for key, description, default in (
             ("recall_limit", "Most memories in a turn (1 to 100)", 6),
             ("recall_score_threshold", "Leave out what fits less", 0.15),
@@ -235,19 +214,8 @@ FIELDS: tuple[dict[str, Any], ...] = (
             ("recall_resources", "Recall resources too, not only memories", False),
         )
     ),
-    {
-        "key": "use_ovcli_config",
-        "file_only": True,
-        "description": "Take address, key and names from OpenViking's own file",
-        "default": False,
-    },
-    {
-        "key": "ovcli_config_path",
-        "file_only": True,
-        "description": "That file",
-        "default": "~/.openviking/ovcli.conf",
-        "env_var": "OPENVIKING_CLI_CONFIG_FILE",
-    },
+    file_setting("use_ovcli_config", "Take address, key and names from OpenViking's own file", False),
+    file_setting("ovcli_config_path", "That file", "~/.openviking/ovcli.conf", env_var="OPENVIKING_CLI_CONFIG_FILE"),
 )
 TOOLS: tuple[dict[str, Any], ...] = (
     tool(
@@ -401,16 +369,6 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         )
         self._others_finished = False
 
-    def _handlers(self) -> dict[str, Tool]:
-        return {
-            "viking_search": self._search,
-            "viking_read": self._read,
-            "viking_browse": self._browse,
-            "viking_remember": self._remember,
-            "viking_forget": self._forget,
-            "viking_add_resource": self._add_resource,
-        }
-
     # --- hooks ------------------------------------------------------------------------------------------------------
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
@@ -442,7 +400,6 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
     def on_session_end(
         self, messages: list[dict[str, Any]], *, session_id: str = "", idempotency_key: str = ""
     ) -> None:
-        del messages, idempotency_key
         self._surface_failed_commits()
         self._commit(session_id or self._session_id)
 
@@ -492,7 +449,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
 
     # --- tools ------------------------------------------------------------------------------------------------------
 
-    def _search(self, args: dict[str, Any]) -> dict[str, Any]:
+    def viking_search(self, args: dict[str, Any]) -> dict[str, Any]:
         query = text_of(args, "query")
         scope = self._allowed(str(args["scope"])) if args.get("scope") else ""
         session = self._viking_session(self._session_id) if args.get("mode") == "deep" else ""
@@ -507,7 +464,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         hits.sort(key=lambda hit: -float(hit["score"] or 0))
         return {"results": hits[:limit], "total": len(hits)}
 
-    def _read(self, args: dict[str, Any]) -> dict[str, Any]:
+    def viking_read(self, args: dict[str, Any]) -> dict[str, Any]:
         level = str(args.get("level") or "overview")
         if level not in LEVELS:
             raise ProviderError(f"level must be one of {', '.join(LEVELS)}, not {level!r}", kind="refused")
@@ -519,7 +476,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         counts = {"requested": len(uris), "returned": len(results), "truncated": len(uris) > _MOST_READ}
         return {"level": level, "results": results, **counts}
 
-    def _browse(self, args: dict[str, Any]) -> dict[str, Any]:
+    def viking_browse(self, args: dict[str, Any]) -> dict[str, Any]:
         actions = {"tree": "tree", "list": "ls", "stat": "stat"}
         action = text_of(args, "action")
         if action not in actions:
@@ -529,7 +486,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         entries = found if isinstance(found, list) else found.get("entries") or [found]
         return {"path": path, "entries": [_entry(each) for each in entries[:_MOST_SHOWN] if isinstance(each, dict)]}
 
-    def _remember(self, args: dict[str, Any]) -> dict[str, Any]:
+    def viking_remember(self, args: dict[str, Any]) -> dict[str, Any]:
         content, category = clean(text_of(args, "content")), str(args.get("category") or "preference")
         if category not in CATEGORIES:
             raise ProviderError(f"category must be one of {', '.join(CATEGORIES)}, not {category!r}", kind="refused")
@@ -537,7 +494,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         self._opened().write(uri, content)
         return {"status": "stored", "message": f"kept as {uri}", "uri": uri}
 
-    def _forget(self, args: dict[str, Any]) -> dict[str, Any]:
+    def viking_forget(self, args: dict[str, Any]) -> dict[str, Any]:
         uri = self._allowed(text_of(args, "uri"))
         if not uri.startswith(self._memories()) or not uri.endswith(".md") or uri.endswith(_BLURBS):
             raise ProviderError(f"{uri} is no memory of yours; viking_search shows their addresses", kind="refused")
@@ -545,7 +502,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
             raise ProviderError(f"there is no memory {uri}; viking_search shows what is there", kind="missing")
         return {"status": "deleted", "uri": uri}
 
-    def _add_resource(self, args: dict[str, Any]) -> dict[str, Any]:
+    def viking_add_resource(self, args: dict[str, Any]) -> dict[str, Any]:
         url = text_of(args, "url")
         if not url.startswith(_RESOURCES):
             raise ProviderError("only addresses (https, git) can be added, no files of this machine", kind="refused")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from hermes.base.errors import ProviderError
+from hermes.providers.config import setting
 from hermes.providers.http import (
     Remote,
     ServiceProvider,
@@ -18,12 +19,13 @@ from hermes.providers.http import (
     question,
     text_of,
     tool,
+    unless_missing,
 )
 from hermes.safety.secrets import find_secrets
 from hermes.storage.files import Folder
 
 if TYPE_CHECKING:
-    from hermes.providers.http import Entry, Tool, Turn
+    from hermes.providers.http import Entry, Turn
 
 CLOUD = "https://api.retaindb.com"
 _HEAVY = frozenset({"embedding", "embeddings", "vector", "vectors"})
@@ -57,12 +59,10 @@ class RetainDB:
         return slim
 
     def profile(self) -> list[dict[str, Any]]:
-        try:
-            path = f"/v1/memory/profile/{quote(self.user_id, safe='')}"
-            found = self._remote.get(path, params={"project": self.project, "include_pending": "true"})
-        except ProviderError as error:
-            if error.kind != "missing":
-                raise
+        path = f"/v1/memory/profile/{quote(self.user_id, safe='')}"
+        params: dict[str, Any] = {"project": self.project, "include_pending": "true"}
+        found = unless_missing(lambda: self._remote.get(path, params=params), None)
+        if found is None:
             params = {"project": self.project, "user_id": self.user_id, "limit": _LISTED}
             found = self._remote.get("/v1/memories", params=params)
         return memories_in(found)
@@ -70,13 +70,8 @@ class RetainDB:
     def remember(
         self, content: str, session_id: str, *, memory_type: str = "factual", importance: float = 0.7, key: str = ""
     ) -> dict[str, Any]:
-        body = {
-            **self._whose(session_id),
-            "content": content,
-            "memory_type": memory_type,
-            "importance": importance,
-            "write_mode": "sync",
-        }
+        about = {"content": content, "memory_type": memory_type, "importance": importance, "write_mode": "sync"}
+        body = {**self._whose(session_id), **about}
         found: dict[str, Any] = without_vectors(self._either("POST", "", body, timeout=_QUICK, headers=_once(key)))
         return found
 
@@ -90,16 +85,12 @@ class RetainDB:
     def upload(self, name: str, data: bytes, path: str, scope: str) -> dict[str, Any]:
         # The other fields travel as parts without a file name.
         parts = {"file": (name, data), "path": (None, path), "scope": (None, scope)}
-        found = self._remote.request(
-            "POST", "/v1/files", files=parts, timeout=_FILE, expect={"file": {"id": (str, int)}}
-        )
+        found = self._remote.post("/v1/files", files=parts, timeout=_FILE, expect={"file": {"id": (str, int)}})
         return dict(found["file"])
 
     def files(self, prefix: str, limit: int) -> list[dict[str, Any]]:
-        found = self._remote.get(
-            "/v1/files", params={"prefix": prefix or None, "limit": limit}, expect={"files": [dict]}
-        )
-        return list(found["files"])
+        params = {"prefix": prefix or None, "limit": limit}
+        return list(self._remote.get("/v1/files", params=params, expect={"files": [dict]})["files"])
 
     def file(self, file_id: str) -> tuple[dict[str, Any], str]:
         path = f"/v1/files/{quote(file_id, safe='')}"
@@ -162,26 +153,23 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
     name = "retaindb"
 
     FIELDS: ClassVar[tuple[dict[str, Any], ...]] = (
-        {
-            "key": "base_url",
-            "description": "Address of the cloud, or of your local edition",
-            "default": CLOUD,
-            "env_var": "RETAINDB_BASE_URL",
-        },
-        {
-            "key": "api_key",
-            "description": "API key (the local edition needs none)",
-            "secret": True,
-            "env_var": "RETAINDB_API_KEY",
-            "url": "https://www.retaindb.com/dashboard",
-        },
-        {
-            "key": "project",
-            "description": "Project that memories belong to (empty: one for this home)",
-            "default": "",
-            "env_var": "RETAINDB_PROJECT",
-        },
-        {"key": "user_id", "description": "Whose memories", "default": "default"},
+        setting(
+            "base_url", "Address of the cloud, or of your local edition", default=CLOUD, env_var="RETAINDB_BASE_URL"
+        ),
+        setting(
+            "api_key",
+            "API key (the local edition needs none)",
+            secret=True,
+            env_var="RETAINDB_API_KEY",
+            url="https://www.retaindb.com/dashboard",
+        ),
+        setting(
+            "project",
+            "Project that memories belong to (empty: one for this home)",
+            default="",
+            env_var="RETAINDB_PROJECT",
+        ),
+        setting("user_id", "Whose memories", default="default"),
     )
     TOOLS: ClassVar[tuple[dict[str, Any], ...]] = (
         tool("retaindb_profile", "What is known about the person."),
@@ -222,20 +210,6 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
         user = self._person or str(config["user_id"])
         self._api = RetainDB(str(config["base_url"]), str(config["api_key"] or ""), project, user)
 
-    def _handlers(self) -> dict[str, Tool]:
-        return {
-            "retaindb_profile": self._profile,
-            "retaindb_search": self._search,
-            "retaindb_context": self._context,
-            "retaindb_remember": self._remember,
-            "retaindb_forget": self._forget,
-            "retaindb_upload_file": self._upload,
-            "retaindb_list_files": self._files,
-            "retaindb_read_file": self._read,
-            "retaindb_ingest_file": self._ingest,
-            "retaindb_delete_file": self._delete,
-        }
-
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         if not (query := question(query)):
             return ""
@@ -271,19 +245,18 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
 
     # --- tools ------------------------------------------------------------------------------------------------------
 
-    def _profile(self, args: dict[str, Any]) -> dict[str, Any]:
-        del args
+    def retaindb_profile(self, args: dict[str, Any]) -> dict[str, Any]:
         return _listed(self._opened().profile(), "memories")
 
-    def _search(self, args: dict[str, Any]) -> dict[str, Any]:
+    def retaindb_search(self, args: dict[str, Any]) -> dict[str, Any]:
         top_k = count_of(args, "top_k", 8, 20)
         return _listed(self._opened().search(text_of(args, "query"), self._session_id, top_k), "results")
 
-    def _context(self, args: dict[str, Any]) -> dict[str, Any]:
+    def retaindb_context(self, args: dict[str, Any]) -> dict[str, Any]:
         found = self._opened().context(text_of(args, "query"), self._session_id)
         return {"context": _overlay(found), "raw": found}
 
-    def _remember(self, args: dict[str, Any]) -> dict[str, Any]:
+    def retaindb_remember(self, args: dict[str, Any]) -> dict[str, Any]:
         kind = args.get("memory_type") or "factual"
         if kind not in TYPES:
             raise ProviderError(f"memory_type must be one of {', '.join(TYPES)}, not {kind!r}", kind="refused")
@@ -292,12 +265,12 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
         stored = self._opened().remember(content, self._session_id, memory_type=kind, importance=importance)
         return {"result": "stored", **stored}
 
-    def _forget(self, args: dict[str, Any]) -> dict[str, Any]:
+    def retaindb_forget(self, args: dict[str, Any]) -> dict[str, Any]:
         memory_id = text_of(args, "memory_id")
         self._opened().forget(memory_id)
         return {"result": "forgotten", "memory_id": memory_id}
 
-    def _upload(self, args: dict[str, Any]) -> dict[str, Any]:
+    def retaindb_upload_file(self, args: dict[str, Any]) -> dict[str, Any]:
         path = os.path.abspath(os.path.expanduser(text_of(args, "local_path")))
         scope = str(args.get("scope") or "PROJECT")
         if scope not in SCOPES:
@@ -309,20 +282,20 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
             self._opened().ingest_file(str(file["id"]), str(self._identity))
         return {"file": file, "ingested": bool(args.get("ingest"))}
 
-    def _files(self, args: dict[str, Any]) -> dict[str, Any]:
+    def retaindb_list_files(self, args: dict[str, Any]) -> dict[str, Any]:
         files = self._opened().files(str(args.get("prefix") or ""), count_of(args, "limit", 50, 200))
         return {"files": files, "count": len(files)}
 
-    def _read(self, args: dict[str, Any]) -> dict[str, Any]:
+    def retaindb_read_file(self, args: dict[str, Any]) -> dict[str, Any]:
         about, content = self._opened().file(text_of(args, "file_id"))
         return {"file": about, "content": content[:_LONGEST_TEXT], "truncated": len(content) > _LONGEST_TEXT}
 
-    def _ingest(self, args: dict[str, Any]) -> dict[str, Any]:
+    def retaindb_ingest_file(self, args: dict[str, Any]) -> dict[str, Any]:
         file_id = text_of(args, "file_id")
         self._opened().ingest_file(file_id, self._identity)
         return {"result": "ingested", "file_id": file_id}
 
-    def _delete(self, args: dict[str, Any]) -> dict[str, Any]:
+    def retaindb_delete_file(self, args: dict[str, Any]) -> dict[str, Any]:
         file_id = text_of(args, "file_id")
         self._opened().delete_file(file_id)
         return {"result": "deleted", "file_id": file_id}
@@ -332,12 +305,10 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
     def _readable(self, path: str) -> bytes:
         """A file that may leave this machine: none of ours, none that is hidden, none that holds secrets."""
         real = os.path.realpath(path)
-        if real.startswith(os.path.realpath(self._home) + os.sep) or any(
-            part.startswith(".") for part in real.split(os.sep)
-        ):
-            raise ProviderError(
-                f"{path} is a private file and is not uploaded; copy what you mean elsewhere", kind="refused"
-            )
+        hidden = any(part.startswith(".") for part in real.split(os.sep))
+        if hidden or real.startswith(os.path.realpath(self._home) + os.sep):
+            said = f"{path} is a private file and is not uploaded; copy what you mean elsewhere"
+            raise ProviderError(said, kind="refused")
         folder = Folder.open(os.path.dirname(real))
         data = None
         if folder is not None:
@@ -353,9 +324,8 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
         """The ids of memories that say exactly this."""
         api = self._opened()
         found = [*api.search(content, self._session_id, _MIRRORS), *api.profile()]
-        return list(
-            dict.fromkeys(str(each["id"]) for each in found if each["content"].strip() == content and "id" in each)
-        )
+        ids = (str(each["id"]) for each in found if each["content"].strip() == content and "id" in each)
+        return list(dict.fromkeys(ids))
 
 
 def _overlay(found: dict[str, Any]) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from hermes.base.errors import ProviderError
-from hermes.providers.config import read_config, save_config
+from hermes.providers.config import file_setting, read_config, save_config, setting
 from hermes.providers.http import (
     Remote,
     ServiceProvider,
@@ -26,31 +27,15 @@ from hermes.providers.http import (
 
 if TYPE_CHECKING:
     Message = dict[str, str]
-    from hermes.providers.http import Entry, Tool, Turn
+    from hermes.providers.http import Entry, Turn
 
 CLOUD = "https://api.supermemory.ai"
 SOURCE = "hermes"
 _HITS = {"results": [{"id": (str, int)}]}
 
 
-class Generation(Protocol):
-    """What the provider needs of either; hits are {"id", "text", "similarity"}."""
-
-    name: str
-
-    def add(self, container: str, content: str, *, custom_id: str, metadata: dict[str, Any], context: str) -> str: ...
-    def conversation(
-        self, container: str, conversation_id: str, messages: list[Message], metadata: dict[str, Any]
-    ) -> None: ...
-    def search(self, container: str, query: str, *, limit: int, mode: str) -> list[dict[str, Any]]: ...
-    def profile(self, container: str, query: str = "") -> dict[str, list[Any]]: ...
-    def forget(self, container: str, memory_id: str) -> bool: ...
-    def drop(self, container: str, document: str) -> None: ...
-    def clear(self, container: str) -> int: ...
-
-
 class TagApi:
-    """The generation with container tags (/v3, /v4)."""
+    """The generation with container tags (/v3, /v4). Hits are {"id", "text", "similarity"} in both."""
 
     name = "v4"
 
@@ -87,7 +72,6 @@ class TagApi:
         return bool(found.get("forgotten", True)) if isinstance(found, dict) else True
 
     def drop(self, container: str, document: str) -> None:
-        del container
         self._remote.delete(f"/v3/documents/{quote(document, safe='')}")
 
     def clear(self, container: str) -> int:
@@ -140,44 +124,33 @@ class NamespaceApi:
         return int(found["deletedDocumentsCount"])
 
 
-class Speak(Protocol):
-    """From a container to the API its server speaks; with `hurry` there is one attempt, for a turn that waits."""
-
-    def __call__(self, container: str, *, hurry: bool = False) -> Generation: ...
+Api = TagApi | NamespaceApi
+APIS: tuple[type[Api], ...] = (TagApi, NamespaceApi)
 
 
-def connect(base_url: str, key: str, timeout: float, wanted: str) -> Speak:
-    """Which API the server speaks is asked once, when it is first needed."""
-    headers = {"Authorization": f"Bearer {key}", "x-sm-source": SOURCE}
-    remote = Remote("supermemory", base_url, headers=headers, secrets=[key], timeout=timeout)
-    patient, hurried = _both(remote), _both(remote.hurried(timeout))
-    known: list[str] = [wanted] if wanted in patient else []
+class Supermemory:
+    """Which API a server speaks is asked once, when it is first needed."""
 
-    def speak(container: str, *, hurry: bool = False) -> Generation:
-        chosen = hurried if hurry else patient
-        if not known:
-            known.append(_probe(list(chosen.values()), container).name)
-        return chosen[known[0]]
+    def __init__(self, base_url: str, key: str, timeout: float, wanted: str) -> None:
+        headers = {"Authorization": f"Bearer {key}", "x-sm-source": SOURCE}
+        self._remote = Remote("supermemory", base_url, headers=headers, secrets=[key], timeout=timeout)
+        self._hurried = self._remote.hurried(timeout)
+        self._spoken: type[Api] | None = next((each for each in APIS if each.name == wanted), None)
 
-    return speak
+    def api(self, container: str, *, hurry: bool) -> Api:
+        """With `hurry` there is one attempt, for a turn that waits."""
+        remote = self._hurried if hurry else self._remote
+        if self._spoken is None:
+            self._spoken = self._probe(remote, container)
+        return self._spoken(remote)
 
-
-def _both(remote: Remote) -> dict[str, Generation]:
-    return {"v4": TagApi(remote), "v5": NamespaceApi(remote)}
-
-
-def _probe(candidates: list[Generation], container: str) -> Generation:
-    for each in candidates:
-        try:
-            each.profile(container)
-        except ProviderError as error:
-            if error.kind == "missing":
-                continue
-            raise
-        return each
-    raise ProviderError(
-        "supermemory answers, but knows neither of its two APIs; check base_url in supermemory.json", kind="malformed"
-    )
+    def _probe(self, remote: Remote, container: str) -> type[Api]:
+        nothing: dict[str, list[Any]] = {}
+        for each in APIS:
+            if unless_missing(partial(each(remote).profile, container), nothing) is not nothing:
+                return each
+        said = "supermemory answers, but knows neither of its two APIs; check base_url in supermemory.json"
+        raise ProviderError(said, kind="malformed")
 
 
 def _path(container: str, rest: str) -> str:
@@ -214,80 +187,42 @@ _PREVIEW = 80
 _CLEAR_MATCH = 0.5
 
 
-class SupermemoryProvider(ServiceProvider[Speak]):
+class SupermemoryProvider(ServiceProvider[Supermemory]):
     name = "supermemory"
 
     FIELDS: ClassVar[tuple[dict[str, Any], ...]] = (
-        {
-            "key": "api_key",
-            "description": "API key",
-            "secret": True,
-            "required": True,
-            "env_var": "SUPERMEMORY_API_KEY",
-            "url": "https://console.supermemory.ai",
-        },
-        {
-            "key": "base_url",
-            "description": "Address (your own server, if you run one)",
-            "default": CLOUD,
-            "env_var": "SUPERMEMORY_BASE_URL",
-        },
-        {
-            "key": "api",
-            "file_only": True,
-            "description": "Which API it speaks",
-            "default": "auto",
-            "choices": ["auto", "v4", "v5"],
-        },
-        {
-            "key": "container_tag",
-            "description": "Container; {identity} stands for the profile",
-            "default": "hermes",
-            "env_var": "SUPERMEMORY_CONTAINER_TAG",
-        },
-        {"key": "auto_recall", "description": "Recall before each turn", "default": True},
-        {"key": "auto_capture", "description": "Store conversations", "default": True},
-        {
-            "key": "capture_mode",
-            "file_only": True,
-            "description": "all leaves out turns that only acknowledge, everything does not",
-            "default": "all",
-            "choices": ["all", "everything"],
-        },
-        {
-            "key": "search_mode",
-            "file_only": True,
-            "description": "What is searched",
-            "default": "hybrid",
-            "choices": ["hybrid", "memories", "documents"],
-        },
-        {
-            "key": "max_recall_results",
-            "file_only": True,
-            "description": "Memories recalled at most (1 to 20)",
-            "default": 10,
-        },
-        {
-            "key": "profile_frequency",
-            "file_only": True,
-            "description": "Turns between two profiles in recall",
-            "default": 50,
-        },
-        {
-            "key": "entity_context",
-            "file_only": True,
-            "description": "What new memories are about, for the extraction",
-            "default": "",
-        },
-        {"key": "api_timeout", "file_only": True, "description": "Seconds (0.5 to 15)", "default": 5.0},
-        {
-            "key": "enable_custom_container_tags",
-            "file_only": True,
-            "description": "Let the model choose a container",
-            "default": False,
-        },
-        {"key": "custom_containers", "file_only": True, "description": "The containers it may choose", "default": []},
-        {"key": "custom_container_instructions", "file_only": True, "description": "When to use which", "default": ""},
+        setting(
+            "api_key",
+            "API key",
+            secret=True,
+            required=True,
+            env_var="SUPERMEMORY_API_KEY",
+            url="https://console.supermemory.ai",
+        ),
+        setting("base_url", "Address (your own server, if you run one)", default=CLOUD, env_var="SUPERMEMORY_BASE_URL"),
+        file_setting("api", "Which API it speaks", "auto", choices=["auto", "v4", "v5"]),
+        setting(
+            "container_tag",
+            "Container; {identity} stands for the profile",
+            default="hermes",
+            env_var="SUPERMEMORY_CONTAINER_TAG",
+        ),
+        setting("auto_recall", "Recall before each turn", default=True),
+        setting("auto_capture", "Store conversations", default=True),
+        file_setting(
+            "capture_mode",
+            "all leaves out turns that only acknowledge, everything does not",
+            "all",
+            choices=["all", "everything"],
+        ),
+        file_setting("search_mode", "What is searched", "hybrid", choices=["hybrid", "memories", "documents"]),
+        file_setting("max_recall_results", "Memories recalled at most (1 to 20)", 10),
+        file_setting("profile_frequency", "Turns between two profiles in recall", 50),
+        file_setting("entity_context", "What new memories are about, for the extraction", ""),
+        file_setting("api_timeout", "Seconds (0.5 to 15)", 5.0),
+        file_setting("enable_custom_container_tags", "Let the model choose a container", False),
+        file_setting("custom_containers", "The containers it may choose", []),
+        file_setting("custom_container_instructions", "When to use which", ""),
     )
 
     def __init__(self) -> None:
@@ -303,7 +238,7 @@ class SupermemoryProvider(ServiceProvider[Speak]):
         # Where one process serves many people, each has a container of their own.
         self._container = f"{plain_id(tag, 50)}-{distinct_id(self._person, 49)}" if self._person else plain_id(tag)
         timeout = min(max(float(config["api_timeout"]), 0.5), 15.0)
-        self._api = connect(str(config["base_url"]), str(config["api_key"]), timeout, str(config["api"]))
+        self._api = Supermemory(str(config["base_url"]), str(config["api_key"]), timeout, str(config["api"]))
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         choice: dict[str, Any] = {}
@@ -331,24 +266,17 @@ class SupermemoryProvider(ServiceProvider[Speak]):
             tool("supermemory_profile", "What is known about the person.", query="string", **choice),
         ]
 
-    def _handlers(self) -> dict[str, Tool]:
-        by_name: dict[str, Tool] = {
-            "store": self._store,
-            "search": self._search,
-            "forget": self._forget,
-            "profile": self._profile,
-        }
-        aliases = {f"supermemory-{'save' if name == 'store' else name}": each for name, each in by_name.items()}
-        return {f"supermemory_{name}": each for name, each in by_name.items()} | aliases
+    def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
+        """Also by the names that hermes-agent's provider once had: `supermemory-save`, `supermemory-search`."""
+        alias = tool_name.replace("supermemory-", "supermemory_").replace("_save", "_store")
+        return super().handle_tool_call(alias, args, **kwargs)
 
     # --- hooks ------------------------------------------------------------------------------------------------------
 
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
-        del message, kwargs
         self._turn = turn_number
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
-        del session_id
         if not (query := question(query)) or not self._config["auto_recall"]:
             return ""
         api = self._speak(hurry=True)
@@ -427,7 +355,7 @@ class SupermemoryProvider(ServiceProvider[Speak]):
 
     # --- tools ------------------------------------------------------------------------------------------------------
 
-    def _store(self, args: dict[str, Any]) -> dict[str, Any]:
+    def supermemory_store(self, args: dict[str, Any]) -> dict[str, Any]:
         content = self._storable(text_of(args, "content"))
         metadata = args.get("metadata") if isinstance(args.get("metadata"), dict) else {}
         container = self._chosen(args)
@@ -435,14 +363,14 @@ class SupermemoryProvider(ServiceProvider[Speak]):
         tag = {"container_tag": container} if container != self._container else {}
         return {"saved": True, "id": document, "preview": content[:_PREVIEW], **tag}
 
-    def _search(self, args: dict[str, Any]) -> dict[str, Any]:
+    def supermemory_search(self, args: dict[str, Any]) -> dict[str, Any]:
         limit = count_of(args, "limit", 5, 20)
         mode = self._config["search_mode"]
         found = self._speak().search(self._chosen(args), text_of(args, "query"), limit=limit, mode=mode)
         results = [{"id": hit["id"], "content": hit["text"], **_percent(hit)} for hit in found]
         return {"results": results, "count": len(results)}
 
-    def _forget(self, args: dict[str, Any]) -> dict[str, Any]:
+    def supermemory_forget(self, args: dict[str, Any]) -> dict[str, Any]:
         container, memory_id = self._chosen(args), str(args.get("id") or "")
         if not memory_id:
             query = text_of(args, "query")
@@ -456,7 +384,7 @@ class SupermemoryProvider(ServiceProvider[Speak]):
         done = self._speak().forget(container, memory_id)
         return {"forgotten": done, "success": done, "id": memory_id}
 
-    def _profile(self, args: dict[str, Any]) -> dict[str, Any]:
+    def supermemory_profile(self, args: dict[str, Any]) -> dict[str, Any]:
         found = self._speak().profile(self._chosen(args), str(args.get("query") or ""))
         text = "\n\n".join(
             filter(None, (bullets("## Lasting", found["static"]), bullets("## Recent", found["dynamic"])))
@@ -485,8 +413,8 @@ class SupermemoryProvider(ServiceProvider[Speak]):
             raise ProviderError(f"there is no container {wanted!r}; choose one of {', '.join(allowed)}", kind="refused")
         return str(wanted)
 
-    def _speak(self, *, hurry: bool = False) -> Generation:
-        return self._opened()(self._container, hurry=hurry)
+    def _speak(self, *, hurry: bool = False) -> Api:
+        return self._opened().api(self._container, hurry=hurry)
 
 
 def _named(turn: Turn) -> str:
