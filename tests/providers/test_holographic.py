@@ -208,7 +208,8 @@ def test_a_changed_fact_keeps_its_history_until_it_is_forgotten(provider: Hologr
     assert call(provider, action="search", query="Paris Berlin")["count"] == 0
     provider.shutdown()
     store = FactStore.open(str(home / "memory_store.db"))
-    assert [each["content"] for each in store.history(again["fact_id"])] == [
+    replaced = "SELECT content FROM facts WHERE superseded_by IS NOT NULL ORDER BY fact_id DESC"
+    assert [content for (content,) in store.database.rows(replaced)] == [
         "Alice lives in Berlin",
         "Alice lives in Paris",
     ]

@@ -4,6 +4,8 @@ A slot is a subject and a relation ("alice|live"), or the whole sentence with it
 Facts meet only in slots, so looking for contradictions never compares every fact with every other.
 """
 
+# ruff: noqa: RUF001 - the punctuation of other scripts is meant as it stands
+
 from __future__ import annotations
 
 import re
@@ -170,13 +172,7 @@ TITLES = frozenset(_split("Dr Mr Mrs Ms Prof St Sir"))
 HAN_SUFFIXES = ("先生", "女士", "小姐", "老师", "教授", "医生", "经理", "同学")
 
 
-# Whom and what a text names: people, products, places, files, quoted terms, in spaced and unspaced scripts.
-#
-# Rules, no model: a name that is missed is still found by its words, because a probe also looks for the phrase
-# itself.
-
-# ruff: noqa: RUF001 - the punctuation of other scripts is meant as it stands
-
+# Names: people, products, places, files and quoted terms. A name that the rules miss is still found by its words.
 
 LONGEST_NAME = 80
 MOST = 24
@@ -333,9 +329,6 @@ def han_pieces(run: str) -> list[str]:
     return [piece for piece in pieces if 1 < len(piece) <= _LONGEST_HAN * (2 if "·" in piece else 1)]
 
 
-# ruff: noqa: RUF001 - the punctuation of other scripts is meant as it stands
-
-
 MOST_CLAIMS = 6
 _LONGEST_SLOT = 160
 _TOKEN = re.compile(r"[^\s,;!?()\[\]{}\"“”`*]+")
@@ -383,7 +376,8 @@ def claims_of(text: str) -> list[Claim]:
 
 def conflict(one: Claim, other: Claim) -> Conflict | None:
     """Why two claims on the same slot cannot both hold; None when they can."""
-    overlap = _overlap(one.value, other.value)
+    both = one.value | other.value
+    overlap = len(one.value & other.value) / len(both) if both else 1.0
     if one.negated != other.negated:
         same = overlap >= _SAME_TOPIC and one.numbers == other.numbers
         return Conflict(_SCORES[NEGATED] * (0.8 + 0.2 * overlap), NEGATED) if same else None
@@ -415,10 +409,6 @@ def _is_han(sentence: str) -> bool:
 
 def _says(word: str) -> bool:
     return word in COPULAS or _base(word) in _VERBS
-
-
-def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / len(one | other) if one | other else 1.0
 
 
 def _exclude(one: frozenset[str], other: frozenset[str]) -> bool:
@@ -461,7 +451,6 @@ def _spaced_claims(sentence: str) -> Iterator[Claim]:
             yield from _office(subject, rest)
     value, numbers = _value(rest)
     yield Claim(slot=f"{subject}|{relation}", kind=kind, value=value, numbers=numbers, negated=negated)
-    yield from _measures(subject, rest)
 
 
 def _tokens(sentence: str) -> list[str]:
@@ -525,27 +514,12 @@ def _is_participle(word: str) -> bool:
 def _value(tokens: list[str]) -> tuple[frozenset[str], tuple[str, ...]]:
     kept: list[str] = []
     for at, word in enumerate(tokens):
-        if word in ENDS_A_VALUE or (word == "and" and _starts_clause(tokens[at + 1 : at + 3])):
+        if word in ENDS_A_VALUE or (word == "and" and any(map(_says, tokens[at + 1 : at + 3]))):
             break
         kept.append(word)
     numbers = tuple(word for word in kept if _NUMBER.fullmatch(word))
     glue = DETERMINERS | PREPOSITIONS | ADVERBS | {"and", "or"}
     return frozenset(_singular(word) for word in kept if word not in glue and word not in numbers), numbers
-
-
-def _starts_clause(tokens: list[str]) -> bool:
-    return any(map(_says, tokens))
-
-
-def _measures(subject: str, tokens: list[str]) -> Iterator[Claim]:
-    """Numbers with what they measure: `port 8080`, `30 seconds`."""
-    for at, word in enumerate(tokens):
-        if _NUMBER.fullmatch(word) and not _DATE.fullmatch(word):
-            before = tokens[at - 1] if at and tokens[at - 1].isalpha() else ""
-            unit = tokens[at + 1] if at + 1 < len(tokens) and tokens[at + 1].isalpha() else ""
-            noun = before if before and before not in PREPOSITIONS | DETERMINERS | ADVERBS else _singular(unit)
-            if noun and noun not in PREPOSITIONS | ADVERBS | {"and", "or"}:
-                yield Claim(slot=f"{subject}|#{noun}", kind=ONE, value=frozenset(), numbers=(word,), negated=False)
 
 
 def _office(subject: str, rest: list[str]) -> Iterator[Claim]:
@@ -639,13 +613,7 @@ def _han_claims(sentence: str) -> Iterator[Claim]:
         yield Claim(slot=slot, kind=kind, value=value, numbers=numbers, negated=negated)
 
 
-# What a person said about themselves or decided, taken from a finished session sentence by sentence.
-#
-# Only sentences that state it plainly in a language listed here; everything else is left to the tools. A question, a
-# quotation or somebody else's words state nothing.
-
-# ruff: noqa: RUF001 - the punctuation of other scripts is meant as it stands
-
+# Statements: sentences in which a person plainly says something about themselves or decides something.
 
 LONGEST_SENTENCE = 400
 _SHORTEST = 6

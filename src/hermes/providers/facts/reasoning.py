@@ -1,18 +1,22 @@
 """Questions to the facts: search, probe, related, reason, contradict.
 
-Exact joins over entities and words decide what is found; trust and age weigh it; holographic vectors break ties.
+Exact joins over entities and words decide what is found; trust and age weigh it; in a search, so do the vectors.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.words import STOP_WORDS, query_pieces
 from hermes.providers.facts.claims import claims_of, conflict, key_of, parts_of
-from hermes.providers.facts.store import ALIAS, PART, entity_vector, fact_vector, similarity, text_vector
+from hermes.providers.facts.store import ALIAS, PART, fact_vector, similarity, text_vector
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hermes.providers.facts.store import Fact, FactStore
 
 CONTRADICTION = 0.3  # from this score on two facts are said to contradict
@@ -65,7 +69,7 @@ class Reasoner:
         content = list(dict.fromkeys(content))[:_MOST_WORDS]
         if not content:
             return []
-        match = " OR ".join(_quoted(written) for written, _ in content)
+        match = " OR ".join('"' + written.replace('"', '""') + '"' for written, _ in content)
         rows = store.database.rows(_BY_WORDS, (match, min_trust, category, category, max(limit * _CANDIDATES, 20)))
         ranks = {fact_id: -rank for fact_id, rank in rows}
         best = max(ranks.values(), default=0.0) or 1.0
@@ -74,20 +78,21 @@ class Reasoner:
         found = []
         for fact in self._facts(ranks):
             has = set(store.words.of(fact.content)) | set(store.words.of(fact.tags))
-            words = self._word_score(ranks[fact.fact_id] / best, len(asked & has) / len(asked | has))
+            rank, common = ranks[fact.fact_id] / best, len(asked & has) / len(asked | has)
+            words = _TEXT_SHARE * rank + (1 - _TEXT_SHARE) * common
             near = (similarity(vector, self._vector(fact)) + 1) / 2 if vector else 0.0
             score = (1 - self._hrr_weight) * words + self._hrr_weight * near
             found.append(Found(fact, score * self._weight(fact)))
-        return sorted(found, key=lambda each: (-each.score, -each.fact.fact_id))[:limit]
+        return _best(found, limit)
 
     def probe(self, entity: str, *, min_trust: float = 0.0, limit: int = 10) -> list[Found]:
         """Everything known about an entity: facts that are linked to it, then facts that only hold its words."""
-        return self._ranked(self._about(entity), [entity], min_trust, limit)
+        return self._ranked(self._about(entity), min_trust, limit)
 
     def related(self, entity: str, *, min_trust: float = 0.0, limit: int = 10) -> list[Found]:
         """The entity's facts, and behind them facts that share another entity with one of these."""
         about = self._about(entity)
-        direct = self._ranked(about, [entity], min_trust, limit)
+        direct = self._ranked(about, min_trust, limit)
         own = {entity_id for entity_id, _ in self._entities(entity)}
         beyond: dict[int, str] = {}
         for fact_id in list(about)[:_MOST_NEIGHBOURS]:
@@ -97,12 +102,8 @@ class Reasoner:
                         if other not in about:
                             beyond.setdefault(other, name)
         facts = [fact for fact in self._facts(beyond) if fact.trust >= min_trust]
-        near = sorted(
-            (Found(fact, 0.5 * self._weight(fact), beyond[fact.fact_id]) for fact in facts),
-            key=lambda each: (-each.score, -each.fact.fact_id),
-        )
-        room = max(limit - len(direct), limit - int(limit * _DIRECT_SHARE) if near else 0)
-        near = near[:room]
+        room = max(limit - len(direct), limit - int(limit * _DIRECT_SHARE))
+        near = _best((Found(fact, 0.5 * self._weight(fact), beyond[fact.fact_id]) for fact in facts), room)
         return [*direct[: limit - len(near)], *near]
 
     def reason(self, entities: list[str], *, min_trust: float = 0.0, limit: int = 10) -> list[Found]:
@@ -113,7 +114,7 @@ class Reasoner:
         common = set(sets[0]).intersection(*sets[1:])
         if common:
             shares = {fact_id: min(each[fact_id] for each in sets) for fact_id in common}
-            return self._ranked(shares, entities, min_trust, limit)
+            return self._ranked(shares, min_trust, limit)
         return self._chain(sets, min_trust)[:limit]
 
     def contradict(
@@ -126,7 +127,7 @@ class Reasoner:
             self._compare(slot, within, pairs)
         best = sorted(pairs.items(), key=lambda each: (-each[1][0], -max(each[0])))
         shown = (self._pair(pair, score, why) for pair, (score, why) in best if score >= threshold)
-        return [next_pair for next_pair, _ in zip(shown, range(limit), strict=False)]
+        return list(islice(shown, limit))
 
     def conflicts_of(self, fact_id: int, threshold: float = CONTRADICTION) -> list[int]:
         """The facts that a new one contradicts."""
@@ -137,9 +138,6 @@ class Reasoner:
         return [one if other == fact_id else other for (one, other), (score, _) in pairs.items() if score >= threshold]
 
     # --- how --------------------------------------------------------------------------------------------------------
-
-    def _word_score(self, rank: float, common: float) -> float:
-        return _TEXT_SHARE * rank + (1 - _TEXT_SHARE) * common
 
     def _about(self, entity: str) -> dict[int, float]:
         """Facts about an entity and how surely: linked by name 1, by a word of the name 0.9, by the words alone 0.6."""
@@ -176,25 +174,9 @@ class Reasoner:
         sql = "SELECT e.entity_id, e.name FROM fact_entities l JOIN entities e USING (entity_id) WHERE l.fact_id = ?"
         return [(entity_id, name) for entity_id, name in self._store.database.rows(sql, (fact_id,))]
 
-    def _ranked(self, sure: dict[int, float], entities: list[str], min_trust: float, limit: int) -> list[Found]:
-        wanted = [entity_vector(key_of(entity), self._store.dimensions) for entity in entities]
-        scored = [
-            (Found(fact, sure[fact.fact_id] * self._weight(fact)), fact)
-            for fact in self._facts(sure)
-            if fact.trust >= min_trust
-        ]
-        scored.sort(key=lambda each: -each[0].score)
-        # Only facts that can still be shown are worth a look at their vectors.
-        least = scored[limit - 1][0].score if len(scored) > limit else 0.0
-        close = [(found, self._presence(fact, wanted)) for found, fact in scored if found.score >= least]
-        close.sort(key=lambda each: (-round(each[0].score, 2), -round(each[1], 3), -each[0].fact.fact_id))
-        return [found for found, _ in close[:limit]]
-
-    def _presence(self, fact: Fact, wanted: list[bytes]) -> float:
-        if not self._hrr_weight:
-            return 0.0
-        vector = self._vector(fact)
-        return min(similarity(vector, each) for each in wanted)
+    def _ranked(self, sure: dict[int, float], min_trust: float, limit: int) -> list[Found]:
+        facts = [fact for fact in self._facts(sure) if fact.trust >= min_trust]
+        return _best((Found(fact, sure[fact.fact_id] * self._weight(fact)) for fact in facts), limit)
 
     def _chain(self, sets: list[dict[int, float]], min_trust: float) -> list[Found]:
         """The shortest walk over shared entities from facts of the first to facts of each other entity."""
@@ -260,8 +242,6 @@ class Reasoner:
         }
 
     def _facts(self, ids: Any) -> list[Fact]:
-        import json
-
         return self._store.facts_where("f.fact_id IN (SELECT value FROM json_each(?))", (json.dumps(list(ids)),))
 
     def _vector(self, fact: Fact) -> bytes:
@@ -278,6 +258,10 @@ class Reasoner:
         return float(fact.trust * 0.5 ** (days / self._half_life))
 
 
+def _best(found: Iterable[Found], limit: int) -> list[Found]:
+    return sorted(found, key=lambda each: (-each.score, -each.fact.fact_id))[:limit]
+
+
 def _path(came_from: dict[int, int | None], last: int) -> list[int]:
     path: list[int] = []
     at: int | None = last
@@ -285,7 +269,3 @@ def _path(came_from: dict[int, int | None], last: int) -> list[int]:
         path.append(at)
         at = came_from[at]
     return path[::-1]
-
-
-def _quoted(word: str) -> str:
-    return '"' + word.replace('"', '""') + '"'

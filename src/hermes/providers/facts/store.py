@@ -4,6 +4,8 @@ Nothing is overwritten silently: a changed fact is a new one, and the old one po
 history too, so that what was forgotten cannot come back.
 """
 
+# ruff: noqa: RUF001 - the punctuation of other scripts is meant as it stands
+
 from __future__ import annotations
 
 import hashlib
@@ -31,16 +33,6 @@ if TYPE_CHECKING:
     from hermes.providers.facts.claims import Named
 
 NAME, ALIAS, PART = 0, 1, 2
-
-
-def open_facts(path: str) -> Database:
-    database = Database.open(path)
-    try:
-        apply_steps(database, (("f001_facts", _f001_facts),))
-    except BaseException:
-        database.close()
-        raise
-    return database
 
 
 def _f001_facts(connection: apsw.Connection) -> None:
@@ -92,10 +84,7 @@ def _f001_facts(connection: apsw.Connection) -> None:
     """)
 
 
-# Holographic vectors: a fact as one string of phases from which the presence of each of its parts can be read.
-#
-# A phase takes one byte, so a vector is `bytes` and the arithmetic is table look-ups: fast enough without a numeric
-# library, and a fact's vector takes 1 KB instead of 8. Vectors only order what exact joins have found.
+# A holographic vector is a string of phases, one byte each, similar to the vectors of all its parts.
 
 DIMENSIONS = 1024
 _STEPS = 256
@@ -143,9 +132,6 @@ def text_vector(words: Iterable[str], dimensions: int = DIMENSIONS) -> bytes:
 
 def entity_vector(key: str, dimensions: int = DIMENSIONS) -> bytes:
     return bind(atom(key, dimensions), atom(_ENTITY, dimensions))
-
-
-# ruff: noqa: RUF001 - the punctuation of other scripts is meant as it stands
 
 
 CATEGORIES = ("user_pref", "project", "tool", "general")
@@ -216,7 +202,13 @@ class FactStore:
 
     @classmethod
     def open(cls, path: str, **options: Any) -> Self:
-        return cls(open_facts(path), **options)
+        database = Database.open(path)
+        try:
+            apply_steps(database, (("f001_facts", _f001_facts),))
+        except BaseException:
+            database.close()
+            raise
+        return cls(database, **options)
 
     def close(self) -> None:
         self.database.close()
@@ -310,15 +302,6 @@ class FactStore:
         """Facts that hold, by one of our own conditions."""
         sql = f"SELECT {COLUMNS} FROM facts f WHERE f.superseded_by IS NULL AND {condition}"  # noqa: S608 - ours
         return [Fact.of(row) for row in self.database.rows(sql, values)]
-
-    def history(self, fact_id: int) -> list[dict[str, Any]]:
-        """What the fact replaced, newest first."""
-        rows = self.database.rows(
-            f"SELECT {COLUMNS} FROM facts f WHERE f.fact_id IN ({_LINEAGE}) AND f.fact_id <> ?"  # noqa: S608 - ours
-            " ORDER BY f.fact_id DESC",
-            (fact_id, fact_id),
-        )
-        return [{"fact_id": fact.fact_id, "content": fact.content} for fact in map(Fact.of, rows)]
 
     def mirrored(self, target: str, content: str) -> int | None:
         """The fact that mirrors this entry of curated memory."""
@@ -434,10 +417,6 @@ def _iso(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
 
 
-# Takes over a `memory_store.db` of hermes-agent's: its facts go into a new file, its own file is kept beside it.
-#
-# Killed at any point, the next start finds either the old file or the finished new one.
-
 KEPT, _NEW = ".hermes-agent", ".adopting"
 _SIDES = ("", "-wal", "-shm", "-journal", ".lock")
 _THEIRS = {"facts", "entities", "fact_entities", "memory_banks"}
@@ -452,7 +431,10 @@ _AS_IT_WAS = """
 
 
 def adopt(path: str, opened: Callable[[str], FactStore]) -> None:
-    """Puts a file of ours with all its facts where hermes-agent's stands; does nothing when there is none."""
+    """Puts a file of ours with all its facts where hermes-agent's stands; does nothing when there is none.
+
+    Theirs is kept beside it. Killed at any point, the next start finds either the old file or the finished new one.
+    """
     if not os.path.exists(path) and os.path.exists(path + _NEW) and os.path.exists(path + KEPT):
         os.rename(path + _NEW, path)  # an earlier attempt was stopped between its last two steps
     rows = _their_facts(path)
