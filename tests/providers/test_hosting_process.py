@@ -185,7 +185,7 @@ def test_it_goes_when_the_program_is_killed_whatever_it_is_doing(home: Path, mis
 def test_one_that_died_while_nobody_asked_leaves_nothing_behind_and_comes_back(
     home: Path, curious: HostedProvider
 ) -> None:
-    first = curious._child.pid
+    first = curious._process.pid
     look(curious, "helper")
     os.kill(first, signal.SIGKILL)
     eventually(lambda: group_of(first) and not is_there(first))
@@ -202,7 +202,7 @@ def test_one_that_hangs_while_it_is_loaded_is_given_up_and_ended(home: Path) -> 
     provider = HostedProvider("sleepy", str(home), str(home), Bounds(load=1))
     with pytest.raises(ProviderError, match="its process did not answer for long and was ended"):
         provider.wait_until_loaded()
-    assert not group_of(provider._child.pid)
+    assert not group_of(provider._process.pid)
 
 
 @pytest.mark.proves("providers.process")

@@ -13,7 +13,7 @@ from provider_plugins import Gate, Notebook
 
 from hermes.providers.base import MemoryProvider
 from hermes.providers.manager import Limits, MemoryManager
-from hermes.providers.worker import Job, Lane
+from hermes.providers.worker import Job, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 
 class _Steps:
-    """Lanes without threads: what runs next, and what is late, is drawn from a seed."""
+    """Workers without threads: what runs next, and what is late, is drawn from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.lanes: list[_Stepped] = []
+        self.workers: list[_Stepped] = []
 
-    def lane(self, name: str) -> Lane:
+    def worker(self, name: str) -> Worker:
         stepped = _Stepped(name, self)
-        self.lanes.append(stepped)
+        self.workers.append(stepped)
         return stepped
 
     def some(self) -> None:
-        """Lets any of the lanes take a few steps."""
+        """Lets any of the workers take a few steps."""
         for _ in range(self.chance.randrange(4)):
-            self.chance.choice(self.lanes).step()
+            self.chance.choice(self.workers).step()
 
 
-class _Stepped(Lane):
+class _Stepped(Worker):
     def __init__(self, name: str, steps: _Steps) -> None:
         super().__init__(name)
         self._steps = steps
@@ -92,9 +92,9 @@ def test_one_sessions_recall_never_shows_in_another_in_a_thousand_interleavings(
     recalled = 0
     for seed in range(1000):
         steps = _Steps(seed)
-        manager = MemoryManager(str(tmp_path), limits=Limits(recall_seconds=0, tool_seconds=0), lane=steps.lane)
+        manager = MemoryManager(str(tmp_path), limits=Limits(recall_seconds=0, tool_seconds=0), worker=steps.worker)
         manager.add_provider(_OneCache())
-        attached = manager._attached[0]
+        attached = manager._handles[0]
         attached.start(lambda attached=attached: attached.provider.initialize("s0"))  # type: ignore[misc]
         while not attached.ready:
             steps.some()

@@ -223,7 +223,7 @@ def test_a_service_that_asks_us_to_wait_is_given_the_time(tmp_path: Path) -> Non
     book.down = ProviderError("slow down", kind="limited", seconds=3600)
     manager.sync_all("one", "two")
     manager.flush()
-    attached = manager._attached[0]
+    attached = manager._handles[0]
     assert attached.health.next_attempt > time.monotonic() + 3000
     manager.shutdown_all()
 

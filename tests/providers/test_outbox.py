@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hermes.providers.delivery import Parcel
+    from hermes.providers.delivery import QueuedCall
 
 
 def filled(home: Path, *texts: str) -> Outbox:
@@ -25,9 +25,9 @@ def filled(home: Path, *texts: str) -> Outbox:
     return outbox
 
 
-def failing(error: BaseException, *, at: str = "") -> Callable[[Parcel], None]:
-    def hand_over(parcel: Parcel) -> None:
-        if not at or parcel.arguments["user"] == at:
+def failing(error: BaseException, *, at: str = "") -> Callable[[QueuedCall], None]:
+    def hand_over(queued: QueuedCall) -> None:
+        if not at or queued.arguments["user"] == at:
             raise error
 
     return hand_over
@@ -38,7 +38,7 @@ def test_parcels_are_private_ordered_and_gone_when_they_are_taken(tmp_path: Path
     outbox = filled(tmp_path, *map(str, range(50)))
     assert (tmp_path / "outbox" / "mem").stat().st_mode & 0o777 == 0o700
     seen: list[str] = []
-    taken = outbox.deliver(lambda parcel: seen.append(parcel.arguments["user"]))
+    taken = outbox.deliver(lambda queued: seen.append(queued.arguments["user"]))
     assert (taken.delivered, seen) == (50, list(map(str, range(50))))
     assert outbox.names() == []
     assert outbox.deliver(failing(RuntimeError())).delivered == 0
@@ -49,9 +49,9 @@ def test_an_outage_keeps_the_order_and_the_key(tmp_path: Path) -> None:
     outbox = filled(tmp_path, "one", "two", "three")
     keys: list[str] = []
 
-    def noting(parcel: Parcel) -> None:
-        keys.append(parcel.key)
-        if parcel.arguments["user"] == "two" and len(keys) < 30:
+    def noting(queued: QueuedCall) -> None:
+        keys.append(queued.key)
+        if queued.arguments["user"] == "two" and len(keys) < 30:
             raise ProviderError("away", kind="unreachable")
 
     rounds = [outbox.deliver(noting) for _ in range(28)]
@@ -102,13 +102,6 @@ def test_one_process_delivers_at_a_time_and_a_damaged_parcel_does_not_stop_it(tm
         file.write(b"{half")
     assert outbox.deliver(lambda _: None).delivered == 1
     assert outbox.set_aside() == 1
-
-
-@pytest.mark.proves("providers.outbox")
-def test_delivery_can_be_stopped_between_two_parcels(tmp_path: Path) -> None:
-    outbox = filled(tmp_path, "one", "two")
-    done: list[Parcel] = []
-    assert outbox.deliver(done.append, stop=lambda: len(done) == 1).waiting == 1
 
 
 FIELDS: list[dict[str, Any]] = [

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, NotFound, ProviderError, SettingsError
 from hermes.base.tokens import estimate_message
-from hermes.providers.base import InAProcess
+from hermes.providers.base import SeparateProcess
 from hermes.providers.config import configured, missing_fields, read_config
 from hermes.providers.delivery import Outbox
 from hermes.providers.discovery import find_provider
 from hermes.providers.manager import running_for
-from hermes.providers.worker import Lane, NotInTime, in_words
+from hermes.providers.worker import TimedOut, Worker, in_words
 from hermes.session.compaction import NotBelieved, compressed_by
 from hermes.session.engines import BUNDLED, engine_folders, known_engines, named_engine
 from hermes.session.external import chosen_providers
@@ -44,7 +44,7 @@ def examine(home: Home, settings: Settings, name: str, *, connect: bool = True) 
         info = find_provider(name, home.operator)
         found |= {"bundled": info.bundled, "folder": info.folder, "description": info.description}
         with in_passing(within(seconds, lambda: open_provider(home, settings, name))) as provider:
-            found["runs"] = "in a process of its own" if isinstance(provider, InAProcess) else "in this program"
+            found["runs"] = "in a process of its own" if isinstance(provider, SeparateProcess) else "in this program"
             asked = _for(home, lambda: _configuration(provider, name, home))
             found["config"], found["missing"] = within(seconds, asked)
             found["available"] = bool(within(seconds, _for(home, provider.is_available)))
@@ -122,17 +122,17 @@ def _for(home: Home, work: Callable[[], Any]) -> Callable[[], Any]:
 
 def within(seconds: float, work: Callable[[], Any]) -> Any:
     """Runs a provider's code for a bounded time; whatever goes wrong is a ProviderError."""
-    lane = Lane("hermes-provider-check")
+    worker = Worker("hermes-provider-check")
     try:
-        return lane.begin(work).wait(seconds)
-    except NotInTime:
+        return worker.begin(work).wait(seconds)
+    except TimedOut:
         raise ProviderError(f"it did not return within {seconds:g} s", kind="slow") from None
     except HermesError:
         raise
     except BaseException as error:
         raise ProviderError(in_words(error), kind="absent") from error
     finally:
-        lane.close()
+        worker.close()
 
 
 _TURNS = 40

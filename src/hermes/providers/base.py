@@ -220,7 +220,7 @@ class MemoryProvider(ABC):
         return ""
 
 
-class InAProcess(MemoryProvider):
+class SeparateProcess(MemoryProvider):
     """What the manager sees of a provider that lives in a process of its own (`hosting`)."""
 
     @abstractmethod
@@ -246,9 +246,6 @@ def tool_result(data: Any = None, **extra: Any) -> str:
     return json.dumps(extra if data is None else data, ensure_ascii=False, default=str)
 
 
-# Calls hooks of providers with what their signature takes, so that older and newer ones work alike.
-
-
 def implements(provider: object, hook: str) -> bool:
     """Whether a provider does anything in a hook; those it only inherits cost nothing."""
     if hook in getattr(provider, "__dict__", {}):
@@ -270,7 +267,7 @@ def call(method: Callable[..., Any], *arguments: Any, optional: dict[str, Any]) 
 
 
 def hand_over(provider: Any, hook: str, given: dict[str, Any], key: str) -> None:
-    """Makes the call that a parcel of the outbox stands for."""
+    """Makes the call that a queued of the outbox stands for."""
     method = getattr(provider, hook, None)
     if method is None:
         return
@@ -289,8 +286,6 @@ def hand_over(provider: Any, hook: str, given: dict[str, Any], key: str) -> None
         case _:
             raise ValueError(f"no hook {hook!r} is delivered")
 
-
-# What a provider says about its tools, and what they return, in the form the rest of the program relies on.
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LARGEST_SCHEMA = 20_000

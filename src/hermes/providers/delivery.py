@@ -25,7 +25,7 @@ FOLDER = "outbox"
 _LARGEST = 64 << 20
 _LOCK = ".lock"
 _STATE = "state"
-_PARCEL, _ASIDE = ".json", ".refused"
+_QUEUED, _ASIDE = ".json", ".refused"
 _REFUSALS = 3  # of a service that says no
 _ACCIDENTS = 10  # of a provider or service that breaks in its own way, which may be an outage in disguise
 _last_name = [0]
@@ -33,7 +33,7 @@ _naming = threading.Lock()
 
 
 @value
-class Parcel:
+class QueuedCall:
     """One call to make: the hook's name and its arguments."""
 
     name: str
@@ -44,7 +44,7 @@ class Parcel:
 
 
 @value
-class Round:
+class DeliveryResult:
     """How one attempt to hand everything over went: `error` is what stopped it, if anything did."""
 
     delivered: int = 0
@@ -54,7 +54,7 @@ class Round:
 
 
 class Outbox:
-    """The parcels of one provider for one person."""
+    """The queued calls of one provider for one person."""
 
     def __init__(self, hermes_home: str, provider: str, *, user: str = "") -> None:
         # One person's provider must never hand over what belongs to another.
@@ -63,9 +63,9 @@ class Outbox:
 
     def put(self, hook: str, arguments: dict[str, Any]) -> None:
         """Keeps a call; it survives the end of the process as soon as this returns."""
-        parcel = {"hook": hook, "arguments": arguments, "key": os.urandom(16).hex(), "attempts": 0}
+        queued = {"hook": hook, "arguments": arguments, "key": os.urandom(16).hex(), "attempts": 0}
         with Folder.create(self.path) as folder:
-            self._write(folder, _new_name(), parcel)
+            self._write(folder, _new_name(), queued)
 
     def remember_state(self, text: str) -> None:
         """Leaves a line about how the provider fares for status commands of other processes."""
@@ -89,10 +89,10 @@ class Outbox:
         if folder is None:
             return []
         with folder:
-            return [name for name in folder.names() if name.endswith(_PARCEL)]
+            return [name for name in folder.names() if name.endswith(_QUEUED)]
 
     def set_aside(self) -> int:
-        """How many parcels the provider would not take."""
+        """How many calls the provider would not take."""
         folder = Folder.open(self.path)
         if folder is None:
             return 0
@@ -107,60 +107,58 @@ class Outbox:
         with folder:
             names = [name for name in folder.names() if name.endswith(_ASIDE)]
             for name in names:
-                folder.rename(name, name.removesuffix(_ASIDE) + _PARCEL)
+                folder.rename(name, name.removesuffix(_ASIDE) + _QUEUED)
         return len(names)
 
-    def deliver(self, hand_over: Callable[[Parcel], object], *, stop: Callable[[], bool] = lambda: False) -> Round:
-        """Hands over what waits, oldest first, until all is gone, one attempt fails, or `stop` says so."""
+    def deliver(self, hand_over: Callable[[QueuedCall], object]) -> DeliveryResult:
+        """Hands over what waits, oldest first, until all is gone or one attempt fails."""
         names = self.names()
         if not names:
-            return Round()
+            return DeliveryResult()
         delivered = aside = 0
         with Folder.create(self.path) as folder:
             lock = FileLock(folder, _LOCK, timeout=0)
             if not lock.try_to_take():
-                return Round(waiting=len(names))  # another process is at it
+                return DeliveryResult(waiting=len(names))  # another process is at it
             with lock:
                 for position, name in enumerate(names):
-                    if stop():
-                        return Round(delivered=delivered, set_aside=aside, waiting=len(names) - position)
-                    parcel = self._read(folder, name)
-                    if parcel is None:
+                    queued = self._read(folder, name)
+                    if queued is None:
                         continue
                     try:
-                        hand_over(parcel)
+                        hand_over(queued)
                     except BaseException as error:  # noqa: BLE001 - a provider is other people's code and may raise anything
-                        if self._failed(folder, parcel, error):
+                        if self._failed(folder, queued, error):
                             aside += 1
                             continue
                         left = len(names) - position
-                        return Round(delivered=delivered, set_aside=aside, waiting=left, error=error)
+                        return DeliveryResult(delivered=delivered, set_aside=aside, waiting=left, error=error)
                     folder.remove(name)
                     delivered += 1
-        return Round(delivered=delivered, set_aside=aside)
+        return DeliveryResult(delivered=delivered, set_aside=aside)
 
-    def _failed(self, folder: Folder, parcel: Parcel, error: BaseException) -> bool:
-        """Notes a failed attempt; True when the parcel was set aside."""
+    def _failed(self, folder: Folder, queued: QueuedCall, error: BaseException) -> bool:
+        """Notes a failed attempt; True when the call was set aside."""
         if _may_pass(error):
-            _make_durable(folder, parcel.name)
+            _make_durable(folder, queued.name)
             return False
-        attempts = parcel.attempts + 1
+        attempts = queued.attempts + 1
         told = isinstance(error, ProviderError) and error.kind not in ("ended", "malformed")
         if attempts >= (_REFUSALS if told else _ACCIDENTS):
-            folder.rename(parcel.name, parcel.name.removesuffix(_PARCEL) + _ASIDE)
+            folder.rename(queued.name, queued.name.removesuffix(_QUEUED) + _ASIDE)
             return True
-        content = {"hook": parcel.hook, "arguments": parcel.arguments, "key": parcel.key, "attempts": attempts}
-        folder.replace(parcel.name, _encoded(content))
+        content = {"hook": queued.hook, "arguments": queued.arguments, "key": queued.key, "attempts": attempts}
+        folder.replace(queued.name, _encoded(content))
         return False
 
-    def _read(self, folder: Folder, name: str) -> Parcel | None:
+    def _read(self, folder: Folder, name: str) -> QueuedCall | None:
         """None when another process has taken it; what cannot be read is set aside."""
         try:
             data = folder.read(name, at_most=_LARGEST)
             if data is None:
                 return None
             found = json.loads(data)
-            return Parcel(
+            return QueuedCall(
                 name=name,
                 hook=found["hook"],
                 arguments=dict(found["arguments"]),
@@ -168,14 +166,14 @@ class Outbox:
                 attempts=found["attempts"],
             )
         except (ValueError, KeyError, TypeError, StorageError):
-            folder.rename(name, name.removesuffix(_PARCEL) + _ASIDE)
+            folder.rename(name, name.removesuffix(_QUEUED) + _ASIDE)
             return None
 
     @staticmethod
-    def _write(folder: Folder, name: str, parcel: dict[str, Any]) -> None:
+    def _write(folder: Folder, name: str, queued: dict[str, Any]) -> None:
         # Whole or not at all; the power-cut-proof part comes when the first attempt failed, so that a turn never waits.
         temporary = f".{name}.{os.getpid()}.tmp"
-        folder.write_new(temporary, _encoded(parcel), sync=False)
+        folder.write_new(temporary, _encoded(queued), sync=False)
         folder.rename(temporary, name)
 
 
@@ -194,18 +192,20 @@ def _make_durable(folder: Folder, name: str) -> None:
         folder.sync()
 
 
-def _encoded(parcel: dict[str, Any]) -> bytes:
-    return json.dumps(parcel, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace")
+def _encoded(queued: dict[str, Any]) -> bytes:
+    return json.dumps(queued, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace")
 
 
 def _new_name() -> str:
     """Later than every name this process has given, also when the clock goes back."""
     with _naming:
         _last_name[0] = max(time.time_ns(), _last_name[0] + 1)
-        return f"{_last_name[0]:020d}-{os.getpid()}{_PARCEL}"
+        return f"{_last_name[0]:020d}-{os.getpid()}{_QUEUED}"
 
 
-class HeldTurns:
+class TurnBatches:
+    """Buffers turns on disk and stores them in batches; a crash loses nothing."""
+
     def __init__(self, name: str, hermes_home: str, store: Store) -> None:
         self._file = f"{name}_turns"
         self._home = hermes_home

@@ -432,7 +432,7 @@ class ServiceProvider(MemoryProvider, Generic[Client]):
         return [str(field.get("env_var") or field["key"]) for field in missing_fields(self.FIELDS, values)]
 
 
-class Once:
+class SendOnce:
     """Sends what has a key once, also when an attempt arrived and only its answer was lost.
 
     After a start nobody knows whether the last attempt of the process before arrived, so the first is looked for too.

@@ -19,7 +19,7 @@ from hermes.base.tokens import estimate
 from hermes.base.values import value
 from hermes.providers.base import (
     RESERVED_TOOLS,
-    InAProcess,
+    SeparateProcess,
     call,
     for_providers,
     hand_over,
@@ -28,8 +28,8 @@ from hermes.providers.base import (
     usable_result,
     usable_schema,
 )
-from hermes.providers.delivery import Outbox, Parcel, Round
-from hermes.providers.worker import DELIVERY, RECALL, START, Health, Lane, NotInTime, in_words
+from hermes.providers.delivery import DeliveryResult, Outbox, QueuedCall
+from hermes.providers.worker import DELIVERY, RECALL, START, Health, TimedOut, Worker, in_words
 from hermes.safety.fence import sanitize_context
 
 if TYPE_CHECKING:
@@ -70,8 +70,6 @@ def running_for(home: str) -> Iterator[None]:
         _current.depth -= 1
         _current.home = before
 
-
-# Makes one text for the model of what several providers recalled: clean, without repetition, within a budget.
 
 CUT = "[… more was recalled than fits]"
 _CHARACTERS_PER_TOKEN = 12  # more than any script needs; keeps gigabytes away from the exact count
@@ -144,17 +142,18 @@ def _cut(text: str, budget: int) -> str:
     return f"{body}\n{CUT}" if body else ""
 
 
-# One provider as the manager holds it: its two lanes, its outbox and its health.
-#
-# In the lane `calls` it answers a turn that waits; in the lane `deliveries` it starts, stores and changes sessions,
-# in order. Whatever it does there, or fails to do, ends there.
-
 Answer = TypeVar("Answer")
 _OTHERS_DELIVER = 2.0  # seconds until we look again whether another process has delivered
 _HANGS_AFTER = 60.0
 
 
-class Attached:
+class ProviderHandle:
+    """One provider as the manager holds it: its two workers, its outbox and its health.
+
+    The worker `calls` answers a turn that waits; `deliveries` starts it, stores and changes sessions, in order.
+    Whatever the provider does there, or fails to do, ends there.
+    """
+
     def __init__(
         self,
         provider: Any,
@@ -164,7 +163,7 @@ class Attached:
         mode: str = "hybrid",
         patience: Patience | None = None,
         tell: Callable[[str], None] = lambda _: None,
-        lane: Callable[[str], Lane] = Lane,
+        worker: Callable[[str], Worker] = Worker,
     ) -> None:
         self.provider = provider
         self._home = hermes_home
@@ -173,8 +172,8 @@ class Attached:
         self._tell = tell
         self.health = Health(self.name, patience=patience, tell=self._told)
         self.outbox = Outbox(hermes_home, self.name, user=user)
-        self.calls = lane(f"hermes-{self.name}-calls")
-        self.deliveries = lane(f"hermes-{self.name}-deliveries")
+        self.calls = worker(f"hermes-{self.name}-calls")
+        self.deliveries = worker(f"hermes-{self.name}-deliveries")
         self.ready = False
         self.problem = ""
         self.tools: list[str] = []
@@ -223,8 +222,8 @@ class Attached:
             self.outbox.put(hook, arguments)
         except StorageError as error:  # a full disk: better once now than never
             self.health.failed(DELIVERY, error)
-            parcel = Parcel(name="", hook=hook, arguments=arguments, key="")
-            self.deliveries.post(lambda: self._quietly(lambda: self._hand_over(parcel)))
+            queued = QueuedCall(name="", hook=hook, arguments=arguments, key="")
+            self.deliveries.post(lambda: self._quietly(lambda: self._hand_over(queued)))
             return
         self._notice_hanging()
         self.deliveries.post(self._work)
@@ -277,17 +276,17 @@ class Attached:
     def stop(self) -> None:
         self.calls.close()
         self.deliveries.close()
-        if isinstance(self.provider, InAProcess):
+        if isinstance(self.provider, SeparateProcess):
             self.provider.end_process()
 
     def report(self) -> dict[str, Any]:
         found = {"name": self.name, "mode": self.mode, "ready": self.ready, "tools": self.tools}
         waiting, aside = len(self.outbox.names()), self.outbox.set_aside()
         problem = {"problem": self.problem} if self.problem else {}
-        process = self.provider.describe() if isinstance(self.provider, InAProcess) else {}
+        process = self.provider.describe() if isinstance(self.provider, SeparateProcess) else {}
         return {**found, **self.health.report(), "waiting": waiting, "refused": aside, **problem, **process}
 
-    # -- in the lane of deliveries ------------------------------------------------------------------------------------
+    # -- in the worker `deliveries` -----------------------------------------------------------------------------------
 
     def _work(self, *, forced: bool = False) -> None:
         if not forced and time.monotonic() < self.health.next_attempt and self.health.failing(DELIVERY, START):
@@ -297,15 +296,15 @@ class Attached:
             self._again(self.health.next_attempt)
             return
         try:
-            round_ = self.outbox.deliver(self._hand_over)
+            result = self.outbox.deliver(self._hand_over)
         except StorageError as error:
-            round_ = Round(error=error)
-        if round_.error is not None:
-            self.health.failed(DELIVERY, round_.error)
+            result = DeliveryResult(error=error)
+        if result.error is not None:
+            self.health.failed(DELIVERY, result.error)
             self._again(self.health.next_attempt)
-        elif round_.waiting:
+        elif result.waiting:
             self._again(time.monotonic() + _OTHERS_DELIVER)
-        elif round_.delivered:
+        elif result.delivered:
             self.health.worked(DELIVERY)
 
     def _notice_hanging(self) -> None:
@@ -331,10 +330,10 @@ class Attached:
             self.health.worked(START)
         return self.ready
 
-    def _hand_over(self, parcel: Parcel) -> None:
+    def _hand_over(self, queued: QueuedCall) -> None:
         self._handing_over_since = time.monotonic()
         try:
-            self._guarded(lambda: hand_over(self.provider, parcel.hook, parcel.arguments, parcel.key))()
+            self._guarded(lambda: hand_over(self.provider, queued.hook, queued.arguments, queued.key))()
         finally:
             self._handing_over_since = None
 
@@ -408,7 +407,7 @@ class MemoryManager:
         tell: Callable[[str], None] = lambda _: None,
         patience: Patience | None = None,
         user: str = "",
-        lane: Callable[[str], Lane] = Lane,
+        worker: Callable[[str], Worker] = Worker,
     ) -> None:
         self._home = hermes_home
         self._mode = mode
@@ -417,9 +416,9 @@ class MemoryManager:
         self._reserved = frozenset(reserved) | RESERVED_TOOLS
         self.known = known  # what the model reads anyway
         self.tell = tell  # the person
-        self._attach: dict[str, Any] = {"tell": self._say, "patience": patience, "user": user, "lane": lane}
-        self._attached: list[Attached] = []
-        self._tools: dict[str, tuple[Attached, dict[str, Any]]] = {}
+        self._attach: dict[str, Any] = {"tell": self._say, "patience": patience, "user": user, "worker": worker}
+        self._handles: list[ProviderHandle] = []
+        self._tools: dict[str, tuple[ProviderHandle, dict[str, Any]]] = {}
         self._switches = 0
         self._identity: dict[str, Any] = {}  # what a provider is told when it starts
         self.recalled_by: list[str] = []  # whose words the last recall holds
@@ -432,21 +431,21 @@ class MemoryManager:
         name = str(provider.name)
         if name in self.names():
             return self._not_taken(f"the provider {name} is there already; the second one is left out")
-        external = [each for each in self._attached if each.name != BUILT_IN]
+        external = [each for each in self._handles if each.name != BUILT_IN]
         if external and name != BUILT_IN and not self._several:
             return self._not_taken(
                 f"{name} is left out, because {external[0].name} is in use and one external provider is the rule; "
                 "list both under memory.providers to use them together"
             )
-        attached = Attached(provider, hermes_home=self._home, mode=self._mode, **self._attach)
-        self._attached.insert(0 if name == BUILT_IN else len(self._attached), attached)
+        handle = ProviderHandle(provider, hermes_home=self._home, mode=self._mode, **self._attach)
+        self._handles.insert(0 if name == BUILT_IN else len(self._handles), handle)
         return True
 
     def names(self) -> list[str]:
-        return [each.name for each in self._attached]
+        return [each.name for each in self._handles]
 
     def get_provider(self, name: str) -> Any:
-        return next((each.provider for each in self._attached if each.name == name), None)
+        return next((each.provider for each in self._handles if each.name == name), None)
 
     def initialize_all(self, session_id: str, **kwargs: Any) -> None:
         """Starts every provider at once and waits no longer than a recall may take; one that is late goes on alone."""
@@ -454,40 +453,40 @@ class MemoryManager:
         self._identity = kwargs
         end = time.monotonic() + self.limits.recall_seconds
         self._keep_available(end)
-        started = [each.start(each.hook("initialize", session_id, optional=kwargs)) for each in self._attached]
-        for attached, job in zip(self._attached, started, strict=True):
-            self._settled(attached, job, end)
+        started = [each.start(each.hook("initialize", session_id, optional=kwargs)) for each in self._handles]
+        for handle, job in zip(self._handles, started, strict=True):
+            self._settled(handle, job, end)
         self._collect_tools(end)
 
     def shutdown_all(self) -> None:
         """Lets providers take what waits, last one first, within the time to drain; the rest is kept on disk."""
         end = time.monotonic() + self.limits.drain_seconds
-        for attached, job in [(each, each.drain()) for each in self._attached]:
-            self._settled(attached, job, end)
-        for attached in reversed(self._attached):
-            self._settled(attached, attached.close(), end)
-            attached.stop()
+        for handle, job in [(each, each.drain()) for each in self._handles]:
+            self._settled(handle, job, end)
+        for handle in reversed(self._handles):
+            self._settled(handle, handle.close(), end)
+            handle.stop()
 
     def flush(self, timeout: float | None = None) -> bool:
         """Tries to hand over everything now; True when nothing is left waiting."""
         end = time.monotonic() + (self.limits.drain_seconds if timeout is None else timeout)
-        for attached, job in [(each, each.flush()) for each in self._attached]:
-            self._settled(attached, job, end)
-        return not any(each.outbox.names() for each in self._attached)
+        for handle, job in [(each, each.flush()) for each in self._handles]:
+            self._settled(handle, job, end)
+        return not any(each.outbox.names() for each in self._handles)
 
     def take_back(self) -> int:
         """Puts what providers had refused back into the queue; for a person who has mended the cause."""
-        return sum(each.outbox.take_back() for each in self._attached)
+        return sum(each.outbox.take_back() for each in self._handles)
 
     def status(self) -> list[dict[str, Any]]:
-        return [each.report() for each in self._attached]
+        return [each.report() for each in self._handles]
 
     # -- recall --------------------------------------------------------------------------------------------------------
 
     def build_system_prompt(self) -> str:
         """The providers' static blocks, for a prompt that is built once."""
         found = self._ask_all(
-            [each for each in self._attached if each.ready and implements(each.provider, "system_prompt_block")],
+            [each for each in self._handles if each.ready and implements(each.provider, "system_prompt_block")],
             lambda each: each.provider.system_prompt_block,
         )
         return merge([text for _, text in found], budget=self.limits.prompt_tokens)
@@ -531,23 +530,23 @@ class MemoryManager:
             return tool_error(f"no memory provider has a tool {tool_name!r}")
         if inside_a_provider():
             return tool_error("a provider may not call tools of providers")
-        attached = self._tools[tool_name][0]
-        if not attached.ready:
-            return tool_error(f"{attached.name} is not ready: {attached.problem or 'it is still starting'}")
-        if attached.health.rests or attached.stuck:
-            why = attached.health.last_error
-            return tool_error(f"{attached.name} does not work at the moment ({why}); go on without it")
+        handle = self._tools[tool_name][0]
+        if not handle.ready:
+            return tool_error(f"{handle.name} is not ready: {handle.problem or 'it is still starting'}")
+        if handle.health.rests or handle.stuck:
+            why = handle.health.last_error
+            return tool_error(f"{handle.name} does not work at the moment ({why}); go on without it")
         given = dict(args)
         try:
-            returned = attached.ask(
-                lambda: attached.provider.handle_tool_call(tool_name, given, **kwargs), self.limits.tool_seconds
+            returned = handle.ask(
+                lambda: handle.provider.handle_tool_call(tool_name, given, **kwargs), self.limits.tool_seconds
             )
-        except NotInTime:
-            attached.gave_up = True
-            attached.health.missed(RECALL, self.limits.tool_seconds)
-            return tool_error(f"{attached.name} did not answer within {self.limits.tool_seconds:g} s; go on without it")
+        except TimedOut:
+            handle.gave_up = True
+            handle.health.missed(RECALL, self.limits.tool_seconds)
+            return tool_error(f"{handle.name} did not answer within {self.limits.tool_seconds:g} s; go on without it")
         except BaseException as error:  # noqa: BLE001 - a provider may raise anything
-            attached.health.last_error = in_words(error)
+            handle.health.last_error = in_words(error)
             return tool_error(in_words(error))
         return usable_result(returned)
 
@@ -582,7 +581,7 @@ class MemoryManager:
         self._switches += 1
         known = {"parent_session_id": "", "reset": reason in ("reset", "new"), "rewound": False, "reason": reason}
         self._identity = {**self._identity, "parent_session_id": (known | kwargs)["parent_session_id"]}
-        for each in self._attached:
+        for each in self._handles:
             each.switch(
                 self._switches,
                 each.hook("on_session_switch", new_session_id, optional=known | kwargs),
@@ -599,15 +598,18 @@ class MemoryManager:
     # -- how -----------------------------------------------------------------------------------------------------------
 
     def _ask_all(
-        self, asked: Iterable[Attached], work: Callable[[Attached], Callable[[], object]], began: float | None = None
-    ) -> list[tuple[Attached, str]]:
+        self,
+        asked: Iterable[ProviderHandle],
+        work: Callable[[ProviderHandle], Callable[[], object]],
+        began: float | None = None,
+    ) -> list[tuple[ProviderHandle, str]]:
         """Asks providers at the same time and waits for all of them until one deadline."""
         if inside_a_provider():
             return []
         count = began is not None
         began = time.monotonic() if began is None else began
         end = began + self.limits.recall_seconds
-        jobs: list[tuple[Attached, Job[str]]] = []
+        jobs: list[tuple[ProviderHandle, Job[str]]] = []
         for each in asked:
             if each.stuck:
                 each.health.missed(RECALL, self.limits.recall_seconds)
@@ -617,7 +619,7 @@ class MemoryManager:
         for each, job in jobs:
             try:
                 text = job.wait(end - time.monotonic())
-            except NotInTime:
+            except TimedOut:
                 each.gave_up = True
                 each.health.missed(RECALL, self.limits.recall_seconds)
             except BaseException as error:  # noqa: BLE001 - a provider may raise anything
@@ -628,33 +630,33 @@ class MemoryManager:
                 found.append((each, text))
         return found
 
-    def _usable(self, hook: str) -> Iterator[Attached]:
+    def _usable(self, hook: str) -> Iterator[ProviderHandle]:
         if inside_a_provider():
             return
-        for each in self._attached:
+        for each in self._handles:
             if each.ready and not each.health.rests and implements(each.provider, hook):
                 yield each
 
     def _put_all(self, hook: str, arguments: dict[str, Any]) -> None:
         if not inside_a_provider():
-            for each in self._attached:
+            for each in self._handles:
                 each.put(hook, arguments)
 
     def _plain(self, messages: Messages) -> list[dict[str, Any]]:
         return for_providers(messages, _RECALLING | self._tools.keys())
 
     def _keep_available(self, end: float) -> None:
-        asked = [(each, each.begin(each.provider.is_available)) for each in self._attached]
-        for attached, job in asked:
-            if not self._settled(attached, job, end):
-                said = str(getattr(attached.provider, "unavailable_because", "") or "")
-                why = attached.health.last_error or said or "its packages or settings are missing"
-                self._not_taken(f"{attached.name} is not available: {why}; `hermes memory status` tells more")
-                self._attached.remove(attached)
-                attached.stop()
+        asked = [(each, each.begin(each.provider.is_available)) for each in self._handles]
+        for handle, job in asked:
+            if not self._settled(handle, job, end):
+                said = str(getattr(handle.provider, "unavailable_because", "") or "")
+                why = handle.health.last_error or said or "its packages or settings are missing"
+                self._not_taken(f"{handle.name} is not available: {why}; `hermes memory status` tells more")
+                self._handles.remove(handle)
+                handle.stop()
 
     def _collect_tools(self, end: float) -> None:
-        for each in self._attached:
+        for each in self._handles:
             try:
                 own_mode, offered = each.ask(each.mode_and_tools, max(end - time.monotonic(), _LEAST_SECONDS))
                 each.mode = own_mode if own_mode in MODES else self._mode
@@ -665,29 +667,29 @@ class MemoryManager:
             for schema in schemas[:_MOST_TOOLS]:
                 self._offer(each, schema)
 
-    def _offer(self, attached: Attached, offered: object) -> None:
+    def _offer(self, handle: ProviderHandle, offered: object) -> None:
         try:
             schema = usable_schema(offered)
         except ValueError as error:
-            self._not_taken(f"{attached.name}: {error}")
+            self._not_taken(f"{handle.name}: {error}")
             return
         name = schema["name"]
         if name in self._reserved:
-            self._not_taken(f"{attached.name}: the tool {name} is left out, because Hermes has a tool of that name")
+            self._not_taken(f"{handle.name}: the tool {name} is left out, because Hermes has a tool of that name")
         elif name in self._tools:
             other = self._tools[name][0].name
-            self._not_taken(f"{attached.name}: the tool {name} is left out, because {other} offers one of that name")
+            self._not_taken(f"{handle.name}: the tool {name} is left out, because {other} offers one of that name")
         else:
-            self._tools[name] = (attached, schema)
-            attached.tools.append(name)
+            self._tools[name] = (handle, schema)
+            handle.tools.append(name)
 
-    def _settled(self, attached: Attached, job: Job[Any], end: float) -> Any:
+    def _settled(self, handle: ProviderHandle, job: Job[Any], end: float) -> Any:
         try:
             return job.wait(end - time.monotonic())
-        except NotInTime:
-            attached.health.last_error = "it did not return in time"
+        except TimedOut:
+            handle.health.last_error = "it did not return in time"
         except BaseException as error:  # noqa: BLE001 - a provider may raise anything
-            attached.health.last_error = in_words(error)
+            handle.health.last_error = in_words(error)
         return None
 
     def _say(self, text: str) -> None:

@@ -18,12 +18,8 @@ Answer = TypeVar("Answer")
 _IDLE_SECONDS = 20.0
 
 
-class NotInTime(Exception):
+class TimedOut(Exception):
     """The call has not returned; it may still be running."""
-
-
-class Occupied(NotInTime):
-    """An earlier call has not returned yet, so this one was not even begun."""
 
 
 class Job(Generic[Answer]):
@@ -47,18 +43,20 @@ class Job(Generic[Answer]):
         self._done.set()
 
     def wait(self, timeout: float) -> Answer:
-        """What the call returned, or raises what it raised; `NotInTime` after the time-out."""
+        """What the call returned, or raises what it raised; `TimedOut` after the time-out."""
         if self.abandoned:
-            raise Occupied
+            raise TimedOut
         if not self._done.wait(max(timeout, 0)):
             self.abandoned = True
-            raise NotInTime
+            raise TimedOut
         if self._error is not None:
             raise self._error
         return self._answer  # type: ignore[return-value]  # the work has returned, so this is what it returned
 
 
-class Lane:
+class Worker:
+    """Runs calls one after the other in a thread of its own, which ends when there is nothing to do."""
+
     def __init__(self, name: str, *, idle_seconds: float = _IDLE_SECONDS) -> None:
         self._name = name
         self._idle_seconds = idle_seconds
@@ -75,7 +73,7 @@ class Lane:
         return self._running or bool(self._jobs)
 
     def begin(self, work: Callable[[], Answer]) -> Job[Answer]:
-        """Puts a call at the end of the lane."""
+        """Puts a call at the end of the worker."""
         job = Job(work)
         with self._changed:
             if not self._closed:
@@ -113,7 +111,7 @@ class Lane:
     def _work_off(self) -> None:
         while (job := self._next()) is not None:
             job.run()
-            del job  # or the last answer would live as long as the lane
+            del job  # or the last answer would live as long as the worker
             with self._changed:
                 self._running = False
 

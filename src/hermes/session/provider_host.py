@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, ProviderError
-from hermes.providers.base import InAProcess
+from hermes.providers.base import SeparateProcess
 from hermes.providers.discovery import find_provider, load_provider
 from hermes.providers.manager import inside_a_provider
 
@@ -43,7 +43,7 @@ class Opening:
     def finish(self) -> tuple[list[Any], list[HermesError]]:
         """Those that have loaded, in order, and what is wrong with the others."""
         for name, provider in list(self._begun.items()):
-            if isinstance(provider, InAProcess):
+            if isinstance(provider, SeparateProcess):
                 try:
                     provider.wait_until_loaded()
                 except HermesError as error:
@@ -66,7 +66,7 @@ def in_passing(provider: Any) -> Iterator[Any]:
     try:
         yield provider
     finally:
-        if isinstance(provider, InAProcess):
+        if isinstance(provider, SeparateProcess):
             provider.end_process()
 
 
@@ -85,7 +85,7 @@ def _in_this_program(home: Home, settings: Settings, name: str) -> Any:
     return load_provider(name, home.operator)
 
 
-def _in_a_process(home: Home, settings: Settings, name: str) -> InAProcess:
+def _in_a_process(home: Home, settings: Settings, name: str) -> SeparateProcess:
     from hermes.providers.hosting.client import Bounds, HostedProvider
 
     find_provider(name, home.operator)  # before anything is started for a name that nobody has

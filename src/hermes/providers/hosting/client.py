@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import ProviderEnded, ProviderError
 from hermes.base.values import value
-from hermes.providers.base import InAProcess
+from hermes.providers.base import SeparateProcess
 from hermes.providers.hosting.frames import (
     CALL,
     DATA,
@@ -32,9 +32,9 @@ from hermes.providers.hosting.frames import (
     OPTIONAL,
     TEXT,
     TEXTS,
-    Line,
-    LineBroken,
-    LineClosed,
+    Channel,
+    ChannelBroken,
+    ChannelClosed,
     TooLate,
 )
 from hermes.providers.worker import in_words
@@ -49,7 +49,9 @@ _SECONDS_TO_GO = 1.0
 _LONGEST_WORDS = 160
 
 
-class Running:
+class Subprocess:
+    """The operating system's side of it: started, listened to, ended together with what it started."""
+
     def __init__(self, handed: Sequence[int], hermes_home: str) -> None:
         """Starts our program for providers with these descriptors."""
         if not sys.executable:
@@ -156,10 +158,8 @@ def _signal(number: int) -> str:
         return f"signal {number}"
 
 
-# A provider's process seen from our side: asked within a time, and ended when it does not keep to it.
-
 _PLACES = ("calls", "deliveries")
-_SECONDS_TO_DIE = 0.2  # between a closed line and the end that closed it
+_SECONDS_TO_DIE = 0.2  # between a closed channel and the end that closed it
 _FAULTS = {FAULT: LARGEST[FAULT]}
 
 
@@ -173,7 +173,9 @@ class Bounds:
     megabytes: int = 2048  # of memory it may write to; 0 for no limit
 
 
-class Child:
+class ProviderProcess:
+    """A provider's process seen from our side: asked within a time, and ended when it does not keep to it."""
+
     def __init__(self, name: str, operator_home: str, hermes_home: str, bounds: Bounds) -> None:
         """Starts the process, which loads the provider meanwhile; `hooks` waits for that."""
         self._bounds = bounds
@@ -181,12 +183,12 @@ class Child:
         self._leaving = self._over = False
         pairs = [socket.socketpair() for _ in _PLACES]
         try:
-            self._running = Running([there.fileno() for _, there in pairs], hermes_home)
+            self._running = Subprocess([there.fileno() for _, there in pairs], hermes_home)
         finally:
             for _, there in pairs:
                 there.close()
-        self._lines = {
-            place: (threading.Lock(), Line(here, alive=lambda: self._running.is_alive))
+        self._channels = {
+            place: (threading.Lock(), Channel(here, alive=lambda: self._running.is_alive))
             for place, (here, _) in zip(_PLACES, pairs, strict=True)
         }
         self._loaded_until = time.monotonic() + bounds.load
@@ -197,8 +199,8 @@ class Child:
             "megabytes": bounds.megabytes,
             "path": _search_path(),
         }
-        with suppress(LineBroken):  # it died at once; whoever asks for its hooks hears why
-            self._lines["calls"][1].send(CALL, 0, json.dumps(told).encode(), until=self._loaded_until)
+        with suppress(ChannelBroken):  # it died at once; whoever asks for its hooks hears why
+            self._channels["calls"][1].send(CALL, 0, json.dumps(told).encode(), until=self._loaded_until)
 
     @property
     def ended(self) -> bool:
@@ -210,7 +212,7 @@ class Child:
 
     def hooks(self) -> list[str]:
         """Which hooks the provider has, once it is loaded; the ProviderError that says why it does not load."""
-        found = self._heard(self._lines["calls"][1], 0, {DATA: LARGEST[DATA]}, self._loaded_until)
+        found = self._heard(self._channels["calls"][1], 0, {DATA: LARGEST[DATA]}, self._loaded_until)
         return [str(hook) for hook in found.get("hooks", ())] if isinstance(found, dict) else []
 
     def ask(self, hook: str, arguments: list[Any], more: dict[str, Any]) -> Any:
@@ -218,18 +220,18 @@ class Child:
         delivered = hook in DELIVERED
         seconds = self._bounds.deliveries if delivered else self._bounds.calls
         until = time.monotonic() + seconds
-        lock, line = self._lines["deliveries" if delivered else "calls"]
+        lock, channel = self._channels["deliveries" if delivered else "calls"]
         if not lock.acquire(timeout=seconds):
             raise ProviderError("it is busy with another call", kind="busy")
         try:
             if self.ended:
                 self.end("")  # what it may have left behind
                 raise ProviderEnded(f"its process {self._end_in_words()}", kind="unreachable")
-            return self._asked(line, hook, {"hook": hook, "arguments": arguments, "more": more}, until)
+            return self._asked(channel, hook, {"hook": hook, "arguments": arguments, "more": more}, until)
         finally:
             self._running.listen()
             if self._over:
-                line.release()
+                channel.release()
             lock.release()
             if self._leaving:
                 self.leave()
@@ -243,7 +245,7 @@ class Child:
     def leave(self) -> None:
         """Ends it now, or as soon as what it is doing is done; no call begins after this."""
         self._leaving = True
-        if not any(lock.locked() for lock, _ in self._lines.values()):
+        if not any(lock.locked() for lock, _ in self._channels.values()):
             self.end("was closed")
 
     def end(self, why: str) -> None:
@@ -254,38 +256,38 @@ class Child:
 
     # -- how -----------------------------------------------------------------------------------------------------------
 
-    def _asked(self, line: Line, hook: str, request: dict[str, Any], until: float) -> Any:
+    def _asked(self, channel: Channel, hook: str, request: dict[str, Any], until: float) -> Any:
         number = time.monotonic_ns() & 0xFFFFFFFF
         try:
-            line.send(CALL, number, json.dumps(request, default=str).encode(), until=until)
-        except (LineBroken, TooLate) as trouble:
+            channel.send(CALL, number, json.dumps(request, default=str).encode(), until=until)
+        except (ChannelBroken, TooLate) as trouble:
             raise self._lost(trouble) from None
         if hook in TEXTS:
             accepted = {TEXT: LARGEST[TEXT]}
         else:
             accepted = {DATA: LARGEST[DATA] if hook in DATA_CALLS else len(b"null")}
-        return self._heard(line, number, accepted, until)
+        return self._heard(channel, number, accepted, until)
 
-    def _heard(self, line: Line, number: int, accepted: Mapping[bytes, int], until: float) -> Any:
+    def _heard(self, channel: Channel, number: int, accepted: Mapping[bytes, int], until: float) -> Any:
         try:
-            kind, about, payload = line.receive({**accepted, **_FAULTS}, until=until)
-        except (LineBroken, TooLate) as trouble:
+            kind, about, payload = channel.receive({**accepted, **_FAULTS}, until=until)
+        except (ChannelBroken, TooLate) as trouble:
             raise self._lost(trouble) from None
         if about != number:
-            raise self._lost(LineBroken("answered what nobody had asked"))
+            raise self._lost(ChannelBroken("answered what nobody had asked"))
         if kind == TEXT:
             return payload.decode("utf-8", "replace")
         try:
             told = json.loads(payload)
         except (ValueError, RecursionError):
-            raise self._lost(LineBroken("sent something that is no answer")) from None
+            raise self._lost(ChannelBroken("sent something that is no answer")) from None
         if kind == FAULT:
             raise _raised(told)
         return told
 
-    def _lost(self, trouble: LineBroken | TooLate) -> ProviderEnded:
+    def _lost(self, trouble: ChannelBroken | TooLate) -> ProviderEnded:
         """Ends what is left of it; an end of its own accord is told as what it was."""
-        if isinstance(trouble, LineClosed) and self._running.ends_within(_SECONDS_TO_DIE):
+        if isinstance(trouble, ChannelClosed) and self._running.ends_within(_SECONDS_TO_DIE):
             self.end("")
         elif isinstance(trouble, TooLate):
             self.end("did not answer for long and was ended")
@@ -297,10 +299,10 @@ class Child:
         return self._why or self._running.end_in_words()
 
     def _hang_up(self) -> None:
-        for lock, line in self._lines.values():
-            line.close()
+        for lock, channel in self._channels.values():
+            channel.close()
             if lock.acquire(blocking=False):  # else whoever talks at the moment releases it
-                line.release()
+                channel.release()
                 lock.release()
 
 
@@ -334,22 +336,22 @@ def _raised(told: Any) -> BaseException:
     return alike(said)
 
 
-class HostedProvider(InAProcess):
+class HostedProvider(SeparateProcess):
     name = ""
 
     def __init__(self, name: str, operator_home: str, hermes_home: str, bounds: Bounds | None = None) -> None:
         """Starts the process and does not wait for it."""
         self.name = name
-        self._start = partial(Child, name, operator_home, hermes_home, bounds or Bounds())
-        self._child = self._start()
+        self._start = partial(ProviderProcess, name, operator_home, hermes_home, bounds or Bounds())
+        self._process = self._start()
         self._starts = 1
 
     def wait_until_loaded(self) -> None:
         """Raises the ProviderError that says why it does not load."""
         try:
-            hooks = self._child.hooks()
+            hooks = self._process.hooks()
         except BaseException as error:
-            self._child.end("was closed")
+            self._process.end("was closed")
             if isinstance(error, ProviderError):
                 raise
             raise ProviderError(f"the provider {self.name} does not load: {in_words(error)}", kind="absent") from error
@@ -358,7 +360,7 @@ class HostedProvider(InAProcess):
 
     def describe(self) -> dict[str, Any]:
         """For status commands: the process, and how often it had to be started again."""
-        return {"process": 0 if self._child.ended else self._child.pid, "restarts": self._starts - 1}
+        return {"process": 0 if self._process.ended else self._process.pid, "restarts": self._starts - 1}
 
     def is_available(self) -> bool:
         found = self._ask("is_available")
@@ -367,8 +369,8 @@ class HostedProvider(InAProcess):
         return found.get("there") is True
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
-        if self._child.ended:
-            self._child, self._starts = self._start(), self._starts + 1
+        if self._process.ended:
+            self._process, self._starts = self._start(), self._starts + 1
             self.wait_until_loaded()
         self._ask("initialize", session_id, **kwargs)
 
@@ -382,15 +384,15 @@ class HostedProvider(InAProcess):
 
     def shutdown(self) -> None:
         """Lets the provider close its connections, and ends the process."""
-        if not self._child.ended:
+        if not self._process.ended:
             try:
                 self._ask("shutdown")
             finally:
-                self._child.close()
+                self._process.close()
 
     def end_process(self) -> None:
         """Nobody will ask any more: the process ends now, or when it is done with what it is at."""
-        self._child.leave()
+        self._process.leave()
 
     def _ask(self, hook: str, *arguments: Any, **more: Any) -> Any:
-        return self._child.ask(hook, list(arguments), more)
+        return self._process.ask(hook, list(arguments), more)

@@ -41,11 +41,11 @@ _HEADER = struct.Struct("!cII")
 _LOOK_AGAIN = 0.25  # seconds after which a silent line is asked whether anybody is still there
 
 
-class LineBroken(Exception):
+class ChannelBroken(Exception):
     """Whoever is at the other end does not keep to the form; the words say what it did."""
 
 
-class LineClosed(LineBroken):
+class ChannelClosed(ChannelBroken):
     """Nobody is at the other end any more."""
 
 
@@ -53,7 +53,7 @@ class TooLate(Exception):
     """The time is up."""
 
 
-class Line:
+class Channel:
     """One end. With `until` (of `time.monotonic`) it raises `TooLate`; `alive` is asked now and then while it waits."""
 
     def __init__(self, end: socket.socket, *, alive: Callable[[], bool] = lambda: True) -> None:
@@ -69,7 +69,7 @@ class Line:
         """The next frame: its kind, its number and what it holds."""
         kind, number, length = _HEADER.unpack(self._read(_HEADER.size, until))
         if length > accepted.get(kind, -1):
-            raise LineBroken(f"sent {length:,} bytes where an answer has at most {accepted.get(kind, 0):,}")
+            raise ChannelBroken(f"sent {length:,} bytes where an answer has at most {accepted.get(kind, 0):,}")
         return kind, number, self._read(length, until)
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class Line:
         while rest:
             received = self._patiently(self._end.recv_into, rest, until)
             if not received:
-                raise LineClosed("closed its line")
+                raise ChannelClosed("closed its line")
             rest = rest[received:]
         return bytes(found)
 
@@ -100,6 +100,6 @@ class Line:
                 return work(given)
             except TimeoutError:
                 if not self._alive():
-                    raise LineClosed("is gone") from None
+                    raise ChannelClosed("is gone") from None
             except OSError as error:
-                raise LineClosed(f"lost its line ({error})") from None
+                raise ChannelClosed(f"lost its line ({error})") from None

@@ -27,8 +27,8 @@ from hermes.providers.hosting.frames import (
     OPTIONAL,
     TEXT,
     TEXTS,
-    Line,
-    LineBroken,
+    Channel,
+    ChannelBroken,
 )
 from hermes.providers.manager import everything_is_a_provider, running_for
 
@@ -46,16 +46,16 @@ def work(calls: int, deliveries: int, life: int) -> None:
     for descriptor in (calls, deliveries, life):
         os.set_inheritable(descriptor, False)  # nothing the provider starts may hold our lines
     _die_with(life)
-    line, other = (Line(socket.socket(fileno=each)) for each in (calls, deliveries))
+    channel, other = (Channel(socket.socket(fileno=each)) for each in (calls, deliveries))
     try:
-        _, number, data = line.receive(_REQUESTS)
+        _, number, data = channel.receive(_REQUESTS)
         given = json.loads(data)
         _confine(given["megabytes"])
-        provider = _loaded(line, number, given)
-    except LineBroken:
+        provider = _loaded(channel, number, given)
+    except ChannelBroken:
         return
     if provider is not None:
-        served = [threading.Thread(target=_serve, args=(each, provider, given["home"])) for each in (line, other)]
+        served = [threading.Thread(target=_serve, args=(each, provider, given["home"])) for each in (channel, other)]
         for each in served:
             each.start()
         for each in served:
@@ -90,8 +90,8 @@ def _confine(megabytes: int) -> None:
     sys.stdout = sys.stderr = _Kept()
 
 
-def _loaded(line: Line, number: int, given: Mapping[str, Any]) -> Any:
-    """The provider, after saying over the line what it can do; None after saying why there is none."""
+def _loaded(channel: Channel, number: int, given: Mapping[str, Any]) -> Any:
+    """The provider, after saying over the channel what it can do; None after saying why there is none."""
     sys.path[:] = given["path"]
     everything_is_a_provider()
     try:
@@ -101,9 +101,9 @@ def _loaded(line: Line, number: int, given: Mapping[str, Any]) -> Any:
         _offer_keys(provider, given["home"])
         hooks = [hook for hook in sorted(OPTIONAL) if implements(provider, hook)]
     except BaseException as error:  # noqa: BLE001 - other people's code
-        line.send(FAULT, number, _fault(error))
+        channel.send(FAULT, number, _fault(error))
         return None
-    line.send(DATA, number, json.dumps({"hooks": hooks}).encode())
+    channel.send(DATA, number, json.dumps({"hooks": hooks}).encode())
     return provider
 
 
@@ -122,13 +122,13 @@ def _offer_keys(provider: Any, home: str) -> None:
                 os.environ[variable] = found
 
 
-def _serve(line: Line, provider: Any, home: str) -> None:
+def _serve(channel: Channel, provider: Any, home: str) -> None:
     try:
         while True:
-            _, number, data = line.receive(_REQUESTS)
+            _, number, data = channel.receive(_REQUESTS)
             kind, answer = _answered(provider, home, data)
-            line.send(kind, number, answer)
-    except LineBroken:
+            channel.send(kind, number, answer)
+    except ChannelBroken:
         return  # nobody will ask any more
 
 

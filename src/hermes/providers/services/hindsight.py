@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from hermes.base.errors import ProviderError
 from hermes.providers.config import configured, file_setting, read_config, read_elsewhere, setting
-from hermes.providers.delivery import HeldTurns
+from hermes.providers.delivery import TurnBatches
 from hermes.providers.http import (
     Remote,
     ServiceProvider,
@@ -381,8 +381,8 @@ class HindsightProvider(ServiceProvider[Hindsight]):
         }
         self._store(session, item, wait=not self._config["retain_async"], key=key)
 
-    def _turns(self) -> HeldTurns:
-        return HeldTurns(self.name, self._home, self._store_turns)
+    def _turns(self) -> TurnBatches:
+        return TurnBatches(self.name, self._home, self._store_turns)
 
     def _store(self, session: str, item: dict[str, Any], *, wait: bool, key: str = "") -> None:
         bank = self._bank(session)

@@ -12,10 +12,10 @@ from urllib.parse import quote
 from hermes.base.errors import ProviderError
 from hermes.base.values import value
 from hermes.providers.config import configured, file_setting, home_of, read_config, read_elsewhere, save_config, setting
-from hermes.providers.delivery import HeldTurns
+from hermes.providers.delivery import TurnBatches
 from hermes.providers.http import (
-    Once,
     Remote,
+    SendOnce,
     ServiceProvider,
     bullets,
     clean,
@@ -463,7 +463,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         self._turn = 0
         self._lock = threading.Lock()
         self._ready: set[str] = set()
-        self._sent = Once()
+        self._sent = SendOnce()
         self._base: tuple[int, str] | None = None
         self._thought: tuple[int, str] | None = None
         self._generation = 0
@@ -716,8 +716,8 @@ class HonchoProvider(ServiceProvider[Honcho]):
 
     # --- how: storing -----------------------------------------------------------------------------------------------
 
-    def _turns(self) -> HeldTurns:
-        return HeldTurns(self.name, self._home, self._store_turns)
+    def _turns(self) -> TurnBatches:
+        return TurnBatches(self.name, self._home, self._store_turns)
 
     def _store_turns(self, session_id: str, turns: list[list[dict[str, str]]], key: str) -> None:
         api, session = self._opened(), self._honcho_session(session_id)

@@ -13,8 +13,8 @@ from urllib.parse import quote
 from hermes.base.errors import PACKAGES, ProviderError, command
 from hermes.providers.config import configured, file_setting, setting
 from hermes.providers.http import (
-    Once,
     Remote,
+    SendOnce,
     ServiceProvider,
     bullets,
     clean,
@@ -267,7 +267,7 @@ class Mem0Provider(ServiceProvider[Platform | SelfHosted | InProcess]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sent = Once()
+        self._sent = SendOnce()
 
     def packages_for(self, values: Mapping[str, Any]) -> tuple[str, ...]:
         """What `hermes memory setup` installs for these answers: only Mem0 in this process is a package."""

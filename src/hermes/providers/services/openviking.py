@@ -15,8 +15,8 @@ from hermes.base.errors import ProviderError
 from hermes.providers.base import RECALLED
 from hermes.providers.config import configured, file_setting, read_config, read_elsewhere, save_config, setting
 from hermes.providers.http import (
-    Once,
     Remote,
+    SendOnce,
     ServiceProvider,
     bullets,
     clean,
@@ -342,7 +342,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sent = Once()
+        self._sent = SendOnce()
         self._budgeted = True
         self._others_finished = False
 
