@@ -12,9 +12,10 @@ from curation_home import FILLER, WEB, curator, store_with
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hermes.base.dates import absolute
 from hermes.base.errors import ModelBusy, NotFound, WriteRefused
 from hermes.memory.capture import Fact
-from hermes.memory.curation import absolute, allowance, consolidate
+from hermes.memory.curation import allowance, consolidate
 from hermes.memory.history import UNTRUSTED, Cause
 from hermes.memory.store import MemoryStore
 

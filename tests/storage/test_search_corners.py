@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hermes.base.dates import spans
 from hermes.storage.search import candidates as postings
-from hermes.storage.search.dates import spans
 from hermes.storage.search.query import MOST_WORDS
 from hermes.storage.sessions import SessionDB
 

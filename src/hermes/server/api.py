@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from hermes.base import dates
 from hermes.base.errors import HermesError, LockTimeout, NotFound, SettingsError, StorageError, WriteRefused
 from hermes.base.text import change_texts
 from hermes.base.words import scrub
-from hermes.conversations import moments
 from hermes.conversations.retrieval import Criteria
 from hermes.safety.secrets import mask_secrets
 from hermes.server import openai_wire as wire
@@ -171,8 +171,8 @@ def _search(workspace: Workspace, given: Given) -> Any:
     wanted = Criteria(
         limit=given.get("limit", 5),
         sort=given.get("sort", "relevance"),
-        since=moments.since(given["since"], now) if given.get("since", "").strip() else None,
-        until=moments.until(given["until"], now) if given.get("until", "").strip() else None,
+        since=dates.since(given["since"], now) if given.get("since", "").strip() else None,
+        until=dates.until(given["until"], now) if given.get("until", "").strip() else None,
         source=given.get("source"),
         project=given.get("project"),
     )

@@ -125,7 +125,7 @@ def _profile_of(given: dict[str, Any]) -> tuple[str, str]:
 def _criteria(given: dict[str, Any], here: str) -> Any:
     import time
 
-    from hermes.conversations import moments
+    from hermes.base import dates
     from hermes.conversations.retrieval import Criteria
 
     roles = tuple(role for role in given.get("role_filter", "").lower().replace(",", " ").split() if role)
@@ -134,8 +134,8 @@ def _criteria(given: dict[str, Any], here: str) -> Any:
         limit=_clamped(given.get("limit", DEFAULT_LIMIT), 1, MOST_RESULTS),
         sort=given.get("sort", "relevance"),
         roles=roles or None,
-        since=moments.since(given["since"], now) if given.get("since", "").strip() else None,
-        until=moments.until(given["until"], now) if given.get("until", "").strip() else None,
+        since=dates.since(given["since"], now) if given.get("since", "").strip() else None,
+        until=dates.until(given["until"], now) if given.get("until", "").strip() else None,
         source=given.get("source", "").strip() or None,
         project=given.get("project", "").strip() or None,
         prefer_project=here or None,  # with the rest of what the person ever said beneath

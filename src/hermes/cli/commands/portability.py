@@ -6,11 +6,11 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from hermes.base.dates import since, until
 from hermes.base.errors import ForeignSettings, NotConfirmed, NotFound, SettingsError
 from hermes.base.text import counted
 from hermes.cli.output import OK, REFUSED, Progress, add_json_option, confirmed, print_json, print_text, visible, when
 from hermes.cli.sessions.shared import bytes_in_words, moment_option, tell_damaged, whole_number
-from hermes.conversations.moments import since, until
 from hermes.portability.archive import ArchiveReader
 from hermes.portability.backups import create_backup, list_backups, prune_backups, restore_backup, verify_backup
 from hermes.portability.hermes_agent import Adopting, Adoption

@@ -8,6 +8,7 @@ from functools import cache
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from hermes.base import dates
 from hermes.base.errors import NotFound
 from hermes.base.text import counted
 from hermes.cli.output import OK, REFUSED, USAGE, add_json_option, print_json, print_problem, print_text, visible, when
@@ -23,7 +24,6 @@ from hermes.cli.sessions.shared import (
     project_option,
     whole_number,
 )
-from hermes.conversations import moments
 from hermes.conversations.retrieval import Criteria, Finder, answer_to
 from hermes.portability.conversations_import import tool_calls
 from hermes.safety.secrets import mask_secrets
@@ -208,8 +208,8 @@ def _search(given: argparse.Namespace, context: Context) -> int:
         limit=given.limit,
         sort=given.sort,
         roles=tuple(given.role.replace(",", " ").split()) if given.role else None,
-        since=moment_option(moments.since, given.since),
-        until=moment_option(moments.until, given.until),
+        since=moment_option(dates.since, given.since),
+        until=moment_option(dates.until, given.until),
         source=given.source,
         project=project_option(given.project),
         prefer_project=project_option(given.prefer_project),

@@ -17,10 +17,10 @@ from hermes.storage.messages import called, readable, unpacked
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hermes.base.dates import Span
     from hermes.base.words import Words
     from hermes.storage.conversations import Session
     from hermes.storage.messages import Row
-    from hermes.storage.search.dates import Span
     from hermes.storage.search.query import Query
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING, Any
 
+from hermes.base.dates import spans
 from hermes.base.words import Words
 from hermes.storage.conversations import Transcripts
 from hermes.storage.messages import called, checksum, only_looks_back, readable, unpacked
@@ -20,7 +21,6 @@ from hermes.storage.search.candidates import (
     newest_or_oldest,
     worth,
 )
-from hermes.storage.search.dates import spans
 from hermes.storage.search.query import Query, parse, plain
 from hermes.storage.search.ranking import Candidate, Reader, Statistics, Weights, rank, spread, without_speakers
 from hermes.storage.search.results import Filters, Hit, SearchResults, snippet

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes.base.dates import since, until
 from hermes.base.errors import SettingsError
-from hermes.conversations.moments import since, until
 
 pytestmark = pytest.mark.proves("search.moments")
 NOW = datetime(2024, 5, 15, 12, 30).astimezone()  # a Wednesday
