@@ -145,7 +145,7 @@ def _words(chance: random.Random, count: int) -> str:
 
 def _expansions(done: Compaction, stored: dict[int, Message]) -> list[str]:
     """What each line of the block brings back with one call."""
-    tool = ContextExpand(lambda ids: ((each, stored[each]) for each in ids if each in stored))
+    tool = ContextExpand(lambda ids, _session: ((each, stored[each]) for each in ids if each in stored))
     answers = []
     for chapter in _chapters(done):
         answer = tool.call({"ids": format_ranges(chapter)})

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hermes.providers.base import MemoryProvider
     from hermes.providers.manager import MemoryManager
     from hermes.safety.fence import StreamingContextScrubber, build_memory_context_block, sanitize_context
-    from hermes.session.session import MemorySession
+    from hermes.session.session import MemorySession, SessionOptions
     from hermes.storage.images import image_part
     from hermes.storage.sessions import SessionDB
 
@@ -26,6 +26,7 @@ __all__ = [
     "MemorySession",
     "MemoryStore",
     "SessionDB",
+    "SessionOptions",
     "StreamingContextScrubber",
     "__version__",
     "build_memory_context_block",
@@ -43,6 +44,7 @@ _HOMES = {
     "MemorySession": "hermes.session.session",
     "MemoryStore": "hermes.memory.store",
     "SessionDB": "hermes.storage.sessions",
+    "SessionOptions": "hermes.session.session",
     "StreamingContextScrubber": "hermes.safety.fence",
     "build_memory_context_block": "hermes.safety.fence",
     "image_part": "hermes.storage.images",

@@ -66,7 +66,7 @@ def python_page() -> str:
     for name in FUNCTIONS:
         parts.append(_shown(name, _wrapped(name, inspect.signature(getattr(hermes, name))), getattr(hermes, name)))
     parts.append("## Values\n")
-    parts += [_fields(Request), _fields(Usage)]
+    parts += [_fields(hermes.SessionOptions), _fields(Request), _fields(Usage)]
     return "\n".join(parts)
 
 

@@ -119,7 +119,9 @@ def test_compacting_again_loses_nothing(first: list[Message], more: list[Message
 @given(histories(), st.integers(300, 3_000))
 def test_an_expansion_gives_everything_back_in_bounded_answers(messages: list[Message], room: int) -> None:
     stored = dict(enumerate(messages, start=FIRST_ID))
-    tool = ContextExpand(lambda ids: ((each, stored[each]) for each in ids if each in stored), most_characters=room)
+    tool = ContextExpand(
+        lambda ids, _session: ((each, stored[each]) for each in ids if each in stored), most_characters=room
+    )
     seen: dict[int, str] = {}
     ask: dict[str, Any] = {"ids": f"{FIRST_ID}-{FIRST_ID + len(messages) + 50}"}
     while ask:

@@ -26,7 +26,7 @@ STORED: dict[int, Message] = {
 }
 
 
-def read(ids: Sequence[int]) -> Iterator[tuple[int, Message]]:
+def read(ids: Sequence[int], _session: str) -> Iterator[tuple[int, Message]]:
     return ((each, STORED[each]) for each in STORED if each in ids)
 
 
@@ -70,7 +70,7 @@ def test_what_leads_nowhere_is_explained(ids: str, why: str) -> None:
 def test_a_huge_range_reads_only_what_fits() -> None:
     asked: list[int] = []
 
-    def endless(ids: Sequence[int]) -> Iterator[tuple[int, Message]]:
+    def endless(ids: Sequence[int], _session: str) -> Iterator[tuple[int, Message]]:
         for each in ids:
             asked.append(each)
             yield each, {"role": "user", "content": "x" * 1_000}

@@ -48,7 +48,7 @@ def test_a_block_that_names_impossible_messages_is_read_without_them(line: str) 
 @pytest.mark.parametrize("ids", [TOO_LONG, "9" * 30, f"1-{'9' * 30}", f"3, {'9' * 19}"])
 def test_ids_that_no_message_can_have_are_refused(ids: str) -> None:
     assert parse_ranges(ids) == []
-    answer = ContextExpand(lambda _ids: pytest.fail("nothing may be read")).call({"ids": ids})
+    answer = ContextExpand(lambda _ids, _session: pytest.fail("nothing may be read")).call({"ids": ids})
     assert "ids must be numbers" in answer["error"]
 
 
@@ -123,7 +123,7 @@ def test_content_that_is_no_text_ends_no_compaction_by_a_helper(content: object,
 @pytest.mark.proves("compression.expand")
 def test_a_text_is_found_behind_letters_that_fold_to_two() -> None:
     text = "ß" * 3_000 + " the Needle is here"
-    tool = ContextExpand(lambda ids: [(each, {"role": "user", "content": text}) for each in ids])
+    tool = ContextExpand(lambda ids, _session: [(each, {"role": "user", "content": text}) for each in ids])
     [shown] = tool.call({"ids": "7", "find": "nEEDLE"})["messages"]
     assert "the Needle is here" in shown["content"]
     assert [find_folded(text, wanted) for wanted in ("needle", "ss", "ß", "nobody")] == [text.index("Needle"), 0, 0, -1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 from hermes.storage.sessions import SessionDB
 from hermes.tools.session_search import SCHEMA, SessionSearchTool
+from hermes.tools.taint import TurnContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,8 +78,8 @@ def test_no_call_shows_a_word_of_another_owner(tmp_path: Path) -> None:
         asker, other = chance.sample(owners, 2)
         tool = SessionSearchTool(
             lambda _, asker=asker: nullcontext(databases[asker]),  # type: ignore[misc]
-            current_session=partial(chance.choice, ["", *sessions[asker], *sessions[other]]),
         )
+        turn = TurnContext(session=chance.choice(["", *sessions[asker], *sessions[other]]))
         everyone = [*sessions[asker], *sessions[other], *words]
         arguments: dict[str, Any] = chance.choice(
             [
@@ -91,7 +91,7 @@ def test_no_call_shows_a_word_of_another_owner(tmp_path: Path) -> None:
                 {"session_id": chance.choice(everyone), "around_message_id": chance.choice(messages[other])},
             ]
         )
-        answer = json.dumps(tool.call(arguments), ensure_ascii=False)
+        answer = json.dumps(tool.call(arguments, turn), ensure_ascii=False)
         shown = answer.replace(json.dumps(arguments.get("query", "")), "")
         assert not any(f"mark-of-{owner} " in shown for owner in owners if owner != asker)
         assert not any(session in shown for session in sessions[other] if session != arguments.get("session_id"))

@@ -314,7 +314,7 @@ def test_a_session_searches_as_its_owner_in_every_profile(home: Path, hermes: An
             talk(local, "an egret of somebody else", "yes")
             talk(anna, "an egret of mine", "yes", session_id=f"mine-{place.name}")
     with SessionDB.open(home / "state.db", owner="anna") as db:
-        tool = session_search_tool(locate_home(), lambda: "", lambda: db)
+        tool = session_search_tool(locate_home(), lambda: db)
         answers = [tool.call({"query": "egret", **more}) for more in ({}, {"profile": "work"}, {})]
     found = [[result["session_id"] for result in answer["results"]] for answer in answers]
     assert found == [["mine-home"], ["mine-work"], ["mine-home"]]

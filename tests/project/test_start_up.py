@@ -222,6 +222,7 @@ def test_the_public_names_are_the_documented_ones() -> None:
         "MemorySession",
         "MemoryStore",
         "SessionDB",
+        "SessionOptions",
         "StreamingContextScrubber",
         "__version__",
         "build_memory_context_block",

@@ -10,7 +10,7 @@ import pytest
 
 from hermes.base.errors import NotFound
 from hermes.memory.store import MemoryStore
-from hermes.session.session import MemorySession
+from hermes.session.session import MemorySession, SessionOptions
 from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
@@ -275,3 +275,15 @@ def test_what_a_developer_instructs_is_sent_under_the_name_that_every_model_know
     assert sent[0] == {"role": "system", "content": "Be brief."}
     with MemorySession.open(home, resume=session.id) as again:
         assert again.request().messages == sent
+
+
+@pytest.mark.proves("session.front-door")
+def test_options_are_an_object_or_keywords_and_a_wrong_one_is_named(home: Path) -> None:
+    prefill = [{"role": "user", "content": "Be brief."}]
+    with MemorySession.open(home, options=SessionOptions(prefill=prefill, skip_memory=True)) as session:
+        assert session.prepare_turn("hello").messages[0] == prefill[0]
+        assert session.store is None
+    with MemorySession.open(home, options=SessionOptions(prefill=prefill), prefill=()) as session:
+        assert len(session.prepare_turn("hello").messages) == 1
+    with pytest.raises(TypeError, match=r"no option 'prefil'.*prefill"):
+        MemorySession.open(home, prefil=())  # type: ignore[call-arg]

@@ -153,7 +153,9 @@ def test_a_review_knows_what_was_read_however_the_conversation_went_on(home: Pat
             session.finish_turn(f"answer {number} " * 300)
         assert session.compact() is not None
         assert PAGE not in json.dumps(session.request().messages)
-        assert all(each.startswith(("question", "when")) for each in session.said()), "a summary is nobody's words"
+        assert all(each.startswith(("question", "when")) for each in session.context.of_person()), (
+            "a summary is nobody's words"
+        )
         went_on = session.id
     if how in ("imported", "forgotten"):
         session.database.set_meta(session.nudges._key, "{half")

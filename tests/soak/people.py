@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import httpx
     from http_service import Running
 
-    from hermes.session.parts import Parts
+    from hermes.session.parts import SessionParts
     from hermes.settings.home import Home
     from soak.common import Options
 
@@ -62,7 +62,7 @@ class Person:
     sessions: list[str] = field(default_factory=list)
     messages: list[int] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
-    parts: Parts | None = None
+    parts: SessionParts | None = None
     http: httpx.Client | None = None
     before: str = ""
 

@@ -23,6 +23,7 @@ from hermes.memory.operations import usage
 from hermes.safety.fence import storable
 from hermes.safety.secrets import mask_secrets
 from hermes.session.parts import open_parts
+from hermes.tools.taint import TurnContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -92,15 +93,15 @@ class Workspace:
     def database(self) -> SessionDB:
         """Past conversations; raises why they cannot be used, and tries again at the next call."""
         with self._lock:
-            self._parts.try_again()
+            self._parts.storage.try_again()
             return self._parts.database
 
     @property
     def past(self) -> SessionDB:
         """The same, to read: also while another program keeps them locked."""
         with self._lock:
-            self._parts.try_again()
-            return self._parts.readable
+            self._parts.storage.try_again()
+            return self._parts.storage.readable
 
     def close(self) -> None:
         with self._lock:
@@ -113,8 +114,7 @@ class Workspace:
             if now - self._last_call > _PAUSE:
                 self._parts.toolbox.start_turn()
             self._last_call = now
-            self._parts.memory.cause = Cause(origin="agent", session=session, note=note)
-            return self._parts.toolbox.call(name, arguments)
+            return self._parts.toolbox.call(name, arguments, TurnContext(session=session, note=note))
 
     def schema(self, name: str) -> dict[str, Any]:
         tool = self._parts.toolbox.get(name)

@@ -14,8 +14,9 @@ from hermes.compaction.facts import by_importance, find_facts, words_of
 from hermes.compaction.messages import one_line, text_of
 from hermes.memory.capture import KNOWN, capture, placed
 from hermes.memory.metadata import USE
-from hermes.session.context import Request, sources_in, wire_message
+from hermes.session.context import Request, wire_message
 from hermes.tools.registry import CUT_OFF, failure, to_json
+from hermes.tools.taint import NO_TURN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,14 +28,9 @@ if TYPE_CHECKING:
     from hermes.storage.sessions import SessionDB
     from hermes.tools.memory import MemoryTool
     from hermes.tools.registry import Toolbox
+    from hermes.tools.taint import TurnContext
 
     Ask = Callable[[str, str], str]
-    from hermes.session.context import Nudges
-    from hermes.session.parts import Parts
-    from hermes.settings.config import Settings
-    from hermes.settings.home import Home
-    from hermes.tools.registry import Tool
-    from hermes.tools.taint import Source, Taint
 
 VERBATIM = 24  # newest messages another model sees whole
 _OLDER = {"user": 300, "assistant": 200}
@@ -47,10 +43,11 @@ class Fork:
     The model sees the parent's tools byte for byte, so that its cache is hit; only those of `toolbox` run.
     """
 
-    def __init__(self, parent: Request, instruction: str, toolbox: Toolbox) -> None:
+    def __init__(self, parent: Request, instruction: str, toolbox: Toolbox, turn: TurnContext) -> None:
         self._parent = parent
         self._messages = [*parent.messages, {"role": "user", "content": instruction}]
         self._toolbox = toolbox
+        self._turn = turn
 
     def request(self) -> Request:
         return Request(system=self._parent.system, messages=list(self._messages), tools=self._parent.tools)
@@ -62,7 +59,7 @@ class Fork:
         if cut_off:
             result = to_json(failure(CUT_OFF))
         elif name in self._toolbox.names():
-            result = self._toolbox.call(name, arguments)
+            result = self._toolbox.call(name, arguments, self._turn)
         else:
             allowed = ", ".join(self._toolbox.names())
             result = to_json(failure(f"{name} is not available in a review; nobody is there to agree. Use {allowed}"))
@@ -100,12 +97,14 @@ def _text(message: Mapping[str, Any]) -> str:
 STAGE = "stage"
 
 
-def capture_turn(said: str, store: MemoryStore, tool: MemoryTool, approvals: Approvals | None) -> list[dict[str, Any]]:
+def capture_turn(
+    said: str, store: MemoryStore, tool: MemoryTool, approvals: Approvals | None, turn: TurnContext = NO_TURN
+) -> list[dict[str, Any]]:
     """Keeps the statements of one message through the memory tool; with `approvals` they wait there instead."""
     done = []
     for captured in capture(said):
         try:
-            if captured.target in store.targets and (result := _keep(captured, store, tool, approvals)):
+            if captured.target in store.targets and (result := _keep(captured, store, tool, approvals, turn)):
                 done.append(result)
         except HermesError:
             continue  # what cannot be kept now stays in the conversation, where search finds it
@@ -113,20 +112,20 @@ def capture_turn(said: str, store: MemoryStore, tool: MemoryTool, approvals: App
 
 
 def _keep(
-    captured: Captured, store: MemoryStore, tool: MemoryTool, approvals: Approvals | None
+    captured: Captured, store: MemoryStore, tool: MemoryTool, approvals: Approvals | None, turn: TurnContext
 ) -> dict[str, Any] | None:
     target = captured.target
     archived = [each.entry for each in store.archived(target) if not each.into]
     write = placed(captured, [*archived, *store.entries(target)])
     if write.old_text in archived:  # somebody speaks of it again: it comes back before it is corrected
-        store.restore(target, write.old_text, cause=tool.cause)
+        store.restore(target, write.old_text, cause=turn.cause)
     if write.action == KNOWN:
         return None
     operation = {"action": write.action, "content": write.content}
     operation |= {"old_text": write.old_text} if write.old_text else {}
     if approvals is None:
-        return tool.call({"target": target, **operation})
-    _stage(target, operation, store, approvals, tool.cause)
+        return tool.call({"target": target, **operation}, turn)
+    _stage(target, operation, store, approvals, turn.cause)
     return None
 
 
@@ -253,92 +252,3 @@ def _rendered(database: SessionDB, session_id: str, note: Mapping[str, Any]) -> 
         if note[name]:
             lines += [f"{heading}:", *(f"- {each}" for each in note[name][:_LINES])]
     return "\n".join(lines)
-
-
-class Reviewable:
-    """A part of `MemorySession`."""
-
-    id: str
-    system_prompt: str
-    context: Any
-    nudges: Nudges
-    _parts: Parts
-    _tools: list[dict[str, Any]]
-    _prefill: list[dict[str, Any]]
-
-    @property
-    def home(self) -> Home:
-        return self._parts.home
-
-    @property
-    def settings(self) -> Settings:
-        return self._parts.settings
-
-    @property
-    def store(self) -> MemoryStore | None:
-        """Curated memory; None when it is switched off."""
-        return self._parts.store
-
-    @property
-    def database(self) -> SessionDB:
-        """Where this conversation is stored, with all others of the same person."""
-        return self._parts.database
-
-    @property
-    def tool_names(self) -> list[str]:
-        """The tools the model of this session was offered."""
-        return [str(tool["function"]["name"]) for tool in self._tools]
-
-    def snapshot_request(self) -> Request:
-        """The request as it stands now, without private parts, for somebody who will not send it as this session."""
-        messages = [*self._prefill, *self.context.to_send(self.database.images.read, to_others=True)]
-        return Request(system=self.system_prompt, messages=messages, tools=list(self._tools))
-
-    def sources(self, *, since_person: bool = False) -> list[Source]:
-        """What the model has in front of it that came from outside; see `sources_in`."""
-        return sources_in(self.context, self.nudges, since_person=since_person)
-
-    def said(self) -> list[str]:
-        """What the person said, as far as the model has it in front of it."""
-        words: list[str] = self.context.of_person()
-        return words
-
-    def inherit(self, parent: Reviewable) -> None:
-        """A task that another session delegates may have been worded by whatever that session has read."""
-        self._parts.taint.inherit(parent._parts.taint.everything())
-
-    def capture(self, said: str) -> None:
-        """Keeps the plain statements of a person's message, when the settings want that."""
-        how = self.settings.text("memory.capture")
-        if how == "off" or self.store is None or not said:
-            return
-        from hermes.memory.approval import Approvals
-
-        capture_turn(said, self.store, self._parts.memory, Approvals(self.home) if how == STAGE else None)
-
-    def write_note(self) -> None:
-        """Keeps a dated note of what this conversation came to, when something was said since the last one."""
-        how = self.settings.text("sessions.notes")
-        if how == "off" or not self.nudges.answered:
-            return
-        self.nudges.answered = 0
-
-        messages = [each.message for each in self.database.messages(self.id)]
-        end_of_session(self.database, self.id, messages, self.store, self._note_helper() if how == "model" else None)
-
-    def _note_helper(self) -> Callable[[str, str], str] | None:
-        """The helper that writes notes; an end is not delayed for longer than a review may delay it."""
-        from hermes.session.models import answer, helper_model
-
-        try:
-            model = helper_model(self.settings, "compression")
-        except HermesError:
-            return None
-        seconds = self.settings.number("review.close_seconds")
-        return None if model is None else lambda system, text: answer(model, system, text, seconds)
-
-    def review_skill_tool(self, name: str, taint: Taint) -> Tool:
-        """A skill tool whose changes are stamped as a review's, and wait when text from outside may be behind them."""
-        from hermes.memory.history import Cause
-
-        return self._parts.skill_tool(name, taint, lambda: Cause(origin="background_review", session=self.id))

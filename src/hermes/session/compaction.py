@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from hermes.llm.client import Model
     from hermes.prompt.assembly import Prompt
     from hermes.session.context import Context, Host, Request
-    from hermes.session.parts import Parts
+    from hermes.session.parts import SessionParts
 
     Messages = Sequence[dict[str, Any]]
 
@@ -184,7 +184,7 @@ _WINDOW = "window"
 
 
 class EngineSeat:
-    def __init__(self, host: Host, parts: Parts, window: int, renew: Callable[[], None]) -> None:
+    def __init__(self, host: Host, parts: SessionParts, window: int, renew: Callable[[], None]) -> None:
         """`window` is what the model is believed to have; `renew` is called before a model is asked for a summary."""
         self._host = host
         self._parts = parts
@@ -329,7 +329,7 @@ _STEPS = (256_000, 128_000, 64_000, 32_000, 16_000, 8_000)  # windows to assume 
 
 
 class Compactor:
-    def __init__(self, host: Host, parts: Parts, window: int, real: tuple[int, int] | None = None) -> None:
+    def __init__(self, host: Host, parts: SessionParts, window: int, real: tuple[int, int] | None = None) -> None:
         """`real` is what a provider last counted, and for how many messages."""
         self.happened: list[Compacted] = []
         self._host = host

@@ -74,6 +74,7 @@ class External:
     def __init__(self, home: Home, settings: Settings) -> None:
         self._own_home, self._settings = home, settings
         self.manager: MemoryManager | None = None
+        self.prompt_block = ""  # the providers' lines for the prompt
         self.home: Home | None = None
         self._store: MemoryStore | None = None
         self._session_id = ""
@@ -120,12 +121,14 @@ class External:
         self.manager.initialize_all(session_id, **given)
         for problem in self.manager.problems:
             notices.add("provider", problem)
+        self.prompt_block = _harmless(self.manager.build_system_prompt())
 
     def follow(self, before: External, home: Home, store: MemoryStore | None) -> bool:
         """Shares the providers of the conversation before this one; they go over to it with `take_over`."""
         if before.manager is None or before.home != home:
             return False
         self.manager, self.home, self._store = before.manager, home, store
+        self.prompt_block = _harmless(self.manager.build_system_prompt())
         return True
 
     def take_over(self, before: External, said: Messages, notices: Notices, *, session_id: str, reason: str) -> None:
@@ -290,6 +293,13 @@ def build_manager(
     for each in (*opened, *handed):
         manager.add_provider(each)
     return manager
+
+
+def _harmless(block: str) -> str:
+    """A provider's lines for the prompt, unless the scanner sees an attack in them."""
+    from hermes.safety.scanner import scan
+
+    return "" if block and scan(block, "context").level == "refuse" else block
 
 
 def _in_the_prompt(store: MemoryStore | None) -> list[str]:

@@ -70,14 +70,13 @@ def is_named(settings: Settings, task: str) -> bool:
 
 def session_search_tool(
     home: Home,
-    current_session: Callable[[], str],
     database: Callable[[], SessionDB | None] = lambda: None,
-    archived: Callable[[str], list[dict[str, Any]]] = lambda _query: [],
+    archived: Callable[[str, str], list[dict[str, Any]]] = lambda _query, _session: [],
     *,
     project: str = "",
     helpers: Helpers | None = None,
 ) -> SessionSearchTool:
-    """The tool for a home; asked at each call in which session the model is, and for the database it has open.
+    """The tool for a home; `database` is asked at each call for the one that is open.
 
     Whose conversations are searched is the owner of that database, in other profiles too; those of `project`
     come first.
@@ -93,39 +92,30 @@ def session_search_tool(
 
         return nullcontext(opened)
 
-    return SessionSearchTool(
-        past, current_session=current_session, mask=_mask, archived=archived, project=project, helpers=helpers
-    )
+    return SessionSearchTool(past, archived=archived, project=project, helpers=helpers)
 
 
 def context_expand_tool(
     home: Home,
-    current_session: Callable[[], str],
     database: Callable[[Sequence[int]], SessionDB | None] = lambda _ids: None,
 ) -> ContextExpand:
     """Reads the messages of the conversation the model is in; without one, of any conversation of the owner."""
 
-    def read(ids: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+    def read(ids: Sequence[int], session_id: str) -> Iterator[tuple[int, dict[str, Any]]]:
         from hermes.storage.context import Contexts
 
         opened = database(ids)
         if opened is not None:
-            yield from Contexts(opened).read(current_session(), ids)
+            yield from Contexts(opened).read(session_id, ids)
             return
         past = open_past(home)
         if past is not None:
             with past:
-                yield from Contexts(past).read(current_session(), ids)
+                yield from Contexts(past).read(session_id, ids)
 
     from hermes.tools.context import ContextExpand
 
     return ContextExpand(read)
-
-
-def _mask(text: str) -> str:
-    from hermes.safety.secrets import mask_secrets
-
-    return mask_secrets(text)
 
 
 # Helper models for searching past conversations: used when the settings name one, so that searching is free without.
@@ -136,8 +126,10 @@ def _mask(text: str) -> str:
 _MOST_QUERIES = 3
 
 
-def search_helpers(settings: Settings) -> Helpers:
+def search_helpers(settings: Settings) -> Helpers | None:
     """Models are made when they are asked; one that cannot be made or does not answer leaves the plain search."""
+    if not any(is_named(settings, task) for task in (DIGEST, REWRITE)):
+        return None
     digest, rewrite = _asking(settings, DIGEST), _asking(settings, REWRITE)
 
     def summarise(text: str) -> str:

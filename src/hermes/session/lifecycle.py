@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hermes.base.events import Usage
     from hermes.session.compaction import Compactor
     from hermes.session.models import Helper
-    from hermes.session.parts import Parts
+    from hermes.session.parts import SessionParts
     from hermes.storage.messages import StoredMessage
     from hermes.storage.sessions import SessionDB
 
@@ -161,33 +161,20 @@ def what_broke_the_cache(usage: Usage, *, first: bool, idle_seconds: float, ttl:
 
 CHAT = "gateway_session_key"  # what a gateway tells about a chat of its own
 CLOSED = "agent_close"
-_FOR_GOOD = frozenset({"compression", "branched"})
 
 
-def end(parts: Parts, session_id: str, compactor: Compactor | None, said: list[dict[str, Any]]) -> None:
+def end(parts: SessionParts, session_id: str, compactor: Compactor | None, said: list[dict[str, Any]]) -> None:
     """Closes a session in the documents' order: providers hear of the end and shut down, then the engine hears."""
     parts.external.close(said)
     if compactor is not None:
         compactor.close()
-    if not parts.goes_on:
+    if not parts.storage.goes_on:
         opened = Opened(parts.database)
         with opened.together():
             with suppress(NotFound):  # deleted meanwhile, because nobody had said anything or by somebody else
                 parts.database.end_session(session_id, CLOSED)
-            opened.clear(parts.opened_as)
+            opened.clear(parts.storage.opened_as)
     parts.close()
-
-
-def mark_open(parts: Parts, session_id: str) -> None:
-    """Notes that this process has the session open, and that a conversation that had ended goes on."""
-    parts.opened_as = session_id
-    opened = Opened(parts.database)
-    with opened.together():
-        if not parts.goes_on:
-            opened.mark(session_id)  # which may end this very session, when the process before was killed
-        session = parts.database.get_session(session_id)
-        if session.ended_at is not None and session.end_reason not in _FOR_GOOD:
-            parts.database.update_session(session_id, ended_at=None, end_reason=None)
 
 
 @value
@@ -222,7 +209,7 @@ class PromptWishes:
     today: date | None
 
 
-def begin(parts: Parts, session_id: str, about: About, wishes: PromptWishes) -> list[StoredMessage]:
+def begin(parts: SessionParts, session_id: str, about: About, wishes: PromptWishes) -> list[StoredMessage]:
     """Stores the row of a new session, in which nothing was said yet."""
     row: dict[str, Any] = {
         "source": about.source,
@@ -238,7 +225,7 @@ def begin(parts: Parts, session_id: str, about: About, wishes: PromptWishes) -> 
     try:
         _create(parts, row)
     except StorageError as error:  # the session opens all the same
-        spare = parts.fall_back(error)
+        spare = parts.storage.fall_back(error)
         known = {"parent_session_id": None, "kind": None}  # the session above is not in the spare database
         _create(parts, row | known)
         spare.begun(session_id, parent=about.parent)
@@ -246,39 +233,38 @@ def begin(parts: Parts, session_id: str, about: About, wishes: PromptWishes) -> 
     return []
 
 
-def _create(parts: Parts, row: Mapping[str, Any]) -> None:
+def _create(parts: SessionParts, row: Mapping[str, Any]) -> None:
     with Opened(parts.database).together():
         parts.database.create_session(**row)
-        mark_open(parts, row["session_id"])
+        parts.storage.mark_open(row["session_id"])
 
 
-def go_on(parts: Parts, session_id: str, about: About, wishes: PromptWishes) -> list[StoredMessage]:
+def go_on(parts: SessionParts, session_id: str, about: About, wishes: PromptWishes) -> list[StoredMessage]:
     """What the model knows of a session that is resumed; one that was not begun here gets a prompt and tools now."""
     from hermes.storage.context import Contexts
 
-    database = parts.readable
+    database = parts.storage.readable
     added: dict[str, Any] = {}
     if "tools" not in database.session_details(session_id):
         added = _furniture(parts, about, wishes)
     try:
-        mark_open(parts, session_id)
+        parts.storage.mark_open(session_id)
         if added:
             if database.get_session(session_id).cwd is None:
                 database.update_session(session_id, cwd=about.cwd)
             Contexts(database).furnish(session_id, **added)
         return Contexts(database).live(session_id)
     except StorageError as error:  # what can still be read goes on in a spare database
-        with parts.reading_after(error) as past:
+        with parts.storage.reading_after(error) as past:
             row, details = past.get_session(session_id), past.session_details(session_id)
             known = Contexts(past).live(session_id)
-        spare = parts.fall_back(error)
+        spare = parts.storage.fall_back(error)
         spare.carry(row, details | added, ((each.id, each.message) for each in known))
-        parts.opened_as = session_id
         parts.notices.add("storage", spare.in_words())
         return Contexts(spare.db).live(session_id)
 
 
-def _furniture(parts: Parts, about: About, wishes: PromptWishes) -> dict[str, Any]:
+def _furniture(parts: SessionParts, about: About, wishes: PromptWishes) -> dict[str, Any]:
     """The prompt and the tools of a session, which stay as they are, and what it takes to build the prompt again."""
     inputs = {**vars(wishes), "platform": about.source}
     prompt = parts.build_prompt(model=about.model, cwd=about.cwd, **inputs)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from hashlib import blake2b
 
 from hermes.base.errors import ForeignFile, HermesError, LockTimeout, OutOfOrder, StorageError, UnsafePath
 from hermes.base.text import day
-from hermes.base.values import Notices
+from hermes.base.values import Notices, value
 from hermes.memory.approval import Approvals
 from hermes.memory.history import Cause
 from hermes.memory.metadata import NONE, USE
@@ -28,10 +28,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import date
-    from typing import Any, TypeVar
+    from typing import Any
 
     from hermes.compaction.engine import Choice
-    from hermes.conversations.session_search import Helpers
     from hermes.memory.store import Archived
     from hermes.prompt.assembly import Prompt
     from hermes.prompt.context_files import SubdirectoryHints
@@ -43,11 +42,7 @@ if TYPE_CHECKING:
     from hermes.skills.files import Known, SkillIndex
     from hermes.skills.tool import SkillTools
     from hermes.storage.sessions import SessionDB
-    from hermes.tools.context import CompactRange
     from hermes.tools.registry import Tool
-
-    Given = TypeVar("Given")
-    Made = TypeVar("Made")
 
 # One search that happens to touch an entry proves nothing; the second says that it is missed.
 USES_THAT_BRING_BACK = 2
@@ -219,107 +214,39 @@ def _text(given: object) -> str:
     return given if isinstance(given, str) else ""
 
 
-class Parts:
-    """What one session works with; whoever opens it closes it."""
+_ENDED_FOR_GOOD = frozenset({"compression", "branched"})  # reasons that say what the conversation became
+
+
+class SessionStorage:
+    """The database of one session, and what stands in for it while `state.db` cannot be used.
+
+    Without an `owner` nothing is opened until `open` is called. A database that is locked or damaged is the `trouble`;
+    with `must_store` it raises. The conversation `goes_on` when it outlives this program.
+    """
 
     def __init__(
-        self,
-        home: Home,
-        settings: Settings,
-        store: MemoryStore | None,
-        extra: Sequence[Tool] = (),
-        *,
-        makers: Mapping[str, Callable[[], Tool]] | None = None,
-        toolsets: Collection[str] | None = None,
-        project: str = "",
-        database: SessionDB | None = None,
-        owner: str | None = None,
-        trouble: StorageError | None = None,
-        must_store: bool = False,
+        self, home: Home, settings: Settings, owner: str | None, *, must_store: bool = False, goes_on: bool = False
     ) -> None:
-        """`extra` are a host's tools, `makers` how to make more; `toolsets` switches ours on, without it all are.
-
-        `trouble` is why the database of the `owner` could not be opened.
-        """
-        self.home = home
-        self.settings = settings
-        self.store = store
-        self.notices = Notices()
-        self.external = External(home, settings)
-        if store is not None:
-            store.watcher = self.external.mirror
-        self.provider_block = ""
-        self.toolsets = toolsets
-        self.goes_on = False  # the conversation outlives this program
-        self.context_length: int | None = None  # of the host's model, where the host knows it
-        self.opened_as = ""  # the session as it was opened; a compaction may go on in a child
-        self.taint = Taint()
-        self.memory = MemoryTool(
-            store,
-            approvals=Approvals(home),
-            taint=self.taint,
-            approve_all=settings.flag("memory.write_approval"),
-            untrusted=settings.text("memory.untrusted_writes"),
-        )
-        ours: dict[str, Callable[[], Tool]] = {"memory": lambda: self.memory}
-        ours |= {name: _given(self.skill_tool, name) for name in ("skills_list", "skill_view", "skill_manage")}
-        ours["session_search"] = self._session_search
-        ours["context_expand"] = self._context_expand
-        if settings.flag("compression.enabled"):
-            ours["context_compact"] = self._context_compact
-        made = {name: make for name, make in ours.items() if is_enabled(name, toolsets)} | dict(makers or {})
-        for tool in extra:
-            check_tool(tool)
-            if is_enabled(tool.schema["name"], toolsets, getattr(tool, "toolset", None)):
-                made[tool.schema["name"]] = _given(_itself, tool)
-        self.toolbox = Toolbox(made, self.taint)
-        self.project = project
-        self._skills: SkillTools | None = None
-        self._judged: Judged | None = None
-        self._database = database
+        self._home = home
+        self._settings = settings
         self._owner = owner or "local"
-        self.trouble = trouble  # why state.db cannot be used now
         self.must_store = must_store
+        self.goes_on = goes_on
+        self.opened_as = ""  # the session as it was opened; a compaction may go on in a child
+        self.trouble: StorageError | None = None  # why state.db cannot be used now
         self.spare: Spare | None = None  # where the conversation is kept instead
+        self._database: SessionDB | None = None
         self._reading: SessionDB | None = None  # a locked state.db, which can still be read
-        if isinstance(trouble, LockTimeout):
-            self._reading = self._to_read()
-        self._engine: Choice | None = None
-        self.compact_range: CompactRange | None = None  # set by the session that these parts belong to
-        if owner is not None and settings.text("context.engine") not in ("", "compressor"):
-            self._add_engine_tools()
-
-    @property
-    def engine(self) -> Choice:
-        """The context engine of the settings, made when it is first needed."""
-        if self._engine is None:
-            from hermes.session.engines import chosen_engine
-
-            self._engine = chosen_engine(self.home, self.settings)
-        return self._engine
-
-    @property
-    def judged(self) -> Judged:
-        """What judges the files that enter a prompt, with what was judged before."""
-        if self._judged is None:
-            self._judged = Judged(self.home.path)
-        return self._judged
-
-    @property
-    def skills(self) -> SkillTools:
-        if self._skills is None:
-            from hermes.skills.tool import SkillTools
-
-            self._skills = SkillTools(
-                self.home.join("skills"),
-                self.judged.scan,
-                disabled=frozenset(self.settings.texts("skills.disabled")),
-                also=tuple(os.path.expanduser(each) for each in self.settings.texts("skills.external_dirs")),
-                strict=self.settings.flag("skills.guard_agent_created"),
-                fill_in=self.settings.flag("skills.template_vars"),
-                known=self.judged.known_skills(),
-            )
-        return self._skills
+        if owner is None:
+            return
+        try:
+            self.open()
+        except StorageError as error:
+            if must_store or isinstance(error, (UnsafePath, ForeignFile)):
+                raise
+            self.trouble = error
+            if isinstance(error, LockTimeout):
+                self._reading = self._to_read()
 
     @property
     def database(self) -> SessionDB:
@@ -330,7 +257,7 @@ class Parts:
         return self._database
 
     @property
-    def has_database(self) -> bool:
+    def is_open(self) -> bool:
         return self._database is not None
 
     @property
@@ -342,11 +269,31 @@ class Parts:
             raise self.trouble
         return self.database
 
-    def open_database(self, owner: str) -> None:
-        self._database = _open_database(self.home, self.settings, owner)
+    def past(self, ids: Sequence[int] = ()) -> SessionDB | None:
+        """Where past conversations or these messages are; None before anything was opened."""
+        if self.trouble is None:
+            return self._database
+        if self.spare is not None and ids:
+            from hermes.session.unsaved import FIRST_ID
+
+            if ids[-1] >= FIRST_ID:
+                return self.spare.db
+        return self.readable
+
+    def open(self) -> None:
+        self._database = self.open_again(wait=self._settings.number("sessions.lock_wait_seconds"))
 
     def open_again(self, *, wait: float) -> SessionDB:
-        return _open_database(self.home, self.settings, self._owner, wait)
+        from hermes.session.history import embedding_of
+        from hermes.storage.sessions import SessionDB
+
+        return SessionDB.open(
+            self._home.join(DATABASE),
+            owner=self._owner,
+            durability="turn",
+            semantic=lambda: embedding_of(self._home),
+            wait=wait,
+        )
 
     def try_again(self) -> None:
         """Opens a database that could not be opened before, if that works now; waits for nobody."""
@@ -357,6 +304,19 @@ class Parts:
                 self.trouble = error
             else:
                 self.go_back_to(database)
+
+    def mark_open(self, session_id: str) -> None:
+        """Notes that this process has the session open, and that a conversation that had ended goes on."""
+        from hermes.storage.sessions import Opened
+
+        self.opened_as = session_id
+        opened = Opened(self.database)
+        with opened.together():
+            if not self.goes_on:
+                opened.mark(session_id)  # which may end this very session, when the process before was killed
+            session = self.database.get_session(session_id)
+            if session.ended_at is not None and session.end_reason not in _ENDED_FOR_GOOD:
+                self.database.update_session(session_id, ended_at=None, end_reason=None)
 
     def reading_after(self, error: StorageError) -> SessionDB:
         """Opens `state.db` for reading after it failed; raises `error` where that is not possible."""
@@ -373,7 +333,7 @@ class Parts:
         if closed or self.must_store or self.spare is not None or isinstance(error, (UnsafePath, ForeignFile)):
             raise error
         try:
-            self.spare = Spare.make(self.home, self._owner, error)
+            self.spare = Spare.make(self._home, self._owner, error)
         except StorageError:
             raise error from None
         close_quietly(self._database)
@@ -397,9 +357,104 @@ class Parts:
         from hermes.storage.sessions import SessionDB
 
         try:
-            return SessionDB.open(self.home.join(DATABASE), owner=self._owner, wait=OPTIONAL_WAIT, reading=True)
+            return SessionDB.open(self._home.join(DATABASE), owner=self._owner, wait=OPTIONAL_WAIT, reading=True)
         except StorageError:
             return None
+
+    def close(self) -> None:
+        if self._reading is not None:
+            self._reading.close()
+        if self.spare is not None:
+            self.spare.close()
+        elif self._database is not None:
+            self._database.close()
+        self._database = self._reading = self.spare = self.trouble = None
+
+
+@value
+class SessionParts:
+    """What one session works with, chosen by `open_parts` from the settings; whoever opens it closes it.
+
+    `extra` are a host's tools, `makers` how to make more; `toolsets` switches ours on, without it all are.
+    `context_length` is that of the host's model, where the host knows it.
+    """
+
+    home: Home
+    settings: Settings
+    store: MemoryStore | None
+    storage: SessionStorage
+    notices: Notices
+    external: External
+    taint: Taint
+    extra: Sequence[Tool]
+    makers: Mapping[str, Callable[[], Tool]]
+    toolsets: Collection[str] | None
+    project: str
+    has_owner: bool
+    context_length: int | None
+
+    @property
+    def database(self) -> SessionDB:
+        return self.storage.database
+
+    @cached_property
+    def memory(self) -> MemoryTool:
+        return MemoryTool(
+            self.store,
+            approvals=Approvals(self.home),
+            taint=self.taint,
+            approve_all=self.settings.flag("memory.write_approval"),
+            untrusted=self.settings.text("memory.untrusted_writes"),
+        )
+
+    @cached_property
+    def toolbox(self) -> Toolbox:
+        """The tools a model may call; each is made when it is first needed."""
+        ours: dict[str, Callable[[], Tool]] = {"memory": lambda: self.memory}
+        for name in ("skills_list", "skill_view", "skill_manage"):
+            ours[name] = lambda name=name: self.skill_tool(name)  # type: ignore[misc]
+        ours["session_search"] = self._session_search
+        ours["context_expand"] = self._context_expand
+        if self.settings.flag("compression.enabled"):
+            ours["context_compact"] = self._context_compact
+        made = {name: make for name, make in ours.items() if is_enabled(name, self.toolsets)} | dict(self.makers)
+        for tool in self.extra:
+            check_tool(tool)
+            if is_enabled(tool.schema["name"], self.toolsets, getattr(tool, "toolset", None)):
+                made[tool.schema["name"]] = lambda tool=tool: tool  # type: ignore[misc]
+        toolbox = Toolbox(made, self.taint)
+        if self.has_owner and self.settings.text("context.engine") not in ("", "compressor"):
+            from hermes.tools.registry import EngineTool, usable_schemas
+
+            for schema in usable_schemas(self.engine.engine):
+                toolbox.add(EngineTool(schema, self.engine.engine))
+        return toolbox
+
+    @cached_property
+    def engine(self) -> Choice:
+        """The context engine of the settings, made when it is first needed."""
+        from hermes.session.engines import chosen_engine
+
+        return chosen_engine(self.home, self.settings)
+
+    @cached_property
+    def judged(self) -> Judged:
+        """What judges the files that enter a prompt, with what was judged before."""
+        return Judged(self.home.path)
+
+    @cached_property
+    def skills(self) -> SkillTools:
+        from hermes.skills.tool import SkillTools
+
+        return SkillTools(
+            self.home.join("skills"),
+            self.judged.scan,
+            disabled=frozenset(self.settings.texts("skills.disabled")),
+            also=tuple(os.path.expanduser(each) for each in self.settings.texts("skills.external_dirs")),
+            strict=self.settings.flag("skills.guard_agent_created"),
+            fill_in=self.settings.flag("skills.template_vars"),
+            known=self.judged.known_skills(),
+        )
 
     def start_external(
         self,
@@ -414,31 +469,20 @@ class Parts:
         if self.toolsets is not None and MEMORY not in self.toolsets:
             return
         if follows is None or not self.external.follow(follows, self.home, self.store):
-            self._start_providers(session_id, owner, identity, handed)
-        manager = self.external.manager
-        if manager is not None:
+            self.external.start(
+                self.home,
+                self.settings,
+                self.notices,
+                self.store,
+                session_id=session_id,
+                owner=owner,
+                identity=identity,
+                reserved=self.toolbox.names(),
+                handed=handed,
+            )
+        if (manager := self.external.manager) is not None:
             for schema in manager.get_all_tool_schemas():
                 self.toolbox.add(ProviderTool(manager, schema))
-            self.provider_block = _harmless(manager.build_system_prompt())
-
-    def _start_providers(
-        self, session_id: str, owner: str, identity: Mapping[str, Any], handed: Sequence[MemoryProvider]
-    ) -> None:
-        self.external.start(
-            self.home,
-            self.settings,
-            self.notices,
-            self.store,
-            session_id=session_id,
-            owner=owner,
-            identity=identity,
-            reserved=self.toolbox.names(),
-            handed=handed,
-        )
-
-    def bind(self, session_id: str) -> None:
-        """From now on memory writes are stamped with this session."""
-        self.memory.cause = Cause(origin="agent", session=session_id)
 
     def build_prompt(
         self,
@@ -464,7 +508,7 @@ class Parts:
                 home=self.home.operator,
                 tools=frozenset(self.toolbox.names()),
                 model=model,
-                provider_block=self.provider_block,
+                provider_block=self.external.prompt_block,
                 system_message=system_message,
                 memory_block=store.snapshot("memory") if store else "",
                 user_block=store.snapshot("user") if store else "",
@@ -496,60 +540,27 @@ class Parts:
         )
 
     def _session_search(self) -> Tool:
-        from hermes.session.history import session_search_tool
+        from hermes.session.history import search_helpers, session_search_tool
 
-        current, database = lambda: self.memory.cause.session, self._past
         return session_search_tool(
             self.home,
-            current,
-            database,
-            self._archived_entries,
+            self.storage.past,
+            lambda query, session: find_archived(self.store, query, session) if self.store else [],
             project=self.project,
-            helpers=self._search_helpers(),
+            helpers=search_helpers(self.settings),
         )
-
-    def _search_helpers(self) -> Helpers | None:
-        from hermes.session.history import DIGEST, REWRITE, is_named
-
-        if not any(is_named(self.settings, task) for task in (DIGEST, REWRITE)):
-            return None  # nothing of a model is loaded for a search that needs none
-        from hermes.session.history import search_helpers
-
-        return search_helpers(self.settings)
-
-    def _archived_entries(self, query: str) -> list[dict[str, Any]]:
-
-        return find_archived(self.store, query, self.memory.cause.session) if self.store else []
-
-    def _past(self, ids: Sequence[int] = ()) -> SessionDB | None:
-        """Where past conversations or these messages are; None before anything was opened."""
-        if self.trouble is None:
-            return self._database
-        if self.spare is not None and ids:
-            from hermes.session.unsaved import FIRST_ID
-
-            if ids[-1] >= FIRST_ID:
-                return self.spare.db
-        return self.readable
 
     def _context_expand(self) -> Tool:
         from hermes.session.history import context_expand_tool
 
-        return context_expand_tool(self.home, lambda: self.memory.cause.session, self._past)
+        return context_expand_tool(self.home, self.storage.past)
 
     def _context_compact(self) -> Tool:
         from hermes.tools.context import ContextCompact
 
-        return ContextCompact(lambda: self.compact_range)
+        return ContextCompact()
 
-    def _add_engine_tools(self) -> None:
-        from hermes.tools.registry import EngineTool, usable_schemas
-
-        engine = self.engine.engine
-        for schema in usable_schemas(engine):
-            self.toolbox.add(EngineTool(schema, engine))
-
-    def skill_tool(self, name: str, taint: Taint | None = None, cause: Callable[[], Cause] | None = None) -> Tool:
+    def skill_tool(self, name: str, taint: Taint | None = None) -> Tool:
         """A tool for skills, of the conversation or of somebody who looks back on it with a taint of their own."""
         from hermes.skills.lifecycle import PendingSkills
         from hermes.tools.builtin import Gate, SkillTool
@@ -557,20 +568,13 @@ class Parts:
         gate = Gate(
             PendingSkills(self.home.join("pending", "skills")),
             taint or self.taint,
-            cause or (lambda: self.memory.cause),
             must_ask=self.settings.flag("skills.write_approval"),
             untrusted=self.settings.text("memory.untrusted_writes"),
         )
         return SkillTool(name, self.skills, gate)
 
     def close(self) -> None:
-        if self._reading is not None:
-            self._reading.close()
-        if self.spare is not None:
-            self.spare.close()
-        elif self._database is not None:
-            self._database.close()
-        self._database = self._reading = self.spare = self.trouble = None
+        self.storage.close()
 
 
 def open_parts(
@@ -587,93 +591,59 @@ def open_parts(
     cwd: str | None = None,
     resume: str | None = None,
     must_store: bool | None = None,
-) -> Parts:
+    goes_on: bool = False,
+    context_length: int | None = None,
+) -> SessionParts:
     """Opens curated memory and, when an owner is named, the database of conversations.
 
     Without a `project`, that of the session to `resume` is taken, or that of the repository around `cwd` if the
     settings say so; "" stands for none. `toolsets`, else what the settings say about the platform, decides which tools
-    there are; without both all are. A database that is locked or damaged is the `trouble` of the parts, or raises with
-    `must_store`.
+    there are; without both all are. A database that is locked or damaged raises only with `must_store`.
     """
     place = find_home(home)
     chosen = settings or load_settings(place)
-    remembers = with_memory and any(chosen.flag(switch) for switch in SWITCHES.values())
     if toolsets is not None:
         toolsets = check_names(toolsets)
     elif platform is not None:
         toolsets = toolsets_of(chosen, platform)
     strict = chosen.flag("sessions.required") if must_store is None else must_store
-    database, trouble = _opened(place, chosen, owner, strict=strict) if owner is not None else (None, None)
+    storage = SessionStorage(place, chosen, owner, must_store=strict, goes_on=goes_on)
     try:
         if resume is not None and owner is not None and project is None:
-            project = _project_of(place, owner, database, trouble, resume)
+            from hermes.settings.home import recorded_project
+
+            resumed = storage.readable.resolve(resume)
+            project = recorded_project(resumed.project) if resumed is not None else ""
         scope = _project(chosen, project, cwd)
+        remembers = with_memory and any(chosen.flag(switch) for switch in SWITCHES.values())
         store = MemoryStore.open(place, settings=chosen, project=scope) if remembers else None
-        parts = Parts(
-            place,
-            chosen,
-            store,
-            extra,
-            makers=makers,
+        external = External(place, chosen)
+        if store is not None:
+            store.watcher = external.mirror
+        parts = SessionParts(
+            home=place,
+            settings=chosen,
+            store=store,
+            storage=storage,
+            notices=Notices(),
+            external=external,
+            taint=Taint(),
+            extra=extra,
+            makers=makers or {},
             toolsets=toolsets,
             project=scope,
-            database=database,
-            owner=owner,
-            trouble=trouble,
-            must_store=strict,
+            has_owner=owner is not None,
+            context_length=context_length,
         )
-        if database is not None and os.path.isdir(place.join(UNSAVED)):
+        if storage.is_open and os.path.isdir(place.join(UNSAVED)):
             from hermes.session.unsaved import KIND, take_up
 
-            for told in take_up(place, database):
+            for told in take_up(place, storage.database):
                 parts.notices.add(KIND, told)
     except BaseException:
-        if database is not None:
-            database.close()
+        storage.close()
         raise
     return parts
-
-
-def _opened(
-    home: Home, settings: Settings, owner: str, *, strict: bool
-) -> tuple[SessionDB | None, StorageError | None]:
-    """The database, or why it cannot be used now."""
-    try:
-        return _open_database(home, settings, owner), None
-    except StorageError as error:
-        if strict or isinstance(error, (UnsafePath, ForeignFile)):
-            raise
-        return None, error
-
-
-def _open_database(home: Home, settings: Settings, owner: str, wait: float | None = None) -> SessionDB:
-    from hermes.session.history import embedding_of
-    from hermes.storage.sessions import SessionDB
-
-    return SessionDB.open(
-        home.join(DATABASE),
-        owner=owner,
-        durability="turn",
-        semantic=_given(embedding_of, home),
-        wait=settings.number("sessions.lock_wait_seconds") if wait is None else wait,
-    )
-
-
-def _project_of(
-    home: Home, owner: str, database: SessionDB | None, trouble: StorageError | None, name: str
-) -> str | None:
-    """The project of a session that is resumed; of a locked database what can be read."""
-    from hermes.settings.home import recorded_project
-    from hermes.storage.sessions import SessionDB
-
-    if database is None:
-        if not isinstance(trouble, LockTimeout):
-            raise trouble or OutOfOrder("there is no database to resume from")
-        with SessionDB.open(home.join(DATABASE), owner=owner, reading=True) as past:
-            resumed = past.resolve(name)
-    else:
-        resumed = database.resolve(name)
-    return recorded_project(resumed.project) if resumed is not None else ""
 
 
 def _project(settings: Settings, project: str | None, cwd: str | None) -> str:
@@ -683,19 +653,3 @@ def _project(settings: Settings, project: str | None, cwd: str | None) -> str:
     from hermes.settings.home import named_project, project_of
 
     return project_of(cwd or "") if project is None else named_project(project, cwd)
-
-
-def _harmless(block: str) -> str:
-    """A provider's lines for the prompt, unless the scanner sees an attack in them."""
-    from hermes.safety.scanner import scan
-
-    return "" if block and scan(block, "context").level == "refuse" else block
-
-
-def _given(make: Callable[[Given], Made], what: Given) -> Callable[[], Made]:
-    """As `functools.partial`, which would load half a dozen modules."""
-    return lambda: make(what)
-
-
-def _itself(tool: Tool) -> Tool:
-    return tool

@@ -20,7 +20,6 @@ from hermes.base.events import ToolReturned, TurnFinished
 from hermes.base.text import counted
 from hermes.base.tokens import estimate, estimate_message
 from hermes.memory.approval import Approvals
-from hermes.memory.history import Cause
 from hermes.session.background import Fork, transcript
 from hermes.session.context import MEMORY, SKILLS, Request
 from hermes.storage.maintenance import Upkeep
@@ -28,7 +27,7 @@ from hermes.storage.sessions import Opened
 from hermes.tools.loop import run_turn
 from hermes.tools.memory import MemoryTool
 from hermes.tools.registry import Toolbox
-from hermes.tools.taint import Taint
+from hermes.tools.taint import Taint, TurnContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,7 +166,7 @@ class Reviews:
         request = parent if same_model else _elsewhere(parent, self._toolbox(kinds))
         if why := budget.too_dear(request, prompt, model, cached=same_model):
             return self._keep({**outcome, "status": "skipped", "error": why})
-        fork = Fork(request, prompt, self._toolbox(kinds))
+        fork = Fork(request, prompt, self._toolbox(kinds), TurnContext(session=self._session.id, origin=ORIGIN))
         saved: list[dict[str, Any]] = []
         try:
             events = run_turn(
@@ -215,20 +214,18 @@ class Reviews:
         if MEMORY in kinds or "memory" in offered:
             makers["memory"] = lambda: self._memory(taint)
         for name in ("skills_list", "skill_view", "skill_manage"):
-            makers[name] = lambda name=name: session.review_skill_tool(name, taint)  # type: ignore[misc]
+            makers[name] = lambda name=name: session.skill_tool(name, taint)  # type: ignore[misc]
         return Toolbox({name: make for name, make in makers.items() if name in offered}, taint)
 
     def _memory(self, taint: Taint) -> Tool:
         settings = self._settings
-        tool = MemoryTool(
+        return MemoryTool(
             self._session.store,
             approvals=Approvals(self._session.home),
             taint=taint,
             approve_all=settings.flag("memory.write_approval"),
             untrusted=settings.text("memory.untrusted_writes"),
         )
-        tool.cause = Cause(origin=ORIGIN, session=self._session.id)
-        return tool
 
     def _in_background(self, work: Callable[[], object], name: str) -> None:
         def run() -> None:

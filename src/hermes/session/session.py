@@ -11,25 +11,28 @@ added to a turn later (recalled memory, announcements) goes behind it, on a copy
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
+from dataclasses import dataclass, fields, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, TypeVar, Unpack
 
-from hermes.base.errors import NotFound, OutOfOrder, SettingsError, StorageError
+from hermes.base.errors import HermesError, NotFound, OutOfOrder, SettingsError, StorageError
 from hermes.base.events import Usage
 from hermes.base.text import counted
+from hermes.base.tokens import estimate
 from hermes.base.values import Closing
+from hermes.memory.approval import Approvals
 from hermes.safety.fence import UNCLOSED, build_memory_context_block, is_unclosed, public_words, without_private
-from hermes.session.background import Reviewable
+from hermes.session.background import STAGE, capture_turn, end_of_session
 from hermes.session.context import (
     ENDED,
     OUTSIDE,
     ROLES,
     Announcements,
     Context,
-    Host,
     Nudges,
     Request,
     is_answer,
@@ -38,6 +41,7 @@ from hermes.session.context import (
     parsed,
     reply_message,
     sizes_of,
+    sources_in,
     unanswered_calls,
     with_valid_calls,
 )
@@ -49,17 +53,18 @@ from hermes.session.lifecycle import (
     branch_off,
     end,
     go_on,
-    mark_open,
     take_back,
     what_broke_the_cache,
 )
 from hermes.session.parts import open_parts
 from hermes.session.unsaved import KIND, close_quietly, note_of, store
-from hermes.storage.context import Contexts
+from hermes.settings.schema import nearest
+from hermes.storage.context import WRITTEN, Contexts
 from hermes.storage.conversations import new_id
 from hermes.storage.database import OPTIONAL_WAIT
 from hermes.storage.images import IMAGES, public_images, taken_in, without_bytes
 from hermes.tools.registry import CUT_OFF, failure, to_json
+from hermes.tools.taint import TurnContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -67,310 +72,113 @@ if TYPE_CHECKING:
     from hermes.base.errors import ContextTooLong
     from hermes.base.events import Compacted, Notice
     from hermes.llm.client import Model
+    from hermes.memory.store import MemoryStore
     from hermes.prompt.assembly import Prompt
     from hermes.providers.base import MemoryProvider
     from hermes.session.compaction import Compactor
     from hermes.session.context import Boundary
-    from hermes.session.parts import Parts
+    from hermes.session.parts import SessionParts
+    from hermes.settings.config import Settings
     from hermes.settings.home import Home
     from hermes.storage.conversations import Session
     from hermes.storage.images import Content, Entry
     from hermes.storage.messages import StoredMessage
     from hermes.storage.sessions import SessionDB
     from hermes.tools.registry import Tool
+    from hermes.tools.taint import Source, Taint
 
+    Answer = TypeVar("Answer")
 
-def refuse_strange_role(message: Mapping[str, Any]) -> None:
-    if message.get("role") not in ROLES:
-        raise ValueError(f"a message has the role {message.get('role')!r}; it must be one of {', '.join(ROLES)}")
-
-
-def expect_result(host: Host, database: SessionDB, call_id: str, content: object) -> None:
-    """Sees to it that a call waits for this result; TypeError when it is no text, OutOfOrder when none does.
-
-    A resume gives open calls a result that says that they did not finish. While that is the newest there is, the real
-    one takes its place.
-    """
-    if not isinstance(content, str):
-        raise TypeError(f"the result of {call_id} is {type(content).__name__}, not a text; json.dumps makes one")
-    if call_id in unanswered_calls(host.context.messages) or call_id in _waiting(host):
-        return
-    closed = _closed_at_the_end(host, call_id)
-    if closed is None:
-        raise OutOfOrder(
-            f"no call {call_id!r} waits for a result: record the model's message with its tool_calls first, and then "
-            "one result for each, under the id of the call"
-        )
-    database.set_rewound(host.id, [closed])
-    host.reload()
-
-
-def _waiting(host: Host) -> set[str]:
-    """Calls without a result, also those behind which something else was recorded."""
-    waiting: set[str] = set()
-    for message in host.context.messages:
-        waiting.update(call["id"] for call in message.get("tool_calls") or ())
-        waiting.discard(str(message.get("tool_call_id")))
-    return waiting
-
-
-def _closed_at_the_end(host: Host, call_id: str) -> int | None:
-    """The id of the message that closed this call, when nothing but results stands behind it."""
-    for number, message in zip(reversed(host.context.ids), reversed(host.context.messages), strict=True):
-        if message["role"] != "tool":
-            return None
-        if message.get("tool_call_id") == call_id:
-            return number if message.get("content") == ENDED else None
-    return None
-
-
-# The parts of a session that keep it going: without its database, and inside the model's window.
-
-Answer = TypeVar("Answer")
 _LOG = logging.getLogger("hermes.session")
 _FEWEST = 4  # messages below which nothing is ever compacted
-
-
-class Storing(Host):
-    """The part of a session that goes on when its database does not."""
-
-    id: str
-    context: Context
-    _parts: Parts
-    _row: Session
-    _details: dict[str, Any]
-    _announcements: Announcements
-    _compactor: Compactor | None
-    nudges: Nudges
-
-    def _kept(self, act: Callable[[], Answer]) -> Answer:
-        """Does `act`; when the database cannot be used, once more with the conversation in a spare one."""
-        try:
-            return act()
-        except StorageError as error:
-            self._go_on_without(error)
-            return act()
-
-    def _counting(self, act: Callable[[], object]) -> None:
-        """Does `act`, which counts something; the counts go along to a spare database."""
-        try:
-            act()
-        except StorageError as error:
-            self._go_on_without(error)
-
-    def _go_on_without(self, error: StorageError) -> None:
-        spare = self._parts.fall_back(error)
-        row = self._row._replace(id=self.id, model=self.model or None)
-        details = {**self._details, "system_prompt": self.system_prompt, "announced": self._announcements.seen}
-        ids = spare.carry(row, details, self.context.stored())
-        self.context.renumbered(ids)
-        self.last_id = ids[-1] if ids else 0
-        self._moved()
-        self.notices.add(KIND, spare.in_words())
-
-    def _store_again(self, *, closing: bool = False) -> None:
-        """Adds a conversation from a spare database to `state.db`, if that can be used again, and goes on there.
-
-        One that was compacted meanwhile goes on in the spare database until it is closed: `state.db` gets it as it was
-        said, which may not fit the model's window.
-        """
-        spare = self._parts.spare
-        if spare is None or not (closing or spare.worth_trying()):
-            return
-        if not closing and (self.id != spare.session or Contexts(spare.db).was_compacted(self.id)):
-            return
-        try:
-            database = self._parts.open_again(wait=OPTIONAL_WAIT if closing else 0.0)
-        except StorageError:
-            return
-        try:
-            session_id, added = store(spare.db, database, spare.name)
-            if not session_id:  # there is nothing in it
-                database.close()
-                return
-            stored = Contexts(database).live(session_id)
-            last_id = database.get_session(session_id).last_id
-        except StorageError:
-            close_quietly(database)
-            return
-        self._parts.go_back_to(database)
-        context = Context((each.id, each.message) for each in stored)
-        if context.messages == Context(self.context.stored()).messages:
-            self.context.renumbered(context.ids)
-        else:  # another process has written to it, too, or it was compacted
-            self.context = context
-            self.compactions += 1
-        self.id, self.last_id = session_id, last_id
-        self._parts.bind(session_id)
-        self._kept(lambda: self._parts.database.set_meta(note_of(spare.name), None))
-        self._kept(lambda: mark_open(self._parts, session_id))
-        self._counting(self._moved)
-        self.notices.add(KIND, f"state.db can be used again; {counted(added, 'message')} of this conversation stored")
-
-    def _moved(self) -> None:
-        """The conversation is in another database now."""
-        self.nudges.move(self._parts.database, self.id)
-        if self._compactor is not None:
-            self._compactor.moved()
-
-    def _tell_unsaved(self) -> None:
-        """At the close: what is still not in `state.db` stays where it is, and the operator is told."""
-        spare = self._parts.spare
-        if spare is None or spare.is_empty():
-            return
-        told = f"this conversation is not in state.db yet; {spare.db.path} has it, and the next session adds it"
-        self.notices.add(KIND, told)
-        _LOG.info("%s: %s", told, spare.why)
-
-
-class Compacting(Storing):
-    _real: tuple[int, int] | None
-
-    def start_engine(self) -> None:
-        """An engine of somebody else is told at once that a session begins: its tools may be called at any time."""
-        if self._parts.settings.text("context.engine") not in ("", "compressor"):
-            _ = self.compactor.engine
-
-    def use_model(self, model: Model) -> None:
-        """Says which model answers: its window counts, and it may be asked for a summary."""
-        self._kept(lambda: self.compactor.use_model(model))
-
-    def counted(self, usage: Usage | Mapping[str, Any]) -> None:
-        """Tells what the provider's API counted for the last request; call it before the answer is recorded."""
-        self._kept(lambda: self.compactor.counted(Usage.of(usage)))
-
-    def fit(self, request: Request, too_long: ContextTooLong | None = None) -> Request:
-        """What to send instead of `request`: itself, or a shorter one after a compaction.
-
-        With `too_long` a model has refused the request, so it is made shorter in any case.
-        """
-        return self._kept(lambda: self.compactor.fit(request, too_long))
-
-    def compact(self, focus: str = "") -> Compacted | None:
-        """Compacts because a person asked for it; None when there is nothing to take out, with a notice that says so.
-
-        `focus` is a subject that gets most of the room. LockTimeout when another process is at it.
-        """
-        return self.compactor.run("asked", focus=focus, force=True)
-
-    def preflight(self) -> None:
-        """The safety net before a message is handled: a history that has nearly outgrown the window is compacted."""
-        if len(self.context.messages) >= _FEWEST:
-            self._kept(lambda: self.compactor.preflight())  # noqa: PLW0108 - making it reads the database
-
-    def compact_range(self, wanted: Mapping[str, str]) -> dict[str, Any]:
-        """Puts away what a model no longer needs; see the tool `context_compact`."""
-        from hermes.session.compaction import compact_range
-
-        return compact_range(self.compactor, self.context, wanted)
-
-    def take_events(self) -> list[Compacted | Notice]:
-        """What happened since the last look: compactions, then what the person should know."""
-        happened: list[Compacted | Notice] = []
-        if self._compactor is not None:
-            happened += self._compactor.happened
-            self._compactor.happened.clear()
-        return happened + self.notices.take()
-
-    @property
-    def compactor(self) -> Compactor:
-        if self._compactor is None:
-            from hermes.llm.catalogue import UNKNOWN_CONTEXT, known_context
-            from hermes.session.compaction import Compactor
-
-            told = self._parts.context_length or self._parts.settings.get("model.context_length")
-            window = told or known_context(self.model) or UNKNOWN_CONTEXT
-            self._compactor = Compactor(self, self._parts, window, self._real)
-        return self._compactor
-
-    # --- what compaction does to the session -------------------------------------------------------------------------
-
-    def rebuilt_prompt(self) -> Prompt:
-        """The system prompt from its sources as they are now; one that cannot be read says so in it."""
-        row = self._parts.database.get_session(self.id)
-        given = {"platform": row.source, **self._parts.database.session_details(self.id).get("prompt_inputs", {})}
-        if given.get("today"):
-            given["today"] = date.fromisoformat(given["today"])
-        if self._parts.store is not None:
-            self._parts.store.freeze()
-        return self._parts.build_prompt(model=row.model or "", cwd=row.cwd, **given)
-
-    def announced(self) -> dict[str, int]:
-        """Changes of memory up to now, all of which a prompt that is built now holds."""
-        return Announcements(self._parts.store, self.id).seen
-
-    def go_on(
-        self, session_id: str, context: Context, last_id: int, *, system_prompt: str, seen: dict[str, int]
-    ) -> None:
-        """The conversation goes on with another context, and perhaps as another session.
-
-        `seen` are the changes of memory that the prompt, built again, already holds.
-        """
-        self.system_prompt = system_prompt
-        self._announcements = Announcements(self._parts.store, session_id, seen)
-        self.id, self.context, self.last_id = session_id, context, last_id
-        self.compactions += 1
-        self._parts.bind(session_id)
-
-    def reload(self) -> None:
-        """Takes over what another process made of this session."""
-        tip = self._parts.database.tip(self.id)
-        stored = Contexts(self._parts.database).live(tip.id)
-        self.system_prompt = self._parts.database.session_details(tip.id).get("system_prompt", self.system_prompt)
-        self.id, self.last_id = tip.id, tip.last_id
-        self.context = Context(((each.id, each.message) for each in stored), private=self.context.private)
-        self.compactions += 1
-        self._parts.bind(tip.id)
-
-
-def last_count(stored: list[StoredMessage]) -> tuple[int, int] | None:
-    """What a provider last counted, and for how many messages; None when the context was compacted since."""
-    from hermes.storage.context import WRITTEN
-
-    for position in range(len(stored) - 1, -1, -1):
-        message = stored[position].message
-        if "prompt_tokens" in message:
-            newest = max((each.id for each in stored if WRITTEN in each.message), default=0)
-            return (message["prompt_tokens"], position) if stored[position].id > newest else None
-    return None
-
-
-def seen_changes(stored: list[StoredMessage], at_first: Mapping[str, int]) -> dict[str, int]:
-    """Up to which change of each memory file the model has been told."""
-    seen = dict(at_first)
-    for each in stored:
-        for target, number in each.message.get("announced", {}).items():
-            seen[target] = max(number, seen.get(target, 0))
-    return seen
-
-
-Kind = TypeVar("Kind", bound="MemorySession")
 _BROKEN_OFF = "[This turn was broken off before there was an answer.]"
 
 
-class MemorySession(Compacting, Reviewable, Closing):
+class SessionKeywords(TypedDict, total=False):
+    """The fields of `SessionOptions` as keywords of `MemorySession.open`."""
+
+    context_length: int | None
+    prefill: Sequence[Mapping[str, Any]]
+    owner: str
+    skip_memory: bool
+    skip_context_files: bool
+    today: date | None
+    toolsets: Collection[str] | None
+    must_store: bool | None
+    identity: Mapping[str, Any] | None
+    providers: Sequence[MemoryProvider]
+    follows: MemorySession | None
+    reason: str
+    makers: Mapping[str, Callable[[], Tool]] | None
+    parent: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOptions:
+    """What `MemorySession.open` takes beside what everybody needs; each is also a keyword of `open`.
+
+    `context_length` is how many tokens the host's model takes, for a model that is not known by its name; hand it in
+    on resume too. `prefill` are messages that every request begins with and that are never stored: hand the same in on
+    resume. `toolsets` replaces what the settings enable for this platform (`source`). `identity` is what a gateway
+    knows about the chat, for memory providers: user_id, user_name, chat_id, thread_id and the like; `providers` are
+    used besides those of the settings. A session that `follows` another in one program takes over its providers,
+    which hear of the change (`reason`: new, reset, resume or branch); the other is closed after it. `makers` say how to
+    make more of the host's tools by name when they are needed. `parent` is the session that delegates to this one.
+
+    When `state.db` is locked or damaged, the session goes on with a notice and keeps the conversation in `unsaved/`
+    until it can be added. With `must_store` (default: the setting `sessions.required`) it raises StorageError.
+    """
+
+    context_length: int | None = None
+    prefill: Sequence[Mapping[str, Any]] = ()
+    owner: str = "local"
+    skip_memory: bool = False
+    skip_context_files: bool = False
+    today: date | None = None
+    toolsets: Collection[str] | None = None
+    must_store: bool | None = None
+    identity: Mapping[str, Any] | None = None
+    providers: Sequence[MemoryProvider] = ()
+    follows: MemorySession | None = None
+    reason: str = "new"
+    makers: Mapping[str, Callable[[], Tool]] | None = None
+    parent: str | None = None
+
+    def changed(self, more: Mapping[str, Any]) -> SessionOptions:
+        """These options with other values; TypeError for a name that is none of them."""
+        known = [field.name for field in fields(self)]
+        for name in more:
+            if name not in known:
+                raise TypeError(f"MemorySession.open has no option {name!r}{nearest(name, known)}")
+        return replace(self, **more)
+
+
+class MemorySession(Closing):
     """One conversation with its memory. Besides the calls it has `id`, `system_prompt` and `notices`."""
 
     # Told of every request; the test-suite checks here that no request moves the prefix of the one before it.
     observers: ClassVar[list[Callable[[str, Request], None]]] = []
 
-    def __init__(self, parts: Parts, session_id: str, stored: list[StoredMessage]) -> None:
+    def __init__(
+        self,
+        parts: SessionParts,
+        session_id: str,
+        stored: list[StoredMessage],
+        prefill: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         self.id = session_id
         self._parts = parts
-        parts.compact_range = self.compact_range
-        parts.taint.earlier, parts.taint.said = self.sources, self.said
         self.notices = parts.notices
         self.external = parts.external
         self.boundary: Boundary = parts.external
         self._details = details = parts.database.session_details(session_id)
         self.system_prompt: str = details["system_prompt"]
         self._tools: list[dict[str, Any]] = details["tools"]
+        self._prefill = [dict(message) for message in prefill]
         self.context = Context((each.id, each.message) for each in stored)
-        self.compactions = max((each.message.get("compactions", 0) for each in stored), default=0)
-        self._compactor = None
+        self.compactions: int = max((each.message.get("compactions", 0) for each in stored), default=0)
+        self._compactor: Compactor | None = None
         self._real = last_count(stored)
-        self._prefill: list[dict[str, Any]] = []
-        self._unfinished = False  # nothing followed the newest words of the person, here or in the process before
         self._announcements = Announcements(parts.store, session_id, seen_changes(stored, details["announced"]))
         self._row = row = parts.database.get_session(session_id)
         self._hints = parts.subdirectory_hints(row.cwd)
@@ -378,6 +186,14 @@ class MemorySession(Compacting, Reviewable, Closing):
         self._answered = row.last_active if stored else None
         self.nudges = Nudges(parts.database, session_id)
         self._said = ""  # the person's words of this turn
+        self._unfinished = False  # nothing followed the newest words of the person, here or in the process before
+        if parts.settings.text("context.engine") not in ("", "compressor"):
+            _ = self.compactor.engine  # an engine of somebody else hears at once that a session begins
+        self._close_open_calls()
+        self._unfinished = bool(stored) and self.context.messages[-1]["role"] in ("user", "tool")
+        if self._unfinished:  # whoever goes on with this turn has read what the process before it had read
+            for source in self.sources(since_person=True):
+                parts.taint.note(source.origin, source.name, source.text)
 
     @classmethod
     def open(
@@ -388,71 +204,63 @@ class MemorySession(Compacting, Reviewable, Closing):
         resume: str | None = None,
         title: str | None = None,
         model: str = "",
-        context_length: int | None = None,
         cwd: str | None = None,
         project: str | None = None,
         system_message: str = "",
         tools: Sequence[Tool] = (),
-        prefill: Sequence[Mapping[str, Any]] = (),
-        owner: str = "local",
-        skip_memory: bool = False,
-        skip_context_files: bool = False,
-        today: date | None = None,
-        toolsets: Collection[str] | None = None,
-        must_store: bool | None = None,
-        identity: Mapping[str, Any] | None = None,
-        providers: Sequence[MemoryProvider] = (),
-        follows: MemorySession | None = None,
-        reason: str = "new",
-        makers: Mapping[str, Callable[[], Tool]] | None = None,
-        parent: str | None = None,
+        options: SessionOptions | None = None,
+        **more: Unpack[SessionKeywords],
     ) -> Self:
         """A new session, or with `resume` (an id or a title) one that goes on where it stopped.
 
-        `home` is a folder ($HERMES_HOME, else ~/.hermes), `source` a name for the program. `context_length` is how many
-        tokens the host's model takes, for a model that is not known by its name; hand it in on resume too. `project`
-        scopes memory and search: a name, a path inside a repository, "" for none; left out, the repository around `cwd`
-        counts. `prefill` are messages that every request begins with and that are never stored: hand the same in on
-        resume. `toolsets` replaces what the settings enable for this platform (`source`). `identity` is what a gateway
-        knows about the chat, for memory providers: user_id, user_name, chat_id, thread_id and the like; `providers` are
-        used besides those of the settings. A session that `follows` another in one program takes over its providers,
-        which hear of the change (`reason`: new, reset, resume or branch); the other is closed after it. `tools` are the
-        host's own, `makers` how to make more of them by name when they are needed. `parent` is the session that
-        delegates to this one.
-
-        When `state.db` is locked or damaged, the session goes on with a notice and keeps the conversation in `unsaved/`
-        until it can be added. With `must_store` (default: the setting `sessions.required`) it raises StorageError.
+        `home` is a folder ($HERMES_HOME, else ~/.hermes), `source` a name for the program. `project` scopes memory and
+        search: a name, a path inside a repository, "" for none; left out, the repository around `cwd` counts. `tools`
+        are the host's own. `options` hold everything else; each field of `SessionOptions` is also taken as a keyword.
         """
+        chosen = (options or SessionOptions()).changed(more)
         parts = open_parts(
             home,
-            owner=owner,
+            owner=chosen.owner,
             extra=tools,
-            makers=makers,
-            with_memory=not skip_memory,
+            makers=chosen.makers,
+            with_memory=not chosen.skip_memory,
             project=project,
             cwd=cwd,
             resume=resume,
-            toolsets=toolsets,
+            toolsets=chosen.toolsets,
             platform=source,
-            must_store=must_store,
+            must_store=chosen.must_store,
+            goes_on=CHAT in (chosen.identity or {}),
+            context_length=chosen.context_length,
         )
-        about = About(source=source, title=title, model=model, cwd=cwd, parent=parent)
+        about = About(source=source, title=title, model=model, cwd=cwd, parent=chosen.parent)
         wishes = PromptWishes(
-            system_message=system_message, skip_memory=skip_memory, skip_context_files=skip_context_files, today=today
+            system_message=system_message,
+            skip_memory=chosen.skip_memory,
+            skip_context_files=chosen.skip_context_files,
+            today=chosen.today,
         )
+        before = chosen.follows
         try:
-            parts.context_length = context_length
-            session_id = cls._tip(parts, resume) if resume is not None else new_id(time.time())
-            known = about.as_told_to_providers(identity)
-            parts.goes_on = CHAT in known
-            if not skip_memory:
-                before = follows.external if follows is not None else None
-                parts.start_external(session_id, owner=owner, identity=known, handed=providers, follows=before)
+            session_id = _tip(parts, resume) if resume is not None else new_id(time.time())
+            if not chosen.skip_memory:
+                parts.start_external(
+                    session_id,
+                    owner=chosen.owner,
+                    identity=about.as_told_to_providers(chosen.identity),
+                    handed=chosen.providers,
+                    follows=before.external if before is not None else None,
+                )
             stored = (begin if resume is None else go_on)(parts, session_id, about, wishes)
-            return _following(cls._ready(parts, session_id, stored, prefill), follows, reason)
+            session = cls(parts, session_id, stored, chosen.prefill)
+            if before is not None:
+                session.external.take_over(
+                    before.external, before.context.said(), session.notices, session_id=session.id, reason=chosen.reason
+                )
         except BaseException:
             parts.close()
             raise
+        return session
 
     def prepare_turn(self, text: Content, *, recalled: str = "", overlay: str = "") -> Request:
         """Saves the user's message and returns what to send.
@@ -544,8 +352,6 @@ class MemorySession(Compacting, Reviewable, Closing):
 
         A call whose arguments the output limit `cut_off` is not run: its result tells the model to make it shorter.
         """
-        import json
-
         self._refuse_closed()
         if call_id is None or call_id not in unanswered_calls(self.context.messages):
             call_id = call_id or f"call_{len(self.context.messages)}_{os.urandom(4).hex()}"
@@ -557,7 +363,7 @@ class MemorySession(Compacting, Reviewable, Closing):
             self._save({"role": "tool", "tool_call_id": call_id, "name": name, "content": result, OUTSIDE: ""})
             return result
         self.external.calling(call_id)
-        result = self._parts.toolbox.call(name, arguments)
+        result = self._parts.toolbox.call(name, arguments, self._turn())
         self.external.calling("")
         notes = self._notes_for(name, arguments)
         result += notes
@@ -604,7 +410,7 @@ class MemorySession(Compacting, Reviewable, Closing):
             self._answered, self.model = time.time(), model or self.model
         if not interrupted:
             self._counting(self.nudges.turn_finished)
-            self.capture(self._said)
+            self._capture(self._said)
         self._kept(lambda: self._parts.database.sync())  # noqa: PLW0108 - it may be another one then
         self.external.finish(reply, self.context.said(), interrupted=interrupted)
 
@@ -639,8 +445,8 @@ class MemorySession(Compacting, Reviewable, Closing):
 
     def branch(self, title: str | None = None) -> str:
         """The id of a new conversation that begins with this one; open it with `resume`."""
-        if self._parts.spare is not None:
-            raise StorageError(f"a conversation cannot branch before it is stored: {self._parts.spare.why}")
+        if self._parts.storage.spare is not None:
+            raise StorageError(f"a conversation cannot branch before it is stored: {self._parts.storage.spare.why}")
         return branch_off(self._parts.database, self.id, title)
 
     def rename(self, title: str | None) -> str | None:
@@ -658,49 +464,152 @@ class MemorySession(Compacting, Reviewable, Closing):
 
     def close(self) -> None:
         """Ends the session; a second call does nothing."""
-        if not self._parts.has_database:
+        if not self._parts.storage.is_open:
             return
         self._store_again(closing=True)
         self._tell_unsaved()
         try:
-            self.write_note()
+            self._write_note()
             end(self._parts, self.id, self._compactor, self.context.said())
         except StorageError as error:
-            if self._parts.must_store:
+            if self._parts.storage.must_store:
                 raise
             # What was said is stored. The mark that this process has it open goes when the next one looks.
             self.notices.add("storage", f"the end of this conversation was not noted: {error}")
         finally:
             self._parts.close()
 
-    @classmethod
-    def _tip(cls, parts: Parts, name: str) -> str:
-        found = parts.readable.resolve(name)
-        if found is None:
-            raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows them")
-        return parts.readable.tip(found.id).id
+    # --- keeping inside the model's window ----------------------------------------------------------------------------
 
-    @classmethod
-    def _ready(
-        cls, parts: Parts, session_id: str, stored: list[StoredMessage], prefill: Sequence[Mapping[str, Any]]
-    ) -> Self:
-        parts.bind(session_id)
-        session = cls(parts, session_id, stored)
-        session._prefill = [dict(message) for message in prefill]
-        session.start_engine()
-        session._close_open_calls()
-        session._unfinished = bool(stored) and session.context.messages[-1]["role"] in ("user", "tool")
-        if session._unfinished:  # whoever goes on with this turn has read what the process before it had read
-            for source in session.sources(since_person=True):
-                parts.taint.note(source.origin, source.name, source.text)
-        return session
+    def use_model(self, model: Model) -> None:
+        """Says which model answers: its window counts, and it may be asked for a summary."""
+        self._kept(lambda: self.compactor.use_model(model))
+
+    def counted(self, usage: Usage | Mapping[str, Any]) -> None:
+        """Tells what the provider's API counted for the last request; call it before the answer is recorded."""
+        self._kept(lambda: self.compactor.counted(Usage.of(usage)))
+
+    def fit(self, request: Request, too_long: ContextTooLong | None = None) -> Request:
+        """What to send instead of `request`: itself, or a shorter one after a compaction.
+
+        With `too_long` a model has refused the request, so it is made shorter in any case.
+        """
+        return self._kept(lambda: self.compactor.fit(request, too_long))
+
+    def compact(self, focus: str = "") -> Compacted | None:
+        """Compacts because a person asked for it; None when there is nothing to take out, with a notice that says so.
+
+        `focus` is a subject that gets most of the room. LockTimeout when another process is at it.
+        """
+        return self.compactor.run("asked", focus=focus, force=True)
+
+    def preflight(self) -> None:
+        """The safety net before a message is handled: a history that has nearly outgrown the window is compacted."""
+        if len(self.context.messages) >= _FEWEST:
+            self._kept(lambda: self.compactor.preflight())  # noqa: PLW0108 - making it reads the database
+
+    def take_events(self) -> list[Compacted | Notice]:
+        """What happened since the last look: compactions, then what the person should know."""
+        happened: list[Compacted | Notice] = []
+        if self._compactor is not None:
+            happened += self._compactor.happened
+            self._compactor.happened.clear()
+        return happened + self.notices.take()
+
+    @property
+    def compactor(self) -> Compactor:
+        if self._compactor is None:
+            from hermes.llm.catalogue import UNKNOWN_CONTEXT, known_context
+            from hermes.session.compaction import Compactor
+
+            told = self._parts.context_length or self._parts.settings.get("model.context_length")
+            window = told or known_context(self.model) or UNKNOWN_CONTEXT
+            self._compactor = Compactor(self, self._parts, window, self._real)
+        return self._compactor
+
+    # --- what compaction does to the session -------------------------------------------------------------------------
+
+    def rebuilt_prompt(self) -> Prompt:
+        """The system prompt from its sources as they are now; one that cannot be read says so in it."""
+        row = self._parts.database.get_session(self.id)
+        given = {"platform": row.source, **self._parts.database.session_details(self.id).get("prompt_inputs", {})}
+        if given.get("today"):
+            given["today"] = date.fromisoformat(given["today"])
+        if self._parts.store is not None:
+            self._parts.store.freeze()
+        return self._parts.build_prompt(model=row.model or "", cwd=row.cwd, **given)
+
+    def announced(self) -> dict[str, int]:
+        """Changes of memory up to now, all of which a prompt that is built now holds."""
+        return Announcements(self._parts.store, self.id).seen
+
+    def go_on(
+        self, session_id: str, context: Context, last_id: int, *, system_prompt: str, seen: dict[str, int]
+    ) -> None:
+        """The conversation goes on with another context, and perhaps as another session.
+
+        `seen` are the changes of memory that the prompt, built again, already holds.
+        """
+        self.system_prompt = system_prompt
+        self._announcements = Announcements(self._parts.store, session_id, seen)
+        self.id, self.context, self.last_id = session_id, context, last_id
+        self.compactions += 1
+
+    def reload(self) -> None:
+        """Takes over what another process made of this session."""
+        tip = self._parts.database.tip(self.id)
+        stored = Contexts(self._parts.database).live(tip.id)
+        self.system_prompt = self._parts.database.session_details(tip.id).get("system_prompt", self.system_prompt)
+        self.id, self.last_id = tip.id, tip.last_id
+        self.context = Context(((each.id, each.message) for each in stored), private=self.context.private)
+        self.compactions += 1
+
+    # --- what reviews, delegation and commands look at ---------------------------------------------------------------
+
+    @property
+    def home(self) -> Home:
+        return self._parts.home
+
+    @property
+    def settings(self) -> Settings:
+        return self._parts.settings
+
+    @property
+    def store(self) -> MemoryStore | None:
+        """Curated memory; None when it is switched off."""
+        return self._parts.store
+
+    @property
+    def database(self) -> SessionDB:
+        """Where this conversation is stored, with all others of the same person."""
+        return self._parts.database
+
+    @property
+    def tool_names(self) -> list[str]:
+        """The tools the model of this session was offered."""
+        return [str(tool["function"]["name"]) for tool in self._tools]
+
+    def skill_tool(self, name: str, taint: Taint) -> Tool:
+        """A tool for skills whose changes wait when a text of `taint` may be behind them."""
+        return self._parts.skill_tool(name, taint)
+
+    def snapshot_request(self) -> Request:
+        """The request as it stands now, without private parts, for somebody who will not send it as this session."""
+        messages = [*self._prefill, *self.context.to_send(self.database.images.read, to_others=True)]
+        return Request(system=self.system_prompt, messages=messages, tools=list(self._tools))
+
+    def sources(self, *, since_person: bool = False) -> list[Source]:
+        """What the model has in front of it that came from outside; see `sources_in`."""
+        return sources_in(self.context, self.nudges, since_person=since_person)
+
+    def inherit(self, parent: MemorySession) -> None:
+        """A task that another session delegates may have been worded by whatever that session has read."""
+        self._parts.taint.inherit([*parent.sources(), *parent._parts.taint.sources()])
+
+    # --- parts of the calls above -------------------------------------------------------------------------------------
 
     def overhead(self) -> int:
         """Tokens of what every request carries besides the prompt and the conversation."""
-        import json
-
-        from hermes.base.tokens import estimate
-
         return estimate(json.dumps([self._tools, self._prefill], ensure_ascii=False))
 
     def _real_tokens(self, usage: Usage | None) -> int:
@@ -738,7 +647,7 @@ class MemorySession(Compacting, Reviewable, Closing):
             self._save({"role": "assistant", "content": _BROKEN_OFF, "interrupted": True})
 
     def _refuse_closed(self) -> None:
-        if not self._parts.has_database:
+        if not self._parts.storage.is_open:
             raise OutOfOrder(f"this session is closed; MemorySession.open(resume={self.id!r}) goes on with it")
 
     def _taint(self, origin: str, name: str, text: str) -> None:
@@ -758,9 +667,191 @@ class MemorySession(Compacting, Reviewable, Closing):
         self.context.append(self.last_id, message, private, images)
         self._unfinished = False
 
+    def _turn(self) -> TurnContext:
+        """What tools may know about this turn."""
+        return TurnContext(
+            session=self.id, earlier=self.sources, said=self.context.of_person, compact=self._compact_range
+        )
 
-def _following(session: Kind, before: MemorySession | None, reason: str) -> Kind:
-    if before is not None:
-        said = before.context.said()
-        session.external.take_over(before.external, said, session.notices, session_id=session.id, reason=reason)
-    return session
+    def _capture(self, said: str) -> None:
+        """Keeps the plain statements of a person's message, when the settings want that."""
+        how = self.settings.text("memory.capture")
+        if how != "off" and self.store is not None and said:
+            approvals = Approvals(self.home) if how == STAGE else None
+            capture_turn(said, self.store, self._parts.memory, approvals, self._turn())
+
+    def _write_note(self) -> None:
+        """Keeps a dated note of what this conversation came to, when something was said since the last one."""
+        how = self.settings.text("sessions.notes")
+        if how == "off" or not self.nudges.answered:
+            return
+        messages = [each.message for each in self.database.messages(self.id)]
+        end_of_session(self.database, self.id, messages, self.store, self._note_helper() if how == "model" else None)
+
+    def _note_helper(self) -> Callable[[str, str], str] | None:
+        """The helper that writes notes; an end is not delayed for longer than a review may delay it."""
+        from hermes.session.models import answer, helper_model
+
+        try:
+            model = helper_model(self.settings, "compression")
+        except HermesError:
+            return None
+        seconds = self.settings.number("review.close_seconds")
+        return None if model is None else lambda system, text: answer(model, system, text, seconds)
+
+    def _compact_range(self, wanted: Mapping[str, str]) -> dict[str, Any]:
+        """Puts away what a model no longer needs; see the tool `context_compact`."""
+        from hermes.session.compaction import compact_range
+
+        return compact_range(self.compactor, self.context, wanted)
+
+    # --- going on without state.db ------------------------------------------------------------------------------------
+
+    def _kept(self, act: Callable[[], Answer]) -> Answer:
+        """Does `act`; when the database cannot be used, once more with the conversation in a spare one."""
+        try:
+            return act()
+        except StorageError as error:
+            self._go_on_without(error)
+            return act()
+
+    def _counting(self, act: Callable[[], object]) -> None:
+        """Does `act`, which counts something; the counts go along to a spare database."""
+        try:
+            act()
+        except StorageError as error:
+            self._go_on_without(error)
+
+    def _go_on_without(self, error: StorageError) -> None:
+        spare = self._parts.storage.fall_back(error)
+        row = self._row._replace(id=self.id, model=self.model or None)
+        details = {**self._details, "system_prompt": self.system_prompt, "announced": self._announcements.seen}
+        ids = spare.carry(row, details, self.context.stored())
+        self.context.renumbered(ids)
+        self.last_id = ids[-1] if ids else 0
+        self._moved()
+        self.notices.add(KIND, spare.in_words())
+
+    def _store_again(self, *, closing: bool = False) -> None:
+        """Adds a conversation from a spare database to `state.db`, if that can be used again, and goes on there.
+
+        One that was compacted meanwhile goes on in the spare database until it is closed: `state.db` gets it as it was
+        said, which may not fit the model's window.
+        """
+        spare = self._parts.storage.spare
+        if spare is None or not (closing or spare.worth_trying()):
+            return
+        if not closing and (self.id != spare.session or Contexts(spare.db).was_compacted(self.id)):
+            return
+        try:
+            database = self._parts.storage.open_again(wait=OPTIONAL_WAIT if closing else 0.0)
+        except StorageError:
+            return
+        try:
+            session_id, added = store(spare.db, database, spare.name)
+            if not session_id:  # there is nothing in it
+                database.close()
+                return
+            stored = Contexts(database).live(session_id)
+            last_id = database.get_session(session_id).last_id
+        except StorageError:
+            close_quietly(database)
+            return
+        self._parts.storage.go_back_to(database)
+        context = Context((each.id, each.message) for each in stored)
+        if context.messages == Context(self.context.stored()).messages:
+            self.context.renumbered(context.ids)
+        else:  # another process has written to it, too, or it was compacted
+            self.context = context
+            self.compactions += 1
+        self.id, self.last_id = session_id, last_id
+        self._kept(lambda: self._parts.database.set_meta(note_of(spare.name), None))
+        self._kept(lambda: self._parts.storage.mark_open(session_id))
+        self._counting(self._moved)
+        self.notices.add(KIND, f"state.db can be used again; {counted(added, 'message')} of this conversation stored")
+
+    def _moved(self) -> None:
+        """The conversation is in another database now."""
+        self.nudges.move(self._parts.database, self.id)
+        if self._compactor is not None:
+            self._compactor.moved()
+
+    def _tell_unsaved(self) -> None:
+        """At the close: what is still not in `state.db` stays where it is, and the operator is told."""
+        spare = self._parts.storage.spare
+        if spare is None or spare.is_empty():
+            return
+        told = f"this conversation is not in state.db yet; {spare.db.path} has it, and the next session adds it"
+        self.notices.add(KIND, told)
+        _LOG.info("%s: %s", told, spare.why)
+
+
+def _tip(parts: SessionParts, name: str) -> str:
+    past = parts.storage.readable
+    found = past.resolve(name)
+    if found is None:
+        raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows them")
+    return past.tip(found.id).id
+
+
+def last_count(stored: list[StoredMessage]) -> tuple[int, int] | None:
+    """What a provider last counted, and for how many messages; None when the context was compacted since."""
+    for position in range(len(stored) - 1, -1, -1):
+        message = stored[position].message
+        if "prompt_tokens" in message:
+            newest = max((each.id for each in stored if WRITTEN in each.message), default=0)
+            return (message["prompt_tokens"], position) if stored[position].id > newest else None
+    return None
+
+
+def seen_changes(stored: list[StoredMessage], at_first: Mapping[str, int]) -> dict[str, int]:
+    """Up to which change of each memory file the model has been told."""
+    seen = dict(at_first)
+    for each in stored:
+        for target, number in each.message.get("announced", {}).items():
+            seen[target] = max(number, seen.get(target, 0))
+    return seen
+
+
+def refuse_strange_role(message: Mapping[str, Any]) -> None:
+    if message.get("role") not in ROLES:
+        raise ValueError(f"a message has the role {message.get('role')!r}; it must be one of {', '.join(ROLES)}")
+
+
+def expect_result(host: MemorySession, database: SessionDB, call_id: str, content: object) -> None:
+    """Sees to it that a call waits for this result; TypeError when it is no text, OutOfOrder when none does.
+
+    A resume gives open calls a result that says that they did not finish. While that is the newest there is, the real
+    one takes its place.
+    """
+    if not isinstance(content, str):
+        raise TypeError(f"the result of {call_id} is {type(content).__name__}, not a text; json.dumps makes one")
+    if call_id in unanswered_calls(host.context.messages) or call_id in _waiting(host):
+        return
+    closed = _closed_at_the_end(host, call_id)
+    if closed is None:
+        raise OutOfOrder(
+            f"no call {call_id!r} waits for a result: record the model's message with its tool_calls first, and then "
+            "one result for each, under the id of the call"
+        )
+    database.set_rewound(host.id, [closed])
+    host.reload()
+
+
+def _waiting(host: MemorySession) -> set[str]:
+    """Calls without a result, also those behind which something else was recorded."""
+    waiting: set[str] = set()
+    for message in host.context.messages:
+        waiting.update(call["id"] for call in message.get("tool_calls") or ())
+        waiting.discard(str(message.get("tool_call_id")))
+    return waiting
+
+
+def _closed_at_the_end(host: MemorySession, call_id: str) -> int | None:
+    """The id of the message that closed this call, when nothing but results stands behind it."""
+    for number, message in zip(reversed(host.context.ids), reversed(host.context.messages), strict=True):
+        if message["role"] != "tool":
+            return None
+        if message.get("tool_call_id") == call_id:
+            return number if message.get("content") == ENDED else None
+    return None

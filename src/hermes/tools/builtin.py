@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import WriteRefused
 from hermes.base.values import value
 from hermes.tools.registry import failure
+from hermes.tools.taint import NO_TURN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     Run = Callable[["Task"], "Outcome"]
-    from hermes.memory.history import Cause
     from hermes.settings.config import Settings
     from hermes.skills.lifecycle import PendingSkill, PendingSkills
     from hermes.skills.tool import SkillTools
     from hermes.tools.paths import Ask, Ground, Limits
     from hermes.tools.registry import Tool
-    from hermes.tools.taint import Taint
+    from hermes.tools.taint import Taint, TurnContext
 
 STATES = ("pending", "in_progress", "completed", "cancelled")
 MOST_ITEMS, LONGEST_ITEM = 256, 4_000
@@ -218,33 +218,31 @@ class Gate:
     stand behind.
     """
 
-    def __init__(
-        self, pending: PendingSkills, taint: Taint, cause: Callable[[], Cause], *, must_ask: bool, untrusted: str
-    ) -> None:
+    def __init__(self, pending: PendingSkills, taint: Taint, *, must_ask: bool, untrusted: str) -> None:
         self._pending = pending
         self._taint = taint
-        self._cause = cause
         self._must_ask = must_ask
         self._untrusted = untrusted
 
-    def held_back(self, arguments: dict[str, Any]) -> Callable[[], PendingSkill] | None:
+    def held_back(self, arguments: dict[str, Any], turn: TurnContext) -> Callable[[], PendingSkill] | None:
         """How to stage a change that must wait; None when it may be made now."""
-        cause = self._cause()
         reasons = ["skills.write_approval is on"] if self._must_ask else []
         new = [arguments[name] for name in _TEXTS if isinstance(arguments.get(name), str)]
-        source = self._taint.behind(new, lambda: _lost(arguments))
+        source = self._taint.behind(new, lambda: _lost(arguments), turn)
         if source is not None and self._untrusted != "allow":
             reasons.append(self._taint.in_words(source))
             if self._untrusted == "refuse":
                 raise WriteRefused(f"{reasons[-1]}, and memory.untrusted_writes is refuse", kind="untrusted")
         if not reasons:
             return None
-        origin = cause.origin if source is None else source.origin
+        origin = turn.origin if source is None else source.origin
         reason = "; ".join(reasons)
-        return lambda: self._pending.stage(arguments, origin=origin, session=cause.session, reason=reason)
+        return lambda: self._pending.stage(arguments, origin=origin, session=turn.session, reason=reason)
 
 
 class SkillTool:
+    in_turn = True
+
     def __init__(self, name: str, tools: SkillTools, gate: Gate | None = None) -> None:
         self._name = name
         self._tools = tools
@@ -253,8 +251,8 @@ class SkillTool:
         described = next(each["function"] for each in tools.schemas() if each["function"]["name"] == name)
         self.schema: dict[str, Any] = described
 
-    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        stage = self._gate.held_back(arguments) if self._gate else None
+    def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
+        stage = self._gate.held_back(arguments, turn) if self._gate else None
         if stage is None:
             result = self._tools.handle(self._name, arguments)
             is_view = self._name == VIEW and isinstance(arguments.get("name"), str)

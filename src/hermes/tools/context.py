@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 from hermes.compaction.block import format_ranges, parse_ranges
 from hermes.compaction.messages import calls_of, find_folded, text_of
 from hermes.tools.registry import failure
+from hermes.tools.taint import NO_TURN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    CompactRange = Callable[[Mapping[str, str]], dict[str, Any]]
-    from collections.abc import Iterable, Iterator, Sequence
+    from hermes.tools.taint import TurnContext
 
-    Read = Callable[[Sequence[int]], Iterable[tuple[int, Mapping[str, Any]]]]
+    Read = Callable[[Sequence[int], str], Iterable[tuple[int, Mapping[str, Any]]]]
 
 
 class ContextCompact:
+    in_turn = True
     brings = ""
     schema: dict[str, Any] = {  # noqa: RUF012 - shared on purpose: what the model sees never changes
         "name": "context_compact",
@@ -37,15 +38,10 @@ class ContextCompact:
         },
     }
 
-    def __init__(self, running: Callable[[], CompactRange | None]) -> None:
-        """`running` says how the conversation that runs now is compacted; None outside of one."""
-        self._running = running
-
-    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        compact = self._running()
-        if compact is None:
+    def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
+        if turn.compact is None:
             return failure("there is no running conversation here; context_compact works inside a session")
-        return compact(arguments)
+        return turn.compact(arguments)
 
 
 MOST_CHARACTERS = 24_000
@@ -55,8 +51,9 @@ _LONGEST_NAME = 64
 
 
 class ContextExpand:
-    """`read` is asked lazily: reading stops when the answer is full."""
+    """`read` gets ids and the current session. It is asked lazily: reading stops when the answer is full."""
 
+    in_turn = True
     # What comes back may be text that once came from outside, and must not be trusted more than it was then.
     brings = "recall"
     schema: dict[str, Any] = {  # noqa: RUF012 - shared on purpose: what the model sees never changes
@@ -80,19 +77,14 @@ class ContextExpand:
         self._read = read
         self._most = most_characters
 
-    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
         wanted = parse_ranges(arguments["ids"])
         if not wanted:
             return failure(f"ids must be numbers and ranges such as '4096-4131', not {arguments['ids'][:60]!r}")
-        found = self._messages(wanted)
+        found = ((number, _plain(message)) for ids in wanted for number, message in self._read(ids, turn.session))
         if needle := arguments.get("find", "").strip():
             return self._shown(_hits(found, needle), wanted, 0)
         return self._shown(found, wanted, max(arguments.get("start", 0), 0))
-
-    def _messages(self, wanted: list[range]) -> Iterator[tuple[int, dict[str, Any]]]:
-        for ids in wanted:
-            for number, message in self._read(ids):
-                yield number, _plain(message)
 
     def _shown(self, found: Iterator[tuple[int, dict[str, Any]]], wanted: list[range], start: int) -> dict[str, Any]:
         messages: list[dict[str, Any]] = []

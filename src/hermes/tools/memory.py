@@ -7,6 +7,7 @@ from hermes.memory.entries import preview
 from hermes.memory.history import Cause
 from hermes.memory.operations import ACTIONS, ASK
 from hermes.tools.registry import failure
+from hermes.tools.taint import NO_TURN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from hermes.memory.approval import Approvals, Pending
     from hermes.memory.operations import Operation
     from hermes.memory.store import MemoryStore, Written
-    from hermes.tools.taint import Taint
+    from hermes.tools.taint import Taint, TurnContext
 
 _OPERATION = {
     "action": {"type": "string", "enum": list(ACTIONS)},
@@ -72,6 +73,7 @@ class MemoryTool:
 
     schema = SCHEMA
     brings = ""
+    in_turn = True
     defaults = {"target": "memory"}  # noqa: RUF012 - a constant of the class
 
     def __init__(
@@ -83,7 +85,6 @@ class MemoryTool:
         approve_all: bool = False,
         untrusted: str = "stage",
     ) -> None:
-        self.cause = Cause(origin="agent")
         if store is not None and "project" in store.targets:
             self.schema = _with_target(_IN_PROJECT)
         self._store = store
@@ -96,24 +97,24 @@ class MemoryTool:
     def start_turn(self) -> None:
         self._refusals = 0
 
-    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
         if self._store is None:
             return failure(
                 "memory is switched off in the settings (memory.memory_enabled, memory.user_profile_enabled)"
             )
         target = arguments["target"]
         try:
-            result = self._write(self._store, target, arguments.get("operations") or [_single(arguments)])
+            result = self._write(self._store, target, arguments.get("operations") or [_single(arguments)], turn)
         except WriteRefused as refusal:
             return _shown(self._refused(refusal), self._store, target)
         self._refusals = 0
         return _shown(result, self._store, target)
 
-    def _write(self, store: MemoryStore, target: str, operations: list[Operation]) -> dict[str, Any]:
-        cause = self.cause
+    def _write(self, store: MemoryStore, target: str, operations: list[Operation], turn: TurnContext) -> dict[str, Any]:
+        cause = turn.cause
         reasons = ["memory.write_approval is on"] if self._approve_all else []
         new = [each.get("content", "") for each in operations if each["action"] != "remove"]
-        source = self._taint.behind(new, lambda: _replaced(store.entries(target), operations))
+        source = self._taint.behind(new, lambda: _replaced(store.entries(target), operations), turn)
         if source is not None:
             cause = Cause(origin=source.origin, session=cause.session, note=cause.note)
             why = self._taint.in_words(source)

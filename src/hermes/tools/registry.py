@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import HermesError, WriteRefused
 from hermes.base.json_repair import read_arguments
 from hermes.base.text import decode, encode
+from hermes.tools.taint import NO_TURN
 
 if TYPE_CHECKING:
     Schema = dict[str, Any]
     from collections.abc import Callable, Mapping
     from typing import Protocol
 
-    from hermes.tools.taint import Taint
+    from hermes.tools.taint import Taint, TurnContext
 
     class Tool(Protocol):
         """One callable: `schema` is what the model sees, `call` gets arguments that fit it.
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
         or tool, which a missing one means; "" when nothing in the results was written by others. A tool that
         `works_in_folders` gets the notes for agents that lie in them added to its results. One that `checks_itself`
         gets any object. `defaults` are the arguments of a call that leaves them out. A tool with a method `start_turn`
-        is told when a new user turn begins.
+        is told when a new user turn begins. One that is called `in_turn` gets the `TurnContext` as a second argument.
         """
 
         @property
@@ -95,11 +96,11 @@ def without_nulls(given: Any) -> Any:
 def _problems_of_object(schema: Schema, given: dict[str, Any], prefix: str) -> list[str]:
     known = schema.get("properties", {})
     found = [f"{prefix}{name} is missing" for name in schema.get("required", ()) if given.get(name) is None]
-    for name, value in given.items():
+    for name, each in given.items():
         if not _takes(schema, name):
             found.append(f"{prefix}{_short(name)} is not a field; the fields are {', '.join(known)}")
-        elif name in known and value is not None:
-            found += problems(known[name], value, f"{prefix}{name}")
+        elif name in known and each is not None:
+            found += problems(known[name], each, f"{prefix}{name}")
     return found
 
 
@@ -226,9 +227,9 @@ class Toolbox:
         tools = (self.get(name) for name in self._makers)
         return [{"type": "function", "function": tool.schema} for tool in tools if tool is not None]
 
-    def call(self, name: str, arguments: str | bytes | Mapping[str, Any] | None) -> str:
+    def call(self, name: str, arguments: str | bytes | Mapping[str, Any] | None, turn: TurnContext = NO_TURN) -> str:
         """Calls a tool as a model would and returns its result as JSON text."""
-        result = to_json(self._result(name, arguments))
+        result = to_json(self._result(name, arguments, turn))
         if self._taint is not None and (brings := self.brings(name)):
             self._taint.note(brings, name, result)
         return result
@@ -246,7 +247,9 @@ class Toolbox:
             if hasattr(tool, "start_turn"):
                 tool.start_turn()
 
-    def _result(self, name: str, arguments: str | bytes | Mapping[str, Any] | None) -> dict[str, Any]:
+    def _result(
+        self, name: str, arguments: str | bytes | Mapping[str, Any] | None, turn: TurnContext
+    ) -> dict[str, Any]:
         tool = self.get(name)
         if tool is None:
             return failure(f"there is no tool {name!r}; the tools are {', '.join(self._makers)}")
@@ -256,18 +259,18 @@ class Toolbox:
         own, ignored = getattr(tool, "checks_itself", False), list[str]()
         given |= {name: each for name, each in getattr(tool, "defaults", {}).items() if given.get(name) is None}
         given = fitted(tool.schema["parameters"], given, None if own else ignored)
-        result = self._called(tool, name, given if own else without_nulls(given), check=not own)
+        result = self._called(tool, name, given if own else without_nulls(given), turn, check=not own)
         if not isinstance(result, dict):
             return result  # type: ignore[no-any-return] # a host's tool may return what it likes
         if wrong:
             result = {**result, "repaired_arguments": _REPAIRED.format(wrong=wrong, read=_shortened(to_json(given)))}
         return {**result, "ignored_arguments": ignored[:_MOST_NAMED]} if ignored else result
 
-    def _called(self, tool: Tool, name: str, given: dict[str, Any], *, check: bool) -> Any:
+    def _called(self, tool: Any, name: str, given: dict[str, Any], turn: TurnContext, *, check: bool) -> Any:
         if check and (wrong := problems(tool.schema["parameters"], given)):
             return failure("; ".join(wrong))
         try:
-            return tool.call(given)
+            return tool.call(given, turn) if getattr(tool, "in_turn", False) else tool.call(given)
         except WriteRefused as refusal:
             return failure(str(refusal), refusal.details)
         except HermesError as error:

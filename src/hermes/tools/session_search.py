@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hermes.base.errors import HermesError, StorageError
 from hermes.tools.registry import failure
+from hermes.tools.taint import NO_TURN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from hermes.conversations.session_search import Helpers, SessionSearch
     from hermes.storage.sessions import SessionDB
+    from hermes.tools.taint import TurnContext
 
 DEFAULT_LIMIT, MOST_RESULTS = 3, 10
 DEFAULT_WINDOW, LARGEST_WINDOW = 5, 20
@@ -47,26 +49,25 @@ class SessionSearchTool:
     """`open_db` gives the conversations of a profile ("" for this one) for one call; None when there are none."""
 
     schema = SCHEMA
+    in_turn = True
     brings = "recall"  # text from outside of this turn: others wrote it, and it may hold instructions
 
     def __init__(
         self,
         open_db: Callable[[str], AbstractContextManager[SessionDB] | None],
         *,
-        current_session: Callable[[], str] = lambda: "",
         mask: Callable[[str], str] | None = None,
         helpers: Helpers | None = None,
-        archived: Callable[[str], list[dict[str, Any]]] = lambda _query: [],
+        archived: Callable[[str, str], list[dict[str, Any]]] = lambda _query, _session: [],
         project: str = "",
     ) -> None:
         self._open_db = open_db
-        self._current = current_session
         self._mask = mask
         self._helpers = helpers
         self._archived = archived  # entries of curated memory that made room for others and match a query
         self._project = project
 
-    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
         from hermes.base.words import scrub
 
         given = {name: scrub(value) if isinstance(value, str) else value for name, value in arguments.items()}
@@ -74,24 +75,23 @@ class SessionSearchTool:
         try:
             opened = self._open_db(profile)
             if opened is None:
-                return self._with_archived(_nothing_yet(given), {} if profile else given)
+                return self._with_archived(_nothing_yet(given), {} if profile else given, turn.session)
             with opened as db:
-                answer = self._answer(db, given, profile, session_id)
+                answer = self._answer(self._search(db, "" if profile else turn.session), given, session_id)
         except StorageError as error:
             return failure(f"past conversations are unavailable: {error}", {"unavailable": True})
         except HermesError as error:
             return failure(str(error))
         if profile:
             return {**answer, "profile": profile}
-        return self._with_archived(answer, given)
+        return self._with_archived(answer, given, turn.session)
 
-    def _with_archived(self, answer: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    def _with_archived(self, answer: dict[str, Any], given: dict[str, Any], current: str) -> dict[str, Any]:
         query = given.get("query", "").strip()
-        found = self._archived(query) if query and answer.get("mode") == "discover" else []
+        found = self._archived(query, current) if query and answer.get("mode") == "discover" else []
         return {**answer, "archived_memory": found} if found else answer
 
-    def _answer(self, db: SessionDB, given: dict[str, Any], profile: str, session_id: str) -> dict[str, Any]:
-        search = self._search(db, profile)
+    def _answer(self, search: SessionSearch, given: dict[str, Any], session_id: str) -> dict[str, Any]:
         query = given.get("query", "").strip()
         if "around_message_id" in given and (session_id or not query):
             window = _clamped(given.get("window", DEFAULT_WINDOW), 1, LARGEST_WINDOW)
@@ -101,13 +101,13 @@ class SessionSearchTool:
         wanted = _criteria(given, self._project)
         return search.discover(query, wanted) if query else search.browse(wanted)
 
-    def _search(self, db: SessionDB, profile: str) -> SessionSearch:
+    def _search(self, db: SessionDB, current: str) -> SessionSearch:
         from hermes.conversations.session_search import SessionSearch
         from hermes.safety.secrets import mask_secrets
 
         return SessionSearch(
             db,
-            current=None if profile else self._current() or None,
+            current=current or None,
             mask=self._mask or mask_secrets,
             helpers=self._helpers,
         )

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from hermes.base.values import value
 from hermes.memory.capture import LIMITING, NEGATIONS, SMALL_WORDS, is_name, stem
-from hermes.memory.history import least_trusted
+from hermes.memory.history import Cause, least_trusted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any
 
 _SENTENCES = re.compile(r"(?<=[.!?;])\s+|\n+|(?<=[\u3002\uff01\uff1f\uff1b])")
 _CLAUSES = re.compile(r"[,;()\u2013\u2014\u3001\uff0c\uff1b](?!\d)|\s-+\s|\s(?:and|but|then)\s", re.IGNORECASE)
@@ -145,18 +146,36 @@ class Source:
         return " ".join(mask_secrets(said[:_LONGEST_READ]).split())[:_LONGEST_EXCERPT]
 
 
-class Taint:
-    """Collects the sources of one turn; the program notes them, the model cannot.
+@value
+class TurnContext:
+    """What a tool may know about the turn it is called in.
 
-    A page can ask to be obeyed later. So a session also says what the model still has in front of it from before
-    (`earlier`), and what the person said (`said`): only that is free of it.
+    A page can ask to be obeyed later, so a session also says what the model still has in front of it from outside
+    (`earlier`), and what the person `said`: only that is free of it. `compact` puts messages of the session away.
     """
+
+    session: str = ""
+    origin: str = "agent"  # who acts
+    note: str = ""
+    earlier: Callable[[], Sequence[Source]] = tuple
+    said: Callable[[], Sequence[str]] = tuple
+    compact: Callable[[Mapping[str, str]], dict[str, Any]] | None = None
+
+    @property
+    def cause(self) -> Cause:
+        """What memory changes of this turn are stamped with."""
+        return Cause(origin=self.origin, session=self.session, note=self.note)
+
+
+NO_TURN = TurnContext()
+
+
+class Taint:
+    """Collects the sources of one turn; the program notes them, the model cannot."""
 
     def __init__(self) -> None:
         self._sources: list[Source] = []
         self._inherited: list[Source] = []
-        self.earlier: Callable[[], Sequence[Source]] = tuple
-        self.said: Callable[[], Sequence[str]] = tuple
 
     def start_turn(self) -> None:
         self._sources = list(self._inherited)
@@ -174,17 +193,21 @@ class Taint:
         """The least trusted origin of this turn; empty when nothing came from outside."""
         return least_trusted([source.origin for source in self._sources]) if self._sources else ""
 
-    def behind(self, texts: Sequence[str], gone: Callable[[], Sequence[str]] = tuple) -> Source | None:
+    def behind(self, texts: Sequence[str], gone: Callable[[], Sequence[str]], turn: TurnContext) -> Source | None:
         """What may have put a change into the model's mouth; None when nothing from outside can have.
 
         `texts` is what would be written, `gone` what would be lost for it.
         """
         if self._sources:
             return _worst(self._sources)
-        earlier = self.earlier()
-        if not earlier or (all(map(self._is_said, texts)) and all(map(self._is_spoken_of, gone()))):
-            return None
-        return _worst(earlier)
+        earlier = turn.earlier()
+        if earlier:
+            said = turn.said()
+            # What goes for good is not taken from what was said long ago, only from the person's newest words.
+            spoken_of = (any(is_about(text, each) for each in said[-1:]) for text in gone())
+            if not (all(is_said(text, said) for text in texts) and all(spoken_of)):
+                return _worst(earlier)
+        return None
 
     def in_words(self, source: Source) -> str:
         excerpt = source.excerpt()
@@ -193,17 +216,9 @@ class Taint:
             return f"text from outside entered this turn ({what})"
         return f"text from outside entered this conversation earlier ({what}) and this is not what the user said"
 
-    def everything(self) -> list[Source]:
-        """The sources of this turn and those of earlier ones that the model still has in front of it."""
-        return [*self.earlier(), *self._sources]
-
-    def _is_said(self, text: str) -> bool:
-
-        return is_said(text, self.said())
-
-    def _is_spoken_of(self, text: str) -> bool:
-        """By the newest words of the person: what goes for good is not taken from what was said long ago."""
-        return any(is_about(text, each) for each in self.said()[-1:])
+    def sources(self) -> list[Source]:
+        """What entered this turn from outside."""
+        return list(self._sources)
 
 
 def _worst(sources: Sequence[Source]) -> Source:

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from hermes.base.events import Check
     from hermes.cli.output import Context
-    from hermes.session.parts import Parts
+    from hermes.session.parts import SessionParts
 
 
-def background(parts: Parts) -> dict[str, Any]:
+def background(parts: SessionParts) -> dict[str, Any]:
     """The last review, when the conversations are open, and the last curation; None for what never happened."""
     try:
-        review = last_review(parts.database) if parts.has_database else None
+        review = last_review(parts.database) if parts.storage.is_open else None
     except HermesError as error:
         review = {"status": "unknown", "error": str(error)}
     return {"review": review, "curation": CurationLog(parts.home).last()}
@@ -137,7 +137,7 @@ def _providers(context: Context) -> list[dict[str, Any]]:
     return provider_states(context.home, context.settings)
 
 
-def _memory(parts: Parts) -> dict[str, str]:
+def _memory(parts: SessionParts) -> dict[str, str]:
     if parts.store is None:
         return {}
     found = {}
@@ -151,12 +151,12 @@ def _memory(parts: Parts) -> dict[str, str]:
     return found
 
 
-def _sessions(parts: Parts) -> dict[str, Any]:
+def _sessions(parts: SessionParts) -> dict[str, Any]:
     path = parts.home.join(DATABASE)
     if not os.path.exists(path):
         return {"conversations": 0, "sessions": 0, "messages": 0, "by_month": []}
     try:
-        parts.open_database("local")
+        parts.storage.open()
         recent = parts.database.list_sessions(limit=_RECENT)
         read, sent = (sum(getattr(s, name) for s in recent) for name in ("cache_read_tokens", "input_tokens"))
         upkeep = Upkeep.of_db(parts.database)
@@ -171,7 +171,7 @@ def _sessions(parts: Parts) -> dict[str, Any]:
     return state
 
 
-def _unsaved(parts: Parts) -> list[dict[str, Any]]:
+def _unsaved(parts: SessionParts) -> list[dict[str, Any]]:
     """Conversations that could not be stored in the database yet."""
     if not os.path.isdir(parts.home.join(UNSAVED)):
         return []
@@ -183,9 +183,9 @@ def _unsaved(parts: Parts) -> list[dict[str, Any]]:
         return [{"file": parts.home.join(UNSAVED), "open": False, "problem": str(error)}]
 
 
-def _engine(parts: Parts) -> dict[str, Any]:
+def _engine(parts: SessionParts) -> dict[str, Any]:
     try:
-        database = parts.database if parts.has_database else None
+        database = parts.database if parts.storage.is_open else None
         recent = database.list_sessions(limit=_RECENT) if database is not None else []
         state = engine_state(parts.settings, database, recent)
     except HermesError as error:
@@ -196,7 +196,7 @@ def _engine(parts: Parts) -> dict[str, Any]:
     return state
 
 
-def _last_miss(parts: Parts, session_id: str) -> str:
+def _last_miss(parts: SessionParts, session_id: str) -> str:
     newest = parts.database.messages(session_id, limit=_RECENT, newest=True)
     misses = (each.message["cache"]["broken_by"] for each in newest if each.message.get("cache"))
     return next((miss for miss in misses if miss), "")

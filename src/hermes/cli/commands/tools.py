@@ -8,6 +8,7 @@ import sys
 from hermes.base.errors import NotFound, SettingsError
 from hermes.cli.output import OK, REFUSED, add_json_option, print_json, print_text, visible
 from hermes.session.parts import open_parts
+from hermes.tools.taint import TurnContext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hermes.cli.output import Context
-    from hermes.session.parts import Parts
+    from hermes.session.parts import SessionParts
     from hermes.tools.builtin import Outcome, Task
     from hermes.tools.registry import Tool
 
@@ -26,7 +27,6 @@ def _run(given: argparse.Namespace, context: Context) -> int:
     if given.name == _DELEGATE and not given.list:
         return _delegate(given, context)
     parts = open_parts(context.home, settings=context.settings, project=given.project or "")
-    parts.bind(given.session)
     toolbox = parts.toolbox
     if given.list or (given.name and given.name not in toolbox.names()):
         for tool in _tools_of_the_agent(context):
@@ -38,7 +38,7 @@ def _run(given: argparse.Namespace, context: Context) -> int:
         return OK
     if given.name is None:
         raise SettingsError("which tool? `hermes tool --list` shows them")
-    result = toolbox.call(given.name, _arguments(given))
+    result = toolbox.call(given.name, _arguments(given), TurnContext(session=given.session))
     parts.external.close([])
     return _told(result)
 
@@ -125,7 +125,7 @@ def _prompt(given: argparse.Namespace, context: Context) -> int:
     return OK
 
 
-def _print_difference(parts: Parts, name: str, now: str) -> int:
+def _print_difference(parts: SessionParts, name: str, now: str) -> int:
     session = parts.database.resolve(name)
     if session is None:
         raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows them")
