@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import foreign_transcripts as made
@@ -17,15 +18,17 @@ import pytest
 from homes import furnish, tree
 from killing import AT_THE_END, killed
 
-from hermes.base.errors import DamagedFile, LockTimeout, StorageError
+from hermes.base.errors import DamagedFile, LockTimeout, NotFound, StorageError
 from hermes.memory.history import Cause
 from hermes.memory.store import MemoryStore
+from hermes.portability import exchange
+from hermes.portability.exchange import HomeCopy
 from hermes.portability.home import import_home
-from hermes.portability.plan import UndoLog
 from hermes.portability.sources import merged
-from hermes.storage import rollback as putting_back
+from hermes.settings.home import find_home
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock
+from hermes.storage.rollback import RecordedDB
 from hermes.storage.sessions import SessionDB
 from soak.common import Options
 from soak.migration import run_scene, state_of
@@ -50,70 +53,131 @@ def test_killed_at_any_step_the_home_is_as_it_was_or_as_migrated(scene: Scene, t
 
 
 @pytest.mark.proves("migration.kills", "claw.workspace")
-def test_a_file_in_the_workspace_is_put_back_too(home: Path, hermes: Command, tmp_path: Path) -> None:
+def test_a_file_in_the_workspace_is_written_last_and_by_the_next_run_after_a_kill(
+    home: Path, hermes: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
     work = tmp_path / "work"
     work.mkdir()
     (work / "AGENTS.md").write_text("# Mine\n", encoding="utf-8")
-    (work / "AGENTS.md").chmod(0o644)
     claw = openclaw_home.build(tmp_path / "claw")
     words = ("claw", "migrate", "--yes", "--overwrite", "--source", str(claw), "--workspace-target", str(work))
-    killed(home, AT_THE_END, *words, HOME=str(tmp_path))
-    assert sorted(os.listdir(work)) == ["AGENTS.md", "AGENTS.md.before-openclaw"]
-    assert hermes("status").code == 0
+    killed(home, AT_THE_END, *words)
+    assert not (home / "SOUL.md").exists()
+    patch = "from hermes.portability import plan\nplan._replace_outside = lambda *given: os._exit(9)"
+    killed(home, patch, *words)
+    assert (home / "SOUL.md").exists()
     assert os.listdir(work) == ["AGENTS.md"]
     assert (work / "AGENTS.md").read_text(encoding="utf-8") == "# Mine\n"
-    assert (work / "AGENTS.md").stat().st_mode & 0o777 == 0o644
-    assert not (home / "SOUL.md").exists()
+    assert hermes(*words).code == 0
+    assert (work / "AGENTS.md.before-openclaw").read_text(encoding="utf-8") == "# Mine\n"
+    assert (work / "AGENTS.md").read_text(encoding="utf-8") != "# Mine\n"
+
+
+def migrating(home: Path, meanwhile: Callable[[HomeCopy], object]) -> None:
+    """A migration that adds to memory and writes SOUL.md while somebody does something else."""
+    with HomeCopy(str(home)) as copy:
+        copy.write(b"new\n", "SOUL.md")
+        MemoryStore.open(copy.home_of(find_home(home))).add("memory", "Imported.", cause=Cause(origin="import"))
+        meanwhile(copy)
+        copy.swap()
 
 
 @pytest.mark.proves("migration.others-stay")
-def test_what_somebody_else_wrote_since_stays_and_is_named(
-    home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    work = tmp_path / "work"
-    work.mkdir()
+def test_what_somebody_writes_meanwhile_stops_the_migration_where_both_write(home: Path) -> None:
     store = MemoryStore.open(home)
     store.add("memory", "Mine.", cause=Cause(origin="user"))
-    claw = openclaw_home.build(tmp_path / "claw")
-    words = ("claw", "migrate", "--yes", "--source", str(claw), "--workspace-target", str(work))
-    killed(home, AT_THE_END, *words, HOME=str(tmp_path))
-    store.add("memory", "Written by a session that was open all the time.", cause=Cause(origin="user"))
-    (work / "AGENTS.md").write_text("# Edited by hand\n", encoding="utf-8")
+    with pytest.raises(StorageError, match=r"MEMORY\.md.* was changed by somebody else meanwhile"):
+        migrating(home, lambda _: store.add("memory", "Said meanwhile.", cause=Cause(origin="user")))
+    assert MemoryStore.open(home).entries("memory") == ("Mine.", "Said meanwhile.")
+    assert not (home / "SOUL.md").exists()
+    assert os.listdir(home.parent) == ["home"]
+
+
+@pytest.mark.proves("migration.others-stay", "migration.live")
+def test_what_somebody_writes_meanwhile_elsewhere_comes_along(home: Path) -> None:
+    store = MemoryStore.open(home)
+    store.add("memory", "Mine.", cause=Cause(origin="user"))
+    (home / "old.txt").write_text("old", encoding="utf-8")
+    (home / "gone.txt").write_text("gone", encoding="utf-8")
+    with SessionDB.open(home / "state.db") as db:
+        session = db.create_session(title="Open all the time")
+        db.append(session, {"role": "user", "content": "before"})
+
+        def meanwhile(_: HomeCopy) -> None:
+            db.append(session, {"role": "user", "content": "meanwhile"})
+            (home / "new" / "folder").mkdir(parents=True)
+            (home / "new" / "folder" / "file").write_text("new", encoding="utf-8")
+            (home / "old.txt.tmp").write_text("newer", encoding="utf-8")
+            (home / "old.txt.tmp").rename(home / "old.txt")
+            (home / "gone.txt").unlink()
+            store.add("user", "Likes tea.", cause=Cause(origin="user"))
+
+        migrating(home, meanwhile)
+        db.append(session, {"role": "user", "content": "after"})
+    with SessionDB.open(home / "state.db") as db:
+        assert [message.text for message in db.messages(session)] == ["before", "meanwhile", "after"]
+    store.add("memory", "By a store that was open all the time.", cause=Cause(origin="user"))
     again = MemoryStore.open(home)
-    assert again.entries("memory")[-1] == "Written by a session that was open all the time."
-    assert again.entries("user") == ()
-    assert (work / "AGENTS.md").read_text(encoding="utf-8") == "# Edited by hand\n"
-    assert "MEMORY.md was changed by somebody else since" in caplog.text
-    assert "AGENTS.md was written by somebody else since" in caplog.text
-    assert not (home / "skills").exists()
+    assert again.entries("memory") == ("Mine.", "Imported.", "By a store that was open all the time.")
+    assert again.entries("user") == ("Likes tea.",)
+    assert (home / "new" / "folder" / "file").read_text(encoding="utf-8") == "new"
+    assert (home / "old.txt").read_text(encoding="utf-8") == "newer"
+    assert not (home / "gone.txt").exists()
+    assert os.listdir(home.parent) == ["home"]
+
+
+@pytest.mark.proves("migration.others-stay")
+def test_a_database_that_a_migration_changes_must_not_change_meanwhile(home: Path) -> None:
+    with SessionDB.open(home / "state.db") as db:
+        db.create_session(title="Mine")
+    with HomeCopy(str(home)) as copy:
+        with SessionDB.open(copy.own_database(str(home / "state.db"))) as db:
+            db.create_session(title="Imported")
+        with SessionDB.open(home / "state.db") as db:
+            db.create_session(title="Meanwhile")
+        with pytest.raises(StorageError, match=r"state\.db was changed by somebody else meanwhile"):
+            copy.swap()
+    with SessionDB.open(home / "state.db") as db:
+        assert {session.title for session in db.list_sessions()} == {"Mine", "Meanwhile"}
 
 
 @pytest.mark.proves("migration.live")
-def test_who_opens_a_home_that_is_being_migrated_waits_for_it(home: Path) -> None:
-    inside, done = threading.Event(), threading.Event()
-
-    def migrate() -> None:
-        with UndoLog.around(str(home), "test") as log:
-            log.write(b"new\n", "SOUL.md")
-            inside.set()
-            done.wait(20)
-
-    worker = threading.Thread(target=migrate)
-    worker.start()
-    assert inside.wait(20)
-    threading.Timer(0.3, done.set).start()
-    MemoryStore.open(home)
-    assert done.is_set()  # whoever opens the home waits for it
-    assert (home / "SOUL.md").read_text(encoding="utf-8") == "new\n"
-    worker.join()
-
-
-@pytest.mark.proves("migration.live")
-def test_a_migration_that_takes_long_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(putting_back, "LOCK_TIMEOUT", 0.1)
-    with UndoLog.around(str(home), "test"), pytest.raises(LockTimeout, match=f"being migrated.*process {os.getpid()}"):
-        MemoryStore.open(home)
+def test_two_migrations_of_one_home_do_not_meet(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "_LOCK_TIMEOUT", 0.1)
+    with HomeCopy(str(home)), pytest.raises(LockTimeout, match=f"being migrated.*process {os.getpid()}"):
+        HomeCopy(str(home)).__enter__()
     assert MemoryStore.open(home).entries("memory") == ()
+
+
+@pytest.mark.proves("migration.kills")
+def test_without_links_everything_is_copied(home: Path, hermes: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: Any, **more: Any) -> None:
+        raise PermissionError(errno.EPERM, "no links here")
+
+    furnish(home, small=True)
+    before = state_of(home)
+    monkeypatch.setattr(os, "link", refuse)
+    with HomeCopy(str(home)) as copy:
+        copy.swap()
+    assert state_of(home) == before
+    assert hermes("doctor", "--offline").code == 0
+
+
+@pytest.mark.proves("migration.kills")
+def test_a_home_that_version_0_1_left_half_migrated_is_refused_and_the_backup_named(
+    home: Path, hermes: Command
+) -> None:
+    hermes("memory", "add", "Mine.")
+    hermes("backup", "create")
+    (home / ".migrating").mkdir()
+    assert hermes("memory", "list").code == 0
+    (home / ".migrating" / "changes.jsonl").write_text("{}\n", encoding="utf-8")
+    refused = hermes("memory", "list")
+    (backup,) = (home / "backups").iterdir()
+    assert refused.code == 1
+    assert "Hermes 0.1" in refused.err
+    assert str(backup) in refused.err
 
 
 @pytest.mark.proves("migration.kills")
@@ -147,25 +211,18 @@ def test_the_old_home_is_kept_whenever_the_new_one_has_come(home: Path, tmp_path
     hermes("backup", "create")
     hermes("memory", "add", "Newer.")
     before = tree(home)
-    patch = "from hermes.portability import home\nhome.complete_arrival = lambda *given: os._exit(9)"
+    patch = "from hermes.portability.exchange import NewHome\nNewHome._unmark = lambda home: os._exit(9)"
+    patch = patch.replace("NewHome._unmark =", "real = NewHome._unmark; count = []\nNewHome._unmark =").replace(
+        "lambda home: os._exit(9)", "staticmethod(lambda home: count.append(1) or len(count) < 2 or os._exit(9))"
+    )
     killed(home, patch, "import", str(tmp_path / "x.zip"), "--replace")
     assert "Newer." not in hermes("memory", "list").out
     assert len(hermes("backup", "list", "--json").json) == 1
-    assert not import_home(str(tmp_path / "x.zip"), str(home)).changed
-    (kept,) = (name for name in os.listdir(home.parent) if ".before-" in name)
-    old = tree(home.parent / kept)
-    assert old["memories/MEMORY.md"] == before["memories/MEMORY.md"]
-
-
-@pytest.mark.proves("migration.kills")
-@pytest.mark.parametrize("line", ["{broken\n", '{"path": "../x", "copy": ""}\n', '{"path": "/etc/x", "copy": ""}\n'])
-def test_notes_that_make_no_sense_are_refused_and_nothing_is_touched(line: str, home: Path) -> None:
-    (home / ".migrating").mkdir(parents=True)
-    (home / "SOUL.md").write_text("I am.\n", encoding="utf-8")
-    (home / ".migrating" / "changes.jsonl").write_text(line, encoding="utf-8")
-    with pytest.raises(DamagedFile):
-        MemoryStore.open(home)
-    assert (home / "SOUL.md").read_text(encoding="utf-8") == "I am.\n"
+    (home / "SOUL.md").write_text("another", encoding="utf-8")
+    assert import_home(str(tmp_path / "x.zip"), str(home), replace=True).changed
+    kept = [home.parent / name for name in os.listdir(home.parent) if ".before-" in name]
+    assert len(kept) == 2
+    assert before["memories/MEMORY.md"] in [tree(each)["memories/MEMORY.md"] for each in kept]
 
 
 STOPPED = (
@@ -234,6 +291,43 @@ def test_what_one_run_of_an_import_left_another_completes_or_takes_back(
     assert "was not completed" not in hermes("status").out
     with SessionDB.open(home / "state.db") as db:
         assert db.counts()["messages"] == 9000 + len(db.messages(db.list_sessions(source="codex")[0].id))
+
+
+@pytest.mark.proves("migration.discarded")
+def test_a_session_that_somebody_deleted_is_no_obstacle(home: Path) -> None:
+    with RecordedDB.open(home / "state.db", name="it") as db:
+        for title in ("One", "Two"):
+            db.append(db.create_session(title=title), {"role": "user", "content": title})
+    with SessionDB.open(home / "state.db") as db:
+        known = db.create_session(title="Known")
+        gone = db.resolve("One")
+        assert gone is not None
+        db.delete(gone.id)
+    with RecordedDB.open(home / "state.db", name="it") as db:
+        db.rename(known, "Renamed")
+        with pytest.raises(NotFound):
+            db.append_many("nobody", [{"role": "user", "content": "x"}])
+    with SessionDB.open(home / "state.db") as db:
+        db.delete(known)
+    with RecordedDB.open(home / "state.db", name="it") as db:
+        assert db.take_back(everything=True) == 0
+        assert db.counts() == {"sessions": 0, "messages": 0}
+
+
+@pytest.mark.proves("migration.discarded")
+def test_vectors_of_a_block_that_was_cut_go_with_it(home: Path) -> None:
+    with SessionDB.open(home / "state.db") as db:
+        session = db.create_session(title="Mine")
+        db.append(session, {"role": "user", "content": "mine"})
+        from hermes.storage.schema import add_vectors
+
+        add_vectors(db._database)
+    with RecordedDB.open(home / "state.db", name="it") as db:
+        db.append(session, {"role": "user", "content": "imported"})
+        db._database.connection.execute("INSERT INTO vectors SELECT block, 1, 0, x'00' FROM blocks")
+        db.take_back()
+        assert db._database.rows("SELECT * FROM vectors") == []
+        assert [message.text for message in db.messages(session)] == ["mine"]
 
 
 @pytest.mark.proves("migration.foreign-log")

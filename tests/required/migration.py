@@ -18,8 +18,11 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "a migration killed at any step leaves the home as it was or as migrated, whoever uses it next",
         "product",
     ),
-    "migration.live": ("who opens a home that is being migrated waits, and is told who migrates it", "product"),
-    "migration.others-stay": ("what somebody else wrote since a kill is not put back, and is named", "product"),
+    "migration.live": ("a home can be used while it is migrated; who migrates it too is told who does", "product"),
+    "migration.others-stay": (
+        "what somebody else writes while a migration runs is kept; where both write, the migration gives up",
+        "product",
+    ),
     "migration.unfinished": (
         "an unfinished import is named with the commands that complete it and that take it back",
         "product",

@@ -159,12 +159,14 @@ def state_of(place: Path) -> State:
             continue
         path = str(place / name)
         ours = parts[-1] == DATABASE and foreign_program(path) is None
-        found[name] = [json.dumps(each, sort_keys=True) for each in Dump(path).records()] if ours else data
+        # An old home that has no name yet gets one at the next import.
+        plain = re.sub(r"\.arriving-\d+-[0-9a-f]{6}", ".before-00000000-000000-0000", name)
+        found[plain] = [json.dumps(each, sort_keys=True) for each in Dump(path).records()] if ours else data
     return found
 
 
 def _of_an_unborn_home(place: Path, parts: list[str]) -> bool:
-    """A home that was still being built beside the real one; the next import removes it."""
+    """A home that never was, or no longer is, the real one; the next migration removes it."""
     return ".arriving-" in parts[0] and (place / parts[0] / FOLDER).is_dir()
 
 

@@ -41,8 +41,6 @@ def _claw(place: Path) -> None:
     _home(place)
     openclaw_home.build(place / ".openclaw")
     openclaw_home.skill(place / "home" / "skills" / "openclaw-imports" / "weather", "another one")
-    (place / "work").mkdir()
-    (place / "work" / "AGENTS.md").write_text("# What stood here\n", encoding="utf-8")
 
 
 def _agent(place: Path) -> None:
@@ -96,7 +94,7 @@ SCENES = (
         furnish=_claw,
         words=(
             *("claw", "migrate", "--yes", "--overwrite", "--migrate-secrets", "--source", ".openclaw"),
-            *("--skill-conflict", "overwrite", "--workspace-target", "work"),
+            *("--skill-conflict", "overwrite"),
         ),
     ),
     Scene(

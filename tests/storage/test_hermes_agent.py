@@ -11,8 +11,8 @@ import pytest
 from hermes_agent_layouts import LAYOUTS, REAL_PROGRAM, build, write_with_the_program
 
 from hermes.base.errors import StorageError
+from hermes.portability.exchange import HomeCopy
 from hermes.portability.hermes_agent import adopt_hermes_agent, import_hermes_agent
-from hermes.portability.plan import UndoLog
 from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
@@ -127,8 +127,9 @@ def test_reading_alters_no_byte_even_when_a_log_waits(tmp_path: Path) -> None:
 @pytest.mark.proves("repair.foreign-adopt")
 def test_adopting_puts_ours_in_its_place_and_keeps_the_original(foreign: Path) -> None:
     original = foreign.read_bytes()
-    with UndoLog.around(str(foreign.parent), "hermes-agent") as log:
-        counts, kept = adopt_hermes_agent(str(foreign), log)
+    with HomeCopy(str(foreign.parent)) as copy:
+        counts, kept = adopt_hermes_agent(str(foreign), copy)
+        copy.swap()
     assert counts.messages == 10
     with open(kept, "rb") as file:
         assert file.read() == original

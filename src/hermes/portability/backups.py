@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import DamagedFile, HermesError, NotFound, StorageError
 from hermes.portability.archive import ArchiveReader, ArchiveWriter, create_inside, remove_tree
-from hermes.portability.home import HomeFiles, Staging, is_empty
+from hermes.portability.exchange import NewHome, is_empty
+from hermes.portability.home import HomeFiles
 from hermes.storage.files import PRIVATE_FILE, is_running
 
 if TYPE_CHECKING:
@@ -145,14 +146,14 @@ def restore_backup(path: str, home: str) -> RestoredBackup:
         if not is_empty(home) and _is_same(reader, home):
             return RestoredBackup(changed=False)
         done = RestoredBackup()
-        with Staging.beside(home) as staging:
+        with NewHome(home) as new:
             for name, entry in sorted(reader.entries.items()):
                 inside = name.removeprefix(f"{HOME}/") if name.startswith(f"{HOME}/") else f"restored/{name}"
-                with create_inside(staging.path, inside, 0o700 if entry.executable else PRIVATE_FILE) as file:
+                with create_inside(new.path, inside, 0o700 if entry.executable else PRIVATE_FILE) as file:
                     for piece in reader.read(name):
                         file.write(piece)
                 done.files += 1
-            done.kept = staging.put_in_place()
+            done.kept = new.put_in_place()
         for number, original in enumerate(about.get("provider_paths") or ()):
             place = os.path.join(home, "restored", ELSEWHERE, str(number))
             if os.path.isdir(place):

@@ -32,13 +32,15 @@ from hermes.portability.plan import (
     Item,
     Report,
     carry_out,
+    change_memory,
     merging,
     plan_merge,
+    saving_secret,
 )
 from hermes.portability.sources import files_below, merged, read_bytes, read_text
 from hermes.settings.config import Settings, check_text
 from hermes.settings.environment import FILE as SECRETS
-from hermes.settings.environment import read_secrets, save_secret
+from hermes.settings.environment import read_secrets
 from hermes.settings.home import DATABASE, PROFILES, Home, profile_path
 from hermes.settings.yaml_file import keep_known, place_value
 from hermes.storage.database import HERMES_AGENT, all_rows, foreign_program
@@ -46,18 +48,16 @@ from hermes.storage.database import HERMES_AGENT as PROGRAM
 from hermes.storage.files import keep_private, readable_by_others
 from hermes.storage.maintenance import Upkeep
 from hermes.storage.messages import mended
-from hermes.storage.repair.check import SIDE_FILES, alone
+from hermes.storage.repair.check import SIDE_FILES
 from hermes.storage.repair.salvage import open_unchanged
-from hermes.storage.rollback import RecordedDB
 from hermes.storage.sessions import SessionDB
-from hermes.storage.unfinished import settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import apsw
 
-    from hermes.portability.plan import UndoLog
+    from hermes.portability.exchange import HomeCopy
 
     Progress = Callable[[str, int, int], None]
 
@@ -213,7 +213,6 @@ def _opened(text: Any) -> Any:
 # Brings the conversations of a hermes-agent `state.db` in: every message, title, flag and lineage, once.
 
 _BATCH = 1000  # messages to a transaction; others can write in between
-_PARTS = ("", *SIDE_FILES, ".lock", ".lock.queue")
 _TIME = ("started_at", "ended_at")
 
 
@@ -263,16 +262,13 @@ def has_news(path: str, db: SessionDB) -> bool:
     return False
 
 
-def open_for_import(path: str, log: UndoLog) -> RecordedDB:
-    """A database for one step of a migration: taken back, or removed when it was not there, if the rest fails."""
-    name = log.importing(path)
-    if not os.path.exists(path):
-        for suffix in _PARTS:
-            log.protect(os.path.relpath(path + suffix, log.home))
-    db = RecordedDB.open(path, durability="turn", name=name)
-    log.when_failing.append(db.close)
-    log.when_done += [db.complete, partial(_merge_index, db), db.close]
-    return db
+@contextlib.contextmanager
+def open_for_import(path: str, copy: HomeCopy) -> Iterator[SessionDB]:
+    """The copy of a database of the home, for one step of a migration."""
+    with SessionDB.open(copy.own_database(path), durability="turn") as db:
+        yield db
+        db.sync()
+        _merge_index(db)
 
 
 def _merge_index(db: SessionDB) -> None:
@@ -284,42 +280,19 @@ def _merge_index(db: SessionDB) -> None:
                 pass
 
 
-def adopt_hermes_agent(path: str, log: UndoLog, progress: Progress | None = None) -> tuple[Imported, str]:
+def adopt_hermes_agent(path: str, copy: HomeCopy, progress: Progress | None = None) -> tuple[Imported, str]:
     """Puts a database of ours in the place of hermes-agent's; returns what came over and where the original now is."""
-    path = os.path.abspath(path)
     if not os.path.exists(path):
         raise NotFound(f"{path} does not exist")
     kept = f"{path}.hermes-agent-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
-    ours = f"{path}.importing-{os.urandom(4).hex()}"
-    for suffix in _PARTS:
-        log.protect(os.path.relpath(ours + suffix, log.home))
-    try:
-        with alone(path):
-            pass  # says at once that hermes-agent still has it open, rather than after a long import
-        with SessionDB.open(ours, durability="turn") as db:
-            counts = import_hermes_agent(path, db, progress)
-            db.sync()
-            _merge_index(db)
-        with alone(path):
-            parts = [suffix for suffix in ("", *SIDE_FILES) if os.path.exists(path + suffix)]
-            log.giving_way(path, kept, parts)
-            _give_way(path, kept)
-            os.replace(ours, path)
-    finally:
-        for suffix in _PARTS:
-            if os.path.exists(ours + suffix):
-                os.unlink(ours + suffix)
-    return counts, kept
-
-
-def _give_way(path: str, kept: str) -> None:
-    """The original under its new name, log included; the log must not stay, or it would be laid over our file."""
+    copy.reserve(path)  # says at once that hermes-agent still has it open, rather than after a long import
+    ours, original = copy.inside(path), copy.inside(kept)
     for suffix in ("", *SIDE_FILES):
-        if os.path.exists(path + suffix):
-            os.link(path + suffix, kept + suffix)
-    for suffix in SIDE_FILES:
-        if os.path.exists(path + suffix):
-            os.unlink(path + suffix)
+        if os.path.exists(ours + suffix):
+            os.rename(ours + suffix, original + suffix)
+    with open_for_import(path, copy) as db:
+        counts = import_hermes_agent(original, db, progress)
+    return counts, kept
 
 
 def _store(db: SessionDB, session: ForeignSession, batch: list[ForeignMessage], counts: Imported) -> None:
@@ -387,7 +360,6 @@ class Adoption:
         self._stamp = time.strftime("%Y%m%dT%H%M%S")
 
     def plan(self) -> Report:
-        settle(self._home.path)
         source = os.path.realpath(os.path.expanduser(self._options.source))
         if not os.path.isdir(source):
             raise NotFound(f"there is no home at {source}; name that of hermes-agent: `hermes import hermes-agent DIR`")
@@ -429,10 +401,6 @@ class Adoption:
                     continue  # no profile of either program is called so
                 yield place, Home(path=path, root=self._home.path, profile=name)
 
-    def _inside(self, home: Home, *names: str) -> tuple[str, ...]:
-        """A path of one of the homes as the undo log names it: below the home that is migrated."""
-        return (os.path.relpath(home.join(*names), self._home.path),)
-
     def _in_place(self, home: Home) -> list[Item]:
         items = []
         settings, unknown = _settings(home)
@@ -441,7 +409,7 @@ class Adoption:
         if os.path.exists(home.join(DATABASE)) and foreign_program(home.join(DATABASE)) == PROGRAM:
             items.append(self._adopted(home))
         store = MemoryStore.open(home, settings=settings)
-        items += [_accepted(store, target) for target in store.targets if store.read(target).drift]
+        items += [_accepted(home, settings, target) for target in store.targets if store.read(target).drift]
         return items + list(_left(home.path)) if items else []
 
     def _private(self) -> Iterator[Item]:
@@ -451,8 +419,8 @@ class Adoption:
         if not count:
             return
 
-        def act(_: UndoLog) -> None:
-            for path in readable_by_others(home):
+        def act(copy: HomeCopy) -> None:
+            for path in readable_by_others(copy.path):
                 keep_private(path)
 
         item = Item(kind="privacy", source=home, destination=home, status=MIGRATED, last=True, act=act)
@@ -462,10 +430,9 @@ class Adoption:
     def _cleaned(self, home: Home, unknown: list[str]) -> Item:
         original = read_bytes(home.join(_CONFIG))
 
-        def act(log: UndoLog) -> None:
-            log.protect(*self._inside(home, _CONFIG))
-            log.write(original, "migration", NAME, self._stamp, "archive", home.profile or "home", _CONFIG)
-            keep_known(home, _CONFIG)
+        def act(copy: HomeCopy) -> None:
+            copy.write(original, "migration", NAME, self._stamp, "archive", home.profile or "home", _CONFIG)
+            keep_known(copy.home_of(home), _CONFIG)
 
         item = Item(kind="settings", source=home.join(_CONFIG), destination=home.join(_CONFIG), status=MIGRATED)
         item.reason = "settings Hermes does not have were taken out; the original is in the archive"
@@ -476,8 +443,8 @@ class Adoption:
         path = home.join(DATABASE)
         item = Item(kind="sessions", source=path, destination=path, status=MIGRATED, last=True)
 
-        def act(log: UndoLog) -> None:
-            counts, kept = adopt_hermes_agent(path, log, self._progress)
+        def act(copy: HomeCopy) -> None:
+            counts, kept = adopt_hermes_agent(path, copy, self._progress)
             item.details |= {"sessions": counts.sessions, "messages": counts.messages, "original": kept}
 
         item.act = act
@@ -499,7 +466,8 @@ class Adoption:
 
     def _memory(self, place: str, home: Home) -> Iterator[Item]:
         settings, _ = _settings(home)
-        store = MemoryStore.open(home, settings=settings)
+        opened = partial(MemoryStore.open, settings=settings)
+        store = opened(home)
         for target in TARGETS:
             path = os.path.join(place, FOLDER, FILES[target])
             if os.path.isfile(path) and target in store.targets:
@@ -509,7 +477,7 @@ class Adoption:
                     yield Item(kind=target, source=path, status=ERROR, reason=str(error))
                     continue
                 merge = plan_merge(store, target, found, source=NAME)
-                yield merging(target, path, store, merge)
+                yield merging(target, path, merge, home, opened)
 
     def _skills(self, place: str, carrying: Carrying) -> Iterator[Item]:
         root = os.path.join(place, "skills")
@@ -546,11 +514,8 @@ class Adoption:
                 item.status, item.reason = CONFLICT, "it is set to something else here"
                 return item
 
-        def act(log: UndoLog) -> None:
-            log.protect(*self._inside(home, _CONFIG))
-            place_value(home, _CONFIG, name, value)
-
-        item.status, item.act = MIGRATED, act
+        item.status = MIGRATED
+        item.act = lambda copy: place_value(copy.home_of(home), _CONFIG, name, value)
         return item
 
     def _secrets(self, place: str, home: Home) -> Iterator[Item]:
@@ -570,15 +535,8 @@ class Adoption:
             elif name in there and not self._options.overwrite:
                 item.status, item.reason = CONFLICT, "another value is there"
             else:
-                item.status, item.act = MIGRATED, self._saving(home, name, text)
+                item.status, item.act = MIGRATED, saving_secret(home, name, text)
             yield item
-
-    def _saving(self, home: Home, name: str, text: str) -> Callable[[UndoLog], None]:
-        def act(log: UndoLog) -> None:
-            log.protect(*self._inside(home, SECRETS))
-            save_secret(home, name, text)
-
-        return act
 
     def _sessions(self, path: str, home: Home) -> Item:
         target = home.join(DATABASE)
@@ -595,10 +553,9 @@ class Adoption:
                     item.status, item.reason = SKIPPED, "every conversation is there already"
                     return item
 
-        def act(log: UndoLog) -> None:
-            db = open_for_import(target, log)
-            counts = import_hermes_agent(path, db, self._progress)
-            db.sync()
+        def act(copy: HomeCopy) -> None:
+            with open_for_import(target, copy) as db:
+                counts = import_hermes_agent(path, db, self._progress)
             item.details |= {"sessions": counts.sessions, "messages": counts.messages, "known": counts.known}
 
         item.act = act
@@ -622,12 +579,13 @@ def _left(place: str) -> Iterator[Item]:
             yield Item(kind="other", source=os.path.join(place, name), reason="nothing in Hermes reads it")
 
 
-def _accepted(store: MemoryStore, target: str) -> Item:
-    path = store.path(target)
+def _accepted(home: Home, settings: Settings, target: str) -> Item:
+    path = MemoryStore.open(home, settings=settings).path(target)
+    cause = Cause(origin="import", note=f"from {NAME}")
 
-    def act(log: UndoLog) -> None:
-        log.protect_memory(path)
-        store.adopt(target, cause=Cause(origin="import", note=f"from {NAME}"))
+    def act(copy: HomeCopy) -> None:
+        store = MemoryStore.open(copy.home_of(home), settings=settings)
+        change_memory(copy, store, target, lambda store: store.adopt(target, cause=cause))
 
     item = Item(kind=target, source=path, destination=path, status=MIGRATED, last=True, act=act)
     item.reason = "it was written in another form; its bytes are kept beside it"

@@ -7,7 +7,6 @@ import json
 import os
 import stat
 import tempfile
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,22 +14,18 @@ import apsw
 
 from hermes.base.errors import DamagedFile, HermesError, NotFound, StorageError
 from hermes.memory.file import FILES, PROJECTS
-from hermes.portability.archive import ArchiveReader, ArchiveWriter, create_inside, remove_tree
+from hermes.portability.archive import ArchiveReader, ArchiveWriter, create_inside
 from hermes.portability.conversations_export import reading_copies
+from hermes.portability.exchange import NewHome, is_empty
 from hermes.session.provider_host import in_passing, open_provider
 from hermes.settings.config import load_settings
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.home import DATABASE, PEOPLE, PROFILES
 from hermes.storage.database import foreign_program
 from hermes.storage.dump import Dump, Load
-from hermes.storage.files import ARRIVING, PRIVATE_FILE, Folder, explain, is_running, make_private_folders
-from hermes.storage.files import MIGRATION_FOLDER as FOLDER
-from hermes.storage.files import MIGRATION_FOLDER as MIGRATING
+from hermes.storage.files import MIGRATION_FOLDER, PRIVATE_FILE, Folder, explain
 from hermes.storage.images import IMAGES, is_stored_name
 from hermes.storage.locks import FileLock
-from hermes.storage.repair.check import alone
-from hermes.storage.rollback import complete_arrival, forget, migrating, note
-from hermes.storage.unfinished import settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,7 +72,7 @@ _ENDINGS_LEFT_OUT = (
     *(".gguf", ".safetensors", ".onnx"),
 )
 _ORIGINALS = (".damaged-", ".hermes-agent-", ".malformed-backup-")
-_UNFINISHED = (MIGRATING, f"{DATABASE}.importing-")
+_UNFINISHED = (MIGRATION_FOLDER, f"{DATABASE}.importing-")
 _SQLITE = b"SQLite format 3\x00"
 _PIECE = 1 << 20
 _LARGEST_IN_MEMORY = 256 << 20
@@ -217,112 +212,6 @@ def _kind(path: str, name: str) -> str:
     if name == DATABASE:
         return "database" if is_sqlite else "file"
     return "sqlite" if is_sqlite else "file"
-
-
-# A home that is built beside the real one and takes its place in one step, or not at all.
-#
-# It carries `.migrating` from its beginning, and its lock is held: whoever opens it at once, in its new place, waits;
-# and when the program is killed between the exchange and its end, the next opening completes the rest.
-
-_MARK = ".arriving-"
-_IGNORED = frozenset(("cache", "logs", "backups"))
-
-
-class Staging:
-    """`path` is where the new home is built; `put_in_place` exchanges it with the real one."""
-
-    def __init__(self, home: str) -> None:
-        self.home = home
-        self._parent, self._name = os.path.split(home)
-        self._staged = f"{self._name}{_MARK}{os.getpid()}-{os.urandom(3).hex()}"
-        self.path = os.path.join(self._parent, self._staged)
-
-    @classmethod
-    @contextlib.contextmanager
-    def beside(cls, home: str) -> Iterator[Staging]:
-        staging = cls(os.path.abspath(home))
-        make_private_folders(os.path.dirname(staging.home))
-        settle(staging.home)
-        staging.remove_abandoned()
-        make_private_folders(os.path.join(staging.path, FOLDER))
-        with migrating(staging.path):
-            try:
-                yield staging
-            finally:
-                if os.path.lexists(os.path.join(staging.path, FOLDER)):
-                    remove_tree(staging.path)
-
-    def remove_abandoned(self) -> None:
-        """What a killed run left beside the home; nothing of it ever was the home, or it would bear no mark."""
-        for name in os.listdir(self._parent or "."):
-            process = name.removeprefix(self._name + _MARK).partition("-")[0]
-            alive = process.isdecimal() and is_running(int(process))
-            marked = os.path.lexists(os.path.join(self._parent, name, FOLDER))
-            if name.startswith(self._name + _MARK) and marked and not alive:
-                remove_tree(os.path.join(self._parent, name))
-
-    def put_in_place(self) -> str | None:
-        """The new home in the place of the old one; returns where the old one is kept, None when there was none."""
-        kept = _free_name(self.home)
-        record = {"arrived": self._staged, "kept": os.path.basename(kept)}
-        note(os.path.join(self.path, FOLDER), {"process": os.getpid(), **record})
-        with Folder.create(self._parent) as parent, self._nobody_has_it_open():
-            if not os.path.lexists(self.home):
-                parent.rename(self._staged, self._name)
-                parent.sync()
-            elif not parent.exchange(self._staged, self._name):
-                self._rename_both(parent, record)
-        complete_arrival(self.home, record)
-        if is_empty(kept):
-            remove_tree(kept)
-        forget(os.path.join(self.home, FOLDER))
-        return kept if os.path.lexists(kept) else None
-
-    def _rename_both(self, parent: Folder, record: dict[str, str]) -> None:
-        """Where names cannot be exchanged there is a moment without a home; a file beside it says what follows."""
-        mark = self._name + ARRIVING
-        with FileLock(parent, mark, timeout=0):
-            with parent.open_for_append(mark) as file:
-                file.append((json.dumps({"staged": self._staged}) + "\n").encode(), sync=True)
-            parent.rename(self._name, record["kept"])
-            try:
-                parent.rename(self._staged, self._name)
-            except StorageError:
-                parent.rename(record["kept"], self._name)
-                raise
-            finally:
-                parent.sync()
-                parent.remove(mark)
-
-    @contextlib.contextmanager
-    def _nobody_has_it_open(self) -> Iterator[None]:
-        path = os.path.join(self.home, DATABASE)
-        if not os.path.exists(path):
-            yield
-            return
-        with alone(path):
-            pass
-        yield
-
-
-def is_empty(home: str) -> bool:
-    """Whether nothing is there that somebody would miss."""
-    if not os.path.isdir(home):
-        return not os.path.lexists(home)
-    for _, folders, files in os.walk(home):
-        folders[:] = [name for name in folders if name not in _IGNORED]
-        if any(map(_matters, files)):
-            return False
-    return True
-
-
-def _matters(name: str) -> bool:
-    return not name.endswith((".lock", ".lock.queue"))
-
-
-def _free_name(home: str) -> str:
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    return f"{home}.before-{stamp}-{os.urandom(2).hex()}"
 
 
 # `hermes export`: a home as plain text that a person can read and `hermes import` makes the same home of again.
@@ -521,9 +410,9 @@ def import_home(
                     f"{home} is not empty; choose another home with --home, add to it with --merge, or put the archive "
                     "in its place with --replace (the old home is kept beside it)"
                 )
-        with Staging.beside(home) as staging:
-            done = unpack(reader, staging.path, progress)
-            done.kept = staging.put_in_place()
+        with NewHome(home) as new:
+            done = unpack(reader, new.path, progress)
+            done.kept = new.put_in_place()
             return done
 
 

@@ -6,6 +6,7 @@ import base64
 import io
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import DamagedFile
@@ -25,13 +26,12 @@ from hermes.storage.documents import history_name, records_in
 from hermes.storage.images import IMAGES
 from hermes.storage.schema import BLOCK
 from hermes.storage.sessions import SessionDB
-from hermes.storage.unfinished import settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from hermes.portability.archive import ArchiveReader
-    from hermes.portability.plan import UndoLog
+    from hermes.portability.exchange import HomeCopy
     from hermes.settings.home import Home
 
 NAME = "export"
@@ -51,7 +51,6 @@ class MergeExport:
         self._stamp = time.strftime("%Y%m%dT%H%M%S")
 
     def plan(self) -> Report:
-        settle(self._home.path)
         check_format(self._reader)
         self._reader.verify()
         report = Report(
@@ -68,13 +67,14 @@ class MergeExport:
         return carry_out(self._home, report, program=NAME, overwrite=self._overwrite, backup=self._backup)
 
     def _memory(self) -> Iterator[Item]:
-        store = MemoryStore.open(self._home, settings=load_settings(self._home))
+        opened = partial(MemoryStore.open, settings=load_settings(self._home))
+        store = opened(self._home)
         for target in TARGETS:
             path = f"{HOME}/{FOLDER}/{FILES[target]}"
             if path in self._reader.entries and target in store.targets:
                 found = parse(decode(self._read(path)).text)
                 merge = plan_merge(store, target, found, source=NAME, origins=self._origins(path, found))
-                yield merging(target, path, store, merge)
+                yield merging(target, path, merge, self._home, opened)
 
     def _origins(self, path: str, entries: Sequence[str]) -> dict[str, str]:
         """Where the entries come from by the history beside them; what has none tells nothing."""
@@ -103,9 +103,9 @@ class MergeExport:
                 item.act = self._writing(path, inside, executable=entry.executable)
             yield item
 
-    def _writing(self, path: str, inside: str, *, executable: bool) -> Callable[[UndoLog], None]:
+    def _writing(self, path: str, inside: str, *, executable: bool) -> Callable[[HomeCopy], None]:
         mode = 0o700 if executable else 0o600
-        return lambda log: log.write(self._read(path), *inside.split("/"), mode=mode)
+        return lambda copy: copy.write(self._read(path), inside, mode=mode)
 
     def _conversations(self) -> Iterator[Item]:
         path = f"{HOME}/{CONVERSATIONS}"
@@ -122,11 +122,11 @@ class MergeExport:
                     return
         item.status = MIGRATED
 
-        def act(log: UndoLog) -> None:
-            db = open_for_import(target, log)
-            result = Importer(db, source=NAME, renumbered=renumbered).read(io.BufferedReader(_Lines(self._plain(path))))
-            db.set_meta(note, "1")
-            db.sync()
+        def act(copy: HomeCopy) -> None:
+            with open_for_import(target, copy) as db:
+                lines = io.BufferedReader(_Lines(self._plain(path)))
+                result = Importer(db, source=NAME, renumbered=renumbered).read(lines)
+                db.set_meta(note, "1")
             item.details |= {"sessions": result.sessions, "messages": result.messages, "known": result.already_there}
             item.details["differing"] = result.bad_lines
 

@@ -10,6 +10,7 @@ import re
 import time
 import zipfile
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import DamagedFile, NotFound, SettingsError, StorageError
@@ -19,7 +20,6 @@ from hermes.portability.plan import Report, carry_out, merging, plan_merge
 from hermes.portability.sources import files_below, read_bytes, read_text
 from hermes.portability.transcripts import letta
 from hermes.settings.config import load_settings
-from hermes.storage.unfinished import settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -299,7 +299,6 @@ class MemoryImport:
         self._project = project
 
     def plan(self) -> Report:
-        settle(self._home.path)
         found = read_memory(self._given, self._form, "memory" if self._project else self._target)
         stamp = time.strftime("%Y%m%dT%H%M%S")
         report = Report(
@@ -311,12 +310,13 @@ class MemoryImport:
             options={"format": found.format, "files": found.files},
             warnings=found.warnings,
         )
-        store = MemoryStore.open(self._home, settings=load_settings(self._home), project=self._project)
+        opened = partial(MemoryStore.open, settings=load_settings(self._home), project=self._project)
+        store = opened(self._home)
         for target, entries in found.entries.items():
             chosen = "project" if self._project else target
             if entries and chosen in store.targets:
                 merge = plan_merge(store, chosen, entries, source=found.format)
-                report.items.append(merging(chosen, found.origin, store, merge))
+                report.items.append(merging(chosen, found.origin, merge, self._home, opened))
         return report
 
     def apply(self, report: Report) -> Report:

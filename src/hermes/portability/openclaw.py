@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError
@@ -22,21 +23,21 @@ from hermes.portability.plan import (
     carry_out,
     merging,
     plan_merge,
+    saving_secret,
 )
 from hermes.portability.sources import dig, files_below, find_openclaw, is_running, links_below
 from hermes.safety.secrets import mask_secrets
 from hermes.settings.config import load_settings
-from hermes.settings.environment import read_secrets, save_secret
+from hermes.settings.environment import read_secrets
 from hermes.settings.schema import all_keys, problem_with
 from hermes.settings.yaml_file import place_value
 from hermes.storage.files import Folder
 from hermes.storage.locks import is_held
-from hermes.storage.unfinished import settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hermes.portability.plan import Merge, UndoLog
+    from hermes.portability.plan import Merge
     from hermes.portability.sources import OpenClaw, Options
     from hermes.settings.home import Home
 
@@ -131,11 +132,8 @@ def _setting(source: OpenClaw, home: Home, options: Options, wanted: tuple[str, 
             item.status, item.reason = CONFLICT, "it is set to something else here"
             return item
 
-    def act(log: UndoLog) -> None:
-        log.protect("config.yaml")
-        place_value(home, "config.yaml", name, value)
-
-    item.status, item.act = MIGRATED, act
+    item.status = MIGRATED
+    item.act = lambda copy: place_value(copy.home_of(home), "config.yaml", name, value)
     return item
 
 
@@ -157,16 +155,8 @@ def _secrets(source: OpenClaw, home: Home, options: Options) -> Iterator[Item]:
         elif name in there and not options.overwrite:
             item.status, item.reason = CONFLICT, "another value is there"
         else:
-            item.status, item.act = MIGRATED, _save(home, name, text)
+            item.status, item.act = MIGRATED, saving_secret(home, name, text)
         yield item
-
-
-def _save(home: Home, name: str, text: str) -> Any:
-    def act(log: UndoLog) -> None:
-        log.protect(".env")
-        save_secret(home, name, text)
-
-    return act
 
 
 def _found_secrets(source: OpenClaw) -> dict[str, str]:
@@ -212,7 +202,6 @@ class Migration:
         self._merges: list[Merge] = []
 
     def plan(self) -> Report:
-        settle(self._home.path)
         options = self._options
         source = find_openclaw(options.source, options.user_home)
         report = Report(
@@ -261,7 +250,8 @@ class Migration:
         return found
 
     def _memory(self, source: OpenClaw) -> list[Item]:
-        store = MemoryStore.open(self._home, settings=load_settings(self._home))
+        opened = partial(MemoryStore.open, settings=load_settings(self._home))
+        store = opened(self._home)
         daily = self._daily(source)
         groups: list[tuple[str, str, str, list[str]]] = []
         for kind, target, name in (("memory", "memory", "MEMORY.md"), ("user-profile", "user", "USER.md")):
@@ -279,7 +269,7 @@ class Migration:
             earlier = [entry for merge in self._merges if merge.target == target for entry in merge.added]
             merge = plan_merge(store, target, found, source=NAME, taken=earlier)
             self._merges.append(merge)
-            items.append(merging(kind, path, store, merge))
+            items.append(merging(kind, path, merge, self._home, opened))
             if kind == "daily-memory":
                 items[-1].details["source_files"] = list(daily)
         return items

@@ -2,47 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import stat
 import tempfile
-import time
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import StorageError, UnsafePath, WriteRefused
+from hermes.base.errors import StorageError, WriteRefused
 from hermes.memory import entries as text
 from hermes.memory.file import Plan
 from hermes.memory.history import UNTRUSTED, Cause, Edit, Leaving
 from hermes.memory.operations import screen_write
-from hermes.portability.archive import remove_tree
 from hermes.portability.backups import FOLDER as BACKUPS
 from hermes.portability.backups import create_backup, new_name, prune_backups
-from hermes.portability.home import is_empty
+from hermes.portability.exchange import HomeCopy, is_empty
 from hermes.portability.sources import files_below, merged, read_bytes
 from hermes.safety.scanner import scan, without_attacks
 from hermes.safety.secrets import mask_secrets
+from hermes.settings.environment import save_secret
 from hermes.skills.files import MAIN_FILE, check_name
-from hermes.storage.files import MIGRATION_FOLDER as FOLDER
-from hermes.storage.files import OF_A_MIGRATION, Folder, explain, make_private_folders
-from hermes.storage.rollback import (
-    HISTORY,
-    commit,
-    copy_tree,
-    digest,
-    forget,
-    migrating,
-    note,
-    put_back,
-    put_back_abandoned,
-)
+from hermes.storage.files import Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hermes.memory.store import MemoryStore, Written
     from hermes.settings.home import Home
@@ -63,8 +48,8 @@ class Item:
     reason: str = ""
     details: dict[str, Any] = field(default_factory=dict)
     sensitive: bool = False
-    last: bool = False  # what others may be writing too comes last, so that it is rarely put back
-    act: Callable[[Any], None] | None = None
+    last: bool = False  # what others may be writing too comes last, so that they rarely get in the way
+    act: Callable[[HomeCopy], object] | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -152,122 +137,6 @@ def _shown(text: str) -> str:
     return "".join(letter if letter.isprintable() else "�" for letter in text.replace("\n", " "))
 
 
-# Changes to a home that stand or fall together: what is about to change is kept, and put back when the rest fails.
-#
-# The copies and the list of them lie in `.migrating` inside the home while the work goes on. When it ends well they
-# are removed; when it fails, or when the next opening of the home finds them because the program was killed,
-# everything is put back (`storage.putting_back` says how).
-
-
-class UndoLog:
-    def __init__(self, home: str, folder: str) -> None:
-        self.home = home
-        self.folder = folder  # also a place for what is only needed meanwhile
-        self._count = 0
-        self._kept: set[str] = set()
-        self.when_failing: list[Callable[[], None]] = []  # before anything is put back, newest first
-        self.when_done: list[Callable[[], None]] = []  # when nothing can be put back any more
-
-    @classmethod
-    @contextlib.contextmanager
-    def around(cls, home: str, program: str) -> Iterator[UndoLog]:
-        """One migration at a time. What is protected inside the block is put back when the block fails."""
-        make_private_folders(home)
-        with migrating(home):
-            put_back_abandoned(home)
-            place = os.path.join(home, FOLDER)
-            make_private_folders(place)
-            log = cls(home, place)
-            note(place, {"process": os.getpid(), "program": program, "at": time.time()})
-            try:
-                yield log
-            except BaseException:
-                for let_go in reversed(log.when_failing):
-                    let_go()
-                put_back(home, place)
-                raise
-            commit(place)
-            for complete in log.when_done:
-                complete()
-            forget(place)
-
-    def protect(self, *names: str) -> str:
-        """Keeps what stands at this path of the home, a file, a folder or nothing; returns the full path."""
-        path = os.path.join(self.home, *names)
-        inside = os.path.relpath(path, self.home)
-        if inside.startswith(".."):
-            raise StorageError(f"{path} is outside the home {self.home}; nothing there is changed")
-        while inside and not os.path.lexists(os.path.dirname(os.path.join(self.home, inside)) or self.home):
-            inside = os.path.dirname(inside)  # the topmost folder that will be made
-        self._refuse_outside(path)
-        if any(inside == kept or inside.startswith(os.path.join(kept, "")) for kept in self._kept):
-            return path  # a second record, below the first, could be obeyed once more when the first is done with
-        self._kept.add(inside)
-        here = os.path.join(self.home, inside)
-        note(self.folder, {"path": inside, "copy": self._copied(here)})
-        return path
-
-    def _copied(self, path: str) -> str:
-        """The name of a copy of what stands there; empty when there is nothing."""
-        if not os.path.lexists(path):
-            return ""
-        name = f"{self._count:06}"
-        self._count += 1
-        try:
-            copy_tree(path, os.path.join(self.folder, name))
-        except OSError as error:
-            raise explain("keep a copy of", path, error) from error
-        return name
-
-    def _refuse_outside(self, path: str) -> None:
-        """A link inside the home may lead anywhere; nothing is written through it."""
-        real, home = os.path.realpath(os.path.dirname(path)), os.path.realpath(self.home)
-        if real != home and not real.startswith(os.path.join(home, "")):
-            raise UnsafePath(f"{path} leads out of the home, to {real}; put a real folder there and try again")
-
-    def write(self, data: bytes, *names: str, mode: int = 0o600) -> None:
-        """Puts a file of the home in place, after keeping what was there."""
-        path = self.protect(*names)
-        make_private_folders(os.path.dirname(path))
-        with Folder.create(os.path.dirname(path)) as folder:
-            folder.replace(os.path.basename(path), data)
-        if mode != 0o600:  # noqa: PLR2004 - what every private file has
-            os.chmod(path, mode)
-
-    def clear(self, *names: str) -> None:
-        """Removes what stands at this path, after keeping it."""
-        remove_tree(self.protect(*names))
-
-    def write_outside(self, path: str, data: bytes) -> None:
-        """Puts a file where the person asked for it, in a folder that is no part of the home."""
-        parent, name = os.path.split(path)
-        with Folder.create(parent) as folder:
-            status = folder.status(name)
-            mode = stat.S_IMODE(status.st_mode) if status is not None else 0
-            record = {"outside": path, "copy": self._copied(path), "digest": digest(data), "mode": mode or 0o600}
-            note(self.folder, record)
-            folder.replace(name, data)
-
-    def protect_memory(self, path: str) -> None:
-        """Keeps a memory file with its history, before a write to it."""
-        parent, name = os.path.split(path)
-        names = os.listdir(parent) if os.path.isdir(parent) else []
-        there = [each for each in names if each.startswith((f".{name}.", f"{name}."))]
-        copies = {suffix: self._copied(path + suffix) for suffix in ("", HISTORY)}
-        note(self.folder, {"memory": path, "copies": copies, "there": there})
-
-    def giving_way(self, path: str, kept: str, parts: list[str]) -> None:
-        """A database of the home gets another name, with these of its side files; another takes its place."""
-        inside, beside = (os.path.relpath(each, self.home) for each in (path, kept))
-        note(self.folder, {"gave_way": inside, "kept": beside, "parts": parts})
-
-    def importing(self, path: str) -> str:
-        """An import into a database that is there already; returns the name under which it is to be recorded."""
-        name = f"{OF_A_MIGRATION}{os.urandom(6).hex()}"
-        note(self.folder, {"database": os.path.relpath(path, self.home), "import": name})
-        return name
-
-
 # Carries single files and folders into a home: what is there stays, texts are judged, the rest is archived.
 
 _LARGEST = 64 << 20
@@ -308,7 +177,8 @@ class Carrying:
         elif not os.path.isdir(os.path.dirname(path)):
             item.status, item.reason = ERROR, f"there is no folder {os.path.dirname(path)}; make it first"
         else:
-            item.status, item.act = MIGRATED, partial(_replace_outside, path, text.encode(), there, self._program)
+            replace = partial(_replace_outside, path, text.encode(), there, self._program)
+            item.status, item.act = MIGRATED, lambda copy: copy.after.append(replace)
         return item
 
     def archived(self, kind: str, source: str, name: str, reason: str) -> Item:
@@ -326,7 +196,7 @@ class Carrying:
             item.destination, item.reason = earlier, "archived before"
             return item
         item.status, item.destination = ARCHIVED, os.path.join(self.root, *self._archive, *name.split("/"))
-        item.act = lambda log: log.write(data, *self._archive, *name.split("/"))
+        item.act = lambda copy: copy.write(data, item.destination)
         return item
 
     def skill(self, kind: str, folder: str, category: str, name: str, conflict: str) -> Item:
@@ -355,8 +225,7 @@ class Carrying:
                     return item
         item.status, item.destination = MIGRATED, self._home.join("skills", category, plain)
         executable = {inside for inside, path in files_below(folder) if os.access(path, os.X_OK)}
-        place_here = self._inside("skills", category, plain)
-        item.act = lambda log: _write_skill(log, place_here, files, executable)
+        item.act = lambda copy: _write_skill(copy, item.destination, files, executable)
         return item
 
     def _placed(self, kind: str, source: str, data: bytes, destination: str) -> Item:
@@ -368,11 +237,8 @@ class Carrying:
             item.status, item.reason = CONFLICT, "another file is there"
         else:
             item.status = MIGRATED
-            item.act = lambda log: log.write(data, *self._inside(*destination.split("/")))
+            item.act = lambda copy: copy.write(data, item.destination)
         return item
-
-    def _inside(self, *names: str) -> tuple[str, ...]:
-        return (os.path.relpath(self._home.join(*names), self.root),)
 
     def _kept_before(self, name: str, data: bytes) -> str:
         runs = os.path.join(self.root, "migration", self._program)
@@ -395,17 +261,19 @@ class Carrying:
             number += 1
 
 
-def _replace_outside(path: str, data: bytes, there: bytes | None, program: str, log: UndoLog) -> None:
+def _replace_outside(path: str, data: bytes, there: bytes | None, program: str) -> None:
     """Puts a file where the person asked for it; what stood there keeps a name beside it."""
-    if there is not None:
-        log.write_outside(f"{path}.before-{program}", there)
-    log.write_outside(path, data)
+    parent, name = os.path.split(path)
+    with Folder.create(parent) as folder:
+        if there is not None:
+            folder.replace(f"{name}.before-{program}", there)
+        folder.replace(name, data)
 
 
-def _write_skill(log: UndoLog, place: tuple[str, ...], files: dict[str, bytes], executable: set[str]) -> None:
-    log.clear(*place)
+def _write_skill(copy: HomeCopy, place: str, files: dict[str, bytes], executable: set[str]) -> None:
+    copy.clear(place)
     for inside, data in files.items():
-        log.write(data, *place, *inside.split(os.sep), mode=0o700 if inside in executable else 0o600)
+        copy.write(data, place, inside, mode=0o700 if inside in executable else 0o600)
 
 
 def _same_folder(place: str, files: dict[str, bytes]) -> bool:
@@ -569,6 +437,7 @@ _KEPT_BACKUPS = 5
 
 
 def carry_out(home: Home, report: Report, *, program: str, overwrite: bool, backup: bool) -> Report:
+    """Applies every item to a copy of the home, which then takes its place."""
     if report.conflicts() and not overwrite:
         names = ", ".join(sorted({item.kind for item in report.conflicts()}))
         raise StorageError(
@@ -578,44 +447,43 @@ def carry_out(home: Home, report: Report, *, program: str, overwrite: bool, back
     if not report.has_work():
         return report
     report.mode = "execute"
-    had_content = not is_empty(home.path)
-    with UndoLog.around(home.path, program) as log:
-        if backup and had_content:
-            report.options["backup"] = _backed_up(home.path, log, why=f"before {program} migration")
-        for item in report.items:
-            if item.act is not None and not item.last:
-                item.act(log)
-        folder = ("migration", program, report.timestamp)
-        log.write(report.json_bytes(), *folder, "report.json")
-        log.write(report.markdown().encode("utf-8", "replace"), *folder, "summary.md")
-        for item in report.items:
-            if item.act is not None and item.last:
-                item.act(log)
-    if backup and had_content:
-        prune_backups(home.path, _KEPT_BACKUPS)
+    backup = backup and not is_empty(home.path)
+    with HomeCopy(home.path) as copy:
+        if backup:
+            report.options["backup"] = home.join(BACKUPS, new_name())
+            create_backup(home.path, copy.inside(report.options["backup"]), why=f"before {program} migration")
+            prune_backups(copy.path, _KEPT_BACKUPS)
+        for item in sorted(report.items, key=lambda item: item.last):
+            if item.act is not None:
+                item.act(copy)
+        copy.write(report.json_bytes(), report.output_dir, "report.json")
+        copy.write(report.markdown().encode("utf-8", "replace"), report.output_dir, "summary.md")
+        copy.swap()
     return report
 
 
-def _backed_up(home: str, log: UndoLog, why: str) -> str:
-    """A backup that is written where nobody looks and then gets its name, so that half of one is never left."""
-    name = new_name()
-    made = create_backup(home, os.path.join(log.folder, name), why=why)
-    path = log.protect(BACKUPS, name)
-    make_private_folders(os.path.dirname(path))
-    os.rename(made.path, path)
-    return path
-
-
-def merging(kind: str, path: str, store: MemoryStore, merge: Merge) -> Item:
-    """The item of a merge into curated memory."""
-    item = Item(kind=kind, source=path, destination=store.path(merge.target), details=merge.details(), last=True)
+def merging(kind: str, path: str, merge: Merge, home: Home, opened: Callable[[Home], MemoryStore]) -> Item:
+    """The item of a merge into curated memory; `opened` gives the store of the home and that of its copy."""
+    destination = opened(home).path(merge.target)
+    item = Item(kind=kind, source=path, destination=destination, details=merge.details(), last=True)
     if not merge.changes:
         item.reason = "every entry is there already" if not merge.refused else "nothing new may be stored"
         return item
 
-    def act(log: UndoLog) -> None:
-        log.protect_memory(store.path(merge.target))
-        apply_merge(store, merge)
-
-    item.status, item.act = MIGRATED, act
+    item.status = MIGRATED
+    item.act = lambda copy: change_memory(
+        copy, opened(copy.home_of(home)), merge.target, lambda store: apply_merge(store, merge)
+    )
     return item
+
+
+def change_memory(copy: HomeCopy, store: MemoryStore, target: str, change: Callable[[MemoryStore], object]) -> None:
+    """Changes memory in the copy; memory that a link has elsewhere, when the copy is in place."""
+    if copy.holds(store.path(target)):
+        change(store)
+    else:
+        copy.after.append(partial(change, store))
+
+
+def saving_secret(home: Home, name: str, text: str) -> Callable[[HomeCopy], None]:
+    return lambda copy: save_secret(copy.home_of(home), name, text)

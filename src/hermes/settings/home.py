@@ -8,7 +8,7 @@ import stat
 from hermes.base.errors import HermesError, NotFound, SettingsError
 from hermes.base.values import value
 from hermes.storage.files import Folder, explain
-from hermes.storage.unfinished import settle
+from hermes.storage.unfinished import check_whole
 
 PROFILES = "profiles"
 PEOPLE = "users"
@@ -62,7 +62,7 @@ def find_home(home: str | os.PathLike[str] | Home | None = None) -> Home:
 def locate_home(home: str | None = None, profile: str | None = None) -> Home:
     """The home for `--home` and `--profile`, the environment and the sticky choice, in this order."""
     root = _absolute(home or os.environ.get("HERMES_HOME") or os.path.join("~", ".hermes"))
-    settle(root)
+    check_whole(root)
     name = profile if profile is not None else chosen_profile(root)
     if name in ("", DEFAULT_PROFILE):
         return Home(path=root, root=root)
@@ -84,9 +84,9 @@ def existing_profile(root: str, name: str) -> str:
 
 
 def _whole(home: Home) -> Home:
-    """The home, after what a killed migration of it or of one above it left is put right."""
+    """The home, when neither it nor one above it was left in the middle of a migration."""
     for place in {home.path, home.root, home.operator}:
-        settle(place)
+        check_whole(place)
     return home
 
 

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
     Stamp = tuple[int, int, int]
 
-MIGRATION_FOLDER = ".migrating"  # in the home, from the first change to the last
+MIGRATION_FOLDER = ".migrating"  # in a home that is being built
 LOCK = "migration.lock"
 ARRIVING = ".arriving"  # after the name of the home: beside it, while two renames must happen and not one
-OF_A_MIGRATION = "migration-"  # begins the name of an import into a database that is a step of one
 
 
 # Two things about open descriptors that Python has no call for.

@@ -235,8 +235,8 @@ def _import_lines(given: argparse.Namespace, context: Context) -> int:
 
 def _import_database(given: argparse.Namespace, context: Context) -> int:
     """A `state.db` of hermes-agent: brought in from elsewhere; where ours would be, adopted with the original kept."""
+    from hermes.portability.exchange import HomeCopy
     from hermes.portability.hermes_agent import adopt_hermes_agent, import_hermes_agent
-    from hermes.portability.plan import UndoLog
 
     progress = Progress("importing", None, unit=" messages")
 
@@ -245,8 +245,9 @@ def _import_database(given: argparse.Namespace, context: Context) -> int:
 
     kept = None
     if os.path.realpath(given.file) == os.path.realpath(context.home.join(DATABASE)):
-        with UndoLog.around(context.home.path, HERMES_AGENT) as log:
-            counts, kept = adopt_hermes_agent(context.home.join(DATABASE), log, told)
+        with HomeCopy(context.home.path) as copy:
+            counts, kept = adopt_hermes_agent(context.home.join(DATABASE), copy, told)
+            copy.swap()
     else:
         with _taken_back_on_failure(given, context) as db:
             counts = import_hermes_agent(given.file, db, told)

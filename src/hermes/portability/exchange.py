@@ -1,0 +1,356 @@
+"""A home that is built beside the real one and takes its place by one rename, or not at all.
+
+`NewHome` is built from an archive; the home it replaces is kept beside it. `HomeCopy` is a copy of the home that a
+migration changes; the home it replaces is removed, because all of it is in the copy. In the copy files are hard links:
+it costs little, and programs that have a file of the home open go on with the same file. What is written in place
+(histories, databases that the migration changes) is copied. Locks move over last, so that whoever holds one keeps it.
+
+While it is built, the folder `HOME.arriving-…` holds an empty folder `.migrating`. One that a killed program left is
+removed by the next migration.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING, Self
+
+from hermes.base.errors import LockTimeout, StorageError, UnsafePath
+from hermes.portability.archive import remove_tree
+from hermes.settings.home import DATABASE, Home
+from hermes.storage.documents import history_name
+from hermes.storage.files import ARRIVING, LOCK, MIGRATION_FOLDER, Folder, explain, is_running, make_private_folders
+from hermes.storage.locks import FileLock
+from hermes.storage.repair.check import alone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Stamp = tuple[int, ...]
+
+_BUILDING = ".arriving-"
+_BACKUPS = "backups"
+_LOCK_TIMEOUT = 10
+_NOT_MISSED = frozenset(("cache", "logs", _BACKUPS))
+_HISTORY = history_name("")
+_LOCKS = (".lock", ".lock.queue")
+_DATABASE_FILES = ("", "-wal", "-journal")
+
+
+class NewHome:
+    """`path` is where the new home is built; `put_in_place` exchanges it with the real one."""
+
+    def __init__(self, home: str) -> None:
+        self.home = os.path.abspath(home)
+        self._parent, self._name = os.path.split(self.home)
+        self._built = f"{self._name}{_BUILDING}{os.getpid()}-{os.urandom(3).hex()}"
+        self.path = os.path.join(self._parent, self._built)
+        self._held = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        was_there = os.path.lexists(self.home)
+        make_private_folders(self.home)
+        with contextlib.ExitStack() as held:
+            held.enter_context(_migration_lock(self.home))
+            self._remove_abandoned()
+            if os.path.ismount(self.home):
+                raise StorageError(
+                    f"{self.home} is the top of a file system, so that nothing can take its place; "
+                    "move the home into a folder below it, and name that with --home or HERMES_HOME"
+                )
+            make_private_folders(os.path.join(self.path, MIGRATION_FOLDER))
+            held.callback(self._remove_unless_placed, was_there=was_there)
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def put_in_place(self) -> str | None:
+        """The new home in the place of the old one; returns where the old one is kept, None when it was empty."""
+        kept = f"{self._name}.before-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
+        backups = os.path.join(self.home, _BACKUPS)
+        if os.path.isdir(backups) and not os.path.lexists(os.path.join(self.path, _BACKUPS)):
+            shutil.copytree(backups, os.path.join(self.path, _BACKUPS), copy_function=os.link)
+        database = os.path.join(self.home, DATABASE)
+        if os.path.exists(database):
+            with alone(database):
+                pass  # a process that has the old one open would delete the log of the new one when it closes it
+        self._exchange(kept)
+        path = os.path.join(self._parent, kept)
+        if is_empty(path):
+            remove_tree(path)
+            return None
+        return path
+
+    def _exchange(self, aside: str) -> None:
+        """Swaps the two homes; the old one gets the name `aside`."""
+        with Folder.create(self._parent) as parent:
+            if parent.exchange(self._built, self._name):
+                parent.sync()
+                self._unmark(self.home)
+                parent.rename(self._built, aside)
+            else:
+                self._rename_both(parent, aside)
+                self._unmark(self.home)
+            parent.sync()
+
+    def _rename_both(self, parent: Folder, aside: str) -> None:
+        """Where names cannot be exchanged there is a moment without a home; a file beside it says what follows."""
+        mark = self._name + ARRIVING
+        with FileLock(parent, mark, timeout=0):
+            with parent.open_for_append(mark) as file:
+                file.append((json.dumps({"staged": self._built}) + "\n").encode(), sync=True)
+            parent.rename(self._name, aside)
+            try:
+                parent.rename(self._built, self._name)
+            except StorageError:
+                parent.rename(aside, self._name)
+                raise
+            finally:
+                parent.sync()
+                parent.remove(mark)
+
+    def _remove_abandoned(self) -> None:
+        """What a killed run left: a home that was never put in place, or an old one that has no name yet."""
+        self._unmark(self.home)
+        for name in os.listdir(self._parent):
+            process = name.removeprefix(self._name + _BUILDING).partition("-")[0]
+            if not name.startswith(self._name + _BUILDING) or (process.isdecimal() and is_running(int(process))):
+                continue
+            path = os.path.join(self._parent, name)
+            if os.path.isdir(os.path.join(path, MIGRATION_FOLDER)):
+                remove_tree(path)
+            else:
+                os.rename(path, path.replace(_BUILDING, ".before-"))
+
+    def _remove_unless_placed(self, *, was_there: bool) -> None:
+        if os.path.isdir(os.path.join(self.path, MIGRATION_FOLDER)):
+            remove_tree(self.path)
+            if not was_there and is_empty(self.home):
+                remove_tree(self.home)
+
+    @staticmethod
+    def _unmark(home: str) -> None:
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.join(home, MIGRATION_FOLDER))
+
+
+class HomeCopy(NewHome):
+    """The copy that a migration changes: `with HomeCopy(path) as copy: …; copy.swap()`.
+
+    Paths that callers give are those of the real home. `after` is called when the copy is in place, for what cannot be
+    in it: files of a folder outside the home.
+    """
+
+    def __init__(self, home: str) -> None:
+        super().__init__(home)
+        self.after: list[Callable[[], object]] = []
+        self._taken: dict[str, tuple[Stamp, Stamp]] = {}  # what stood there, in the home and in the copy
+        self._databases: dict[str, list[Stamp]] = {}  # those that nobody may write meanwhile, as they were
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        try:
+            for path in _files(self.home):
+                if not path.endswith(_LOCKS):
+                    self._take(path)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def inside(self, *names: str) -> str:
+        """Where a path of the home is in the copy; a link that leads out of the home is refused."""
+        inside = os.path.relpath(os.path.join(self.home, *names), self.home)
+        path = os.path.join(self.path, inside)
+        if inside.startswith("..") or not self.holds(os.path.dirname(path)):
+            real = os.path.realpath(os.path.dirname(path))
+            raise UnsafePath(
+                f"{os.path.join(self.home, *names)} leads out of the home, to {real}; put a real folder there and try "
+                "again"
+            )
+        return path
+
+    def holds(self, path: str) -> bool:
+        """Whether a path is really in the copy, wherever links lead."""
+        real, own = os.path.realpath(path), os.path.realpath(self.path)
+        return real == own or real.startswith(os.path.join(own, ""))
+
+    def home_of(self, home: Home) -> Home:
+        """The home, or a profile of it, in the copy."""
+        root = self.path if home.root == self.home else home.root
+        return Home(path=self.inside(home.path), root=root, profile=home.profile, above=home.above)
+
+    def write(self, data: bytes, *names: str, mode: int = 0o600) -> None:
+        """Puts a file in place, whole."""
+        path = self.inside(*names)
+        make_private_folders(os.path.dirname(path))
+        with Folder.create(os.path.dirname(path)) as folder:
+            folder.replace(os.path.basename(path), data)
+        if mode != 0o600:  # noqa: PLR2004 - what every private file has
+            os.chmod(path, mode)
+
+    def clear(self, *names: str) -> None:
+        remove_tree(self.inside(*names))
+
+    def reserve(self, path: str) -> None:
+        """From here on the database must not change in the home, or the copy will not take its place."""
+        with alone(path):
+            self._databases[path] = _database_stamps(path)
+
+    def own_database(self, path: str) -> str:
+        """The path in the copy of a database that can be written, with all that the real one holds."""
+        copy = self.inside(path)
+        if not os.path.exists(path) or path in self._databases:
+            return copy
+        with alone(path):
+            self._databases[path] = _database_stamps(path)
+            needed = sum(os.path.getsize(path + suffix) for suffix in _DATABASE_FILES if os.path.exists(path + suffix))
+            free = shutil.disk_usage(self._parent).free
+            if needed > free:
+                raise StorageError(
+                    f"a copy of {path} needs {needed >> 20:,} MiB and {free >> 20:,} MiB are free; "
+                    "nothing was changed; make room and try again"
+                )
+            for suffix in (*_DATABASE_FILES, "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(copy + suffix)
+            for suffix in _DATABASE_FILES:
+                if os.path.exists(path + suffix):
+                    shutil.copy2(path + suffix, copy + suffix, follow_symlinks=False)
+        return copy
+
+    def swap(self) -> None:
+        """Puts the copy in the place of the home, with what others changed meanwhile elsewhere in the home.
+
+        When they changed what the migration changes too, it is refused. The locks of memory are held until the old
+        home is gone, so that whoever waits for one cannot write to it.
+        """
+        with contextlib.ExitStack() as held:
+            for path in self._taken:
+                if path.endswith(_HISTORY):
+                    folder = held.enter_context(Folder.create(os.path.join(self.home, os.path.dirname(path))))
+                    name = os.path.basename(path).removesuffix(_HISTORY)
+                    held.enter_context(FileLock(folder, f"{name}.lock", timeout=_LOCK_TIMEOUT))
+            for path, before in self._databases.items():
+                held.enter_context(alone(path))
+                if _database_stamps(path) != before:
+                    raise _changed(path)
+            self._take_changes()
+            for place, _, _ in os.walk(self.path):
+                with Folder.create(place) as folder:
+                    folder.sync()
+            make_private_folders(os.path.join(self.home, MIGRATION_FOLDER))  # the old home may be removed
+            try:
+                self._exchange(f"{self._built}-old")
+            except BaseException:
+                self._unmark(self.home)
+                raise
+            old = f"{self.path}-old"
+            for path in _files(old):
+                if path.endswith(_LOCKS):
+                    with contextlib.suppress(OSError):
+                        os.rename(os.path.join(old, path), os.path.join(self.home, path))
+            remove_tree(old)
+        for act in self.after:
+            act()
+
+    def _take(self, path: str) -> None:
+        """Takes a file or folder over into the copy."""
+        real, copy = os.path.join(self.home, path), os.path.join(self.path, path)
+        try:
+            if os.path.isdir(real) and not os.path.islink(real):
+                os.makedirs(copy, exist_ok=True)
+                shutil.copymode(real, copy)
+            elif path.endswith(".jsonl"):
+                shutil.copy2(real, copy, follow_symlinks=False)
+            else:
+                self._link(real, copy)
+        except FileNotFoundError:
+            return  # somebody has just finished with it
+        except OSError as error:
+            raise explain("copy", real, error) from error
+        self._taken[path] = (_stamp(real), _stamp(copy))
+
+    def _link(self, real: str, copy: str) -> None:
+        try:
+            os.link(real, copy, follow_symlinks=False)
+        except FileNotFoundError:
+            raise
+        except OSError:  # a file system without links
+            if real.endswith(".db"):
+                self.own_database(real)
+            else:
+                shutil.copy2(real, copy, follow_symlinks=False)
+
+    def _take_changes(self) -> None:
+        """Takes over what others changed since; refuses what the migration has changed too."""
+        there = [path for path in _files(self.home) if not path.endswith(_LOCKS)]
+        databases = {path + suffix for path in self._databases for suffix in (*_DATABASE_FILES, "-shm")}
+        for path in (*there, *(self._taken.keys() - set(there))):
+            real, copy = os.path.join(self.home, path), os.path.join(self.path, path)
+            before, now = self._taken.get(path, ((), ())), (_stamp(real), _stamp(copy))
+            if now[0] in (before[0], now[1]) or real in databases:
+                continue
+            if now[1] != before[1]:
+                raise _changed(real)
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+                os.unlink(copy)
+            if os.path.lexists(real):
+                self._take(path)
+
+
+def is_empty(home: str) -> bool:
+    """Whether nothing is there that somebody would miss."""
+    if not os.path.isdir(home):
+        return not os.path.lexists(home)
+    for _, folders, files in os.walk(home):
+        folders[:] = [name for name in folders if name not in _NOT_MISSED]
+        if any(not name.endswith(_LOCKS) for name in files):
+            return False
+    return True
+
+
+@contextlib.contextmanager
+def _migration_lock(home: str) -> Iterator[None]:
+    """The right to migrate this home; somebody else who has it is named."""
+    with Folder.create(home) as folder:
+        lock = FileLock(folder, LOCK, timeout=_LOCK_TIMEOUT)
+        try:
+            lock.__enter__()
+        except LockTimeout as error:
+            raise LockTimeout(f"{home} is being migrated; {error}") from error
+        with lock:
+            yield
+
+
+def _files(home: str) -> Iterator[str]:
+    """Every folder and file of a home, folders first, as paths inside it."""
+    for place, folders, names in os.walk(home):
+        if place == home:
+            folders[:] = [name for name in folders if name != MIGRATION_FOLDER]
+        for name in (*folders, *names):
+            yield os.path.relpath(os.path.join(place, name), home)
+
+
+def _stamp(path: str) -> Stamp:
+    """What tells two versions of a file apart; of a folder only that it is one."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return ()
+    if os.path.isdir(path) and not os.path.islink(path):
+        return (0,)
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _database_stamps(path: str) -> list[Stamp]:
+    return [_stamp(path + suffix) for suffix in _DATABASE_FILES]
+
+
+def _changed(path: str) -> StorageError:
+    return StorageError(f"{path} was changed by somebody else meanwhile; nothing was migrated, try again")
