@@ -72,7 +72,6 @@ _WORDS_PER_TOKEN = 0.6
 _NOTES_IN_WINDOW = 4  # a summary takes no more than such a part of a window
 _MEMORY_CONTEXT = 6_000
 _SMALLEST_ROOM = 200  # tokens for the conversation in one prompt; with less a summary makes no sense
-_SAMPLED = 1_024  # characters of one place of a text that tell how many make a token
 _FEWEST_CHARACTERS = 0.5  # per token; rare scripts need two tokens for one character
 _MOST_CHARACTERS = 8  # per token; prose has four to five
 _FRAME = 24  # characters of an entry beside the message's own
@@ -245,7 +244,8 @@ def _packed(entries: list[str], room: int) -> list[str]:
 
     They are weighed by their length; when a sample of the result says that this was too little, each is looked at.
     """
-    per_token = _bytes_per_token(entries)
+    whole = "\n".join(entries)
+    per_token = max(min(_bytes(whole) / max(estimate_sampled(whole), 1), 4.5) * 0.9, _FEWEST_CHARACTERS)
     pieces = _filled(entries, room, lambda text: int(_bytes(text) / per_token) + 2)
     if any(estimate_sampled(piece) * 1.05 > room for piece in pieces):
         return _filled(entries, room, _exact)
@@ -275,9 +275,3 @@ def _exact(text: str) -> int:
 
 def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
-
-
-def _bytes_per_token(entries: list[str]) -> float:
-    """Of a sample, rounded against us."""
-    sample = "\n".join(entry[:_SAMPLED] for entry in entries[:: max(len(entries) // 16, 1)])
-    return max(min(_bytes(sample) / max(estimate(sample), 1), 4.5) * 0.9, _FEWEST_CHARACTERS)
