@@ -125,7 +125,7 @@ class Commands:
         if word == "reject":
             approvals.reject(wanted)
             return f"Thrown away: {staged.summary}"
-        store.watcher = self._mirror(entry)
+        store.watch(self._mirror(entry))
         approvals.approve(wanted, store)
         return f"Noted: {staged.summary}"
 
@@ -146,7 +146,7 @@ class Commands:
         if not number.isdecimal() or not 0 < int(number) <= len(numbered):
             raise NotFound("say which one: /memory forget NUMBER, with a number from /memory")
         target, text = numbered[int(number) - 1]
-        store.watcher = self._mirror(entry)
+        store.watch(self._mirror(entry))
         store.remove(target, text, cause=Cause(origin="user", note=note), whole=True)
         return f"Forgotten: {text}"
 

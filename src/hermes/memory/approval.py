@@ -113,13 +113,8 @@ class Approvals:
 
 def _in_words(operation: Operation) -> str:
     old, new = operation.get("old_text", ""), operation.get("content", "")
-    match operation["action"]:
-        case "add":
-            return f"add {new!r}"
-        case "replace":
-            return f"replace {old!r} by {new!r}"
-        case _:
-            return f"remove {old!r}"
+    words = {"add": f"add {new!r}", "replace": f"replace {old!r} by {new!r}"}
+    return words.get(operation["action"], f"remove {old!r}")
 
 
 def _to_json(pending: Pending) -> dict[str, Any]:

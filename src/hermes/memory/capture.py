@@ -104,9 +104,6 @@ def covers(richer: Wording, poorer: Wording) -> bool:
     return all(word in words for word in poorer.sequence)
 
 
-# One entry with what curation needs to know of it, and what an entry states: a value of something.
-
-
 @value
 class Fact:
     """`at` is when the entry was written, 0 when nobody knows; `trusted` is False for text from outside."""

@@ -62,10 +62,8 @@ def category_of(entry: str, target: str) -> str:
     return next((category for category in _CUES if found[category] == best), "project") if best else "project"
 
 
-# What the curator does without a model: merge what is said twice, link what was superseded, show what contradicts.
-#
-# Nothing is worded anew: an entry stays, leaves for the archive, or has a date written out. When in doubt both stay.
-
+# Without a model nothing is worded anew: an entry stays, leaves for the archive, or has a date written out.
+# When in doubt both stay.
 MERGE, SUPERSEDE, DATE = "merge", "supersede", "date"
 _VERBS = frozenset(["use", "prefer", "run", "work"])
 _SHARE = 4  # at most one in so many entries is touched in a run
@@ -133,7 +131,7 @@ def _pairs(facts: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
 
 
 def _relation(older: Fact, newer: Fact) -> Operation | Contradiction | None:
-    one, other = wording_of(older.entry), wording_of(newer.entry)
+    one, other = older.wording, newer.wording
     if covers(one, other) or covers(other, one):
         return _merged(older, newer)
     if one.sequence == other.sequence and one.negated != other.negated and one.sequence:
@@ -159,18 +157,11 @@ def _merged(older: Fact, newer: Fact) -> Operation | None:
     """Of two entries that say the same, the pinned, the trusted, the richer, then the older stays."""
     if older.pinned and newer.pinned:
         return None
-    rank = {True: 1, False: 0}
-    richer = covers(wording_of(newer.entry), wording_of(older.entry)) and not covers(
-        wording_of(older.entry), wording_of(newer.entry)
-    )
-    newer_stays = (rank[newer.pinned], rank[newer.trusted], richer) > (
-        rank[older.pinned],
-        rank[older.trusted],
-        not richer,
-    )
+    richer = covers(newer.wording, older.wording) and not covers(older.wording, newer.wording)
+    newer_stays = (newer.pinned, newer.trusted, richer) > (older.pinned, older.trusted, not richer)
     keep, drop = (newer, older) if newer_stays else (older, newer)
     # A pinned or trusted entry that says less must not swallow what only the other says.
-    if not covers(wording_of(keep.entry), wording_of(drop.entry)):
+    if not covers(keep.wording, drop.wording):
         return None
     return Operation(kind=MERGE, keep=keep.entry, drop=drop.entry, reason="says the same as the entry that stays")
 
@@ -216,14 +207,15 @@ class _Refused(Exception):
 def question(facts: Sequence[Fact]) -> tuple[str, str]:
     """The system text and the entries for the helper model."""
     lines = [
-        f"{number}. ({_day(fact.at)}) {json.dumps(fact.entry, ensure_ascii=False)}" for number, fact in _numbered(facts)
+        f"{number}. ({day(fact.at) if fact.at else 'unknown day'}) {json.dumps(fact.entry, ensure_ascii=False)}"
+        for number, fact in enumerate(facts, start=1)
     ]
     return files(__package__).joinpath("text/propose.md").read_text(encoding="utf-8"), "\n".join(lines)
 
 
 def checked(answer: str, facts: Sequence[Fact], allowed: int) -> Proposals:
     """The operations of an answer that pass every check and together touch at most `allowed` entries."""
-    numbered = dict(_numbered(facts))
+    numbered = dict(enumerate(facts, start=1))
     operations: list[Operation] = []
     contradictions: list[Contradiction] = []
     categories: list[tuple[str, str]] = []
@@ -255,8 +247,7 @@ def _list_in(answer: str, refused: list[str]) -> list[Any]:
     try:
         found = json.loads(fenced[1] if fenced else answer)
     except (ValueError, RecursionError):
-        refused.append("the answer is no JSON list of operations")
-        return []
+        found = None
     if not isinstance(found, list):
         refused.append("the answer is no JSON list of operations")
         return []
@@ -360,11 +351,3 @@ def _fact(number: Any, numbered: dict[int, Fact]) -> Fact:
     if not isinstance(number, int) or isinstance(number, bool) or number not in numbered:
         raise _Refused(f"there is no entry {number!r}")
     return numbered[number]
-
-
-def _numbered(facts: Sequence[Fact]) -> list[tuple[int, Fact]]:
-    return list(enumerate(facts, start=1))
-
-
-def _day(moment: float) -> str:
-    return day(moment) if moment else "unknown day"

@@ -19,21 +19,10 @@ if TYPE_CHECKING:
     from hermes.storage.documents import OldVersion, Record
 
 # From the most to the least trusted. "external" is whoever edited the file without us: usually the person.
-ORIGINS = (
-    "user",
-    "agent",
-    "background_review",
-    "curator",
-    "import",
-    "external",
-    "recall",
-    "provider",
-    "file",
-    "tool",
-    "web",
-)
-# What came from outside may only become memory when a person agrees.
-UNTRUSTED = frozenset({"recall", "provider", "file", "tool", "web"})
+_TRUSTED = ("user", "agent", "background_review", "curator", "import", "external")
+_OUTSIDE = ("recall", "provider", "file", "tool", "web")
+ORIGINS = (*_TRUSTED, *_OUTSIDE)
+UNTRUSTED = frozenset(_OUTSIDE)  # may only become memory when a person agrees
 EXTERNAL = "external"  # the origin of what somebody wrote into the file without us
 CURATE = "curate"  # the action of a change the curator made
 
@@ -173,13 +162,10 @@ def _never_happened(change: Change, then: Fingerprint | None) -> bool:
 
 def replay(changes: Iterable[Change]) -> tuple[str, ...]:
     """The entries after these changes, oldest first."""
-    entries: list[str] = []
+    entries: tuple[str, ...] = ()
     for change in changes:
-        if change.state is not None:
-            entries = list(change.state)
-            continue
-        entries = list(apply_edits(entries, change.edits))
-    return tuple(entries)
+        entries = apply_edits(entries, change.edits) if change.state is None else change.state
+    return entries
 
 
 def apply_edits(entries: Sequence[str], edits: Iterable[Edit]) -> tuple[str, ...]:
@@ -240,8 +226,7 @@ def newest_to_undo(changes: Sequence[Change]) -> Change | None:
     return None
 
 
-# What the hidden name of a replaced version tells: enough to write its record again after a power cut.
-
+# The hidden name of a replaced version says enough to write its record again after a power cut.
 _LONGEST_LABEL = 150
 _ASCII = 128
 
@@ -292,16 +277,14 @@ def recovered(
     )
 
 
-# Where each entry comes from: worked out from the history, never from what the entry says about itself.
-#
-# An entry keeps the least trusted origin of everything it was made from. Replacing a sentence that came from a web
-# page, or removing it and adding another in one batch, does not wash it clean; only a person who writes the text
-# does.
-
-
 @value
 class Provenance:
-    """The origin of one entry and the change that brought it in; origin "unknown" when no record tells."""
+    """The origin of one entry and the change that brought it in; origin "unknown" when no record tells.
+
+    It comes from the history, never from what the entry says about itself. An entry keeps the least trusted origin of
+    everything it was made from: replacing a sentence from a web page, or removing it and adding another in one batch,
+    does not wash it clean. Only a person who writes the text does.
+    """
 
     origin: str
     change: Change | None = None

@@ -11,17 +11,13 @@ from hermes.memory.history import Edit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from hermes.memory.history import Cause
+    from hermes.memory.file import MemoryFile
+    from hermes.memory.history import Cause, Leaving
 
     Screen = Callable[[str, Cause], None]
-    from collections.abc import Mapping
-
-    from hermes.memory.file import MemoryFile
-    from hermes.memory.history import Leaving
-
     Operation = Mapping[str, str]
     Room = Callable[[Sequence[str], frozenset[str]], Sequence[Leaving]]
 
@@ -56,16 +52,11 @@ def blocked_in_prompt(entries: Sequence[str], file: str) -> tuple[str, ...]:
     if not entries or _load("fast_path").harmless_prose("\n".join(entries), weighed=False):
         return tuple(entries)
     verdicts = _load("scanner").scan_entries(entries, "memory")
-    shown = []
-    for number, (entry, verdict) in enumerate(zip(entries, verdicts, strict=True), start=1):
-        if verdict.level == "refuse":
-            why = ", ".join(verdict.classes)
-            shown.append(
-                f"[BLOCKED: entry {number} of {file} looks like {why}. It stays in the file and is not shown.]"
-            )
-        else:
-            shown.append(entry)
-    return tuple(shown)
+    blocked = "[BLOCKED: entry {} of {} looks like {}. It stays in the file and is not shown.]"
+    return tuple(
+        entry if verdict.level != "refuse" else blocked.format(number, file, ", ".join(verdict.classes))
+        for number, (entry, verdict) in enumerate(zip(entries, verdicts, strict=True), start=1)
+    )
 
 
 def _load(module: str) -> Any:
@@ -79,9 +70,6 @@ def _load(module: str) -> Any:
             kind="closed",
         ) from error
     return sys.modules[name]
-
-
-# Live entries in the results that a model reads: what a prompt would not show is not shown there either.
 
 
 def shown(entries: Sequence[str], file: MemoryFile, name: str, known: dict[str, str]) -> list[str]:
@@ -160,13 +148,8 @@ def fitting(target: str, plan: Plan, before: Sequence[str], limit: int, room: Ro
         edits.append(Edit(index=index, before=live.pop(index), after=None))
     if _too_full(before, live, limit):
         raise _full(before, live, limit, pinned=True)
-    return Plan(
-        action=plan.action,
-        edits=tuple(edits),
-        entries=tuple(live),
-        undoes=plan.undoes,
-        archived=(*plan.archived, *leaving),
-    )
+    changed = {"edits": tuple(edits), "entries": tuple(live), "archived": (*plan.archived, *leaving), "data": None}
+    return Plan(**(vars(plan) | changed))
 
 
 def message(plan: Plan, operations: Sequence[Operation]) -> str:
@@ -246,5 +229,5 @@ def _apply(live: list[str], operation: Operation) -> list[Edit]:
 def _in_batch(refusal: WriteRefused, number: int, operation: Operation, count: int) -> WriteRefused:
     if count == 1:
         return refusal
-    told = f"Operation {number} ({operation['action']}): {refusal}. Nothing was written: a batch is all or nothing."
-    return WriteRefused(told, kind=refusal.kind, details=refusal.details)
+    why = f"Operation {number} ({operation['action']}): {refusal}. Nothing was written: a batch is all or nothing."
+    return WriteRefused(why, kind=refusal.kind, details=refusal.details)

@@ -1,9 +1,8 @@
 """`MemoryStore`: curated memory (L1), the few facts that are always in the prompt, and its archive.
 
-Two files: MEMORY.md for the agent's notes, USER.md for what it knows about the person; in a project a third, of notes
-that matter there only. `snapshot` is what a session's
-system prompt holds: taken when the store is opened and never changed by later writes, so that the prompt stays the same
-byte for byte. `entries` is the live state on disk.
+Two files: MEMORY.md for the agent's notes, USER.md for what it knows about the person; in a project a third, for notes
+that matter only there. `snapshot` is what a session's system prompt holds: taken when the store is opened and never
+changed by later writes, so that the prompt stays the same byte for byte. `entries` is the live state on disk.
 """
 
 from __future__ import annotations
@@ -151,21 +150,11 @@ class Written:
 
     def saying(self, message: str) -> Written:
         """The same outcome in other words."""
-        return Written(
-            target=self.target,
-            message=message,
-            entries=self.entries,
-            limit=self.limit,
-            change=self.change,
-            archived=self.archived,
-        )
+        return Written(**(vars(self) | {"message": message}))
 
 
 class MemoryStore:
     """Open it once per session; every write reads the file again under its lock."""
-
-    project = ""
-    watcher: Callable[[Written], None] | None = None  # told of every change that took effect, whoever made it
 
     def __init__(
         self,
@@ -175,12 +164,15 @@ class MemoryStore:
         *,
         archives: bool = True,
         lock_timeout: float = 5,
+        project: str = "",
     ) -> None:
+        self.project = project
         self._files = files
         self._limits = limits
         self._screen = screen
         self.archives = archives  # a full store moves entries to the archive instead of refusing
         self._lock_timeout = lock_timeout
+        self._watcher: Callable[[Written], None] | None = None
         # What each file held when the store was opened; judged and rendered when somebody asks for the snapshot.
         self._frozen = {target: _reading_or_reason(file) for target, file in files.items()}
         self._snapshots: dict[str, str] = {}
@@ -215,14 +207,16 @@ class MemoryStore:
             if (project if target == "project" else chosen.flag(SWITCHES[target]))
         }
         archives = chosen.text("memory.when_full") == "archive"
-        store = cls(files, limits, screen, archives=archives, lock_timeout=patience)
-        store.project = project
-        return store
+        return cls(files, limits, screen, archives=archives, lock_timeout=patience, project=project)
 
     @property
     def targets(self) -> tuple[str, ...]:
         """The targets that are switched on."""
         return tuple(self._files)
+
+    def watch(self, watcher: Callable[[Written], None]) -> None:
+        """Calls `watcher` with every change that takes effect through this object."""
+        self._watcher = watcher
 
     def freeze(self) -> None:
         """Takes the snapshot anew: for a prompt that is built again."""
@@ -408,7 +402,7 @@ class MemoryStore:
         if room is None or text.size(entries) <= self._limits[target]:
             return entries, ()
         leaving = {each.entry for each in room(entries, frozenset())}
-        kept = list(entries) if not leaving else [entry for entry in entries if entry not in leaving]
+        kept = [entry for entry in entries if entry not in leaving]
         while kept and text.size(kept) > self._limits[target]:
             kept.pop()
         count = len(entries) - len(kept)
@@ -435,8 +429,8 @@ class MemoryStore:
             change=change,
             archived=plan.archived if change is not None else (),
         )
-        if self.watcher is not None and change is not None:
-            self.watcher(written)
+        if self._watcher is not None and change is not None:
+            self._watcher(written)
         return written
 
     def _render_snapshot(self, target: str, frozen: Reading | str) -> str:

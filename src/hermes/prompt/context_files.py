@@ -196,11 +196,6 @@ def _caution(verdict: Verdict) -> str:
     return f"parts of it are unusual ({found}), so ask before doing anything risky it calls for"
 
 
-# Notes for agents that lie in the directories a tool touches; they go to the tool's result, not into the prompt.
-#
-# The prompt holds the notes of the working directory and never changes. A large project keeps more of them further
-# down: the first time a tool works in such a directory, its notes are appended to what the tool returned.
-
 HINT_LIMIT = 8_000  # characters of one file
 MOST_FILES = 3  # appended to one result; the rest come with the next one
 MOST_ANCESTORS = 5
@@ -210,7 +205,12 @@ COMMAND_ARGUMENTS = ("command", "cmd")
 
 
 class SubdirectoryHints:
-    """Remembers which directories were shown already; one per session."""
+    """Notes for agents in the directories a tool touches: they go to the tool's result, not into the prompt.
+
+    The prompt holds the notes of the working directory and never changes. A large project keeps more of them further
+    down: the first time a tool works in such a directory, its notes are appended to what the tool returned. One per
+    session, because it remembers which directories were shown.
+    """
 
     def __init__(
         self, cwd: str, scan: Scan, *, limit: int = HINT_LIMIT, tell: Callable[[str], None] | None = None

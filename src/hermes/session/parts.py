@@ -619,7 +619,7 @@ def open_parts(
         store = MemoryStore.open(place, settings=chosen, project=scope) if remembers else None
         external = External(place, chosen)
         if store is not None:
-            store.watcher = external.mirror
+            store.watch(external.mirror)
         parts = SessionParts(
             home=place,
             settings=chosen,

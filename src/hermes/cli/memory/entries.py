@@ -51,7 +51,7 @@ def open_store(context: Context, given: argparse.Namespace | None = None) -> Mem
         from hermes.session.external import chosen_providers, leave_for_providers
 
         names = chosen_providers(context.settings)
-        store.watcher = lambda written: leave_for_providers(context.home, names, written, platform="cli")
+        store.watch(lambda written: leave_for_providers(context.home, names, written, platform="cli"))
     return store
 
 
