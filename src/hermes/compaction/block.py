@@ -96,7 +96,9 @@ def chapters_of(
         stop = max(bisect_right(ends, full), start + 1)
         while stop < len(ends) and messages[stop].get("role") == "tool":
             stop += 1  # a result stays in the chapter of its call
-        chapters += _chapter(messages[start:stop], ids[start:stop])
+        if known := [each for each in ids[start:stop] if each is not None]:
+            label = _label(messages[start:stop])
+            chapters.append(Chapter(ids=few(to_ranges(known)), count=len(known), label=label))
         start = stop
     return chapters
 
@@ -140,13 +142,6 @@ def _together(one: Chapter, *others: Chapter) -> Chapter:
         label = one_line(" / ".join(filter(None, (one.label, other.label))), _LABEL)
         one = Chapter(ids=few(one.ids + other.ids), count=one.count + other.count, label=label)
     return one
-
-
-def _chapter(messages: Sequence[Message], ids: Sequence[int | None]) -> list[Chapter]:
-    known = [each for each in ids if each is not None]
-    if not known:
-        return []
-    return [Chapter(ids=few(to_ranges(known)), count=len(known), label=_label(messages))]
 
 
 def few(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

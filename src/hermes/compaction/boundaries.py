@@ -23,13 +23,11 @@ from hermes.compaction.block import (
 from hermes.compaction.messages import calls_of, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hermes.compaction.messages import Counts, Message
 
     Messages = Sequence[dict[str, Any]]
-    from collections.abc import Callable, Iterable, Mapping
-
     NewIds = Callable[[int, int], list[tuple[int, int]]]
 
 CLEARED = "[Old tool output cleared to save context space]"
@@ -104,8 +102,7 @@ def find_cut(
     """
     head = _head(messages, counts, protect_first_n, head_ceiling)
     tail = _tail(messages, counts, head, protect_last_n=protect_last_n, budget=tail_budget, ceiling=tail_ceiling)
-    last = last_request(messages)
-    return Cut(head=head, tail=tail, pinned=last if last is not None and head <= last < tail else None)
+    return _pinned(messages, head, tail)
 
 
 def newest(messages: Messages, first: int, last: int) -> Cut:
@@ -114,8 +111,12 @@ def newest(messages: Messages, first: int, last: int) -> Cut:
     while head < len(messages) and messages[head].get("role") == "tool":
         head += 1
     tail = max(group_start(messages, len(messages) - max(last, 1)), head)
-    spoken = last_request(messages)
-    return Cut(head=head, tail=tail, pinned=spoken if spoken is not None and head <= spoken < tail else None)
+    return _pinned(messages, head, tail)
+
+
+def _pinned(messages: Messages, head: int, tail: int) -> Cut:
+    last = last_request(messages)
+    return Cut(head=head, tail=tail, pinned=last if last is not None and head <= last < tail else None)
 
 
 def last_request(messages: Messages) -> int | None:
@@ -242,26 +243,36 @@ def is_synthetic(message: Message) -> bool:
     return isinstance(content, str) and content.startswith(_SYNTHETIC)
 
 
-# What a compaction wrote, taken to a database in which the messages that it points to have other ids.
-
 _NOWHERE = 0  # no message has it
 _SUMMARY_OF = re.compile(r"^### lcm:\d{1,18} · messages ([\d, -]+)$", re.MULTILINE)
 
 
 def renumbered(message: Mapping[str, Any], new_ids: NewIds) -> dict[str, Any]:
-    """The message with pointers that lead to the same messages as before; a line that would lead to none goes."""
+    """A message of a compacted history for another database, in which the messages it points to have other ids.
+
+    A line that would lead to no message is left out.
+    """
     text = message.get("content")
     if not isinstance(text, str):
         return dict(message)
     if is_block(message):
         said, heading, pointers = text.partition(f"\n{POINTERS_HEADING}\n")
         # The summaries themselves stay behind; what they say is in the block, and the messages are found by their ids.
-        said = _SUMMARY_OF.sub(lambda found: f"### messages {format_ranges(_moved(found[1], new_ids))}", said)
+
+        def moved(found: re.Match[str]) -> str:
+            spans = ((span.start, span.stop - 1) for span in parse_ranges(found[1]))
+            return f"### messages {format_ranges(_moved(spans, new_ids))}"
+
+        said = _SUMMARY_OF.sub(moved, said)
         lines = [line for each in pointers.split("\n") if (line := _line(each, new_ids)) is not None]
         return {**message, "content": said + heading + "\n".join(lines)}
     if message.get("role") == "tool":
-        moved = POINTED.sub(lambda found: found[0].replace(found[1], str(_one(int(found[1]), new_ids))), text)
-        return {**message, "content": moved}
+
+        def renumber(found: re.Match[str]) -> str:
+            new = _moved([(int(found[1]), int(found[1]))], new_ids) or ((_NOWHERE, _NOWHERE),)
+            return found[0].replace(found[1], str(new[0][0]))
+
+        return {**message, "content": POINTED.sub(renumber, text)}
     return dict(message)
 
 
@@ -270,18 +281,9 @@ def _line(line: str, new_ids: NewIds) -> str | None:
     if not chapters:
         return line
     (chapter,) = chapters
-    ids = few(_all_moved(chapter.ids, new_ids))
+    ids = _moved(chapter.ids, new_ids)
     return Chapter(ids=ids, count=chapter.count, label=chapter.label).line if ids else None
 
 
-def _moved(ids: str, new_ids: NewIds) -> tuple[tuple[int, int], ...]:
-    return few(_all_moved(((span.start, span.stop - 1) for span in parse_ranges(ids)), new_ids))
-
-
-def _all_moved(spans: Iterable[tuple[int, int]], new_ids: NewIds) -> list[tuple[int, int]]:
-    return [moved for first, last in spans for moved in new_ids(first, last)]
-
-
-def _one(number: int, new_ids: NewIds) -> int:
-    found = new_ids(number, number)
-    return found[0][0] if found else _NOWHERE
+def _moved(spans: Iterable[tuple[int, int]], new_ids: NewIds) -> tuple[tuple[int, int], ...]:
+    return few(moved for first, last in spans for moved in new_ids(first, last))

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
     Messages = Sequence[dict[str, Any]]
     Ids = Sequence[int | None]
-    from hermes.compaction.messages import Message
 
 EXTRACT = "extract"
 _KEPT_SHARE = 1 / 3  # of the summary's budget
@@ -297,7 +296,7 @@ class ContextCompressor(ContextEngine):
         tolerance = max(4_096, int(self.threshold_tokens * _ROUGH_TOLERANCE))
         return 0 < self.last_prompt_tokens < self.threshold_tokens and rough_tokens < self.threshold_tokens + tolerance
 
-    def needs_hygiene(self, messages: Sequence[Message], prompt_tokens: int | None = None) -> bool:
+    def needs_hygiene(self, messages: Messages, prompt_tokens: int | None = None) -> bool:
         """The safety net before a message is handled: 85 % of the window, four messages or more."""
         if not self.enabled or len(messages) < HYGIENE_MESSAGES:
             return False
@@ -350,7 +349,8 @@ class ContextCompressor(ContextEngine):
             raise ValueError(f"{len(messages)} messages need as many ids, not {len(numbers)}")
         known = Counts(messages, counts)
         before = known.total(0, len(messages))
-        given_cut, cut = cut is not None, cut or self._cut(messages, known)
+        ceiling = before if cut is not None else self._tail_ceiling  # what somebody asked for touches nothing else
+        cut = cut or self._cut(messages, known)
         blocks, said, said_ids = [], [], []
         for number, message in zip(cut.middle(numbers), cut.middle(messages), strict=True):
             if is_block(message):
@@ -378,7 +378,6 @@ class ContextCompressor(ContextEngine):
             return unchanged(messages, numbers, before, NO_SUMMARY, attempt.failures)
         facts = [*task.facts, *facts_in(previous.summary)]
         past = _Past(attempt=attempt, previous=previous, facts=facts, budget=budget)
-        ceiling = before if given_cut else self._tail_ceiling  # what somebody asked for touches nothing else
         done = _assembled(messages, numbers, known, cut, past, tail_ceiling=ceiling, tokens_before=before)
         if fewer and done.tokens_after < max(before, self.threshold_tokens):
             return self._compacted(done)
@@ -479,7 +478,7 @@ class ContextCompressor(ContextEngine):
         return None
 
     @staticmethod
-    def _refusal(said: Sequence[Message], saved: int, before: int, *, force: bool) -> str:
+    def _refusal(said: Messages, saved: int, before: int, *, force: bool) -> str:
         if not said:
             return "everything in it is protected"
         return _TOO_LITTLE if not force and saved < before * _PAYS else ""

@@ -68,9 +68,9 @@ def _sections(
     return {
         "## Goal": _asks(messages, ids),
         "## Constraints & Preferences": _of_kind(ranked, ids, "constraint"),
-        "### Done": chain(_tally(messages), (_told(call, ids) for call in calls)),
+        "### Done": chain(_tally(messages), (_outcome_line(call, ids) for call in calls)),
         "### In Progress": _said(messages, ids),
-        "### Blocked": (_told(call, ids) for call in calls if failure_in(ends_of(call.outcome))),
+        "### Blocked": (_outcome_line(call, ids) for call in calls if failure_in(ends_of(call.outcome))),
         "## Key Decisions": _of_kind(ranked, ids, "decision"),
         "## Relevant Files": (f"- {path}" for path in _files(calls, ranked)),
         "## Next Steps": _of_kind(ranked, ids, "open", "question"),
@@ -119,15 +119,11 @@ def _recent_calls(messages: Sequence[Message]) -> list[_Call]:
     return found
 
 
-def _told(call: _Call, ids: Sequence[int | None]) -> str:
-    return f"- {call.tool}({one_line(call.arguments, _CALL)}) → {_outcome(call.outcome)}{_at(ids[call.position])}"
-
-
-def _outcome(text: str) -> str:
-    """The end of a long output, where programs say how it went; a short one whole."""
-    shown = text if len(text) <= _CALL else text[-4 * _CALL :]
-    lines = [line for line in shown.splitlines() if line.strip()]
-    return one_line(lines[-1], _CALL) if lines else "nothing"
+def _outcome_line(call: _Call, ids: Sequence[int | None]) -> str:
+    """A call with the end of its output, where programs say how it went."""
+    lines = [line for line in call.outcome[-4 * _CALL :].splitlines() if line.strip()]
+    outcome = one_line(lines[-1], _CALL) if lines else "nothing"
+    return f"- {call.tool}({one_line(call.arguments, _CALL)}) → {outcome}{_at(ids[call.position])}"
 
 
 def _of_kind(ranked: Sequence[Fact], ids: Sequence[int | None], *kinds: str) -> Iterator[str]:

@@ -1,9 +1,15 @@
-"""`lcm`, the lossless engine: every message stays in the database, and a graph of summaries leads to it."""
+"""`lcm`, the lossless engine: every message stays in the database, and a graph of summaries leads to it.
+
+What leaves the context becomes leaf summaries of a bounded stretch each. When there are more than a handful, the oldest
+are condensed into one of the next depth. The block holds the summaries that are not condensed yet, with their numbers.
+`lcm_expand` goes down from a number to its parts, and from a leaf to the messages themselves.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +22,7 @@ from hermes.compaction.summary import Task
 from hermes.storage.context import Contexts, SummaryGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from hermes.compaction.engine import EngineRegistry
     from hermes.compaction.messages import Message
@@ -84,9 +90,9 @@ class LcmTools:
             return {"error": "query holds no words"}
         most = max(min(int(args.get("limit") or _HITS), 100), 1)
         found = [
-            {"id": number, "role": message.get("role"), "snippet": _around(text, words[0])}
-            for number, message, text in self._texts()
-            if all(word in text.casefold() for word in words)
+            {"id": stored.id, "role": stored.message.get("role"), "snippet": _around(text, words[0])}
+            for stored in self._contexts.originals(self._graph.session_id)
+            if (text := _whole(stored.message)) and all(word in text.casefold() for word in words)
         ]
         nodes = [node for node in self._graph.all() if all(word in node.text.casefold() for word in words)]
         return {
@@ -133,10 +139,6 @@ class LcmTools:
                 left -= len(text)
         return {"messages": shown} if shown else {"error": "none of these messages is part of this conversation"}
 
-    def _texts(self) -> Iterator[tuple[int, Mapping[str, Any], str]]:
-        for stored in self._contexts.originals(self._graph.session_id):
-            yield stored.id, stored.message, _whole(stored.message)
-
 
 def _whole(message: Mapping[str, Any]) -> str:
     calls = (f"[calls {name}({arguments})]" for _, name, arguments in calls_of(message))
@@ -158,12 +160,6 @@ def _around(text: str, word: str) -> str:
     place = max(find_folded(text, word), 0)
     return one_line(text[max(place - _AROUND, 0) : place + len(word) + _AROUND], 2 * _AROUND)
 
-
-# `lcm`: every message stays in the database, and a graph of summaries leads to it.
-#
-# What leaves the context becomes leaf summaries of a bounded stretch each. When there are more than a handful, the
-# oldest are condensed into one of the next depth. The block holds the summaries nobody has condensed yet, each with
-# its number; `lcm_expand` goes down from a number to its parts, and from a leaf to the messages themselves.
 
 FRESH_TAIL = 64
 FANOUT = 8
@@ -252,7 +248,8 @@ class LosslessEngine(ContextCompressor):
     def _condensed(self, graph: SummaryGraph, nodes: list[Node], task: Task) -> list[Node]:
         """At most `FANOUT` summaries of a depth, and no more of them than the block has room for."""
         while len(nodes) > 1:
-            crowded = next((depth for depth in range(64) if _at(nodes, depth) > FANOUT), None)
+            depths = Counter(node.depth for node in nodes)
+            crowded = min((depth for depth, count in depths.items() if count > FANOUT), default=None)
             if crowded is None and sum(estimate(node.text) + 12 for node in nodes) <= task.budget:
                 break
             run = [node for node in nodes if node.depth == crowded] if crowded is not None else nodes
@@ -283,10 +280,6 @@ class LosslessEngine(ContextCompressor):
         text = attempt.text if attempt.how != EXTRACT else _shared(group, room)
         number = sum(node.messages for node in group)
         return graph.add(depth=depth, ids=ids, messages=number, text=text, made_by=attempt.how, children=group)
-
-
-def _at(nodes: list[Node], depth: int) -> int:
-    return sum(node.depth == depth for node in nodes)
 
 
 def _shared(group: list[Node], room: int) -> str:
