@@ -26,7 +26,7 @@ WRITTEN: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.proves("secrets.found", "secrets.quick-look")
+@pytest.mark.proves("secrets.found")
 @pytest.mark.parametrize("how", WRITTEN)
 def test_a_secret_is_found_wherever_its_text_was_written_into(how: str) -> None:
     chance = random.Random(how)

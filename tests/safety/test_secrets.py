@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 from benchmarks.secrets import HOSTILE, run
@@ -11,7 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from secret_samples import filled, samples
 
-from hermes.safety.secrets import find_secrets, mask_secrets
+from hermes.safety.secrets import find_secrets, mask_all, mask_secrets
+from hermes.settings.home import find_home
+from hermes.settings.people import People
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SECRETS = samples("secret")
 HARMLESS = samples("harmless")
@@ -78,6 +84,18 @@ def test_a_secret_found_twice_is_one_secret_with_its_precise_name() -> None:
     assert (secret.kind, text[secret.start : secret.end]) == ("github token", text[9:-1])
 
 
+@pytest.mark.proves("secrets.mask")
+def test_what_stands_in_two_texts_is_no_secret_of_one() -> None:
+    texts = ["the password is", "hunter2xx", "PIN", "4711", "4111 1111", "1111 1111", "order", "4111111111111111"]
+    assert mask_all(texts) == [*texts[:-1], "[card number \u20261111]"]
+
+
+@pytest.mark.proves("secrets.found")
+def test_a_key_that_hermes_made_is_a_secret(home: Path) -> None:
+    _, key = People(find_home(home)).make_key("owner")
+    assert [secret.kind for secret in find_secrets(f"use {key} there")] == ["hermes key"]
+
+
 @pytest.mark.proves("secrets.idempotent")
 def test_a_marker_does_not_accuse_its_neighbour() -> None:
     commit = filled("{hex:40}", random.Random(4))
@@ -131,6 +149,7 @@ def test_spans_are_ordered_and_inside_the_text(text: str) -> None:
             "PIN ",
         ),
         "token 9f3aB7c2D4e5F6a7b8C9d0E1 ",
+        *("pass ", "sess:", "://a", "login a ", "mysql -", "seed abc ", "a.b-", "pin 1", "hk-a", "\\n", "\\\\"),
     ],
 )
 def test_time_grows_with_the_text_and_not_with_its_square(unit: str) -> None:

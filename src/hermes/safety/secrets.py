@@ -1,399 +1,50 @@
 """Finds and masks secrets: keys, tokens, passwords, private keys, webhooks, card numbers.
 
-Memory refuses them; logs, exports and search results show a marker instead. What only looks like one (a commit, a
-checksum, a `$VARIABLE`, a placeholder) is left alone.
+Memory refuses them; logs, exports and search results show a marker instead. A secret is found by its format (the table
+in `secret_formats`), by a word beside it such as `password:`, or by its check digits. What only looks like one (a
+commit, a checksum, a `$VARIABLE`, a placeholder) is left alone.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from functools import cached_property
-from itertools import accumulate, chain, groupby
+from bisect import bisect_left
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from hermes.base.values import value
-from hermes.safety import secret_formats as secret_words
-from hermes.safety.lexicon import UNUSUAL, Beginnings, FewBeginnings
-from hermes.safety.secret_formats import TOKENS
+from hermes.safety.secret_formats import PHRASES, TOKENS
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
-_SIGNS = {"n": "\n", '"': '"', "t": "\t", "'": "'", "/": "/", "r": "\r"}  # the most frequent first
-_SURROGATES = range(0xD800, 0xE000)
-_CODE = r"\\u([0-9a-fA-F]{4})"
-# However often it was written into another text: each time doubles the backslashes.
-_ESCAPE = r"\\+(?:[nrt\"'/]|u[0-9a-fA-F]{4})|\\{2,}"
+    from hermes.safety.secret_formats import Format
 
-
-def unescaped(text: str) -> str:
-    """What to search instead of the text."""
-    if "\\" not in text:
-        return text
-    while "\\\\" in text:
-        text = text.replace("\\\\", "\\")
-    for sign, meant in _SIGNS.items():
-        if "\\" not in text:
-            return text
-        text = text.replace(f"\\{sign}", meant)
-    if "\\u" in text:
-        import re
-
-        text = re.sub(_CODE, _character, text)
-    return text
-
-
-def places(original: str, wanted: list[int]) -> list[int]:
-    """Where in the original the characters at these places of what `unescaped` returns begin."""
-    import re
-    from bisect import bisect_left
-    from itertools import accumulate
-
-    found = list(re.finditer(_ESCAPE, original))
-    shifts = [0, *accumulate(match.end() - match.start() - 1 for match in found)]
-    signs = [match.start() - shift for match, shift in zip(found, shifts, strict=False)]
-    return [at + shifts[bisect_left(signs, at)] for at in wanted]
-
-
-def _character(escape: re.Match[str]) -> str:
-    code = int(escape[1], 16)
-    return "?" if code in _SURROGATES else chr(code)
-
-
-# Which of many texts may hold a secret: one look at all of them, many times faster than a search in each.
-#
-# Nothing is decided here. A text that is named is searched like any other; one that is not named holds no secret,
-# because what every secret of a kind has in common is missing, for each kind.
-
-_BATCH = 88_000  # characters looked at together; what is much more leaves the processor's cache
-# Stands between texts: nothing that could belong to a secret, and more than may stand between a word and its number.
-_BETWEEN = "\n\0\0\0\0\0\n "
-_ALL_ASCII = bytes(range(128))
-# Of UTF-8 the first byte of each character that is not ASCII becomes "?", and those that go on with it are dropped.
-_FIRST_BYTES = _ALL_ASCII + b"?" * 128
-_FURTHER_BYTES = bytes(range(0x80, 0xC0))
-
-
-def _parted(word: str) -> tuple[str, str]:
-    """A word in two parts, the first up to the first letter that is not ASCII."""
-    at = 1 + next(place for place, letter in enumerate(word) if not letter.isascii())
-    return word[:at], word[at:]
-
-
-_FOREIGN = tuple(map(_parted, secret_words.FOREIGN_WORDS))
-_FIRST_FOREIGN = "".join(first[-1] + first[-1].upper() for first, _ in _FOREIGN)
-
-
-def _letters() -> Iterator[str]:
-    """Ranges of letters, as most texts of their scripts consist of, without those that a foreign word begins with."""
-    for first, last in (("\u0400", "\u04ff"), ("\u3041", "\u30ff"), ("\u4e00", "\u9fff"), ("\uac00", "\ud7a3")):
-        start = ord(first)
-        for wanted in sorted({ord(letter) for letter in _FIRST_FOREIGN if first <= letter <= last}):
-            yield f"{chr(start)}-{chr(wanted - 1)}"
-            start = wanted + 1
-        yield f"{chr(start)}-{last}"
-
-
-# Lower case is not as usual, a digit is not ASCII, what looks like one of our markers would be blanked before a search,
-# or there is a foreign word for passwords or keys. The class of characters at the beginning lets the search skip fast.
-_NO_LETTER = re.compile(f"[^\\0-\\x7f{''.join(_letters())}]")
-_UNUSUAL = re.compile(
-    f"{_NO_LETTER.pattern}(?:(?<=[\u0130\u0131\u017f\u212a\\d])|(?<=[a-z0-9 ] \u2026)"
-    f"|(?<=[{_FIRST_FOREIGN}])"
-    f"(?i:{'|'.join(f'(?<={first}){rest}' for first, rest in _FOREIGN)}))"
-)
-
-# --- words ---------------------------------------------------------------------------------------------------------
-
-# What stands at a place where one of the words below begins when a secret follows. Whether something beside a word for
-# keys or passwords is one, and whether words are a seed phrase, is asked of `secret_words`.
-_TELLING = re.compile(
-    r"://[^\s/@\"'<>]{1,301}@"
-    r"|(?:sess(?:ion(?:[_-]?(?:id|token|key))?|id)?|sid|__secure-[a-z0-9_-]{1,30})[\"']?\s{0,2}[=:]\s{0,2}[\"']?[\w.%+/=-]{16}"
-    r"|key(?:\s{0,3}=\s{0,3}[a-z0-9+/=]{32}|-data:|-file-\d:)|auth\":\s{0,4}\"|token\$(?:production|sandbox)\$"
-    r"|uthorization[\"']?\s{0,3}[:=,]"
-    r"|bearer\s{1,3}[\w+/.~=-]{16}"
-    r"|ookie[\"']?\s{0,3}[:=]\s{0,3}[\"']?[\w.%-]{1,60}="
-    r"|(?:-u|--user)[= ]{1,2}[\"']?[^\s:\"']{1,60}:"
-    r"|(?:(?<=ssh)|(?<=require))pass\s"
-    r"|mysql(?:dump|admin)?\b[^\n]{0,100}?\s-p\S|docker login|identified by\s"
-    r"|basic\s{1,2}[a-z0-9+/]{10,}="
-    r"|(?:basic auth|credentials|creds|(?<=l)ogin)(?:\s(?:is|are))?[\s:=]{1,4}[\w.@-]{1,40}(?::|\s?/\s?)"
-    r"(?=[^\s\d]{0,40}\d)"
-    r"|(?<=l)ogin\s{1,4}\S{1,100}\s{1,4}password\s"
-    r"|(?<=a)irtable[^\n]{0,30}?\bkey|ssws\s"
-    r"|:5432:|\$(?:2[abxy]\$|(?:apr1|1|5|6|y)\$|argon2)|pbkdf2_sha"
-    r"|(?<=----)-begin (?:[a-z0-9]{1,12} ){0,3}private key|ls0tls1crudjti"
-    r"|jqqj99|azdo|azfu|azse|azca|\+amc|\+aba|\+ast|(?:sig|(?<=signat)ure)=[\w%+/=~-]{20}|(?<=sha)256~"
-    r"|hooks?(?:[a-z0-9]{0,3}/|\.(?:slack|zapier|integromat|airtable|office)\.com)|(?<=maker\.)ifttt|dingtalk\.com|/spaces/|(?<=\.)atlasv1\."
-    r"|xox[a-z][.-]|xapp-|(?<=[sr])k_(?:live|test)_"
-    # numbers
-    r"|(?<![a-z])(?:pin(?:\s?(?:code|number))?|puk|passcode)(?![a-z])[\s\S]{0,60}?\d{4}"
-    r"|(?:codes?|combination|pin|otp|cvv2?|cvc2?)\s{0,2}(?:(?:is|was|:|=)\s{0,2})?\d{3}"
-    r"|(?:ssn|social security)[^\n\d]{0,30}\d{3}"
-    # what has to be looked at more closely
-    r"|(?P<seed>seed|mnemonic|(?<=re)covery|wallet|bip-?39|(?:(?<=bac)kup|secret) (?:phrase|words))"
-    rf"|(?P<word>{'|'.join(secret_words.ASCII_WORDS)})"
-)
-# Letters, blanks and what ends or parts a sentence. A text of nothing else has no digit, no sign of assignment, no
-# quote and no long name, so that all it can hold begins with one of a few words.
-_OF_PROSE = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ \t\r\n.,;()"
-# Of words that begin like many others something rarer from their middle is looked for.
-_PROSE = FewBeginnings("secr|seed|mnem|cove|kup ", "ogin|wall|irta|pass|utho", usual=_OF_PROSE + b"\0")
-_ANYWHERE = Beginnings(
-    "--use|256~|azdo|code.|hook|seed|token",
-    "dingt|ident|ifttt|ls0tl|mnemo|mysql|parol",
-    "-begi|combi|mot d|pat.|sig=|ure=|uthor",
-    "atlas|basic|k_liv|ogin.|pass.|passc|passp|passw|sess.|sessi|walle",
-    "beare|bip-3|bip39|cover|cvc.|cvci|cvcw|cvv.|cvvw|docke|jqqj9|key.|kup p|kup w|otp.",
-    ":5432|__sec|codei|codes|codew|crede|creds|irtab|k_tes|kennw|ookie|otpis|otpwa|secre|senha|socia",
-    "$2a|$2b|$2x|$5$|$6$|$apr1|$argo|$y$|+aba|+amc|+ast|://|auth.|azca|azfu|azse|xapp-|xox",
-    "$1$|$2y|-u |-u=|/spac|cvvi|pbkdf|pin.|pinco|pinis|pinnu|pinwa|psk.|puk.|pw.|pwd|sid.|ssn|ssws.",
-)
-
-# --- tokens --------------------------------------------------------------------------------------------------------
-
-_ASCII = 128
-_SHORTEST_TOKEN = 20  # but for two kinds, which are found by their beginnings
-_SHORTEST_RANDOM = 24
-_OF_TOKENS = bytes(  # "?" is a question mark or a character that is not ASCII
-    ord("a") if chr(byte) in "_+/=.~%$:?-" or (byte < _ASCII and chr(byte).isalnum()) else ord(" ")
-    for byte in range(256)
-)
-_RUN = b"a" * _SHORTEST_TOKEN
-_NEVER_BEFORE = "(?<![A-Za-z0-9])"
-
-
-def _prefixes() -> Iterator[str]:
-    """The beginnings, as patterns, of formats that are a fixed beginning and a run of characters."""
-    for _, hints, pattern in TOKENS:
-        either = [re.escape(hint).replace(r"\-", "-") for hint in hints]
-        if pattern.startswith(f"{_NEVER_BEFORE}(?:{'|'.join(either)})"):
-            yield from either
-
-
-_PREFIXED = "|".join(
-    f"{first}(?:{'|'.join(prefix.removeprefix(first) for prefix in group)})"
-    for first, group in groupby(sorted(set(_prefixes())), key=lambda prefix: prefix[: 1 + prefix.startswith("\\")])
-)
-_TOKEN = re.compile(  # begins with a class of characters, because such a search skips fast
-    rf"[^A-Za-z0-9](?:(?:{_PREFIXED})[\w+/=.~%:-]{{16}}"
-    r"|sk-[\w-]{20}|sk_[0-9a-fA-F]{40}|do[opr]_v1_|f(?:m[12]|o1)[ar]?_"
-    r"|eyJ[\w-]{8,}\.|access-(?:sandbox|development|production)-|[MNO][\w-]{23,27}\.[\w-]{6,7}\.|\d{8,10}:[\w-]{32}"
-    r"|SK[0-9a-f]{32}|(?:pub)?key-[0-9a-f]{32}|[0-9a-f]{32}-(?:us\d|[0-9a-f]{8}-)|pat\w{14}\.|[0-2]/\d{10,20}[/:]"
-    r"|pk_\d{5,10}_|[0-9a-fA-F]{36}NRAL|hv[sbr]\.|[sbr]\.[A-Za-z0-9]{24}|dp\.(?:pt|st|ct|sa|scim|audit)\."
-    r"|(?:sdk|api|mob)-[0-9a-fA-F]{8}-|A3-[A-Z0-9]{6}-|[ps]at\.[\w-]{22}\.|[\w.~-]{3}\dQ~)"
-)
-
-# --- numbers -------------------------------------------------------------------------------------------------------
-
-_FEWEST_DIGITS = 12
-_NO_DIGITS = bytes(set(range(1, 256)) - set(b"0123456789"))  # nor what stands between texts
-_ZEROS = bytes.maketrans(b"123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", b"0" * 9 + b"A" * 26)
-_CARD, _FIRST_OF_CARD, _IBAN = b"0" * 13, b"0" * 4, b"AA00"
-
-
-def suspects(texts: Sequence[str]) -> Iterator[int]:
-    """Positions of the texts that may hold a secret, some of them more than once."""
-    texts = list(map(unescaped, texts))
-    if "\0" in "".join(texts):  # it stands between texts only; to the formats both are no character at all
-        texts = [text.replace("\0", "\1") for text in texts]
-    start = size = 0
-    for at, text in enumerate(texts):
-        size += len(text)
-        if size >= _BATCH or at == len(texts) - 1:
-            yield from (start + place for place in _suspects(texts[start : at + 1]))
-            start, size = at + 1, 0
-
-
-def _suspects(texts: Sequence[str]) -> Iterator[int]:
-    together = _Joined(texts, None if all(map(str.isascii, texts)) else _encoded(texts))
-    marks = _PROSE.marks(together.raw)
-    others = together.numbers(marks, UNUSUAL)
-    if not others:
-        yield from together.told(_PROSE.places(marks))
-        return
-    if prose := sorted(set(range(len(texts))).difference(others)):
-        some = together.some(prose)
-        yield from (prose[number] for number in some.told(_PROSE.places(_PROSE.marks(some.raw))))
-    plain = [at for at in others if texts[at].isascii()]
-    foreign = [at for at in others if not texts[at].isascii()]
-    if unusual := set(_unusual(texts, foreign)):
-        yield from unusual
-        foreign = [at for at in foreign if at not in unusual]
-    for usual in filter(None, (plain, foreign)):  # what is all ASCII is much faster by itself
-        joined = together.some(usual)
-        told = joined.told(_ANYWHERE.places(joined.raw))
-        yield from (usual[number] for number in chain(told, joined.tokens(), joined.accounts()))
-
-
-def _unusual(texts: Sequence[str], foreign: Sequence[int]) -> Iterator[int]:
-    together = "".join([texts[at] for at in foreign]).encode("utf-8", "surrogatepass")
-    if _NO_LETTER.search(together.translate(None, _ALL_ASCII).decode("utf-8", "surrogatepass")):
-        yield from (at for at in foreign if _UNUSUAL.search(texts[at]))
-
-
-def _encoded(texts: Sequence[str]) -> list[bytes]:
-    """Each with one byte for one character, "?" for what is not ASCII."""
-    return [
-        text.encode()
-        if text.isascii()
-        else text.encode("utf-8", "surrogatepass").translate(_FIRST_BYTES, _FURTHER_BYTES)
-        for text in texts
-    ]
-
-
-class _Joined:
-    """Texts put together, and the way back from a place in them to the number of the text."""
-
-    def __init__(self, texts: Sequence[str], encoded: Sequence[bytes] | None) -> None:
-        """Texts that are all ASCII come without their encoded forms: put together they are encoded at once."""
-        self._texts, self._encoded = texts, encoded
-        self.raw = self._text.encode() if encoded is None else _BETWEEN.encode().join((b"", *encoded))
-
-    def some(self, numbers: Sequence[int]) -> _Joined:
-        encoded = self._encoded
-        return _Joined([self._texts[at] for at in numbers], encoded and [encoded[at] for at in numbers])
-
-    @cached_property
-    def _text(self) -> str:
-        return _BETWEEN.join(("", *self._texts))
-
-    @cached_property
-    def _lowered(self) -> str:
-        """With what is ASCII in lower case: all that the words below consist of."""
-        if self._text.isascii():
-            return self._text.lower()
-        return self._text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
-
-    @cached_property
-    def _ends(self) -> list[int]:
-        return list(accumulate([len(text) + len(_BETWEEN) for text in self._texts]))
-
-    def numbers(self, marks: bytes, mark: bytes) -> list[int]:
-        """Texts that have this mark somewhere."""
-        found = []
-        place = marks.find(mark)
-        while place >= 0:
-            number = bisect_right(self._ends, place)
-            found.append(number)
-            place = marks.find(mark, self._ends[number])
-        return found
-
-    def told(self, places: Iterable[int]) -> Iterator[int]:
-        """Texts in which one of the words at these places tells of a secret."""
-        for at in places:
-            match = _TELLING.match(self._lowered, at)
-            if match is not None and (match.lastgroup is None or _is_told(self._text, self._lowered, match)):
-                yield bisect_right(self._ends, at)
-
-    def tokens(self) -> Iterator[int]:
-        """Texts in which something has the form of a token, or is as long and mixed as one."""
-        text = self._text
-        shape = self.raw.translate(_OF_TOKENS) + b" "
-        start = shape.find(_RUN)
-        while start >= 0:
-            end = shape.find(b" ", start)
-            # A run of nothing but other scripts is a sentence without blanks.
-            if self.raw[start:end].strip(b"?") and (_TOKEN.search(text, start - 1, end) or _is_random(text[start:end])):
-                yield bisect_right(self._ends, start)
-            start = shape.find(_RUN, end)
-
-    def accounts(self) -> Iterator[int]:
-        """Texts with digits enough for a card or an account, in a row or after two capitals."""
-        if not _has_account(self.raw):
-            return
-        for number, (text, raw) in enumerate(zip(self._texts, self._encoded or _encoded(self._texts), strict=True)):
-            has_digits = not text.isascii() or len(raw.translate(None, _NO_DIGITS)) >= _FEWEST_DIGITS
-            if has_digits and _has_account(raw):
-                yield number
-
-
-def _is_told(text: str, lowered: str, match: re.Match[str]) -> bool:
-    if match.lastgroup == "seed" and any(True for _ in secret_words.find_seed_phrase_after(text, match.end())):
-        return True
-    return secret_words.is_told_at(text, lowered, match.start())
-
-
-def _has_account(text: bytes) -> bool:
-    forms = text.translate(_ZEROS)
-    return _IBAN in forms or (_FIRST_OF_CARD in forms and _CARD in forms.translate(None, b" -"))
-
-
-def _is_random(run: str) -> bool:
-    if len(run) < _SHORTEST_RANDOM or (run.islower() and not any(map(str.isdigit, run))):
-        return False
-    return secret_words.has_random_token(run)
-
+    Found = tuple[str, int, int]
 
 _SHORTEST_RUN = 16
 _SHOWN = 4
 _LONG_ENOUGH_TO_SHOW = 16
-_LONG_TEXT = 4_000  # characters from which a quick look comes first; memories are shorter, and need none of its parts
 _MOST_PASSES = 4  # a marker is shorter than its secret, which may bring a word and another secret together
 _NEVER_SHOWN = ("password", "private key", "seed phrase", "cookie", "pin", "code")
+_FEWEST_ACCOUNT_DIGITS = 12
+
+
+def _listed(words: str) -> tuple[str, ...]:
+    return tuple(words.split("|"))
+
 
 # Any of these may stand beside a secret that is short; everything else is at least a long run or many digits.
-BESIDE_SECRETS = (
-    *(
-        "pass",
-        "pwd",
-        "secret",
-        "token",
-        "key",
-        "credential",
-        "auth",
-        "bearer",
-        "cookie",
-        "sess",
-        "sid=",
-        "://",
-        "login",
-    ),
-    *(
-        "pin",
-        "puk",
-        "pw",
-        "code",
-        "otp",
-        "cvv",
-        "cvc",
-        "ssn",
-        "social sec",
-        "-----begin",
-        "kennwort",
-        "contrase",
-        "senha",
-        "parola",
-    ),
-    *(
-        "seed",
-        "mnemonic",
-        "recovery",
-        "wallet",
-        "backup",
-        "identified by",
-        "requirepass",
-        " -u ",
-        "--user",
-        "safe",
-        "$",
-    ),
-    *("door", "gate", "lock", ":5432:", "\u043f\u0430\u0440\u043e\u043b\u044c", "\u5bc6", "\u53e3\u4ee4"),
-    *(
-        "\u30d1\u30b9\u30ef\u30fc\u30c9",
-        "\u092a\u093e\u0938\u0935\u0930\u094d\u0921",
-        "\u0643\u0644\u0645\u0629 \u0627\u0644",
-        "\ube44\ubc00\ubc88\ud638",
-        "\u015fifre",
-        "schl\u00fcssel",
-        "bip",
-        "mot de passe",
-    ),
+BESIDE_SECRETS = _listed(
+    "pass|pwd|secret|token|key|credential|auth|bearer|cookie|sess|sid=|://|login|pin|puk|pw|code|otp|cvv|cvc|ssn"
+    "|-----begin|kennwort|contrase|senha|parola|seed|mnemonic|recovery|wallet|backup|requirepass|--user|safe|$"
+    "|door|gate|lock|bip|:5432:|schl\u00fcssel|\u015fifre|\u5bc6|\u53e3\u4ee4"
+    "|\u043f\u0430\u0440\u043e\u043b\u044c|\u30d1\u30b9\u30ef\u30fc\u30c9"
+    "|\u092a\u093e\u0938\u0935\u0930\u094d\u0921|\ube44\ubc00\ubc88\ud638|social sec|identified by| -u "
+    "|\u0643\u0644\u0645\u0629 \u0627\u0644|mot de passe"
 )
-_NUMBER_WORDS = ("pin", "puk", "code", "combination", "otp", "cvv", "cvc", "ssn", "social sec")
-_SEED_WORDS = ("seed", "mnemonic", "recovery", "wallet", "bip", "phrase", "words")
+_BESIDE_NUMBERS = ("pin", "puk", "code", "combination", "otp", "cvv", "cvc", "ssn", "social sec")
+_BESIDE_SEEDS = ("seed", "mnemonic", "recovery", "wallet", "bip", "phrase", "words")
 # A password has a digit or a mark, or stands in quotes; a sentence about passwords usually has none of these.
 _IN_PASSWORDS = tuple("0123456789\"`!@#$^&*+~?'")
 _SEPARATORS = dict.fromkeys(map(ord, " \t\r\n\"'`=:,;/.@&?<>()[]{}|#$%^*~!\\+"), " ")
@@ -409,16 +60,8 @@ class Secret:
 
 def find_secrets(text: str) -> tuple[Secret, ...]:
     """Every secret in the text, in order and without overlaps."""
-    if len(text) >= _LONG_TEXT and next(suspects((text,)), None) is None:
-        return ()
-    return search(text)
-
-
-def search(text: str) -> tuple[Secret, ...]:
-    """What `find_secrets` finds, without a quick look first."""
     if "\\" not in text:
         return _search(text)
-
     found = _search(unescaped(text))
     if not found:
         return ()
@@ -427,20 +70,6 @@ def search(text: str) -> tuple[Secret, ...]:
         Secret(kind=each.kind, start=start, end=end, masked=each.masked)
         for each, start, end in zip(found, starts, ends, strict=True)
     )
-
-
-def _search(text: str) -> tuple[Secret, ...]:
-    if "\u2026" in text:
-        text = _without_markers(text)
-    lowered = _lowered(text)
-    has_runs = _has_runs(text)
-    has_words = any(word in lowered for word in BESIDE_SECRETS)
-    digits = map(text.count, "0123456789") if text.isascii() else map(str.isdigit, text)
-    has_digits = sum(digits) >= _FEWEST_DIGITS
-    if not (has_runs or has_words or has_digits):
-        return ()
-    found = list(_all(text, lowered, has_runs=has_runs, has_words=has_words, has_digits=has_digits))
-    return tuple(_secret(text, *one) for one in _merged(found)) if found else ()
 
 
 def mask_secrets(text: str) -> str:
@@ -457,12 +86,77 @@ def mask_secrets(text: str) -> str:
     return text
 
 
-def mask_all(texts: Sequence[str]) -> list[str]:
-    """`mask_secrets` of each text; of many at once for a fraction of the time."""
-    masked = list(texts)
-    for at in set(suspects(texts)):
-        masked[at] = mask_secrets(masked[at])
-    return masked
+def mask_all(texts: Iterable[str]) -> list[str]:
+    """`mask_secrets` of each text."""
+    return list(map(mask_secrets, texts))
+
+
+# Calls and results of tools are JSON: a text inside is searched as it was before it was written there, however often
+# that happened (each time doubles the backslashes), and the places of what is found are mapped back.
+_ESCAPE = re.compile(r"\\+(?:(?P<sign>[nrt\"'/])|u(?P<code>[0-9a-fA-F]{4}))|\\{2,}")
+_SIGNS = {"n": "\n", "t": "\t", "r": "\r"}
+_SURROGATES = range(0xD800, 0xE000)
+
+
+def unescaped(text: str) -> str:
+    """The text with every escape replaced by the one character it stands for."""
+    return _ESCAPE.sub(_meaning, text)
+
+
+def _meaning(escape: re.Match[str]) -> str:
+    if escape["code"]:
+        code = int(escape["code"], 16)
+        return "?" if code in _SURROGATES else chr(code)
+    return _SIGNS.get(escape["sign"], escape["sign"]) if escape["sign"] else "\\"
+
+
+def places(original: str, wanted: list[int]) -> list[int]:
+    """Where in the original the characters at these places of what `unescaped` returns begin."""
+    found = list(_ESCAPE.finditer(original))
+    shifts = [0, *accumulate(match.end() - match.start() - 1 for match in found)]
+    escapes = [match.start() - shift for match, shift in zip(found, shifts, strict=False)]
+    return [at + shifts[bisect_left(escapes, at)] for at in wanted]
+
+
+def _search(text: str) -> tuple[Secret, ...]:
+    if "\u2026" in text:
+        text = _without_markers(text)
+    lowered = _lowered(text)
+    has_runs = _has_runs(text)
+    has_words = _has_any(lowered, BESIDE_SECRETS)
+    digits = map(text.count, "0123456789") if text.isascii() else map(str.isdigit, text)
+    has_account = sum(digits) >= _FEWEST_ACCOUNT_DIGITS
+    if not (has_runs or has_words or has_account):
+        return ()
+    found = [*(_formats(text, TOKENS) if has_runs else ()), *_formats(text, PHRASES)]
+    if has_runs or (has_words and _has_any(text, _IN_PASSWORDS)):
+        found += _beside_words(text, lowered)
+    if has_words and _has_any(lowered, _BESIDE_NUMBERS) and any(map(str.isdigit, text)):
+        found += _numbers_beside_words(text, lowered)
+    if has_words and _has_any(lowered, _BESIDE_SEEDS):
+        found += _seed_phrases(text, lowered)
+    if has_account:
+        found += _card_numbers(text)
+        found += _ibans(text)
+    return tuple(_secret(text, *one) for one in _merged(found)) if found else ()
+
+
+def _has_any(text: str, literals: Iterable[str]) -> bool:
+    for literal in literals:  # noqa: SIM110 - several times faster than any() with a generator, and called most
+        if literal in text:
+            return True
+    return False
+
+
+def _formats(text: str, formats: Iterable[Format]) -> Iterator[Found]:
+    for kind, literals, pattern in formats:
+        for literal in literals:
+            if literal in text:
+                for match in re.finditer(pattern, text):  # re keeps what it compiled
+                    group = match.lastgroup or 0
+                    if not _is_example(match[group]):
+                        yield kind, match.start(group), match.end(group)
+                break
 
 
 def _lowered(text: str) -> str:
@@ -475,53 +169,10 @@ def _lowered(text: str) -> str:
 
 def _has_runs(text: str) -> bool:
     """Whether there is a long run with digits; plain string methods, because most texts have none."""
-    return any(len(run) >= _SHORTEST_RUN and not run.isalpha() for run in text.translate(_SEPARATORS).split())
+    return bool([run for run in text.translate(_SEPARATORS).split() if len(run) >= _SHORTEST_RUN and not run.isalpha()])
 
 
-def _all(
-    text: str, lowered: str, *, has_runs: bool, has_words: bool, has_digits: bool
-) -> Iterator[tuple[str, int, int]]:
-    from hermes.safety.secret_formats import PHRASES, TOKENS
-
-    if has_runs:
-        yield from _formats(text, TOKENS)
-    yield from _formats(text, PHRASES)
-    if has_runs or (has_words and any(mark in text for mark in _IN_PASSWORDS)):
-        from hermes.safety import secret_formats as secret_words
-
-        yield from secret_words.find_beside_words(text, lowered)
-    if has_words:
-        yield from _numbers_and_phrases(text, lowered)
-    if has_digits:
-        from hermes.safety import secret_formats as secret_numbers
-
-        yield from secret_numbers.find_card_numbers(text)
-        yield from secret_numbers.find_ibans(text)
-
-
-def _numbers_and_phrases(text: str, lowered: str) -> Iterator[tuple[str, int, int]]:
-    from hermes.safety import secret_formats as secret_words
-
-    if any(word in lowered for word in _NUMBER_WORDS) and any(map(str.isdigit, text)):
-        yield from secret_words.find_numbers_beside_words(text, lowered)
-    if any(word in lowered for word in _SEED_WORDS):
-        yield from secret_words.find_seed_phrases(text, lowered)
-
-
-def _formats(text: str, formats: tuple[tuple[str, tuple[str, ...], str], ...]) -> Iterator[tuple[str, int, int]]:
-    for kind, hints, pattern in formats:
-        if any(hint in text for hint in hints):
-            import re
-
-            for match in re.compile(pattern).finditer(text):  # re keeps what it compiled
-                from hermes.safety.secret_formats import is_example
-
-                group = match.lastgroup or 0
-                if not is_example(match[group]):
-                    yield kind, match.start(group), match.end(group)
-
-
-def _merged(found: list[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
+def _merged(found: list[Found]) -> Iterator[Found]:
     """Join what overlaps, under the name that was found first: a format knows more than a word beside it."""
     ranked = sorted(enumerate(found), key=lambda one: (one[1][1], one[0]))
     rank, (kind, start, end) = ranked[0]
@@ -546,6 +197,323 @@ def _secret(text: str, kind: str, start: int, end: int) -> Secret:
 
 def _without_markers(text: str) -> str:
     """The same text with our markers blanked, so that "token" in a marker does not accuse its neighbour."""
-    import re
-
     return re.sub(r"\[[a-z0-9 ]{2,40} \u2026[A-Za-z0-9]{0,4}\]", lambda marker: "\0" * len(marker.group()), text)
+
+
+# Keys that are plainly examples: documentation and settings are full of them, and they harm nobody.
+
+_FEWEST_CHARACTERS = 3
+_EXAMPLE = re.compile(
+    r"\.\.\.|\u2026|\*{3}|\$\{|\{\{|\A[<%{\[(]|\A\$(?!\w{1,10}\$)|\A(?i:passw(?:or)?d|pass|pwd|secret|token|key|pw|none|null)\Z"
+    r"|(?i:x{5}|example|your[_-]|change_?me|placeholder|redacted|dummy|1234567890abcdef)"
+)
+
+
+def _is_example(text: str) -> bool:
+    """Whether a text with the shape of a key is an example, a reference or a masked value."""
+    return _EXAMPLE.search(text) is not None or len(set(text.lower())) <= min(_FEWEST_CHARACTERS, len(text) // 4)
+
+
+# Card and account numbers, recognised by their check digits.
+
+_CARD = re.compile(r"(?<![\w.+/=-])(?:[3-6]\d{3}|2[2-7]\d\d)(?:[ -]?\d){9,15}(?![\w./=]|-\d)")
+_IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d\d(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![A-Za-z0-9])")
+# Sixteen digits in a row have a right check digit one time in ten; these words say what they are instead.
+_OTHER_NUMBER = re.compile(
+    r"(?:order|invoice|track(?:ing)?|ticket|shipment|parcel|phone|tel|fax|isbn|ean|gtin|imei|epoch|timestamp|build|serial"
+    r"|snowflake|message|channel|user|id|ids|number|no|nr)\W{0,4}\Z",
+    re.IGNORECASE,
+)
+_CARD_WORD = re.compile(r"card|visa|master|amex|credit|debit|pan\b|payment", re.IGNORECASE)
+_LENGTHS = {"34": (15,), "37": (15,), "36": (14,), "38": (14,), "30": (14,)}
+_USUAL_LENGTHS = (16, 19)
+_IBAN_LENGTHS = range(15, 35)
+
+
+def _card_numbers(text: str) -> Iterator[Found]:
+    for match in _CARD.finditer(text):
+        digits = match.group().replace(" ", "").replace("-", "")
+        if not _is_card(digits) or len(set(digits)) == 1:
+            continue
+        before = text[max(0, match.start() - 40) : match.start()]
+        if _OTHER_NUMBER.search(before) and not _CARD_WORD.search(before):
+            continue
+        yield "card number", match.start(), match.end()
+
+
+def _ibans(text: str) -> Iterator[Found]:
+    for match in _IBAN.finditer(text):
+        account = match.group().replace(" ", "")
+        turned = account[4:] + account[:4]
+        if len(account) in _IBAN_LENGTHS and int("".join(str(int(character, 36)) for character in turned)) % 97 == 1:
+            yield "bank account number", match.start(), match.end()
+
+
+def _is_card(digits: str) -> bool:
+    if len(digits) not in _LENGTHS.get(digits[:2], _USUAL_LENGTHS):
+        return False
+    doubled = [int(digit) * 2 for digit in digits[-2::-2]]
+    return (sum(map(int, digits[-1::-2])) + sum(sum(divmod(number, 10)) for number in doubled)) % 10 == 0
+
+
+# Secrets that only the words beside them give away: `password: …`, "the API key is …", a PIN, a seed phrase.
+
+# Found with str.find, which is many times faster than one pattern of all of them.
+_PASSWORD_WORDS = _listed(
+    "password|passwd|passwort|kennwort|passphrase|passcode|pwd|contrase\u00f1a|senha|parola|\u015fifre"
+    "|\u043f\u0430\u0440\u043e\u043b\u044c|\u5bc6\u7801|\u5bc6\u78bc|\u53e3\u4ee4|\u30d1\u30b9\u30ef\u30fc\u30c9"
+    "|\ube44\ubc00\ubc88\ud638|\u092a\u093e\u0938\u0935\u0930\u094d\u0921|mot de passe"
+    "|\u0643\u0644\u0645\u0629 \u0627\u0644\u0645\u0631\u0648\u0631"
+    "|\u0643\u0644\u0645\u0629 \u0627\u0644\u0633\u0631"
+)
+_KEY_WORDS = ("secret", "token", "credential", "schl\u00fcssel", "\u5bc6\u94a5", "\u5bc6\u9470")
+# These count only as words of their own, because they are part of many others.
+_SHORT_PASSWORD_WORDS = ("pass", "pw")
+_SHORT_KEY_WORDS = ("key", "pat", "psk", "auth", "bearer")
+_SECRET_KEYS = _listed("api|access|private|secret|signing|encryption|master|license|account|auth|service")
+# Services whose keys are bare runs of letters and digits; beside their name such a run is a key.
+_SERVICES = _listed(
+    "datadog|algolia|twilio|mailgun|cloudflare|newrelic|pagerduty|okta|auth0|vercel|heroku|mistral|cohere"
+    "|deepgram|pinecone|rapidapi|openweather|alchemy|infura|etherscan|binance|coinbase|kraken|mapbox|trello"
+    "|zendesk|amplitude|mixpanel|sumologic|splunk|netlify|supabase|airtable|sendgrid|paypal|shopify|openai"
+    "|anthropic|planetscale|rollbar|bugsnag|loggly|fastly|linode|vultr|hetzner|scaleway|snyk|postmark|new relic"
+)
+_WORDS = {
+    **dict.fromkeys(_PASSWORD_WORDS, "password"),
+    **dict.fromkeys(_KEY_WORDS, "key"),
+    **dict.fromkeys(_SERVICES, "service"),
+    **dict.fromkeys((*_SHORT_PASSWORD_WORDS, *_SHORT_KEY_WORDS), ""),  # depends on what stands around it
+}
+_NAME_GOES_ON = re.compile(r"[A-Za-z0-9_]{0,40}")
+_ASSIGNED = re.compile(
+    r"[\"'`\])]{0,2}"
+    # what it is the password for may stand between the word and the colon
+    r"(?:\s(?:for|of|on|to|de|para|pour|f\u00fcr|\u043e\u0442|\u0434\u043b\u044f)\s[^\n:=]{1,40}(?=[:=]|\sis\s))?"
+    r"(?:\s{0,3}(?:=>|:=|={1,3}|:|>|\(|\uff1a|\|)\s{0,3}|\s{0,2}[\u662f\u4e3a\u70ba\u306f\ub294\uc740]\s{0,2}|\s[\u2013\u2014-]\s"
+    r"|\s{1,3}(?:is|was|are|set to|ist|lautet|es|est|\u00e9|\u00e8|\u0647\u064a|\u0647\u0648|=)[\s:]{1,3}"
+    r"|\s{1,2}|(?=[\"'`]))"
+    r"(?:[rbfu@$](?=[\"'`]))?"
+    r"(?:\"(?P<double>[^\"\n]{4,300})\"|'(?P<single>[^'\n]{4,300})'|`(?P<tick>[^`\n]{4,300})`"
+    r"|(?P<bare>[^\s\"'`<>,;|=:(]{2,300}={0,2}))",
+    re.IGNORECASE,
+)
+_REST_OF_PASSWORD = re.compile(r"[^\s\"'`<>,;&|)\]}]{0,300}")
+_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9+/_.~-]{19,500}={0,2}")
+_SURE_WORD = re.compile(
+    r"api[_ -]?key|secret|token|passw|credential|licen[cs]e|\bhex\b|\baes\b|hmac|(?:access|private)[_ -]?key",
+    re.IGNORECASE,
+)
+_LAST_CYRILLIC = "\u052f"  # letters further on stand in sentences, not in passwords
+_COUNTERS = (
+    "\u5e74\u6708\u65e5\u5929\u56de\u6b21\u500b\u4e2a\u6841\u4f4d\u6587\u5b57\u5206\u79d2\u6642\u65f6"
+    "\ub144\uc6d4\uc77c\ud68c\uc790\uac1c\ubd84"
+)
+_PHRASE_BLANKS = range(2, 8)
+_SHORTEST_NUMBER, _SHORTEST_MIXED, _SHORTEST_PLAIN = 4, 5, 8
+_FEWEST_DIGITS, _FEWEST_LETTERS, _MOST_ALIKE = 2, 3, 3
+_ON_A_LINE = 24  # characters of a key that nothing but its line gives away
+_DIGEST_LENGTHS = (40, 64)  # a commit or a SHA-256, unless the line is sure
+
+# A name that goes on like this is about a secret, not one: password_min_length, token_url, KEY_ID.
+_ABOUT = re.compile(
+    r"min|max|len|timeout|ttl|reset|ur[il]|path|file|dir|name|field|input|policy|age|day|expir|rotat|type|format|prefix"
+    r"|count|limit|id(?![a-z])|strength|regex|hint|label|env|var|ref|header|endpoint|manager|store|bucket|algo|version"
+    r"|size|index|usage|budget|per_|window|izer|ized|ization",
+    re.IGNORECASE,
+)
+_HARMLESS_BEFORE = re.compile(
+    r"(?:public|cache|primary|foreign|partition|sort|idempotency|object|s3|translation|i18n|routing|publishable|max|ssh"
+    r"|row|shard|lock|redis|map|dict|natural|surrogate|composite|hot|arrow|deploy|host|fingerprint|thumbprint|tracking"
+    r"|cursor|page|next|continuation|pagination)[\s_-]{0,2}\Z",
+    re.IGNORECASE,
+)
+_FINGERPRINT = re.compile(
+    r"(?:sha-?\d|md5|blake|commit|digest|hash|checksum|integrity|rev(?:ision)?\b|etag|uuid|guid|trace|span|request"
+    r"|fingerprint|thumbprint|image|build|zone|\bids?\b|merge|branch|\btag\b|base64,|AAAA[BCE]\d|ssh-|ecdsa-|public|serial|cursor)",
+    re.IGNORECASE,
+)
+_PLACEHOLDER_MARKS = re.compile(r"[<>{}\[\]()]|\A[$%]|\$[A-Z_]{3}|%[A-Z]{3}|://")
+_PLACEHOLDER_WORDS = re.compile(
+    r"\.\.\.|\u2026|\*{3}|\$\{|\$\(|\{\{|\A[<$%{\[]|x{4}|your|example|change_?me|dummy|placeholder|redact|todo|fixme|sample"
+    r"|replace|insert|environ|getenv|process\.env|config\.|settings\.|secrets\.|self\.|this\.|undefined|required"
+    r"|optional|\bnone\b|\bnull\b|\btrue\b|\bfalse\b|masked|hidden|not[_ -]?set|lorem|foo.?bar|\A(?:op|arn|vault):",
+    re.IGNORECASE,
+)
+_PLAIN_SEGMENT = re.compile(r"[A-Za-z]?[a-z._-]*[\d.-]{0,8}|[A-Z]+")
+_FILE_NAME = re.compile(r"[\w/.-]{1,200}\.[a-z]{2,5}")
+_UUID_WORD = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_NUMBER_WITH_UNIT = re.compile(r"[\d.,:_/+-]+[a-z%]{0,3}", re.IGNORECASE)
+_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_HEX_WORD = re.compile(r"(?:0x)?[0-9a-f]{16,}", re.IGNORECASE)
+_RUN = re.compile(r"[A-Z]+|[a-z]+|[0-9]+")
+
+_PIN = re.compile(
+    r"(?:\b(?:PIN|PUK)\b|(?i:\bpin\s?(?:code|number)|\bpasscode|\bpuk\b|\bpin(?=\s{0,2}[:=]|\s(?:is|was)\b)))"
+    r"(?i:[\s:=#-]{1,4}(?:is|was|code|for|to|of)?(?:\s\w{1,12}){0,3}?[\s:=]{0,3})"
+    r"(?P<s>\d{4}(?:\d{2}(?:\d{2})?)?)(?![\d.]\d|\d|-\d|\s?(?:px|mm|ms|Hz))"
+)
+_DOOR = re.compile(
+    r"(?i:(?:(?:alarm|door|gate|garage|entry|lock|safe|security|unlock|access|verification|2fa|backup|login)\s"
+    r"(?:codes?|combination|pin)|\botp|\bcvv2?|\bcvc2?)\s{0,2}(?:(?:is|was|:|=)\s{0,2})?)"
+    r"(?P<s>\d{3,8}(?:[- ]\d{2,4}){0,3})(?![\d%]|\.\d)"
+)
+_SSN = re.compile(r"(?i:\bssn\b|social security)[^\n\d]{0,30}(?P<s>\d{3}-?\d{2}-?\d{4})(?!\d)")
+# What must stand in the lower case of a text for the pattern to match: with no case to ignore it is found much sooner.
+_NUMBERS = (
+    ("pin", _PIN, re.compile(r"\b(?:pin|puk|passcode)")),
+    ("code", _DOOR, re.compile(r"(?:code|combination|pin|otp|cv[vc])\w?\s{0,2}(?:(?:\w{2,3}|:|=)\s{0,2})?\d{3}")),
+    ("social security number", _SSN, re.compile(r"\bssn\b|social security")),
+)
+_SEED = re.compile(r"seed|mnemonic|recovery|wallet|bip-?39|(?:backup|secret) (?:phrase|words)")
+_SEED_PHRASE = re.compile(r"(?<![a-z])[a-z]{3,8}(?:(?:\s{1,2}|,\s?|\s?\d{1,2}[.)]\s?)[a-z]{3,8}){11,23}(?![a-z])")
+_SEED_WINDOW, _SEED_STARTS_WITHIN = 400, 60
+_NOT_IN_SEEDS = frozenset(_listed("the|and|for|with|from|are|was|were|not|but|our|has|have|had|its|will"))
+
+
+def _beside_words(text: str, lowered: str) -> Iterator[Found]:
+    """`lowered` is the text in lower case, character for character."""
+    line_end = -1
+    for start, end, what in sorted(_words(lowered)):
+        if what != "service":
+            yield from _assigned(text, start, end, what)
+        if start > line_end and not _HARMLESS_BEFORE.search(text[max(0, start - 16) : start]):
+            line_start = text.rfind("\n", 0, start) + 1
+            line_end = text.find("\n", end)
+            line_end = len(text) if line_end < 0 else line_end
+            yield from _on_line(text, line_start, line_end)
+
+
+def _numbers_beside_words(text: str, lowered: str) -> Iterator[Found]:
+    for kind, pattern, beginning in _NUMBERS:
+        for match in pattern.finditer(text) if beginning.search(lowered) else ():
+            yield kind, match.start("s"), match.end("s")
+
+
+def _seed_phrases(text: str, lowered: str) -> Iterator[Found]:
+    for keyword in _SEED.finditer(lowered):
+        end = keyword.end()
+        # Where a colon or a bracket stands, the words come after it; otherwise the keyword's own sentence is let go.
+        for words in _SEED_PHRASE.finditer(text, end, end + _SEED_WINDOW):
+            if words.start() <= end + _SEED_STARTS_WITHIN and _NOT_IN_SEEDS.isdisjoint(words.group().split()):
+                yield "seed phrase", words.start(), words.end()
+
+
+def _is_placeholder(text: str, *, is_quoted: bool = False) -> bool:
+    """An example, a reference to a variable or a masked value, as documentation and settings are full of."""
+    if _PLACEHOLDER_WORDS.search(text) or (not is_quoted and _PLACEHOLDER_MARKS.search(text)):
+        return True
+    return len(text) > _MOST_ALIKE and len(set(text.lower())) <= min(_MOST_ALIKE, len(text) // 4)
+
+
+def _is_random(token: str, *, length: int = 16) -> bool:
+    """Whether a token reads like a key drawn by a machine rather than like a name, a path, a number or a version."""
+    if len(token) < length or _is_path(token):
+        return False
+    digits = sum(map(str.isdigit, token))
+    if digits < _FEWEST_DIGITS:
+        # With hardly a digit only the case can tell: the parts of aName are longer than those of qWzKp.
+        is_mixed = not (token.isupper() or token.islower())
+        return is_mixed and sum(1 for _ in _PART.finditer(token)) * (6 if digits else 5) >= len(token) * 2
+    if sum(map(str.isalpha, token)) < _FEWEST_LETTERS:
+        return False
+    # Names change between letters and digits once or twice; keys do all the time.
+    return _HEX_WORD.fullmatch(token) is not None or sum(1 for _ in _RUN.finditer(token)) * 4 >= min(len(token), 32)
+
+
+def _is_path(token: str) -> bool:
+    """Most of its segments are plain names, where those of a key are as mixed as the whole."""
+    if "\\" in token or token.startswith(("./", "~/", "../")) or _FILE_NAME.fullmatch(token):
+        return True
+    segments = [segment for segment in token.split("/") if segment]
+    return "/" in token and 2 * sum(1 for one in segments if _PLAIN_SEGMENT.fullmatch(one)) > len(segments)
+
+
+def _words(lowered: str) -> Iterator[tuple[int, int, str]]:
+    for word, what in _WORDS.items():
+        at = lowered.find(word)
+        while at >= 0:
+            if meaning := what or _short_word(lowered, at, word):
+                yield at, at + len(word), meaning
+            at = lowered.find(word, at + len(word))
+
+
+def _short_word(lowered: str, at: int, word: str) -> str:
+    """What a word means that counts only when it stands alone, or names a key; "" when it is part of another."""
+    end = at + len(word)
+    is_named = word == "key" and lowered[max(0, at - 12) : at].rstrip(" _-").endswith(_SECRET_KEYS)
+    if lowered[end : end + 1].isalpha() or (lowered[at - 1 : at].isalpha() and not is_named):
+        return ""
+    if is_named:
+        return "key"
+    return "password" if word in _SHORT_PASSWORD_WORDS else "weak key"
+
+
+def _assigned(text: str, word_start: int, word_end: int, what: str) -> Iterator[Found]:
+    name = _NAME_GOES_ON.match(text, word_end)
+    name_end = word_end if name is None else name.end()
+    match = _ASSIGNED.match(text, name_end)
+    if match is None or _ABOUT.search(text, word_end, name_end):
+        return
+    group = match.lastgroup or "bare"
+    is_quoted = group != "bare"
+    start, end = match.span(group)
+    value = match[group]
+    if not is_quoted:
+        if text.startswith("(", end):
+            return  # a call
+        rest = _REST_OF_PASSWORD.match(text, end) if what == "password" else None
+        value = _up_to_words(value if rest is None else value + rest.group()).rstrip(".,;:)]}")
+        end = start + len(value)
+    if len(value) < _SHORTEST_NUMBER or _is_placeholder(value, is_quoted=is_quoted) or value.startswith("-----BEGIN"):
+        return
+    is_flag = text[max(0, word_start - 24) : word_start].rpartition(" ")[2].startswith("-")
+    is_assigned = is_flag or bool(text[name_end:start].strip(" \t\"'`"))
+    if what == "password":
+        if _is_password(value, is_quoted=is_quoted, is_assigned=is_assigned):
+            yield "password", start, end
+    elif not _HARMLESS_BEFORE.search(text[max(0, word_start - 16) : word_start]):
+        is_api_key = text[word_start:word_end].lower() == "key"
+        if _is_key(value, is_weak=what == "weak key", is_assigned=is_assigned or is_quoted, is_api_key=is_api_key):
+            yield "key or token", start, end
+
+
+def _up_to_words(value: str) -> str:
+    """`value` without the words behind it where nobody writes spaces; empty when it is words, or a number of days."""
+    for at, char in enumerate(value):
+        if (char > _LAST_CYRILLIC and char.isalpha()) or "\u3000" <= char <= "\u303f" or "\uff00" <= char <= "\uffef":
+            return "" if value[:at].isdigit() and char in _COUNTERS else value[:at]
+    return value
+
+
+def _is_password(value: str, *, is_quoted: bool, is_assigned: bool) -> bool:
+    if not is_assigned:
+        is_word_with_digits = is_quoted and value.isalnum() and not value.isalpha() and len(value) >= _SHORTEST_PLAIN
+        return is_word_with_digits or _is_random(value, length=10)
+    if " " in value:  # a pass phrase, and not a sentence about one
+        return is_quoted and value.replace(" ", "").isalpha() and value.islower() and value.count(" ") in _PHRASE_BLANKS
+    if value.isdigit():
+        return len(value) >= _SHORTEST_NUMBER
+    if not _UUID_WORD.fullmatch(value) and (_is_path(value) or _NUMBER_WITH_UNIT.fullmatch(value)):
+        return False
+    is_mixed = not value.replace("-", "").replace("_", "").replace(".", "").isalpha()
+    return len(value) >= (_SHORTEST_MIXED if is_mixed else _SHORTEST_PLAIN) and (is_mixed or is_quoted)
+
+
+def _is_key(value: str, *, is_weak: bool, is_assigned: bool, is_api_key: bool) -> bool:
+    if _FINGERPRINT.search(value[:12]):
+        return False
+    if _UUID_WORD.fullmatch(value):
+        return not is_weak and (is_assigned or is_api_key)
+    return _is_random(value, length=(24 if is_weak else 12) if is_assigned else 20)
+
+
+def _on_line(text: str, start: int, end: int) -> Iterator[Found]:
+    """Long random tokens on a line that speaks of keys, unless a word before them says what else they are."""
+    is_sure = _SURE_WORD.search(text, start, end) is not None
+    for token in _TOKEN.finditer(text, start, end):
+        value = token.group().rstrip(".")
+        explained = _FINGERPRINT.search(text[max(start, token.start() - 32) : token.start() + 8])
+        if explained or _is_placeholder(value) or _UUID_WORD.search(value) or not _is_random(value, length=_ON_A_LINE):
+            continue
+        if is_sure or len(value) not in _DIGEST_LENGTHS:
+            yield "key or token", token.start(), token.start() + len(value)
