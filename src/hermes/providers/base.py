@@ -24,6 +24,7 @@ import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from hermes.providers.config import save_config
 from hermes.safety.fence import sanitize_context
 
 if TYPE_CHECKING:
@@ -188,8 +189,6 @@ class MemoryProvider(ABC):
 
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
         """Keeps the answers that are no secrets; by default in `<name>.json` in the home."""
-        from hermes.providers.config import save_config
-
         save_config(self.name, hermes_home, values)
 
     def get_status_config(self, provider_config: dict[str, Any]) -> dict[str, Any]:

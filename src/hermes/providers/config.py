@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _LARGEST = 1 << 20
 _LOCK_TIMEOUT = 5
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_KINDS: dict[type, str] = {bool: "flag", int: "integer", float: "number"}
 _FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
@@ -118,7 +119,7 @@ def applies(field: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
 
 def typed(field: Mapping[str, Any], given: Any, where: str = "") -> Any:
     """The value in the type its field names, or has by its default; a `SettingsError` when it cannot be."""
-    kind = field.get("type") or _kind_of(field.get("default"))
+    kind = field.get("type") or _KINDS.get(type(field.get("default")), "")
     if given is None or not isinstance(given, str) or kind in ("", "text", "string"):
         return given
     try:
@@ -139,11 +140,6 @@ _READERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("integer", "int"), int),
     **dict.fromkeys(("number", "float"), float),
 }
-
-
-def _kind_of(default: object) -> str:
-    kinds: tuple[tuple[type, str], ...] = ((bool, "flag"), (int, "integer"), (float, "number"))
-    return next((word for kind, word in kinds if isinstance(default, kind)), "")
 
 
 def home_of(path: str) -> Home:

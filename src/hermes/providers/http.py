@@ -482,6 +482,14 @@ def count_of(args: dict[str, Any], key: str, default: int, most: int) -> int:
     return min(max(int(args.get(key) or default), 1), most)
 
 
+def one_of(args: dict[str, Any], key: str, allowed: Iterable[str], default: str = "") -> str:
+    """A choice between a few words; an error names them."""
+    chosen, names = str(args.get(key) or default), list(allowed)
+    if chosen not in names:
+        raise ProviderError(f"{key} must be one of {', '.join(names)}, not {chosen!r}", kind="refused")
+    return chosen
+
+
 def clean(text: str) -> str:
     """What may be stored: nothing that was recalled only a moment ago."""
     return sanitize_context(text).strip()

@@ -160,7 +160,6 @@ def _signal(number: int) -> str:
 
 _PLACES = ("calls", "deliveries")
 _SECONDS_TO_DIE = 0.2  # between a closed channel and the end that closed it
-_FAULTS = {FAULT: LARGEST[FAULT]}
 
 
 @value
@@ -270,7 +269,7 @@ class ProviderProcess:
 
     def _heard(self, channel: Channel, number: int, accepted: Mapping[bytes, int], until: float) -> Any:
         try:
-            kind, about, payload = channel.receive({**accepted, **_FAULTS}, until=until)
+            kind, about, payload = channel.receive({**accepted, FAULT: LARGEST[FAULT]}, until=until)
         except (ChannelBroken, TooLate) as trouble:
             raise self._lost(trouble) from None
         if about != number:

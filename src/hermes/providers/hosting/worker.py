@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import ProviderError
 from hermes.providers.base import call, implements
+from hermes.providers.config import secret_value
 from hermes.providers.hosting.frames import (
     CALL,
     DATA,
@@ -115,11 +116,8 @@ def _offer_keys(provider: Any, home: str) -> None:
         return
     for field in fields:
         variable = str(field.get("env_var") or "") if isinstance(field, dict) else ""
-        if variable and variable not in os.environ:
-            from hermes.providers.config import secret_value
-
-            if found := secret_value(home, variable):
-                os.environ[variable] = found
+        if variable and variable not in os.environ and (found := secret_value(home, variable)):
+            os.environ[variable] = found
 
 
 def _serve(channel: Channel, provider: Any, home: str) -> None:

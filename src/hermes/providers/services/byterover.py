@@ -28,40 +28,6 @@ if TYPE_CHECKING:
 
 _KNOWN = "registry.json"  # the file that says which project has its history where
 _PROJECTS = "projects"
-
-
-def remove_history(folder: str) -> str:
-    """Removes the history of the project in a folder; where it was, empty when there was none."""
-    place = data_folder()
-    projects = read_elsewhere(os.path.join(place, _KNOWN)).get("projects")
-    known = projects.get(os.path.realpath(folder)) if isinstance(projects, dict) else None
-    history = str(known.get("storagePath") or "") if isinstance(known, dict) else ""
-    # Whatever the registry says, only a folder that is brv's own is removed.
-    if os.path.dirname(os.path.normpath(history)) != os.path.join(place, _PROJECTS) or not os.path.isdir(history):
-        return ""
-    try:
-        shutil.rmtree(history)
-    except OSError as error:
-        raise explain("remove", history, error) from error
-    return history
-
-
-def data_folder() -> str:
-    """Where brv keeps its data, by the rules of brv."""
-    if given := os.environ.get("BRV_DATA_DIR"):
-        return os.path.normpath(given)
-    match sys.platform:
-        case "win32":
-            place = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
-        case "darwin":
-            place = "~/Library/Application Support"
-        case _:
-            place = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return os.path.join(os.path.expanduser(place), "brv")
-
-
-# The notes that brv keeps: Markdown files below `.brv/context-tree` of a folder. brv has no command to delete one.
-
 _PROJECT = ".brv"
 _TREE = "context-tree"
 _CONFIG = "config.json"
@@ -70,6 +36,8 @@ _SHORT_FORMS = (".abstract.md", ".overview.md")
 
 
 class Tree:
+    """The notes that brv keeps: Markdown files below `.brv/context-tree` of a folder. brv cannot delete one."""
+
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self._root = os.path.join(folder, _PROJECT, _TREE)
@@ -132,10 +100,6 @@ def _name(text: str) -> str:
     return f"mem_{digest(text, 12)}.md"
 
 
-# One long-lived `brv mcp`: JSON-RPC over its standard input and output, with a deadline for every call.
-#
-# Starting it takes seconds and a call milliseconds, so it is started once and kept. It is read without a thread.
-
 _PROTOCOL = "2025-06-18"
 _LARGEST_ANSWER = 16 << 20
 _PIECE = 1 << 16
@@ -148,6 +112,11 @@ _WAIT = re.compile(r"retry.?after\D{0,10}(\d+)", re.IGNORECASE)
 
 
 class Brv:
+    """One long-lived `brv mcp`: JSON-RPC over its standard input and output, with a deadline for every call.
+
+    Starting it takes seconds and a call milliseconds, so it is started once and kept. It is read without a thread.
+    """
+
     def __init__(self, command: str, folder: str, environment: Mapping[str, str], secret: str = "") -> None:
         self._command = command
         self._folder = folder
@@ -164,7 +133,7 @@ class Brv:
         if not self._lock.acquire(timeout=seconds):
             raise ProviderError("brv is busy with something else", kind="slow")
         try:
-            if self._process is None or self._process.poll() is not None:
+            if not self._is_running():
                 self._start(max(end, time.monotonic() + _START_SECONDS) if seconds > _START_SECONDS else end)
             answer = self._request("tools/call", {"name": tool, "arguments": arguments}, end)
         finally:
@@ -174,7 +143,7 @@ class Brv:
     def start(self) -> None:
         """Starts the program before it is needed; nothing when it runs."""
         with self._lock:
-            if self._process is None or self._process.poll() is not None:
+            if not self._is_running():
                 self._start(time.monotonic() + _START_SECONDS)
 
     def close(self) -> None:
@@ -193,6 +162,9 @@ class Brv:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+    def _is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def _start(self, end: float) -> None:
         self.close()
@@ -463,3 +435,33 @@ class ByteRoverProvider(ServiceProvider[Brv]):
         if self._before is not None and self._curated:
             self._empty += self._before == self._tree.state()
             self._before = None
+
+
+def remove_history(folder: str) -> str:
+    """Removes the history of the project in a folder; where it was, empty when there was none."""
+    place = data_folder()
+    projects = read_elsewhere(os.path.join(place, _KNOWN)).get("projects")
+    known = projects.get(os.path.realpath(folder)) if isinstance(projects, dict) else None
+    history = str(known.get("storagePath") or "") if isinstance(known, dict) else ""
+    # Whatever the registry says, only a folder that is brv's own is removed.
+    if os.path.dirname(os.path.normpath(history)) != os.path.join(place, _PROJECTS) or not os.path.isdir(history):
+        return ""
+    try:
+        shutil.rmtree(history)
+    except OSError as error:
+        raise explain("remove", history, error) from error
+    return history
+
+
+def data_folder() -> str:
+    """Where brv keeps its data, by the rules of brv."""
+    if given := os.environ.get("BRV_DATA_DIR"):
+        return os.path.normpath(given)
+    match sys.platform:
+        case "win32":
+            place = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
+        case "darwin":
+            place = "~/Library/Application Support"
+        case _:
+            place = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return os.path.join(os.path.expanduser(place), "brv")

@@ -10,19 +10,24 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import HermesError, ProviderError, WriteRefused
 from hermes.providers.base import MemoryProvider, tool_error, tool_result
 from hermes.providers.config import home_of, setting, typed
+from hermes.providers.facts.claims import statements_in
+from hermes.providers.facts.reasoning import Reasoner
+from hermes.providers.facts.store import FactStore, adopt
 from hermes.providers.facts.tools import SCHEMAS, FactTools
 from hermes.safety.fence import sanitize_context
+from hermes.safety.scanner import scan
+from hermes.safety.secrets import find_secrets
+from hermes.settings.config import load_settings
 from hermes.settings.home import find_home
+from hermes.settings.yaml_file import set_plugin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hermes.providers.facts.reasoning import Reasoner
-    from hermes.providers.facts.store import FactStore
-
 FILE = "memory_store.db"
 SECTION = "hermes-memory-store"  # of `plugins` in config.yaml
 RECALLED = 5
+_PROMPT = os.path.join(os.path.dirname(os.path.dirname(__file__)), "facts", "text", "prompt.md")
 _SHORTEST_QUERY = 2
 _NEAR_THE_BEST = 0.4  # of the best score; what only shares a common word is not worth a line
 _FIELDS: list[dict[str, Any]] = [
@@ -56,9 +61,6 @@ class HolographicProvider(MemoryProvider):
         return "keeps its facts in the home, and they go with it"
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
-        from hermes.providers.facts.reasoning import Reasoner
-        from hermes.providers.facts.store import FactStore, adopt
-
         home = find_home(kwargs.get("hermes_home")).path
         config = read_settings(home)
         path = os.path.expanduser(str(config["db_path"]).replace("${HERMES_HOME}", home).replace("$HERMES_HOME", home))
@@ -71,11 +73,8 @@ class HolographicProvider(MemoryProvider):
             self._session_id = session_id
             # Work that nobody talks to (cron, flush, delegated) reads memory and does not write it.
             self._writes = kwargs.get("agent_context", "primary") in ("", "primary", None)
-            opened = partial(
-                FactStore.open,
-                default_trust=_share(config["default_trust"]),
-                dimensions=max(int(config["hrr_dim"]), 64),
-            )
+            trust, dimensions = _share(config["default_trust"]), max(int(config["hrr_dim"]), 64)
+            opened = partial(FactStore.open, default_trust=trust, dimensions=dimensions)
             adopt(self._config["db_path"], opened)
             self._store = opened(self._config["db_path"])
             half_life = max(float(config["temporal_decay_half_life"]), 0.0)
@@ -109,9 +108,7 @@ class HolographicProvider(MemoryProvider):
     def system_prompt_block(self) -> str:
         with self._lock:
             count = self._opened()[0].count()
-        with open(
-            os.path.join(os.path.dirname(os.path.dirname(__file__)), "facts", "text", "prompt.md"), encoding="utf-8"
-        ) as file:
+        with open(_PROMPT, encoding="utf-8") as file:
             return file.read().strip().format(count=f"{count:,}" if count else "none")
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
@@ -150,8 +147,6 @@ class HolographicProvider(MemoryProvider):
     ) -> None:
         if not (self._writes and self._config.get("auto_extract")):
             return
-        from hermes.providers.facts.claims import statements_in
-
         for statement in statements_in(messages):
             try:
                 screen(statement.text)
@@ -175,8 +170,6 @@ class HolographicProvider(MemoryProvider):
         return [dict(field) for field in _FIELDS]
 
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
-        from hermes.settings.yaml_file import set_plugin
-
         known = {field["key"]: field for field in _FIELDS}
         typed_values = {key: typed(known[key], value, key) for key, value in values.items() if key in known}
         set_plugin(home_of(hermes_home), SECTION, typed_values)
@@ -202,8 +195,6 @@ class HolographicProvider(MemoryProvider):
 
 def read_settings(home: str) -> dict[str, Any]:
     """The settings under `plugins.hermes-memory-store`, with defaults; words such as "false" mean what they say."""
-    from hermes.settings.config import load_settings
-
     given = (load_settings(home_of(home)).get("plugins") or {}).get(SECTION) or {}
     return {
         field["key"]: typed(field, given.get(field["key"], field["default"]), f"plugins.{SECTION}.{field['key']}")
@@ -213,9 +204,6 @@ def read_settings(home: str) -> dict[str, Any]:
 
 def screen(text: str) -> None:
     """Refuses what must not come back into a prompt: secrets, and text that would command the model."""
-    from hermes.safety.scanner import scan
-    from hermes.safety.secrets import find_secrets
-
     if found := find_secrets(text):
         kinds = ", ".join(dict.fromkeys(secret.kind for secret in found))
         raise WriteRefused(f"the fact holds a secret ({kinds}); keep it in .env and store where it is", kind="secret")

@@ -24,6 +24,7 @@ from hermes.providers.http import (
     digest,
     distinct_id,
     misfit,
+    one_of,
     question,
     text_of,
     tool,
@@ -54,45 +55,41 @@ class OpenViking:
     def user(self) -> str:
         """Whom the server takes us for."""
         if not self._user:
-            found = self._result(self._remote.get("/api/v1/system/status"), {"user": str})
-            self._user = str(found["user"])
+            self._user = str(self._call("GET", "system/status", shape={"user": str})["user"])
         return self._user
 
     def count(self) -> int:
-        found = self._result(self._remote.get("/api/v1/stats/memories"), {"total_memories": int})
-        return int(found["total_memories"])
+        return int(self._call("GET", "stats/memories", shape={"total_memories": int})["total_memories"])
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def add_messages(self, session: str, messages: list[dict[str, Any]]) -> None:
         for start in range(0, len(messages), _BATCH):
             body = {"messages": messages[start : start + _BATCH]}
-            self._result(self._remote.post(f"{_session(session)}/messages/batch", body), {"session_id": str})
+            self._call("POST", f"{_session(session)}/messages/batch", body, shape={"session_id": str})
 
     def has_turn(self, session: str, turn_id: str) -> bool:
         """Whether messages of a turn have arrived and are not committed yet."""
+        path, shape = f"{_session(session)}/context", {"messages": [dict]}
         nothing: dict[str, Any] = {"messages": []}
-        answer = unless_missing(lambda: self._remote.get(f"{_session(session)}/context"), nothing)
-        found = self._result(answer, {"messages": [dict]})
+        found = unless_missing(lambda: self._call("GET", path, shape=shape), nothing)
         return any(message.get("turn_id") == turn_id for message in found["messages"])
 
     def commit(self, session: str) -> str:
         """Has the server extract what is new in a session; the id of the task, empty when there was nothing."""
-        answer = self._remote.post(f"{_session(session)}/commit", {"keep_recent_count": 0}, repeatable=True)
-        return str(self._result(answer, {"session_id": str}).get("task_id") or "")
+        path, body = f"{_session(session)}/commit", {"keep_recent_count": 0}
+        return str(self._call("POST", path, body, shape={"session_id": str}, repeatable=True).get("task_id") or "")
 
     def sessions(self) -> list[str]:
-        found = self._result(self._remote.get("/api/v1/sessions"), [{"session_id": str}])
-        return [str(each["session_id"]) for each in found]
+        return [str(each["session_id"]) for each in self._call("GET", "sessions", shape=[{"session_id": str}])]
 
     def drop_session(self, session: str) -> None:
-        unless_missing(lambda: self._remote.delete(_session(session)), None)
+        unless_missing(lambda: self._remote.delete(f"/api/v1/{_session(session)}"), None)
 
     def outcome(self, task: str) -> tuple[str, str]:
         """How far a task is (pending, running, completed, failed) and what went wrong."""
-        forgotten = {"result": {"status": "completed"}}  # the server keeps tasks for a while
-        answer = unless_missing(lambda: self._remote.get(f"/api/v1/tasks/{quote(task, safe='')}"), forgotten)
-        found = self._result(answer, {"status": str})
+        path, forgotten = f"tasks/{quote(task, safe='')}", {"status": "completed"}  # it keeps tasks for a while
+        found = unless_missing(lambda: self._call("GET", path, shape={"status": str}), forgotten)
         return str(found["status"]), str(found.get("error") or "")
 
     # --- recall -------------------------------------------------------------------------------------------------------
@@ -105,11 +102,10 @@ class OpenViking:
         wanted = {"mode": "context", "max_tokens": max_tokens, "query_expansion": "off", "limit": limit}
         where = {"target_uri": scope} if scope else {}
         body = {"query": query, "session_id": session, **wanted, **where}
-        answer = self._hurried.post("/api/v1/search/search", body, repeatable=True)
-        found = self._result(answer, dict)
+        found = self._call("POST", "search/search", body, shape=dict, hurry=True, repeatable=True)
         if "entries" not in found and not misfit(_MEMORIES, found) and found.keys() & {"memories", "resources"}:
             raise ProviderError("openviking has no budgeted search", kind="refused", status=422)
-        return list(self._result(answer, _ENTRIES)["entries"])
+        return list(_fitting(found, _ENTRIES)["entries"])
 
     def find(
         self, query: str, *, limit: int, scope: str = "", session: str = "", hurry: bool = False
@@ -118,9 +114,8 @@ class OpenViking:
         body: dict[str, Any] = {"query": query, "limit": limit, "score_threshold": 0}
         body |= {"target_uri": scope} if scope else {}
         body |= {"session_id": session} if session else {}
-        path = "/api/v1/search/search" if session else "/api/v1/search/find"
-        answer = (self._hurried if hurry else self._remote).post(path, body, repeatable=True)
-        found: dict[str, Any] = self._result(answer, _MEMORIES)
+        path = "search/search" if session else "search/find"
+        found: dict[str, Any] = self._call("POST", path, body, shape=_MEMORIES, hurry=hurry, repeatable=True)
         if not found.keys() & {"memories", "resources", "skills"}:
             raise ProviderError("openviking answered a search without results", kind="malformed")
         return found
@@ -129,27 +124,25 @@ class OpenViking:
 
     def read(self, uri: str, level: str, *, hurry: bool = False) -> str:
         """`level` is abstract, overview or read (everything)."""
-        remote = self._hurried if hurry else self._remote
-        return str(self._result(remote.get(f"/api/v1/content/{level}", params={"uri": uri}), str))
+        return str(self._call("GET", f"content/{level}", shape=str, hurry=hurry, params={"uri": uri}))
 
     def is_folder(self, uri: str) -> bool:
-        found = self._result(self._remote.get("/api/v1/fs/stat", params={"uri": uri}), dict)
-        return bool(found.get("isDir"))
+        return bool(self._call("GET", "fs/stat", shape=dict, params={"uri": uri}).get("isDir"))
 
     def below(self, uri: str) -> list[str]:
         """The folders and files right below a folder; none where it does not exist."""
-        nothing: dict[str, Any] = {"result": []}
-        answer = unless_missing(lambda: self._remote.get("/api/v1/fs/ls", params={"uri": uri}), nothing)
-        return [str(each["uri"]) for each in self._result(answer, [{"uri": str}])]
+        shape, nothing = [{"uri": str}], list[dict[str, Any]]()
+        found = unless_missing(lambda: self._call("GET", "fs/ls", shape=shape, params={"uri": uri}), nothing)
+        return [str(each["uri"]) for each in found]
 
     def browse(self, action: str, uri: str) -> Any:
-        return self._result(self._remote.get(f"/api/v1/fs/{action}", params={"uri": uri}), (dict, list))
+        return self._call("GET", f"fs/{action}", shape=(dict, list), params={"uri": uri})
 
     def write(self, uri: str, content: str) -> None:
         """The same content under the same address again changes nothing."""
         body = {"uri": uri, "content": content, "mode": "create", "wait": True}
         try:
-            self._result(self._remote.post("/api/v1/content/write", body, repeatable=True), {"uri": str})
+            self._call("POST", "content/write", body, shape={"uri": str}, repeatable=True)
         except ProviderError as error:
             if error.status != 409:  # noqa: PLR2004 - some versions say that it exists
                 raise
@@ -157,34 +150,34 @@ class OpenViking:
     def delete(self, uri: str, *, below: bool = False) -> int:
         """How many files are gone; `below` is for a folder with all that is in it."""
         params = {"uri": uri, "recursive": str(below).lower()}
-        nothing = {"uri": uri, "estimated_deleted_count": 0}
-        answer = unless_missing(lambda: self._remote.delete("/api/v1/fs", params=params, expect=dict), nothing)
-        return int(self._result(answer, {"uri": str}).get("estimated_deleted_count", 1))
+        nothing = {"estimated_deleted_count": 0}
+        found = unless_missing(lambda: self._call("DELETE", "fs", shape={"uri": str}, params=params), nothing)
+        return int(found.get("estimated_deleted_count", 1))
 
     def add_resource(self, body: dict[str, Any], seconds: float) -> dict[str, Any]:
-        answer = self._remote.post("/api/v1/resources", body, timeout=seconds)
-        found: dict[str, Any] = self._result(answer, dict)
+        found: dict[str, Any] = self._call("POST", "resources", body, shape=dict, timeout=seconds)
         return found
 
-    @staticmethod
-    def _result(answer: Any, shape: Any) -> Any:
-        """What is inside the envelope; some versions answer without one."""
+    def _call(self, method: str, path: str, body: Any = None, *, shape: Any, hurry: bool = False, **more: Any) -> Any:
+        """What is inside the envelope of an answer; some versions answer without one."""
+        answer = (self._hurried if hurry else self._remote).request(method, f"/api/v1/{path}", body, **more)
         if isinstance(answer, dict) and answer.get("status") == "error":
             error = answer.get("error") or {}
             said = error.get("message") if isinstance(error, dict) else error
             raise ProviderError(f"openviking refused it: {said}", kind="refused")
-        found = answer["result"] if isinstance(answer, dict) and "result" in answer else answer
-        if wrong := misfit(shape, found):
-            said = f"openviking answered something unexpected ({wrong}); is its version one this provider knows?"
-            raise ProviderError(said, kind="malformed")
-        return found
+        return _fitting(answer["result"] if isinstance(answer, dict) and "result" in answer else answer, shape)
+
+
+def _fitting(found: Any, shape: Any) -> Any:
+    if wrong := misfit(shape, found):
+        said = f"openviking answered something unexpected ({wrong}); is its version one this provider knows?"
+        raise ProviderError(said, kind="malformed")
+    return found
 
 
 def _session(session: str) -> str:
-    return f"/api/v1/sessions/{quote(session, safe='')}"
+    return f"sessions/{quote(session, safe='')}"
 
-
-# What `openviking` asks at set-up and reads from its file, and the tools it offers.
 
 LOCAL = "http://127.0.0.1:1933"
 CATEGORIES = {
@@ -264,60 +257,53 @@ TOOLS: tuple[dict[str, Any], ...] = (
 )
 
 
-# A finished turn as OpenViking takes it: who said what, with the tools that were used on the way.
-
 _LONGEST_OUTPUT = 4_000
 _ERRORS = ('{"error"', '{"success": false')
 
 
 def as_messages(turn: Turn, *, agent: str, own: Sequence[str]) -> list[dict[str, Any]]:
-    """Calls of tools that recall (`own`) are left out, lest what they found is stored again."""
-    name = {"turn_id": turn.key} if turn.key else {}
-    said = {"role": "user", "parts": [_text(turn.user)], **name}
-    parts = [*_tools(turn.steps, own), _text(turn.assistant)]
-    return [said, {"role": "assistant", "parts": parts, "peer_id": agent, **name}]
+    """A finished turn as OpenViking takes it: who said what, with the tools that were used on the way.
 
-
-def _tools(steps: Sequence[Mapping[str, Any]], own: Sequence[str]) -> list[dict[str, Any]]:
-    results = {str(each.get("tool_call_id")): each for each in steps if each.get("role") == "tool"}
+    Calls of tools that recall (`own`) are left out, lest what they found is stored again.
+    """
+    results = {str(each.get("tool_call_id")): each for each in turn.steps if each.get("role") == "tool"}
     parts = []
-    for step in steps:
-        for call in step.get("tool_calls") or ():
-            function = call.get("function") or {}
-            result = results.get(str(call.get("id")))
-            name = str(function.get("name") or "")
-            if name in own or (result is not None and result.get("content") == RECALLED):
-                continue
-            parts.append(_tool(str(call.get("id") or ""), name, function.get("arguments"), result))
-    return parts
+    for call in (call for step in turn.steps for call in step.get("tool_calls") or ()):
+        function, result = call.get("function") or {}, results.get(str(call.get("id")))
+        name = str(function.get("name") or "")
+        if name not in own and not (result is not None and result.get("content") == RECALLED):
+            parts.append(_tool_part(str(call.get("id") or ""), name, function.get("arguments"), result))
+    turn_id = {"turn_id": turn.key} if turn.key else {}
+    return [
+        {"role": "user", "parts": [{"type": "text", "text": turn.user}], **turn_id},
+        {
+            "role": "assistant",
+            "parts": [*parts, {"type": "text", "text": turn.assistant}],
+            "peer_id": agent,
+            **turn_id,
+        },
+    ]
 
 
-def _tool(call_id: str, name: str, arguments: Any, result: Mapping[str, Any] | None) -> dict[str, Any]:
-    part = {"type": "tool", "tool_id": call_id, "tool_name": name, "tool_input": _object(arguments)}
+def _tool_part(call_id: str, name: str, arguments: Any, result: Mapping[str, Any] | None) -> dict[str, Any]:
+    part = {"type": "tool", "tool_id": call_id, "tool_name": name, "tool_input": _as_object(arguments)}
     if result is None:
         return {**part, "tool_status": "pending"}
-    output = clean(_plain(result.get("content")))
+    content = result.get("content")
+    if isinstance(content, list):
+        content = "\n".join(str(each.get("text") or "") for each in content if isinstance(each, dict))
+    output = clean(str(content or ""))
     status = "error" if output.startswith(_ERRORS) else "completed"
     return {**part, "tool_output": output[:_LONGEST_OUTPUT], "tool_status": status}
 
 
-def _object(arguments: Any) -> dict[str, Any]:
+def _as_object(arguments: Any) -> dict[str, Any]:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
         except ValueError:
             return {"arguments": arguments}
     return arguments if isinstance(arguments, dict) else {}
-
-
-def _plain(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return str(content or "")
-
-
-def _text(text: str) -> dict[str, str]:
-    return {"type": "text", "text": text}
 
 
 _STATE = "openviking_sessions"  # which sessions have something uncommitted, and which commits are under way
@@ -465,9 +451,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         return {"results": hits[:limit], "total": len(hits)}
 
     def viking_read(self, args: dict[str, Any]) -> dict[str, Any]:
-        level = str(args.get("level") or "overview")
-        if level not in LEVELS:
-            raise ProviderError(f"level must be one of {', '.join(LEVELS)}, not {level!r}", kind="refused")
+        level = one_of(args, "level", LEVELS, "overview")
         uris = [str(uri) for uri in args.get("uris") or ()] if isinstance(args.get("uris"), list) else []
         if not uris:
             return self._one(text_of(args, "uri"), level, _CAPS[level])
@@ -478,18 +462,14 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
 
     def viking_browse(self, args: dict[str, Any]) -> dict[str, Any]:
         actions = {"tree": "tree", "list": "ls", "stat": "stat"}
-        action = text_of(args, "action")
-        if action not in actions:
-            raise ProviderError(f"action must be one of {', '.join(actions)}, not {action!r}", kind="refused")
+        action = one_of(args, "action", actions)
         path = self._allowed(str(args.get("path") or f"viking://user/{self._user()}"))
         found = self._opened().browse(actions[action], path)
         entries = found if isinstance(found, list) else found.get("entries") or [found]
         return {"path": path, "entries": [_entry(each) for each in entries[:_MOST_SHOWN] if isinstance(each, dict)]}
 
     def viking_remember(self, args: dict[str, Any]) -> dict[str, Any]:
-        content, category = clean(text_of(args, "content")), str(args.get("category") or "preference")
-        if category not in CATEGORIES:
-            raise ProviderError(f"category must be one of {', '.join(CATEGORIES)}, not {category!r}", kind="refused")
+        content, category = clean(text_of(args, "content")), one_of(args, "category", CATEGORIES, "preference")
         uri = self._address(CATEGORIES[category], content)
         self._opened().write(uri, content)
         return {"status": "stored", "message": f"kept as {uri}", "uri": uri}

@@ -15,6 +15,7 @@ from hermes.providers.http import (
     clean,
     count_of,
     forget_all,
+    one_of,
     plain_id,
     question,
     text_of,
@@ -107,12 +108,9 @@ class RetainDB:
 
     def _either(self, method: str, rest: str, body: Any = None, **more: Any) -> Any:
         """The newer path, and the older one where a server does not know it."""
-        try:
-            return self._remote.request(method, f"/v1/memory{rest}", body, **more)
-        except ProviderError as error:
-            if error.kind != "missing":
-                raise
-        return self._remote.request(method, f"/v1/memories{rest}", body, **more)
+        unknown = object()
+        found = unless_missing(lambda: self._remote.request(method, f"/v1/memory{rest}", body, **more), unknown)
+        return self._remote.request(method, f"/v1/memories{rest}", body, **more) if found is unknown else found
 
     def _whose(self, session_id: str) -> dict[str, Any]:
         return {"project": self.project, "user_id": self.user_id, "session_id": session_id}
@@ -257,9 +255,7 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
         return {"context": _overlay(found), "raw": found}
 
     def retaindb_remember(self, args: dict[str, Any]) -> dict[str, Any]:
-        kind = args.get("memory_type") or "factual"
-        if kind not in TYPES:
-            raise ProviderError(f"memory_type must be one of {', '.join(TYPES)}, not {kind!r}", kind="refused")
+        kind = one_of(args, "memory_type", TYPES, "factual")
         importance = 0.7 if args.get("importance") is None else min(max(float(args["importance"]), 0.0), 1.0)
         content = clean(text_of(args, "content"))
         stored = self._opened().remember(content, self._session_id, memory_type=kind, importance=importance)
@@ -272,9 +268,7 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
 
     def retaindb_upload_file(self, args: dict[str, Any]) -> dict[str, Any]:
         path = os.path.abspath(os.path.expanduser(text_of(args, "local_path")))
-        scope = str(args.get("scope") or "PROJECT")
-        if scope not in SCOPES:
-            raise ProviderError(f"scope must be one of {', '.join(SCOPES)}, not {scope!r}", kind="refused")
+        scope = one_of(args, "scope", SCOPES, "PROJECT")
         data = self._readable(path)
         name = os.path.basename(path)
         file = self._opened().upload(name, data, str(args.get("remote_path") or f"/{name}"), scope)
