@@ -16,6 +16,8 @@ Arguments that the documents do not name (`session_id` of `on_session_end`, `ide
 providers whose signature has them.
 """
 
+# ruff: noqa: B027 - hooks that do nothing by default are what makes them optional
+
 from __future__ import annotations
 
 import inspect
@@ -34,43 +36,9 @@ if TYPE_CHECKING:
 
 RECALLED = "[recalled from memory]"
 _KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
-
-
-def for_providers(messages: Sequence[Mapping[str, Any]], recalling: Collection[str]) -> list[dict[str, Any]]:
-    """Copies without fences; results of tools that recall (`recalling`) are only mentioned."""
-    callers = {
-        str(each.get("id")): each.get("function", {}).get("name", "")
-        for message in messages
-        for each in message.get("tool_calls") or ()
-    }
-    return [_copied(message, callers, recalling) for message in messages]
-
-
-def _copied(message: Mapping[str, Any], callers: Mapping[str, str], recalling: Collection[str]) -> dict[str, Any]:
-    copy = {key: message[key] for key in _KEYS if message.get(key) is not None}
-    if message.get("role") == "tool":
-        name = str(message.get("name") or callers.get(str(message.get("tool_call_id")), ""))
-        if name in recalling:
-            return copy | {"content": RECALLED}
-    return copy | {"content": _clean(message.get("content"))}
-
-
-def _clean(content: Any) -> Any:
-    if isinstance(content, str):
-        return sanitize_context(content)
-    if isinstance(content, list):
-        return [
-            part | {"text": sanitize_context(part["text"])}
-            if isinstance(part, dict) and isinstance(part.get("text"), str)
-            else part
-            for part in content
-        ]
-    return "" if content is None else content
-
-
-# ruff: noqa: B027 - hooks that do nothing by default are what makes them optional
-
-
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LARGEST_SCHEMA = 20_000
+_LARGEST_RESULT = 100_000
 # What hermes-agent's own tools are called, and ours: a provider's tool of that name is never offered.
 RESERVED_TOOLS = frozenset(
     {
@@ -245,6 +213,38 @@ def tool_result(data: Any = None, **extra: Any) -> str:
     return json.dumps(extra if data is None else data, ensure_ascii=False, default=str)
 
 
+def for_providers(messages: Sequence[Mapping[str, Any]], recalling: Collection[str]) -> list[dict[str, Any]]:
+    """Copies without fences; results of tools that recall (`recalling`) are only mentioned."""
+    callers = {
+        str(each.get("id")): each.get("function", {}).get("name", "")
+        for message in messages
+        for each in message.get("tool_calls") or ()
+    }
+    return [_copied(message, callers, recalling) for message in messages]
+
+
+def _copied(message: Mapping[str, Any], callers: Mapping[str, str], recalling: Collection[str]) -> dict[str, Any]:
+    copy = {key: message[key] for key in _KEYS if message.get(key) is not None}
+    if message.get("role") == "tool":
+        name = str(message.get("name") or callers.get(str(message.get("tool_call_id")), ""))
+        if name in recalling:
+            return copy | {"content": RECALLED}
+    return copy | {"content": _clean(message.get("content"))}
+
+
+def _clean(content: Any) -> Any:
+    if isinstance(content, str):
+        return sanitize_context(content)
+    if isinstance(content, list):
+        return [
+            part | {"text": sanitize_context(part["text"])}
+            if isinstance(part, dict) and isinstance(part.get("text"), str)
+            else part
+            for part in content
+        ]
+    return "" if content is None else content
+
+
 def implements(provider: object, hook: str) -> bool:
     """Whether a provider does anything in a hook; those it only inherits cost nothing."""
     if hook in getattr(provider, "__dict__", {}):
@@ -284,11 +284,6 @@ def hand_over(provider: Any, hook: str, given: dict[str, Any], key: str) -> None
             call(method, given["messages"], optional={"session_id": given["session_id"], "idempotency_key": key})
         case _:
             raise ValueError(f"no hook {hook!r} is delivered")
-
-
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_LARGEST_SCHEMA = 20_000
-_LARGEST_RESULT = 100_000
 
 
 def usable_schema(offered: object) -> dict[str, Any]:

@@ -32,25 +32,21 @@ def read_config(name: str, hermes_home: str) -> dict[str, Any]:
 
     A person's home has what the operator configured above it.
     """
-    for place in dict.fromkeys((hermes_home, home_of(hermes_home).operator)):
-        folder = Folder.open(place)
-        if folder is None:
-            continue
-        with folder:
-            data = folder.read(_file(name), at_most=_LARGEST)
-            if data:
-                return _parsed(folder.join(_file(name)), data)
-    return {}
+    return _first_of(os.path.join(place, _file(name)) for place in (hermes_home, home_of(hermes_home).operator))
 
 
 def read_elsewhere(*places: str) -> dict[str, Any]:
     """What the first of these files says: where other programs keep the configuration of the same service."""
-    for place in map(os.path.expanduser, places):
-        folder = Folder.open(os.path.dirname(place))
+    return _first_of(map(os.path.expanduser, places))
+
+
+def _first_of(paths: Iterable[str]) -> dict[str, Any]:
+    for path in dict.fromkeys(paths):
+        folder = Folder.open(os.path.dirname(path))
         if folder is not None:
             with folder:
-                if data := folder.read(os.path.basename(place), at_most=_LARGEST):
-                    return _parsed(place, data)
+                if data := folder.read(os.path.basename(path), at_most=_LARGEST):
+                    return _parsed(path, data)
     return {}
 
 

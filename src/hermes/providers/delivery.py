@@ -85,29 +85,18 @@ class Outbox:
         return found if isinstance(found, dict) else {}
 
     def names(self) -> list[str]:
-        folder = Folder.open(self.path)
-        if folder is None:
-            return []
-        with folder:
-            return [name for name in folder.names() if name.endswith(_QUEUED)]
+        return self._ending_in(_QUEUED)
 
     def set_aside(self) -> int:
         """How many calls the provider would not take."""
-        folder = Folder.open(self.path)
-        if folder is None:
-            return 0
-        with folder:
-            return sum(name.endswith(_ASIDE) for name in folder.names())
+        return len(self._ending_in(_ASIDE))
 
     def take_back(self) -> int:
         """Puts what was set aside into the queue again, in its old place; for a person who has mended the cause."""
-        folder = Folder.open(self.path)
-        if folder is None:
-            return 0
-        with folder:
-            names = [name for name in folder.names() if name.endswith(_ASIDE)]
-            for name in names:
-                folder.rename(name, name.removesuffix(_ASIDE) + _QUEUED)
+        if names := self._ending_in(_ASIDE):
+            with Folder.create(self.path) as folder:
+                for name in names:
+                    folder.rename(name, name.removesuffix(_ASIDE) + _QUEUED)
         return len(names)
 
     def deliver(self, hand_over: Callable[[QueuedCall], object]) -> DeliveryResult:
@@ -136,6 +125,13 @@ class Outbox:
                     folder.remove(name)
                     delivered += 1
         return DeliveryResult(delivered=delivered, set_aside=aside)
+
+    def _ending_in(self, suffix: str) -> list[str]:
+        folder = Folder.open(self.path)
+        if folder is None:
+            return []
+        with folder:
+            return [name for name in folder.names() if name.endswith(suffix)]
 
     def _failed(self, folder: Folder, queued: QueuedCall, error: BaseException) -> bool:
         """Notes a failed attempt; True when the call was set aside."""

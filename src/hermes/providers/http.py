@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     Shape = type | tuple[type, ...] | dict[str, Any] | list[Any] | None
 
 Found = TypeVar("Found")
+Client = TypeVar("Client")
+LONGEST_QUERY = 2_000
 _LARGEST_ANSWER = 16 << 20
 _LONGEST_QUOTE = 300
 _SHORTEST_SECRET = 6
@@ -37,6 +39,9 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 _NOT_DONE = frozenset({425, 429, 503})  # the service says that it did nothing
 _PAUSES = (0.2, 0.8)
 _MARKUP = re.compile(r"<[^>]{0,500}>")
+_TEXTS = os.path.join(os.path.dirname(__file__), "text")
+_NOT_SAVED = ("unreachable", "limited", "key", "missing", "refused", "absent")  # nothing was stored, for sure
+_NO_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class Remote:
@@ -261,15 +266,6 @@ def _message_in(data: bytes) -> str:
         if isinstance(found, dict) and found.get(key):
             found = found[key]
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
-
-
-_TEXTS = os.path.join(os.path.dirname(__file__), "text")
-LONGEST_QUERY = 2_000
-_NOT_SAVED = ("unreachable", "limited", "key", "missing", "refused", "absent")  # nothing was stored, for sure
-_NO_ID = re.compile(r"[^A-Za-z0-9_-]+")
-
-
-Client = TypeVar("Client")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

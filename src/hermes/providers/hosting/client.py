@@ -47,6 +47,8 @@ _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3
 _KEPT_OUTPUT = 4096
 _SECONDS_TO_GO = 1.0
 _LONGEST_WORDS = 160
+_PLACES = ("calls", "deliveries")
+_SECONDS_TO_DIE = 0.2  # between a closed channel and the end that closed it
 
 
 class Subprocess:
@@ -156,10 +158,6 @@ def _signal(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-_PLACES = ("calls", "deliveries")
-_SECONDS_TO_DIE = 0.2  # between a closed channel and the end that closed it
 
 
 @value
