@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.protocols import PROTOCOLS, flat, machine, measure_all, page
 from hermes.base.errors import NotFound, SettingsError
-from hermes.cli.commands.bench import print_figures
+from hermes.cli.commands.inspect import print_figures
 from hermes.cli.output import OK, Progress, add_json_option, print_json, print_text
 
 if TYPE_CHECKING:

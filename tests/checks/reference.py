@@ -58,7 +58,7 @@ def commands() -> Iterable[tuple[str, str, Options]]:
         yield name, summary, _options(module, name)
     for group, (_, members) in GROUPS.items():
         for name, (module, summary) in members.items():
-            yield f"{group} {name}", summary, _options(module, name)
+            yield f"{group} {name}", summary, _options(module, f"{group} {name}")
 
 
 def _options(module: str, name: str) -> Options:

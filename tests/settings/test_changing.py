@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes.cli.catalogue import GROUPS, SINGLES
-from hermes.cli.commands.completion import words_after
+from hermes.cli.commands.config import words_after
 from hermes.settings.schema import KEYS
 
 if TYPE_CHECKING:

@@ -105,7 +105,7 @@ def _find_in_group(name: str, rest: list[str], before: str) -> Callable[[Context
 
 
 def _parsed(name: str, module: str, summary: str, words: list[str], before: str) -> Callable[[Context], int]:
-    configure, command = import_module(f"hermes.cli.{module}").COMMANDS[name.rpartition(" ")[2]]
+    configure, command = import_module(f"hermes.cli.{module}").COMMANDS[name]
     parser = _Parser(
         prog=f"{before}{name}", description=f"{summary[0].upper()}{summary[1:]}.", formatter_class=_formatter
     )

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from hermes.base.errors import SettingsError
 from hermes.base.text import in_words
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-    from typing import Any, TextIO, TypeVar
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, TextIO
 
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
-
-    Thing = TypeVar("Thing")
-    from collections.abc import Iterable, Sequence
 
 OK, REFUSED, USAGE = 0, 1, 2
 
@@ -119,19 +116,48 @@ def visible(text: str) -> str:
     return re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", text.replace("\r\n", "\n"))
 
 
-def print_all(
-    given: argparse.Namespace, things: list[Thing], as_json: Callable[[Thing], Any], in_words: Callable[[Thing], str]
-) -> None:
-    """One JSON list for scripts, or a line for each."""
+def show(given: argparse.Namespace, document: Any, *lines: str) -> int:
+    """Prints the document with `--json`, otherwise the lines; the exit code is OK."""
     if given.json:
-        print_json([as_json(each) for each in things])
+        print_json(document)
     else:
-        for each in things:
-            print_text(in_words(each))
+        for line in lines:
+            print_text(line)
+    return OK
 
 
 def when(moment: float) -> str:
     return in_words(moment, "%Y-%m-%d %H:%M:%S")
+
+
+def tell_damaged(count: int) -> int:
+    """The exit code of an export, after saying what could not be part of it."""
+    if not count:
+        return OK
+    print_problem(f"{count:,} damaged messages were left out; `hermes sessions repair` looks at them")
+    return REFUSED
+
+
+def bytes_in_words(count: int) -> str:
+    for size, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count} bytes"
+
+
+def moment_option(read: Callable[[str, float], float], text: str | None) -> float | None:
+    return None if text is None else read(text, time.time())
+
+
+def whole_number(low: int) -> Callable[[str], int]:
+    """An argparse type: a whole number from `low` up."""
+
+    def read(text: str) -> int:
+        if not text.strip().lstrip("-").isdigit() or int(text) < low:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} up")
+        return int(text)
+
+    return read
 
 
 def indented(text: str, prefix: str) -> str:

@@ -12,7 +12,7 @@ from hermes.base.version import __version__
 from hermes.cli.chat.editor import Editor, Typeahead
 from hermes.cli.chat.screen import TurnView, compacted_in_words
 from hermes.cli.output import OK, when
-from hermes.cli.sessions.shared import named, open_existing
+from hermes.cli.sessions.look import named, open_existing
 from hermes.llm.embedded import MODELS
 from hermes.memory.operations import usage
 from hermes.session.history import open_past

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hermes.llm.client import Model
     from hermes.storage.images import Content
 
+
 _INTERRUPTED = 130
 
 
@@ -93,6 +94,7 @@ def _document(agent: Agent, end: TurnFinished, view: _Apart, notices: list[str])
 
 
 _SOURCE = "cli"
+
 _NO_MODEL = (
     "there is no model to talk to: run `hermes setup` at a terminal, or name one with --model (`hermes model list`"
     " shows what there is), or try `hermes demo`, which needs none"
@@ -199,7 +201,7 @@ def _meant(context: Context, name: str | None) -> str | None:
     """The conversation that `--resume` names, also by a part of its title or id."""
     if name is None:
         return None
-    from hermes.cli.sessions.shared import named, open_existing
+    from hermes.cli.sessions.look import named, open_existing
 
     with open_existing(context) as past:
         return named(past, name).id

@@ -1,12 +1,16 @@
-"""`hermes config` and `hermes profile`: settings, where each comes from, and several homes side by side."""
+"""`hermes config`, `profile` and `completion`: settings and their origin, several homes, completion in shells."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from hermes.base.errors import NotConfirmed, SettingsError, StorageError, UnsafePath
-from hermes.cli.output import OK, USAGE, add_json_option, confirmed, print_json, print_problem, print_text
+from hermes.cli.catalogue import GROUPS, SINGLES
+from hermes.cli.output import OK, USAGE, add_json_option, confirmed, print_json, print_problem, print_text, show
 from hermes.settings.home import (
     DEFAULT_PROFILE,
     choose_profile,
@@ -18,9 +22,8 @@ from hermes.settings.home import (
 )
 from hermes.storage.files import explain, make_private_folders
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Iterable
     from typing import Any
 
     from hermes.cli.output import Context
@@ -51,11 +54,7 @@ def _get(given: argparse.Namespace, context: Context) -> int:
     if below and given.name not in settings.names():
         return _print_all(given, settings, below)
     found, origin = settings.get(given.name), settings.origin(given.name)
-    if given.json:
-        print_json({"key": given.name, "value": found, "origin": origin})
-    else:
-        print_text(_in_words(found))
-    return OK
+    return show(given, {"key": given.name, "value": found, "origin": origin}, _in_words(found))
 
 
 def _set(given: argparse.Namespace, context: Context) -> int:
@@ -111,12 +110,7 @@ def _path(given: argparse.Namespace, context: Context) -> int:
         "secrets": os.path.join(home.operator, SECRETS),
         "memories": home.join(FOLDER),
     }
-    if given.json:
-        print_json(places)
-    else:
-        for name, place in places.items():
-            print_text(f"{name:<9} {place}")
-    return OK
+    return show(given, places, *(f"{name:<9} {place}" for name, place in places.items()))
 
 
 def _check(given: argparse.Namespace, context: Context) -> int:
@@ -133,10 +127,7 @@ def _check(given: argparse.Namespace, context: Context) -> int:
         read_secrets(context.home)
     except SettingsError as error:
         problems += str(error).split("\n")
-    if given.json:
-        print_json({"ok": not problems, "problems": problems})
-    else:
-        print_text("\n".join(problems) or "config.yaml and .env are fine")
+    show(given, {"ok": not problems, "problems": problems}, "\n".join(problems) or "config.yaml and .env are fine")
     return USAGE if problems else OK
 
 
@@ -176,12 +167,9 @@ def _list(given: argparse.Namespace, context: Context) -> int:
     home = context.home
     names = [DEFAULT_PROFILE, *profile_names(home.root)]
     chosen = home.profile or DEFAULT_PROFILE
-    if given.json:
-        print_json({"chosen": chosen, "profiles": names})
-    else:
-        for name in names:
-            print_text(f"{'*' if name == chosen else ' '} {name}")
-    return OK
+    return show(
+        given, {"chosen": chosen, "profiles": names}, *(f"{'*' if name == chosen else ' '} {name}" for name in names)
+    )
 
 
 def _create(given: argparse.Namespace, context: Context) -> int:
@@ -262,16 +250,132 @@ def _configure_use(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help=f"its name, or {DEFAULT_PROFILE} for the home itself")
 
 
+_OF_ALL = ("--help", "--home", "--profile", "--user")
+
+
+def words_after() -> dict[str, list[str]]:
+    """For each command ("", "memory", "memory add", …) what may follow it, and for "memory add --target" its values."""
+    after: dict[str, list[str]] = {"": []}
+    for group, (_, commands) in GROUPS.items():
+        after[group] = [*commands, "--help"]
+        for name, (module, _) in commands.items():
+            after |= _after_command(f"{group} {name}", module)
+    for name, (module, _) in SINGLES.items():
+        after |= _after_command(name, module)
+    after[""] = [*GROUPS, *SINGLES, "help", "--version", *after["chat"]]
+    return after
+
+
+def _after_command(command: str, module: str) -> dict[str, list[str]]:
+    """The options of a command and what its positionals may be; the values of options that take one of a few."""
+    from hermes.server.hosts import HOSTS
+    from hermes.settings.schema import all_keys
+
+    offered: dict[str, Iterable[str]] = {"KEY": all_keys(), "HOST": HOSTS}  # where other words are allowed too
+    parser = argparse.ArgumentParser(add_help=False)
+    import_module(f"hermes.cli.{module}").COMMANDS[command][0](parser)
+    words: list[str] = []
+    values: dict[str, list[str]] = {}
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to list them
+        choices = [*map(str, action.choices or ())]
+        if action.option_strings:
+            words += [name for name in action.option_strings if name.startswith("--")]
+            values |= {f"{command} {name}": choices for name in action.option_strings if choices}
+        else:
+            words += offered.get(str(action.metavar), choices)
+    return {command: [*words, *_OF_ALL], **values}
+
+
+def bash() -> str:
+    return (
+        '# hermes: eval "$(hermes completion bash)" in ~/.bashrc\n'
+        "_hermes() {\n"
+        f"{_cases('${COMP_WORDS[1]:-}', '${COMP_WORDS[2]:-}', '${COMP_WORDS[COMP_CWORD-1]}', '$COMP_CWORD')}"
+        '    COMPREPLY=($(compgen -W "$choices" -- "${COMP_WORDS[COMP_CWORD]}"))\n'
+        "}\n"
+        "complete -o default -F _hermes hermes"
+    )
+
+
+def zsh() -> str:
+    return (
+        "#compdef hermes\n"
+        "# hermes: source <(hermes completion zsh) in ~/.zshrc, after compinit\n"
+        "_hermes() {\n"
+        "    local given\n"
+        '    given=("${(@)words}")\n'
+        f"{_cases('${given[2]:-}', '${given[3]:-}', '${given[CURRENT-1]}', '$((CURRENT - 1))')}"
+        "    compadd -- ${=choices}\n"
+        '    [ -n "$choices" ] && [ $CURRENT -le 2 ] || _files\n'
+        "}\n"
+        "compdef _hermes hermes"
+    )
+
+
+def fish() -> str:
+    lines = ["# hermes: hermes completion fish | source in ~/.config/fish/config.fish"]
+    begun = "test (count (commandline -opc)) -eq"
+    for command, words in words_after().items():
+        *names, option = command.split(" ") if " -" in command else [*command.split(), ""]
+        seen = "; and ".join(f"__fish_seen_subcommand_from {name}" for name in names)
+        if option:
+            lines.append(f"complete -c hermes -n '{seen}' {_fish_option(option)} -xa '{' '.join(words)}'")
+            continue
+        # No files where a command is to be chosen.
+        choosing = f"{begun} 1" if not names else f"{seen}; and {begun} 2" if command in GROUPS else ""
+        lines.append(f"complete -c hermes -n '{choosing or seen}' {'-f ' if choosing else ''}-a '{' '.join(words)}'")
+    return "\n".join(lines)
+
+
+def _fish_option(option: str) -> str:
+    return f"-l {option[2:]}" if option.startswith("--") else f"-s {option[1:]}"
+
+
+def _cases(first: str, second: str, before: str, place: str) -> str:
+    """Shell lines that set `choices` to what may follow; bash and zsh read them alike."""
+    after = words_after()
+    cases = [f'        "{command}") choices="{" ".join(words)}" ;;' for command, words in after.items() if command]
+    values = "|".join(f'"{command}"' for command in after if " -" in command)
+    return "\n".join(
+        [
+            f'    local command="{first}"',
+            f'    [ {place} -ge 3 ] && case "{first}" in {"|".join(GROUPS)}) command="{first} {second}" ;; esac',
+            f'    [ {place} -le 1 ] && command=""',
+            f'    case "$command {before}" in {values}) command="$command {before}" ;; esac',
+            '    local choices=""',
+            '    case "$command" in',
+            *cases,
+            f'        *) choices="{" ".join(after[""])}" ;;',
+            "    esac",
+            "",
+        ]
+    )
+
+
+SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}
+
+
+def _completion(given: argparse.Namespace, context: Context) -> int:
+    del context
+    print(SHELLS[given.shell]())
+    return OK
+
+
+def _configure_completion(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=list(SHELLS), metavar="SHELL", help="bash, zsh or fish")
+
+
 COMMANDS = {
-    "show": (_configure_show, _show),
-    "get": (_configure_get, _get),
-    "set": (_configure_set, _set),
-    "unset": (_configure_unset, _unset),
-    "path": (add_json_option, _path),
-    "check": (add_json_option, _check),
-    "list": (add_json_option, _list),
-    "create": (_configure_create, _create),
-    "use": (_configure_use, _use),
-    "rename": (_configure_rename, _rename),
-    "delete": (_configure_delete, _delete),
+    "config show": (_configure_show, _show),
+    "config get": (_configure_get, _get),
+    "config set": (_configure_set, _set),
+    "config unset": (_configure_unset, _unset),
+    "config path": (add_json_option, _path),
+    "config check": (add_json_option, _check),
+    "profile list": (add_json_option, _list),
+    "profile create": (_configure_create, _create),
+    "profile use": (_configure_use, _use),
+    "profile rename": (_configure_rename, _rename),
+    "profile delete": (_configure_delete, _delete),
+    "completion": (_configure_completion, _completion),
 }

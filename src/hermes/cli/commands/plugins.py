@@ -1,24 +1,43 @@
-"""`hermes plugins`, and the commands that the active memory provider brings itself."""
+"""`hermes plugins`, `memory setup`, `off` and `deliver`: external memory and engines, and the commands they bring."""
 
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import NotFound, SettingsError
-from hermes.cli.output import OK, REFUSED, add_json_option, print_json, print_text
+from hermes.base.errors import HermesError, NotFound, SettingsError
+from hermes.cli.output import (
+    OK,
+    REFUSED,
+    add_json_option,
+    ask,
+    ask_secret,
+    choose,
+    print_json,
+    print_problem,
+    print_text,
+)
 from hermes.compaction.engine import BUILT_IN
-from hermes.operations.checks import examine, examine_engine
-from hermes.providers.discovery import FOLDER, available_providers, load_commands
+from hermes.operations.checks import connection_of, examine, examine_engine, fields_of, secret_name
+from hermes.providers import config as provider_config
+from hermes.providers.discovery import FOLDER, available_providers, find_provider, load_commands, load_provider
 from hermes.providers.manager import running_for
 from hermes.session.engines import BUNDLED, engine_folders, known_engines
 from hermes.session.external import chosen_providers
+from hermes.settings.config import FILE
+from hermes.settings.environment import FILE as SECRETS
+from hermes.settings.environment import save_secret, secret
+from hermes.settings.yaml_file import set_value
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable, Mapping
 
     from hermes.cli.output import Context
     from hermes.providers.discovery import ProviderInfo
+    from hermes.settings.home import Home
+
 
 PROVIDER, ENGINE = "memory provider", "context engine"
 
@@ -178,9 +197,280 @@ def run_provider_command(name: str, words: list[str], context: Context) -> int:
         return int(carry_out(given) or OK)
 
 
+_BUILT_IN_ONLY = "built-in only"
+
+
+def _setup(given: argparse.Namespace, context: Context) -> int:
+    answers = _pairs(given.set or [])
+    talking = sys.stdin.isatty() and not given.yes
+    name = given.name or _picked(context.home.operator, talking=talking)
+    if name in ("", "builtin", _BUILT_IN_ONLY):
+        return _off(given, context)
+    info = find_provider(name, context.home.operator)
+    _dependencies(info, yes=given.yes, talking=talking)
+    provider = load_provider(name, context.home.operator)
+    if hasattr(provider, "post_setup") and not answers:
+        _own_setup(name, provider, context)
+    else:
+        fields = fields_of(provider)
+        values = _answered(name, fields, answers, context.home, talking=talking)
+        if hasattr(provider, "packages_for"):
+            _install(name, provider.packages_for(values), yes=given.yes, talking=talking)
+        _save(provider, name, fields, values, context.home)
+    _activate(context, name)
+    print_text(f"{name} is the memory provider now; new sessions use it.")
+    return OK if given.no_check else _try(name, context)
+
+
+def _own_setup(name: str, provider: Any, context: Context) -> None:
+    """Lets a provider ask its questions itself. As in hermes-agent it gets the settings, and its own beside them."""
+    settings, home = context.settings, context.home.operator
+    config: dict[str, Any] = {"memory": {}}
+    for key in (each for each in settings.names() if settings.origin(each) != "default"):
+        below, *words = key.split(".")[::-1]
+        place = config
+        for word in reversed(words):
+            place = place.setdefault(word, {})
+        place[below] = settings.get(key)
+    try:
+        provider.post_setup(home, config | provider_config.read_config(name, home))
+    except EOFError as error:
+        raise SettingsError(
+            f"{name} asks its own questions when it is set up; run `hermes memory setup {name}` in a terminal, or "
+            "answer with --set key=value"
+        ) from error
+    except (Exception, SystemExit) as error:  # a plug-in's code; whatever it raises, it is not set up
+        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise SettingsError(f"the set-up of {name} failed ({told}), and it is not in use") from error
+
+
+def _off(given: argparse.Namespace, context: Context) -> int:
+    del given
+    was = [*context.settings.texts("memory.providers"), context.settings.text("memory.provider")]
+    set_value(context.home, FILE, "memory.provider", "")
+    if context.settings.texts("memory.providers"):
+        set_value(context.home, FILE, "memory.providers", "")
+    names = ", ".join(filter(None, was))
+    print_text(f"External memory is off{f' (it was {names})' if names else ''}; built-in memory stays as it is.")
+    return OK
+
+
+def _deliver(given: argparse.Namespace, context: Context) -> int:
+    from hermes.base.values import Notices
+    from hermes.session.external import build_manager, chosen_providers
+
+    names, notices = chosen_providers(context.settings), Notices()
+    if not names:
+        raise SettingsError("there is no external memory to deliver to (`hermes memory setup`)")
+    manager = build_manager(context.home, context.settings, names, notices=notices)
+    again = manager.take_back()
+    manager.initialize_all("deliver", platform="cli", agent_context="flush")
+    done = manager.flush(given.seconds)
+    for each in manager.status():
+        waits = (
+            f"{each['waiting']} waiting, {each['refused']} refused" if each["waiting"] or each["refused"] else "nothing"
+        )
+        print_text(f"{each['name']}: {waits} left{f' (tried {again} refused again)' if again else ''}")
+    manager.shutdown_all()
+    for notice in notices.take():
+        print_text(f"! {notice.text}")
+    return OK if done else REFUSED
+
+
+def _picked(home: str, *, talking: bool) -> str:
+    known = available_providers(home)
+    if not talking:
+        names = ", ".join(each.name for each in known)
+        raise SettingsError(f"name a provider: `hermes memory setup NAME --set key=value --yes` (there are: {names})")
+    rows = [f"{each.name:<12} {each.description}" for each in known]
+    return [*(each.name for each in known), ""][choose("Which memory provider?", [*rows, _BUILT_IN_ONLY])]
+
+
+def _dependencies(info: ProviderInfo, *, yes: bool, talking: bool) -> None:
+    """Installs the packages a plug-in names, if a person agrees; says how to get the programs it needs."""
+    import shutil
+
+    _install(info.name, info.pip_dependencies, yes=yes, talking=talking)
+    for program in info.external_dependencies:
+        name = str(program.get("name", ""))
+        if name and shutil.which(name) is None:
+            print_text(f"{info.name} also needs the program {name}: {program.get('install', 'see its documentation')}")
+
+
+def _install(provider: str, packages: Iterable[str], *, yes: bool, talking: bool) -> None:
+    """Installs those that are missing beside Hermes; what uv or pip say while they work is shown as it comes."""
+    import importlib
+    import shlex
+    import subprocess
+
+    lacking = [each for each in packages if not _is_installed(each)]
+    if not lacking:
+        return
+    names = ", ".join(lacking)
+    agreed = yes or (talking and ask(f"{provider} needs {names}. Install? (y/n)", "y").lower().startswith("y"))
+    command = [*_installer(), *lacking]
+    if not agreed:
+        raise SettingsError(
+            f"{provider} needs {names}; install them (`{shlex.join(command)}`), or say --yes to have it done"
+        )
+    print_text(f"installing {names}: {shlex.join(command)}")
+    sys.stdout.flush()
+    code = subprocess.run(command, check=False).returncode
+    if code:
+        raise SettingsError(
+            f"{names} could not be installed (exit code {code}; what went wrong stands above) and no setting was "
+            f"changed. Try it by hand: `{shlex.join(command)}`, then `hermes memory setup {provider}` again"
+        )
+    importlib.invalidate_caches()  # a folder that was looked at before has new modules now
+    print_text(f"{names} installed")
+
+
+def _installer() -> list[str]:
+    """The command that brings packages into the environment we run in: uv, its own pip, or another Python's pip.
+
+    The environment of a checkout has no pip inside: `bin/install` makes it without, to start faster.
+    """
+    import importlib.util
+    import os
+    import shutil
+    import subprocess
+
+    if uv := shutil.which("uv"):
+        return [uv, "pip", "install", "--python", sys.executable]
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip", "install"]
+    base = getattr(sys, "_base_executable", "")
+    for python in filter(None, dict.fromkeys((os.environ.get("HERMES_PYTHON"), base, shutil.which("python3")))):
+        has_pip = [python, "-m", "pip", "--version"]
+        if python != sys.executable and subprocess.run(has_pip, capture_output=True, check=False).returncode == 0:
+            return [python, "-m", "pip", "--python", sys.executable, "install"]
+    raise SettingsError(
+        "neither uv nor pip is installed here to bring packages; install uv (https://docs.astral.sh/uv)"
+    )
+
+
+def _is_installed(requirement: str) -> bool:
+    import re
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        distribution(re.split(r"[\s<>=!~\[;]", requirement, maxsplit=1)[0])
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _answered(
+    name: str, fields: list[dict[str, Any]], answers: Mapping[str, str], home: Home, *, talking: bool
+) -> dict[str, Any]:
+    """A value for every field that applies: from the command line, from a person, or what it was or is by default."""
+    if unknown := sorted(answers.keys() - {field["key"] for field in fields}):
+        keys = ", ".join(str(field["key"]) for field in fields) or "none"
+        raise SettingsError(f"{name} has no field {', '.join(unknown)} (its fields are: {keys})")
+    before = provider_config.configured(name, home.path, fields)
+    values: dict[str, Any] = {}
+    for field in fields:
+        if not provider_config.applies(field, values):
+            continue
+        key, current = field["key"], before.get(field["key"])
+        if current in (None, ""):
+            current = provider_config.default_of(field, values)
+        if key in answers:
+            said: Any = answers[key]
+        elif talking:
+            said = _asked(name, field, current, home)
+        else:
+            said = current
+        values[key] = _valid(field, said)
+    if lacking := provider_config.missing_fields(fields, values):
+        wanted = " ".join(f"--set {field['key']}=…" for field in lacking)
+        raise SettingsError(f"{name} still needs {', '.join(field['key'] for field in lacking)}: add {wanted}")
+    return values
+
+
+def _asked(name: str, field: dict[str, Any], current: Any, home: Home) -> Any:
+    label = str(field.get("description") or field["key"])
+    if field.get("url"):
+        print_text(f"  (get it at {field['url']})")
+    if field.get("secret"):
+        kept = secret(home, secret_name(name, field))
+        return ask_secret(label, kept=bool(kept)) or kept or ""
+    if field.get("choices"):
+        choices = [str(each) for each in field["choices"]]
+        at = choices.index(str(current)) if str(current) in choices else 0
+        return field["choices"][choose(label, choices, at)]
+    return ask(label, "" if current is None else str(current))
+
+
+def _valid(field: dict[str, Any], said: Any) -> Any:
+    choices = field.get("choices")
+    if choices and said not in (None, "") and str(said) not in [str(each) for each in choices]:
+        raise SettingsError(f"{field['key']} must be one of {', '.join(map(str, choices))}, not {said!r}")
+    return provider_config.typed(field, said)
+
+
+def _save(provider: Any, name: str, fields: list[dict[str, Any]], values: dict[str, Any], home: Home) -> None:
+    """Secrets go into .env, the rest where the provider keeps it; either is read back."""
+    secrets = {field["key"]: secret_name(name, field) for field in fields if field.get("secret")}
+    for key, variable in secrets.items():
+        if values.get(key) and secret(home, variable) != values[key]:
+            save_secret(home, variable, str(values[key]))
+            print_text(f"{variable} saved in {home.join(SECRETS)}, readable by you only")
+    plain = {key: each for key, each in values.items() if key not in secrets and each not in (None, "")}
+    if plain and hasattr(provider, "save_config"):
+        provider.save_config(plain, home.operator)
+    elif plain:
+        provider_config.save_config(name, home.operator, plain)
+
+
+def _activate(context: Context, name: str) -> None:
+    several = context.settings.texts("memory.providers")
+    if several:
+        set_value(context.home, FILE, "memory.providers", ", ".join(dict.fromkeys([*several, name])))
+    else:
+        set_value(context.home, FILE, "memory.provider", name)
+
+
+def _try(name: str, context: Context) -> int:
+    try:
+        print_text(f"{name}: {connection_of(name, context.home, context.settings)}")
+    except HermesError as error:
+        print_problem(f"saved, but {name} does not work yet: {error}")
+        return REFUSED
+    return OK
+
+
+def _pairs(given: list[str]) -> dict[str, str]:
+    pairs = {}
+    for each in given:
+        key, equals, text = each.partition("=")
+        if not equals:
+            raise SettingsError(f"--set {each!r}: expected key=value")
+        pairs[key.strip()] = text
+    return pairs
+
+
+def _configure_setup(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the provider; left out, you are asked")
+    parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="answer one of its questions")
+    parser.add_argument("--yes", action="store_true", help="ask nothing: use what is given, known or the default")
+    parser.add_argument("--no-check", action="store_true", help="do not try to connect")
+
+
+def _configure_off(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
+def _configure_deliver(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seconds", type=float, default=60.0, metavar="S", help="how long to try (default: 60)")
+
+
 COMMANDS = {
-    "list": (add_json_option, _list),
-    "show": (_configure_show, _show),
-    "path": (_configure_path, _path),
-    "check": (_configure_check, _check),
+    "plugins list": (add_json_option, _list),
+    "plugins show": (_configure_show, _show),
+    "plugins path": (_configure_path, _path),
+    "plugins check": (_configure_check, _check),
+    "memory setup": (_configure_setup, _setup),
+    "memory deliver": (_configure_deliver, _deliver),
+    "memory off": (_configure_off, _off),
 }

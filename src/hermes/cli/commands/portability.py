@@ -9,8 +9,22 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.dates import since, until
 from hermes.base.errors import ForeignSettings, NotConfirmed, NotFound, SettingsError
 from hermes.base.text import counted
-from hermes.cli.output import OK, REFUSED, Progress, add_json_option, confirmed, print_json, print_text, visible, when
-from hermes.cli.sessions.shared import bytes_in_words, moment_option, tell_damaged, whole_number
+from hermes.cli.output import (
+    OK,
+    REFUSED,
+    Progress,
+    add_json_option,
+    bytes_in_words,
+    confirmed,
+    moment_option,
+    print_json,
+    print_text,
+    show,
+    tell_damaged,
+    visible,
+    when,
+    whole_number,
+)
 from hermes.portability.archive import ArchiveReader
 from hermes.portability.backups import create_backup, list_backups, prune_backups, restore_backup, verify_backup
 from hermes.portability.hermes_agent import Adopting, Adoption
@@ -73,10 +87,7 @@ def carry_out(given: argparse.Namespace, migration: Planned, report: Report) -> 
 
 
 def _end(given: argparse.Namespace, report: Report, words: str, code: int = OK) -> int:
-    if given.json:
-        print_json(report.as_json())
-    elif words:
-        print_text(words)
+    show(given, report.as_json(), *([words] if words else []))
     return code
 
 
@@ -283,22 +294,16 @@ def _create(given: argparse.Namespace, context: Context) -> int:
     elsewhere, problem = provider_paths(home)
     backup = create_backup(home.path, given.out, why=given.why, elsewhere=elsewhere)
     removed = prune_backups(home.path, given.keep) if given.keep else []
-    if given.json:
-        print_json({**_as_json(backup), "removed": removed, "problem": problem})
-    else:
-        print_text(
-            f"{backup.path} holds {counted(backup.files, 'file')} ({bytes_in_words(backup.bytes)}); "
-            "every checksum was verified"
-        )
-        for path in backup.provider_paths:
-            print_text(f"with what the provider keeps at {path}")
-        for path in backup.left_out:
-            print_text(f"left out: {path} (no regular file)")
-        for path in removed:
-            print_text(f"removed the older {path}")
-        if problem:
-            print_text(f"note: {problem}")
-    return OK
+    return show(
+        given,
+        {**_as_json(backup), "removed": removed, "problem": problem},
+        f"{backup.path} holds {counted(backup.files, 'file')} ({bytes_in_words(backup.bytes)}); "
+        "every checksum was verified",
+        *(f"with what the provider keeps at {path}" for path in backup.provider_paths),
+        *(f"left out: {path} (no regular file)" for path in backup.left_out),
+        *(f"removed the older {path}" for path in removed),
+        *([f"note: {problem}"] if problem else []),
+    )
 
 
 def _list(given: argparse.Namespace, context: Context) -> int:
@@ -317,11 +322,11 @@ def _list(given: argparse.Namespace, context: Context) -> int:
 def _verify(given: argparse.Namespace, context: Context) -> int:
     path = _named(given.file, context)
     count = verify_backup(path)
-    if given.json:
-        print_json({"path": path, "files": count, "sound": True})
-    else:
-        print_text(f"{path} is whole: {counted(count, 'file')}, every checksum matches")
-    return OK
+    return show(
+        given,
+        {"path": path, "files": count, "sound": True},
+        f"{path} is whole: {counted(count, 'file')}, every checksum matches",
+    )
 
 
 def _restore(given: argparse.Namespace, context: Context) -> int:
@@ -392,12 +397,12 @@ def _configure_restore(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = {
-    "migrate": (_configure_migrate, _migrate),
-    "cleanup": (_configure_cleanup, _cleanup),
+    "claw migrate": (_configure_migrate, _migrate),
+    "claw cleanup": (_configure_cleanup, _cleanup),
     "export": (_configure_export, _export),
     "import": (_configure_import, _import),
-    "create": (_configure_create, _create),
-    "list": (add_json_option, _list),
-    "verify": (_configure_file, _verify),
-    "restore": (_configure_restore, _restore),
+    "backup create": (_configure_create, _create),
+    "backup list": (add_json_option, _list),
+    "backup verify": (_configure_file, _verify),
+    "backup restore": (_configure_restore, _restore),
 }

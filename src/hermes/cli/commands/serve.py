@@ -1,4 +1,4 @@
-"""`hermes serve` and `hermes gateway`: memory for many people, over HTTP and on chat platforms."""
+"""`hermes serve`, `gateway` and `users`: memory for many people, over HTTP and on chat platforms, and who they are."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import os
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import ExtraMissing, HermesError, SettingsError, command
 from hermes.base.text import counted
-from hermes.cli.output import OK, REFUSED, add_json_option, print_json, print_text, when
+from hermes.cli.output import OK, REFUSED, add_json_option, print_json, print_text, show, when
+from hermes.operations.forget import finish_removals, forget, rehearse
+from hermes.settings.home import DATABASE
+from hermes.settings.people import OWNER, People
 
 if TYPE_CHECKING:
     import argparse
@@ -20,7 +24,10 @@ if TYPE_CHECKING:
 
     from hermes.cli.output import Context
     from hermes.gateway.directory import Directory
+    from hermes.operations.forget import Forgotten
     from hermes.settings.config import Settings
+    from hermes.settings.people import Person
+
 
 # The lines of the first two hold addresses, and Telegram's hold the token; the third has one for every request.
 _QUIET = ("httpx", "httpcore", "mcp")
@@ -34,6 +41,7 @@ def log_with_times() -> None:
 
 
 _SWITCH_SECONDS = 0.0005
+
 _LAST_PORT = 65535
 
 
@@ -91,7 +99,7 @@ def _serve(given: argparse.Namespace, context: Context) -> int:
     return start(context, host=given.host or "", port=given.port)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def _configure_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", metavar="ADDRESS", help="where to listen (default: server.host, 127.0.0.1)")
     parser.add_argument("--port", type=int, metavar="PORT", help="on which port (default: server.port, 8484)")
 
@@ -161,32 +169,33 @@ def _pair(given: argparse.Namespace, context: Context) -> int:
     with _directory(context) as directory:
         directory.people.home_of(given.name)
         code = directory.make_code(PAIR, given.name)
-    if given.json:
-        print_json({"person": given.name, "code": code, "good_for_seconds": 3600})
-    else:
-        print_text(f"{given.name} sends this to the bot, once and within the hour:\n\n    /pair {code}")
-    return OK
+    return show(
+        given,
+        {"person": given.name, "code": code, "good_for_seconds": 3600},
+        f"{given.name} sends this to the bot, once and within the hour:\n\n    /pair {code}",
+    )
 
 
 def _unpair(given: argparse.Namespace, context: Context) -> int:
     with _directory(context) as directory:
         directory.unlink(given.platform, given.account)
     done: dict[str, Any] = {"platform": given.platform, "account": given.account}
-    print_json(done) if given.json else print_text(f"{given.platform} account {given.account} is nobody's any more")
-    return OK
+    return show(given, done, f"{given.platform} account {given.account} is nobody's any more")
 
 
 def _people(given: argparse.Namespace, context: Context) -> int:
     with _directory(context) as directory:
         accounts = directory.accounts()
-    if given.json:
-        print_json(accounts)
-        return OK
-    for each in accounts:
-        print_text(f"{each['person']:<20}  {each['platform']:<10} {each['account']}  (by {each['by']})")
-    if not accounts:
-        print_text("nobody yet; `hermes gateway pair NAME` makes a code that somebody sends to the bot")
-    return OK
+    return show(
+        given,
+        accounts,
+        *(f"{each['person']:<20}  {each['platform']:<10} {each['account']}  (by {each['by']})" for each in accounts),
+        *(
+            ["nobody yet; `hermes gateway pair NAME` makes a code that somebody sends to the bot"]
+            if not accounts
+            else []
+        ),
+    )
 
 
 @contextmanager
@@ -218,11 +227,142 @@ def _configure_unpair(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
+_SHOWN = 60  # letters of a phrase
+
+
+def _list(given: argparse.Namespace, context: Context) -> int:
+    people = People(context.home)
+    everybody = people.all()
+    if given.json:
+        print_json([_person_as_json(people, person) for person in everybody])
+        return OK
+    for person in everybody:
+        print_text(f"{person.name:<20}  since {when(person.added)[:10]}  {counted(len(person.keys), 'key')}")
+        for key in person.keys:
+            print_text(f"    key {key.id}  made {when(key.made)[:16]}  {key.label}".rstrip())
+    if not everybody:
+        print_text("nobody yet; `hermes users add NAME` makes a home and a key for somebody")
+    return OK
+
+
+def _add(given: argparse.Namespace, context: Context) -> int:
+    people = People(context.home)
+    person = people.add(given.name, given.note)
+    key, secret = people.make_key(given.name) if not given.no_key else (None, None)
+    home = people.home_of(given.name).path
+    if given.json:
+        print_json({"name": person.name, "home": home, "key_id": key.id if key else None, "key": secret})
+        return OK
+    print_text(f"{person.name} has a home at {home}")
+    if secret:
+        _show_key(secret)
+    return OK
+
+
+def _key(given: argparse.Namespace, context: Context) -> int:
+    people = People(context.home)
+    if given.revoke:
+        people.revoke(given.name, given.revoke)
+        done: dict[str, Any] = {"name": given.name, "revoked": given.revoke}
+        return show(given, done, f"key {given.revoke} of {given.name} no longer opens anything")
+    key, secret = people.make_key(given.name, given.label)
+    if given.json:
+        print_json({"name": given.name, "key_id": key.id, "key": secret})
+    else:
+        print_text(f"key {key.id} of {given.name}")
+        _show_key(secret)
+    return OK
+
+
+def _forget(given: argparse.Namespace, context: Context) -> int:
+    people = People(context.home)
+    finish_removals(people.home)
+    sure = given.yes and not given.dry_run
+    if sure:
+        from hermes.gateway.ledger import forget_person
+
+        people.get(given.name)
+        forget_person(people.home, given.name)
+    report = forget(people, given.name) if sure else rehearse(people, given.name)
+    print_json(asdict(report)) if given.json else _print_report(report)
+    incomplete = report.elsewhere or any("could NOT" in line for line in report.providers)
+    return REFUSED if report.done and incomplete else OK
+
+
+def _show_key(secret: str) -> None:
+    print_text(f"    {secret}\nThis is the only time it is shown: only its SHA-256 is kept.")
+
+
+def _print_report(report: Forgotten) -> None:
+    verb = "removed" if report.done else "would remove"
+    print_text(
+        f"{verb} {report.name}: {counted(report.entries, 'memory entry', 'memory entries')} with history, "
+        f"{counted(report.messages, 'message')} in {counted(report.conversations, 'conversation')}, "
+        f"{counted(report.keys, 'key')}, {counted(report.files, 'file')} ({report.bytes:,} bytes)"
+    )
+    for line in report.providers:
+        print_text(f"provider: {line}")
+    print_text(
+        f"searched {counted(report.searched_files, 'other file')} for {counted(report.searched_phrases, 'phrase')} "
+        f"of theirs: found in {counted(len(report.elsewhere), 'file')}"
+    )
+    for path in report.elsewhere:
+        such = f", such as {report.words[path][:_SHOWN]!r}" if path in report.words else ""
+        print_text(f"    {path}: holds words of {report.name}{such}; {_remedy(path)}")
+    for path in report.archives:
+        print_text(f"    {path}: an archive with their home in it; delete it or make it anew")
+    for problem in report.problems:
+        print_text(f"    ! {problem}")
+    if not report.done:
+        print_text(f"nothing was changed; `hermes users forget {report.name} --yes` does it, for good")
+
+
+def _remedy(path: str) -> str:
+    if os.path.basename(path).startswith(DATABASE):
+        return "`hermes sessions search` finds them, `hermes sessions delete` removes a conversation"
+    return "look at it and remove them"
+
+
+def _person_as_json(people: People, person: Person) -> dict[str, Any]:
+    return {
+        "name": person.name,
+        "added": person.added,
+        "note": person.note,
+        "home": people.home_of(person.name).path,
+        "keys": [{"id": key.id, "made": key.made, "label": key.label} for key in person.keys],
+    }
+
+
+def _configure_add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="small letters, digits, - and _")
+    parser.add_argument("--note", default="", metavar="TEXT", help="a remark for you, such as the person's full name")
+    parser.add_argument("--no-key", action="store_true", help="make no key yet")
+    add_json_option(parser)
+
+
+def _configure_key(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help=f"whose; {OWNER} for the home itself")
+    parser.add_argument("--label", default="", metavar="TEXT", help="what the key is for")
+    parser.add_argument("--revoke", metavar="ID", help="instead of making a key, make this one useless")
+    add_json_option(parser)
+
+
+def _configure_forget(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="whom to remove")
+    parser.add_argument("--yes", action="store_true", help="do it; without this, only say what would be removed")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    add_json_option(parser)
+
+
 COMMANDS = {
-    "serve": (configure, _serve),
-    "run": (_configure_run, _run),
-    "status": (add_json_option, _status),
-    "pair": (_configure_pair, _pair),
-    "unpair": (_configure_unpair, _unpair),
-    "people": (add_json_option, _people),
+    "serve": (_configure_serve, _serve),
+    "gateway run": (_configure_run, _run),
+    "gateway status": (add_json_option, _status),
+    "gateway pair": (_configure_pair, _pair),
+    "gateway unpair": (_configure_unpair, _unpair),
+    "gateway people": (add_json_option, _people),
+    "users list": (add_json_option, _list),
+    "users add": (_configure_add, _add),
+    "users key": (_configure_key, _key),
+    "users forget": (_configure_forget, _forget),
 }

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from hermes.base.errors import HermesError, Interrupted, SettingsError
 from hermes.cli.chat.screen import Screen
-from hermes.cli.output import OK, Progress, add_json_option, print_json, print_text
+from hermes.cli.output import OK, Progress, add_json_option, print_json, print_text, show
 from hermes.llm.catalogue import LOCAL, OWN_KEY, PROVIDERS, find_local_server, listed_context
 from hermes.llm.connect import answers, list_models
 from hermes.llm.embedded import DEFAULT, installed
@@ -74,11 +74,11 @@ def _fetch(given: argparse.Namespace, context: Context) -> int:
         path = fetch(given.name, context.home.root, progress.update)
     finally:
         progress.close()
-    if given.json:
-        print_json({"model": given.name, "file": path})
-    else:
-        print_text(f"{given.name} is here ({path}); `hermes --model {given.name}` talks to it")
-    return OK
+    return show(
+        given,
+        {"model": given.name, "file": path},
+        f"{given.name} is here ({path}); `hermes --model {given.name}` talks to it",
+    )
 
 
 def _configure_fetch(parser: argparse.ArgumentParser) -> None:
@@ -89,6 +89,7 @@ def _configure_fetch(parser: argparse.ArgumentParser) -> None:
 _SECONDS = 60
 # What is offered when nobody says otherwise; any other name of the provider works.
 _SUGGESTED = {"anthropic": "claude-sonnet-5", "openai": "gpt-5.5", "openrouter": "anthropic/claude-sonnet-5"}
+
 _TITLES = {"anthropic": "Anthropic", "openai": "OpenAI", "openrouter": "OpenRouter"}
 
 
@@ -277,7 +278,7 @@ def _setup(given: argparse.Namespace, context: Context) -> int:
 
 
 COMMANDS = {
-    "list": (add_json_option, _list),
-    "fetch": (_configure_fetch, _fetch),
+    "model list": (add_json_option, _list),
+    "model fetch": (_configure_fetch, _fetch),
     "setup": (lambda _parser: None, _setup),
 }

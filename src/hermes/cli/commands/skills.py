@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import TYPE_CHECKING
 
 from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.text import counted
@@ -13,9 +14,9 @@ from hermes.cli.output import (
     add_json_option,
     chosen_ids,
     indented,
-    print_all,
     print_json,
     print_text,
+    show,
     when,
 )
 from hermes.memory.entries import preview
@@ -25,7 +26,6 @@ from hermes.session.parts import open_parts
 from hermes.skills import lifecycle
 from hermes.skills.lifecycle import PendingSkills
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
@@ -51,24 +51,19 @@ def _list(given: argparse.Namespace, context: Context) -> int:
 def _show(given: argparse.Namespace, context: Context) -> int:
     arguments = {"name": given.name} | ({"file_path": given.file} if given.file else {})
     found = _call(context, "skill_view", arguments)
-    if given.json:
-        print_json(found)
-    else:
-        print_text(found["content"])
-        for path in [path for paths in found.get("linked_files", {}).values() for path in paths]:
-            print_text(f"linked: {path}")
-    return OK
+    return show(
+        given,
+        found,
+        found["content"],
+        *(f"linked: {path}" for path in [path for paths in found.get("linked_files", {}).values() for path in paths]),
+    )
 
 
 def _path(given: argparse.Namespace, context: Context) -> int:
     folder = context.home.join("skills")
     if given.name:
         folder = os.path.join(folder, os.path.dirname(_call(context, "skill_view", {"name": given.name})["path"]))
-    if given.json:
-        print_json({"path": folder})
-    else:
-        print_text(folder)
-    return OK
+    return show(given, {"path": folder}, folder)
 
 
 def _call(context: Context, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -132,8 +127,7 @@ def _one(act: Callable[[str, str], str], done: str) -> Callable[[argparse.Namesp
             known = refusal.details.get("available_skills")
             more = f" (there are: {', '.join(known)})" if isinstance(known, list) and known else "; there are none yet"
             raise NotFound(f"{refusal}{more}") from refusal
-        print_json({"name": name, "done": done}) if given.json else print_text(f"{done}: {name}")
-        return OK
+        return show(given, {"name": name, "done": done}, f"{done}: {name}")
 
     return command
 
@@ -160,12 +154,7 @@ def _approve(given: argparse.Namespace, context: Context) -> int:
             raise WriteRefused(f"{each.id} stays pending: {result['error']}", kind="refused")
         pending.drop(each.id)
         done.append({"id": each.id, "message": result["message"]})
-    if given.json:
-        print_json(done)
-    else:
-        for one in done:
-            print_text(f"{one['id']}: {one['message']}")
-    return OK
+    return show(given, done, *(f"{one['id']}: {one['message']}" for one in done))
 
 
 def _reject(given: argparse.Namespace, context: Context) -> int:
@@ -173,8 +162,9 @@ def _reject(given: argparse.Namespace, context: Context) -> int:
     rejected = _chosen(given, pending)
     for each in rejected:
         pending.drop(each.id)
-    print_all(given, rejected, _as_json, lambda each: f"{each.id} rejected: {each.summary}")
-    return OK
+    return show(
+        given, [_as_json(each) for each in rejected], *(f"{each.id} rejected: {each.summary}" for each in rejected)
+    )
 
 
 def _chosen(given: argparse.Namespace, pending: PendingSkills) -> list[PendingSkill]:
@@ -233,8 +223,7 @@ def _status(given: argparse.Namespace, context: Context) -> int:
 def _run(given: argparse.Namespace, context: Context) -> int:
     curator = _curator(context, helper=True)
     if given.if_due and (why := curator.why_not_now(_last_active(context))):
-        print_json({"ran": False, "because": why}) if given.json else print_text(f"not now: {why}")
-        return OK
+        return show(given, {"ran": False, "because": why}, f"not now: {why}")
     run = curator.run(trigger="schedule" if given.if_due else "by hand", dry_run=given.dry_run)
     if given.json:
         print_json(run)
@@ -246,8 +235,7 @@ def _run(given: argparse.Namespace, context: Context) -> int:
 def _switch(*, paused: bool) -> Callable[[argparse.Namespace, Context], int]:
     def command(given: argparse.Namespace, context: Context) -> int:
         _curator(context).log.set(paused=paused)
-        print_json({"paused": paused}) if given.json else print_text("paused" if paused else "runs by schedule again")
-        return OK
+        return show(given, {"paused": paused}, "paused" if paused else "runs by schedule again")
 
     return command
 
@@ -267,11 +255,9 @@ def _log(given: argparse.Namespace, context: Context) -> int:
 
 def _undo(given: argparse.Namespace, context: Context) -> int:
     undone = _curator(context).undo(given.run or "")
-    if given.json:
-        print_json(undone)
-    else:
-        print_text(f"run {undone['undoes']} was taken back ({', '.join(undone['changes']) or 'no memory change'})")
-    return OK
+    return show(
+        given, undone, f"run {undone['undoes']} was taken back ({', '.join(undone['changes']) or 'no memory change'})"
+    )
 
 
 def _curator(context: Context, *, helper: bool = False) -> Curator:
@@ -350,21 +336,27 @@ def _configure_undo(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = {
-    "list": (_configure_list, _list),
-    "show": (_configure_show, _show),
-    "path": (_configure_path, _path),
-    "usage": (add_json_option, _usage),
-    "pin": (_configure_one, _one(lambda root, name: lifecycle.pin(root, name, pinned=True), "pinned")),
-    "unpin": (_configure_one, _one(lambda root, name: lifecycle.pin(root, name, pinned=False), "no longer pinned")),
-    "archive": (_configure_one, _one(lambda root, name: lifecycle.archive(root, name, time.time())[0], "archived")),
-    "restore": (_configure_one, _one(lifecycle.restore, "restored")),
-    "pending": (add_json_option, _pending),
-    "approve": (_configure_decision, _approve),
-    "reject": (_configure_decision, _reject),
-    "status": (add_json_option, _status),
-    "run": (_configure_run, _run),
-    "pause": (add_json_option, _switch(paused=True)),
-    "resume": (add_json_option, _switch(paused=False)),
-    "log": (_configure_log, _log),
-    "undo": (_configure_undo, _undo),
+    "skills list": (_configure_list, _list),
+    "skills show": (_configure_show, _show),
+    "skills path": (_configure_path, _path),
+    "skills usage": (add_json_option, _usage),
+    "skills pin": (_configure_one, _one(lambda root, name: lifecycle.pin(root, name, pinned=True), "pinned")),
+    "skills unpin": (
+        _configure_one,
+        _one(lambda root, name: lifecycle.pin(root, name, pinned=False), "no longer pinned"),
+    ),
+    "skills archive": (
+        _configure_one,
+        _one(lambda root, name: lifecycle.archive(root, name, time.time())[0], "archived"),
+    ),
+    "skills restore": (_configure_one, _one(lifecycle.restore, "restored")),
+    "skills pending": (add_json_option, _pending),
+    "skills approve": (_configure_decision, _approve),
+    "skills reject": (_configure_decision, _reject),
+    "curator status": (add_json_option, _status),
+    "curator run": (_configure_run, _run),
+    "curator pause": (add_json_option, _switch(paused=True)),
+    "curator resume": (add_json_option, _switch(paused=False)),
+    "curator log": (_configure_log, _log),
+    "curator undo": (_configure_undo, _undo),
 }

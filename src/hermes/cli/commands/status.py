@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from hermes.base.errors import HermesError
 from hermes.base.events import PROBLEM
 from hermes.base.text import counted
 from hermes.base.version import __version__
-from hermes.cli.output import OK, REFUSED, Stages, add_json_option, print_json, print_text, when
-from hermes.cli.sessions.shared import bytes_in_words, in_words
+from hermes.cli.output import OK, REFUSED, Stages, add_json_option, bytes_in_words, print_json, print_text, when
+from hermes.cli.sessions.look import in_words
 from hermes.compaction.engine import BUILT_IN
 from hermes.memory.approval import Approvals
 from hermes.memory.operations import usage
@@ -21,7 +22,6 @@ from hermes.session.review import last_review
 from hermes.settings.home import DATABASE, UNSAVED
 from hermes.storage.maintenance import Upkeep
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from typing import Any
@@ -99,6 +99,7 @@ def _curation(run: dict[str, Any]) -> str:
 
 
 _RECENT = 20
+
 _MONTHS = 2
 
 

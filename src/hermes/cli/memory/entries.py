@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.text import counted
-from hermes.cli.output import OK, add_json_option, indented, print_all, print_json, print_problem, print_text, when
+from hermes.cli.output import (
+    OK,
+    add_json_option,
+    indented,
+    print_json,
+    print_problem,
+    print_text,
+    show,
+    when,
+)
 from hermes.memory.entries import index_of, preview
 from hermes.memory.history import Cause, is_trusted, newest_to_undo, provenance, replay
 from hermes.memory.metadata import PIN, UNPIN
 from hermes.memory.operations import usage
 from hermes.memory.store import ALL_TARGETS, MemoryStore, find
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
@@ -22,6 +31,7 @@ if TYPE_CHECKING:
     from hermes.cli.output import Context
     from hermes.memory.history import Change
     from hermes.memory.store import Archived, Written
+
 
 BY_HAND = Cause(origin="user", note="from the command line")
 
@@ -86,14 +96,12 @@ def numbered(store: MemoryStore, target: str, word: str, given: argparse.Namespa
 
 def report(given: argparse.Namespace, written: Written) -> int:
     """Says what one write did."""
-    print_json(_as_json(written)) if given.json else print_text(_in_words(written))
-    return OK
+    return show(given, _as_json(written), _in_words(written))
 
 
 def report_all(given: argparse.Namespace, written: list[Written]) -> int:
     """Says what several writes did; one JSON list for scripts."""
-    print_all(given, written, _as_json, _in_words)
-    return OK
+    return show(given, [_as_json(each) for each in written], *map(_in_words, written))
 
 
 def _in_words(written: Written) -> str:
@@ -142,11 +150,11 @@ def _marking(kind: str) -> Callable[[argparse.Namespace, Context], int]:
         store = open_store(context, given)
         target, entry = _entry(store, given)
         store.marks_file(target).add(kind, [entry])
-        if given.json:
-            print_json({"target": target, "entry": entry, "pinned": kind == PIN})
-        else:
-            print_text(f"{'pinned' if kind == PIN else 'no longer pinned'}: {preview(entry)} ({target})")
-        return OK
+        return show(
+            given,
+            {"target": target, "entry": entry, "pinned": kind == PIN},
+            f"{'pinned' if kind == PIN else 'no longer pinned'}: {preview(entry)} ({target})",
+        )
 
     return command
 
@@ -398,7 +406,7 @@ def _log(given: argparse.Namespace, context: Context) -> int:
 
 def _told(name: str, context: Context, changes: list[Change]) -> dict[str, str]:
     """How a conversation learnt of changes; loaded only when it is asked for."""
-    from hermes.cli.sessions.shared import named, open_existing
+    from hermes.cli.sessions.look import named, open_existing
     from hermes.session.history import how_told
 
     with open_existing(context) as db:
@@ -511,15 +519,15 @@ def _configure_diff(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = {
-    "restore": (_configure, _restore),
-    "pin": (_configure_mark, _marking(PIN)),
-    "unpin": (_configure_mark, _marking(UNPIN)),
-    "list": (_configure_list, _list),
-    "show": (_configure_show, _show),
-    "add": (_configure_add, _add),
-    "replace": (_configure_replace, _replace),
-    "remove": (_configure_remove, _remove),
-    "log": (_configure_log, _log),
-    "undo": (_configure_undo, _undo),
-    "diff": (_configure_diff, _diff),
+    "memory restore": (_configure, _restore),
+    "memory pin": (_configure_mark, _marking(PIN)),
+    "memory unpin": (_configure_mark, _marking(UNPIN)),
+    "memory list": (_configure_list, _list),
+    "memory show": (_configure_show, _show),
+    "memory add": (_configure_add, _add),
+    "memory replace": (_configure_replace, _replace),
+    "memory remove": (_configure_remove, _remove),
+    "memory log": (_configure_log, _log),
+    "memory undo": (_configure_undo, _undo),
+    "memory diff": (_configure_diff, _diff),
 }

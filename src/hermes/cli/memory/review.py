@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotConfirmed, StorageError
 from hermes.base.text import counted
+from hermes.cli.commands.inspect import judge, print_judged
 from hermes.cli.commands.portability import carry_out
-from hermes.cli.commands.scan import judge, print_judged
 from hermes.cli.memory.entries import BY_HAND, add_project, add_target, open_store, report, report_all
 from hermes.cli.output import (
     OK,
@@ -16,10 +16,10 @@ from hermes.cli.output import (
     add_json_option,
     chosen_ids,
     confirmed,
-    print_all,
     print_json,
     print_problem,
     print_text,
+    show,
     when,
 )
 from hermes.memory.approval import Approvals
@@ -161,8 +161,9 @@ def _approve(given: argparse.Namespace, context: Context) -> int:
 def _reject(given: argparse.Namespace, context: Context) -> int:
     approvals = Approvals(context.home)
     rejected = [approvals.reject(pending_id) for pending_id in _chosen(given, approvals)]
-    print_all(given, rejected, lambda each: each.as_dict(), lambda each: f"{each.id} rejected: {each.summary}")
-    return OK
+    return show(
+        given, [each.as_dict() for each in rejected], *(f"{each.id} rejected: {each.summary}" for each in rejected)
+    )
 
 
 def _chosen(given: argparse.Namespace, approvals: Approvals) -> list[str]:
@@ -246,12 +247,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = {
-    "status": (_configure_status, _status),
-    "pending": (add_json_option, _pending),
-    "approve": (_configure_decision, _approve),
-    "reject": (_configure_decision, _reject),
-    "adopt": (add_target, _adopt),
-    "reset": (_configure_reset, _reset),
-    "scan": (add_json_option, _scan_memory),
-    "import": (_configure, _import),
+    "memory status": (_configure_status, _status),
+    "memory pending": (add_json_option, _pending),
+    "memory approve": (_configure_decision, _approve),
+    "memory reject": (_configure_decision, _reject),
+    "memory adopt": (add_target, _adopt),
+    "memory reset": (_configure_reset, _reset),
+    "memory scan": (add_json_option, _scan_memory),
+    "memory import": (_configure, _import),
 }

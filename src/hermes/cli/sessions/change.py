@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotConfirmed, NotFound, SettingsError, StorageError
 from hermes.base.text import counted
-from hermes.cli.output import OK, Progress, Stages, add_json_option, confirmed, print_json, print_text, visible, when
-from hermes.cli.sessions.shared import (
-    as_json,
+from hermes.cli.output import (
+    OK,
+    Progress,
+    Stages,
+    add_json_option,
     bytes_in_words,
-    chosen_mask,
-    conversation,
-    name_of,
-    named,
-    named_exactly,
-    open_existing,
+    confirmed,
+    print_json,
+    print_text,
+    show,
     tell_damaged,
+    visible,
+    when,
     whole_number,
 )
+from hermes.cli.sessions.look import as_json, chosen_mask, name_of, named, named_exactly, open_existing
 from hermes.portability.conversations_export import HtmlWriter
 from hermes.portability.conversations_import import JsonlWriter, MarkdownWriter, export
 from hermes.session.review import QUICKLY_REWRITTEN
@@ -43,7 +46,9 @@ if TYPE_CHECKING:
     from hermes.storage.repair.check import Repair
     from hermes.storage.sessions import SessionDB
 
+
 _LISTED = 10
+
 _EMBEDDED_AT_ONCE = 1_000
 
 
@@ -51,11 +56,9 @@ def _rename(given: argparse.Namespace, context: Context) -> int:
     with open_existing(context) as db:
         session = named_exactly(db, given.session)
         title = db.rename(session.id, " ".join(given.title))
-    if given.json:
-        print_json({"session_id": session.id, "title": title})
-    else:
-        print_text(f"{session.id} is now called {visible(title or '(nothing)')}")
-    return OK
+    return show(
+        given, {"session_id": session.id, "title": title}, f"{session.id} is now called {visible(title or '(nothing)')}"
+    )
 
 
 def _delete(given: argparse.Namespace, context: Context) -> int:
@@ -65,11 +68,7 @@ def _delete(given: argparse.Namespace, context: Context) -> int:
         if not given.yes and not confirmed(f"delete {names} with all messages, for good?"):
             raise NotConfirmed("nothing was deleted (use --yes to skip the question)")
         removed = _remove(db, chosen)
-    if given.json:
-        print_json(removed)
-    else:
-        print_text(_removed_in_words(removed))
-    return OK
+    return show(given, removed, _removed_in_words(removed))
 
 
 def _prune(given: argparse.Namespace, context: Context) -> int:
@@ -89,11 +88,7 @@ def _prune(given: argparse.Namespace, context: Context) -> int:
         removed = _remove(db, old)
         if context.settings.flag("sessions.vacuum_after_prune") and upkeep.sizes()["file_bytes"] <= QUICKLY_REWRITTEN:
             upkeep.rewrite()
-    if given.json:
-        print_json({**removed, "dry_run": False})
-    else:
-        print_text(_removed_in_words(removed))
-    return OK
+    return show(given, {**removed, "dry_run": False}, _removed_in_words(removed))
 
 
 def _say_what_is_old(given: argparse.Namespace, old: list[Session], days: int) -> int:
@@ -118,7 +113,7 @@ def _remove(db: SessionDB, chosen: Iterable[Session]) -> dict[str, Any]:
     rows = list(chosen)
     progress = Progress("deleting", len(rows))
     for session in rows:
-        for part in reversed(conversation(db, session)):
+        for part in reversed(db.lineage(session.id)):
             if db.find_session(part.id) is not None:  # a delegated part goes with the one that started it
                 messages += part.message_count
                 sessions.append(part.id)
@@ -237,7 +232,7 @@ def _export(given: argparse.Namespace, context: Context) -> int:
 def _chosen(db: SessionDB, given: argparse.Namespace) -> list[Session]:
     if given.all:
         return list(Pages.of_db(db).sessions())
-    parts = [part for name in given.sessions for part in conversation(db, named(db, name))]
+    parts = [part for name in given.sessions for part in db.lineage(named(db, name).id)]
     return list({part.key: part for part in parts}.values())
 
 
@@ -355,12 +350,12 @@ def _restore(given: argparse.Namespace, context: Context) -> int:
             raise NotFound(f"{session.id} was never compacted; there is nothing to restore")
         restored, messages = contexts.restore(session.id)
         title = db.get_session(restored).title
-    if given.json:
-        print_json({"session_id": restored, "restored_from": session.id, "title": title, "messages": messages})
-    else:
-        print_text(f"{restored} holds all {counted(messages, 'message')} of {session.id}, which stays as it is")
-        print_text(f"`hermes --resume {restored}` goes on from there, with a model that has room for it")
-    return OK
+    return show(
+        given,
+        {"session_id": restored, "restored_from": session.id, "title": title, "messages": messages},
+        f"{restored} holds all {counted(messages, 'message')} of {session.id}, which stays as it is",
+        f"`hermes --resume {restored}` goes on from there, with a model that has room for it",
+    )
 
 
 def _configure_restore(parser: argparse.ArgumentParser) -> None:
@@ -369,11 +364,11 @@ def _configure_restore(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = {
-    "rename": (_configure_rename, _rename),
-    "delete": (_configure_delete, _delete),
-    "prune": (_configure_prune, _prune),
-    "optimize": (_configure_optimize, _optimize),
-    "export": (_configure_export, _export),
-    "repair": (_configure, _repair),
-    "restore": (_configure_restore, _restore),
+    "sessions rename": (_configure_rename, _rename),
+    "sessions delete": (_configure_delete, _delete),
+    "sessions prune": (_configure_prune, _prune),
+    "sessions optimize": (_configure_optimize, _optimize),
+    "sessions export": (_configure_export, _export),
+    "sessions repair": (_configure, _repair),
+    "sessions restore": (_configure_restore, _restore),
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shlex
 import sys
 import time
 from contextlib import contextmanager
@@ -10,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, LockTimeout, NotFound, SettingsError, StorageError
 from hermes.base.text import counted
-from hermes.cli.output import OK, REFUSED, Progress, add_json_option, print_json, print_problem, print_text
-from hermes.cli.sessions.shared import command_of, name_of_import
+from hermes.cli.output import OK, REFUSED, Progress, add_json_option, print_json, print_problem, print_text, show
 from hermes.compaction.boundaries import renumbered
 from hermes.portability.conversations_import import Importer
 from hermes.portability.transcripts.formats import FORMATS, HERMES_AGENT, JSONL, check_name, recognised, sources
 from hermes.portability.transcripts.importer import BringIn
 from hermes.settings.home import DATABASE, named_project
-from hermes.storage.rollback import RecordedDB
+from hermes.storage.rollback import RecordedDB, unfinished_imports
+from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     import argparse
@@ -27,15 +29,15 @@ if TYPE_CHECKING:
     from hermes.cli.output import Context
     from hermes.portability.transcripts.formats import Source
     from hermes.portability.transcripts.importer import Brought
+    from hermes.storage.rollback import Unfinished
+
 
 _MANY = 10_000  # messages after which the index is worth merging
 
 
 def _import(given: argparse.Namespace, context: Context) -> int:
     if given.discard:
-        from hermes.cli.sessions.shared import discard
-
-        return discard(given, context)
+        return _discard(given, context)
     if given.file is None:
         raise SettingsError("name a file, a folder, claude-code or codex (`hermes sessions import --help`)")
     if given.watch:
@@ -102,8 +104,8 @@ def _take(db: RecordedDB, work: BringIn, source: Source) -> None:
 @contextmanager
 def _taken_back_on_failure(given: argparse.Namespace, context: Context) -> Iterator[RecordedDB]:
     """A failure leaves the database as it was. A person who stops it keeps what is there; the next run goes on."""
-    path, name = context.home.join(DATABASE), name_of_import(given.file)
-    with RecordedDB.open(path, durability="turn", name=name, about=command_of(given)) as db:
+    path, name = context.home.join(DATABASE), _name_of_import(given.file)
+    with RecordedDB.open(path, durability="turn", name=name, about=_command_of(given)) as db:
         before = db.counts()["messages"]
         try:
             yield db
@@ -172,24 +174,21 @@ def _report(given: argparse.Namespace, result: Brought) -> int:
         print_problem(f"{problem}")
     if result.bad > len(result.problems):
         print_problem(f"and {result.bad - len(result.problems):,} more could not be read")
-    if given.json:
-        print_json(
-            {
-                "files": result.files,
-                "unchanged": result.unchanged,
-                "sessions": result.sessions,
-                "messages": result.messages,
-                "already_there": result.already_there,
-                "bad": result.bad,
-                "problems": result.problems,
-            }
-        )
-    else:
-        print_text(
-            f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')} from "
-            f"{counted(result.files, 'file')}; {result.already_there:,} messages were there already, "
-            f"{counted(result.unchanged, 'file')} had not changed"
-        )
+    show(
+        given,
+        {
+            "files": result.files,
+            "unchanged": result.unchanged,
+            "sessions": result.sessions,
+            "messages": result.messages,
+            "already_there": result.already_there,
+            "bad": result.bad,
+            "problems": result.problems,
+        },
+        f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')} from "
+        f"{counted(result.files, 'file')}; {result.already_there:,} messages were there already, "
+        f"{counted(result.unchanged, 'file')} had not changed",
+    )
     return REFUSED if result.bad else OK
 
 
@@ -215,21 +214,18 @@ def _import_lines(given: argparse.Namespace, context: Context) -> int:
             progress.close()
     if result.bad_lines > len(result.problems):
         print_problem(f"and {result.bad_lines - len(result.problems):,} more lines could not be read")
-    if given.json:
-        print_json(
-            {
-                "sessions": result.sessions,
-                "messages": result.messages,
-                "already_there": result.already_there,
-                "bad_lines": result.bad_lines,
-                "problems": [{"line": number, "problem": text} for number, text in result.problems],
-            }
-        )
-    else:
-        print_text(
-            f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')}; "
-            f"{result.already_there:,} messages were there already"
-        )
+    show(
+        given,
+        {
+            "sessions": result.sessions,
+            "messages": result.messages,
+            "already_there": result.already_there,
+            "bad_lines": result.bad_lines,
+            "problems": [{"line": number, "problem": text} for number, text in result.problems],
+        },
+        f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')}; "
+        f"{result.already_there:,} messages were there already",
+    )
     return REFUSED if result.problems else OK
 
 
@@ -278,6 +274,57 @@ def _input(path: str) -> Iterator[tuple[BinaryIO, int | None]]:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from error
 
 
+def _name_of_import(file: str) -> str:
+    """The same name for the same source, wherever the command is run."""
+    return hashlib.sha256(_place(file).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _command_of(given: argparse.Namespace) -> str:
+    """The command that goes on with it."""
+    words = ["hermes", "sessions", "import", _place(given.file)]
+    for option in ("format", "project"):
+        if getattr(given, option):
+            words += [f"--{option}", getattr(given, option)]
+    return shlex.join(words)
+
+
+def _place(file: str) -> str:
+    """Where it is or was; the name of a program, and standard input, stand for themselves."""
+    is_name = file == "-" or (file in FORMATS and not os.path.exists(file))
+    return file if is_name else os.path.realpath(file)
+
+
+def _discard(given: argparse.Namespace, context: Context) -> int:
+    path = context.home.join(DATABASE)
+    chosen = [] if not os.path.exists(path) else _chosen(path, given.file)
+    if not chosen:
+        raise NotFound(
+            "there is no unfinished import" + (f" of {given.file}" if given.file else "") + "; nothing to do"
+        )
+    kept = 0
+    for each in chosen:
+        with RecordedDB.open(path, durability="turn", name=each.name) as db:
+            kept += db.take_back(everything=True)
+            db.sync()
+    if given.json:
+        messages, sessions = (sum(getattr(each, name) for each in chosen) for name in ("messages", "sessions"))
+        print_json(
+            {"imports": [each.about for each in chosen], "messages": messages, "sessions": sessions, "kept": kept}
+        )
+        return OK
+    for each in chosen:
+        print_text(f"taken back: {counted(each.messages, 'message')} of `{each.about}`")
+    if kept:
+        print_text(f"{counted(kept, 'conversation')} that went on here since stay")
+    return OK
+
+
+def _chosen(path: str, file: str | None) -> list[Unfinished]:
+    with SessionDB.open(path) as db:
+        found = unfinished_imports(db)
+    return found if file is None else [each for each in found if each.name == _name_of_import(file)]
+
+
 def _seconds(text: str) -> float:
     seconds = float(text)
     if not 0 < seconds <= 86400:  # noqa: PLR2004 - a day
@@ -305,4 +352,6 @@ def _configure_import(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-COMMANDS = {"import": (_configure_import, _import)}
+COMMANDS = {
+    "sessions import": (_configure_import, _import),
+}

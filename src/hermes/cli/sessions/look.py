@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from difflib import get_close_matches
 from functools import cache
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -11,29 +13,35 @@ from typing import TYPE_CHECKING, Any
 from hermes.base import dates
 from hermes.base.errors import NotFound
 from hermes.base.text import counted
-from hermes.cli.output import OK, REFUSED, USAGE, add_json_option, print_json, print_problem, print_text, visible, when
-from hermes.cli.sessions.shared import (
-    as_json,
+from hermes.cli.output import (
+    OK,
+    REFUSED,
+    USAGE,
+    add_json_option,
     bytes_in_words,
-    highlighted,
-    in_words,
+    has_styles,
     moment_option,
-    name_of,
-    named,
-    open_existing,
-    project_option,
+    print_json,
+    print_problem,
+    print_text,
+    show,
+    visible,
+    when,
     whole_number,
 )
-from hermes.conversations.retrieval import Criteria, Finder, answer_to
+from hermes.conversations.retrieval import Criteria, Finder, answer_to, unmasked
 from hermes.portability.conversations_import import tool_calls
 from hermes.safety.secrets import mask_secrets
 from hermes.session.history import open_past, parts_of, turns
+from hermes.settings.home import named_project
 from hermes.storage.maintenance import Upkeep
+from hermes.storage.rollback import unfinished_imports
 from hermes.storage.sessions import Pages
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from typing import NoReturn
 
     from hermes.cli.output import Context
     from hermes.conversations.retrieval import Found, Match
@@ -41,8 +49,11 @@ if TYPE_CHECKING:
     from hermes.storage.messages import StoredMessage
     from hermes.storage.sessions import SessionDB
 
+
 _SAID = 70
+
 _NOT_STORED = "(this text was not kept; only its size is known)"
+
 _SOURCES = {"recalled": "recall", "folder_notes": "notes"}
 
 
@@ -66,8 +77,6 @@ def show_context(given: argparse.Namespace, db: SessionDB, session: Session) -> 
 
 def _choose_texts(found: list[dict[str, Any]], *, with_text: bool) -> None:
     """Leaves the texts out, or masks the secrets in them: they are read on screens and handed on."""
-    from hermes.safety.secrets import mask_secrets
-
     masked = cache(mask_secrets)  # a prompt stays the same from turn to turn
     for part in (part for turn in found for part in parts_of(turn)):
         text = part.pop("text")
@@ -144,8 +153,11 @@ def _line(name: str, text: str) -> None:
 
 
 _SHOWN_NAME = 60
+
 _SHOWN_ANSWER = 160
+
 _EVERYTHING = -1  # what SQLite takes as no limit
+
 _NO_FIGURES = {
     **dict.fromkeys(("file", "journal_mode", "first_used", "last_used")),
     **dict.fromkeys(("sessions", "conversations", "messages", "tool_calls", "open", "archived"), 0),
@@ -157,10 +169,9 @@ _NO_FIGURES = {
 def _list(given: argparse.Namespace, context: Context) -> int:
     db = open_past(context.home)
     if db is None:
-        print_json([]) if given.json else print_text("there are no conversations yet")
-        return OK
+        return show(given, [], "there are no conversations yet")
     with db:
-        rows = _listed(db, given)
+        rows = _rows(db, given)
         unfinished = [] if given.json else in_words(db)
     if given.json:
         print_json([as_json(session) for session in rows])
@@ -191,7 +202,7 @@ def _print_rows(rows: list[Session]) -> None:
         print_text(f"{line[: columns - 1]}…" if columns and len(line) > columns else line)
 
 
-def _listed(db: SessionDB, given: argparse.Namespace) -> list[Session]:
+def _rows(db: SessionDB, given: argparse.Namespace) -> list[Session]:
     chosen = {"source": given.source, "project": project_option(given.project)}
     if not given.all:
         return db.list_sessions(limit=given.limit, begun=True, **chosen)
@@ -350,8 +361,7 @@ def _message_as_json(message: StoredMessage) -> dict[str, Any]:
 def _stats(given: argparse.Namespace, context: Context) -> int:
     db = open_past(context.home)
     if db is None:
-        print_json(_NO_FIGURES) if given.json else print_text("there are no conversations yet")
-        return OK
+        return show(given, _NO_FIGURES, "there are no conversations yet")
     with db:
         upkeep = Upkeep.of_db(db)
         figures = {
@@ -429,9 +439,101 @@ def _configure_show(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
+# Which conversation a person means, and how it is shown; the other commands use these too.
+
+_CANDIDATES = 5
+_LOOKED_AT = 500
+_MARKED = re.compile(r">>>(.*?)<<<", re.DOTALL)
+
+
+def open_existing(context: Context) -> SessionDB:
+    db = open_past(context.home)
+    if db is None:
+        raise NotFound("there are no conversations yet; `hermes sessions import FILE` brings some in")
+    return db
+
+
+def named(db: SessionDB, name: str) -> Session:
+    """The conversation a person means: its id or title, or a part of one that no other has."""
+    if session := db.resolve(name):
+        return session
+    alike = db.resembling(name, _CANDIDATES + 1) if name.strip() else []
+    if len(alike) > 1:
+        count = len(alike) if len(alike) <= _CANDIDATES else f"more than {_CANDIDATES}"
+        raise NotFound(
+            f"{count} conversations match {name!r}; say more of the title, or the id: {_listed(alike[:_CANDIDATES])}"
+        )
+    return alike[0] if alike else _not_found(db, name)
+
+
+def named_exactly(db: SessionDB, name: str) -> Session:
+    """As `named`, for what cannot be taken back: a part of a title is not enough."""
+    return db.resolve(name) or _not_found(db, name)
+
+
+def _not_found(db: SessionDB, name: str) -> NoReturn:
+    alike = db.resembling(name, _CANDIDATES) if name.strip() else []
+    if not alike:
+        recent = {session.title: session for session in db.list_sessions(limit=_LOOKED_AT) if session.title}
+        alike = [recent[title] for title in get_close_matches(name, recent, n=_CANDIDATES)]
+    if not alike:
+        raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows ids and titles")
+    raise NotFound(f"there is no session {name!r}; the nearest: {_listed(alike)}")
+
+
+def _listed(sessions: list[Session]) -> str:
+    return ", ".join(f"{name_of(session)[:_SHOWN_NAME]!r} ({session.id})" for session in sessions)
+
+
+def highlighted(snippet: str) -> str:
+    """Found words in bold where styles are wanted, between marks elsewhere."""
+    text = " ".join(visible(snippet).split())
+    return _MARKED.sub("\x1b[1m\\1\x1b[0m", text) if has_styles(sys.stdout) else text
+
+
+def name_of(session: Session) -> str:
+    return visible(" ".join(mask_secrets(session.title or session.preview or "(empty)").split()))
+
+
+def as_json(session: Session) -> dict[str, Any]:
+    return {
+        "session_id": session.id,
+        "title": mask_secrets(session.title) if session.title else session.title,
+        "source": session.source,
+        "model": session.model,
+        "project": session.project,
+        "started_at": session.started_at,
+        "last_active": session.last_active,
+        "ended_at": session.ended_at,
+        "end_reason": session.end_reason,
+        "archived": session.archived,
+        "message_count": session.message_count,
+        "tool_call_count": session.tool_call_count,
+        "preview": mask_secrets(session.preview) if session.preview else session.preview,
+    }
+
+
+def chosen_mask(given: argparse.Namespace) -> Callable[[str], str]:
+    return mask_secrets if given.mask else unmasked
+
+
+def project_option(words: str | None) -> str | None:
+    """The project a person means: `.` and paths stand for the repository there, everything else is its name."""
+    if words is None or not (words in (".", "..") or os.sep in words):
+        return words
+    return named_project(words)
+
+
+def in_words(db: SessionDB) -> list[str]:
+    """A line for each import that was not completed, with what to do about it."""
+    return [
+        each.in_words() if each.running else f"{each.in_words()}; {each.remedy()}" for each in unfinished_imports(db)
+    ]
+
+
 COMMANDS = {
-    "list": (_configure_list, _list),
-    "search": (_configure_search, _search),
-    "show": (_configure_show, _show),
-    "stats": (add_json_option, _stats),
+    "sessions list": (_configure_list, _list),
+    "sessions search": (_configure_search, _search),
+    "sessions show": (_configure_show, _show),
+    "sessions stats": (add_json_option, _stats),
 }

@@ -1,0 +1,334 @@
+"""`hermes tool`, `prompt`, `scan` and `bench`: call a tool as a model would, see the prompt, judge a text, measure."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import hermes
+from hermes.base.errors import NotFound, SettingsError
+from hermes.cli.output import OK, REFUSED, USAGE, add_json_option, print_json, print_text, show, visible
+from hermes.memory.entries import preview
+from hermes.session.parts import open_parts
+from hermes.storage.files import explain
+from hermes.tools.taint import TurnContext
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+    from typing import Any
+
+    from hermes.cli.output import Context
+    from hermes.safety.verdict import Verdict
+    from hermes.session.parts import SessionParts
+    from hermes.tools.builtin import Outcome, Task
+    from hermes.tools.registry import Tool
+
+    Command = tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace, Context], int]]
+
+
+_DELEGATE = "delegate_task"
+
+
+def _tool(given: argparse.Namespace, context: Context) -> int:
+    if given.name == _DELEGATE and not given.list:
+        return _delegate(given, context)
+    parts = open_parts(context.home, settings=context.settings, project=given.project or "")
+    toolbox = parts.toolbox
+    if given.list or (given.name and given.name not in toolbox.names()):
+        for tool in _tools_of_the_agent(context):
+            toolbox.add(tool)
+        parts.start_external(given.session or "tool", owner="local", identity={"platform": "cli"})
+    if given.list:
+        print_json(toolbox.schemas())
+        parts.external.close([])
+        return OK
+    if given.name is None:
+        raise SettingsError("which tool? `hermes tool --list` shows them")
+    result = toolbox.call(given.name, _arguments(given), TurnContext(session=given.session))
+    parts.external.close([])
+    return _told(result)
+
+
+def _arguments(given: argparse.Namespace) -> str | bytes | None:
+    return sys.stdin.buffer.read() if given.arguments == "-" else given.arguments
+
+
+def _told(result: str) -> int:
+    print_text(result)
+    return REFUSED if '"success": false' in result[:20] else OK
+
+
+def _delegate(given: argparse.Namespace, context: Context) -> int:
+    """Delegated tasks need a model and a conversation that they belong to; this one is filed as `tool`."""
+    from hermes.agent import Agent
+
+    arguments = _arguments(given) or "{}"
+    text = arguments.decode(errors="replace") if isinstance(arguments, bytes) else arguments
+    with Agent.open(context.home, "tool", cwd=os.getcwd(), project=given.project or "", ask=_consent()) as agent:
+        return _told(agent.session.call_tool(_DELEGATE, text))
+
+
+def _consent() -> Callable[[str], bool] | None:
+    def ask(question: str) -> bool:
+        from hermes.cli.output import said_yes
+
+        return said_yes(visible(question))
+
+    return ask if sys.stdin.isatty() else None
+
+
+def _tools_of_the_agent(context: Context) -> list[Tool]:
+    """Those that work on files, commands and pages: not loaded for a call of memory or search."""
+    from hermes.tools.builtin import DelegateTask, Kit
+
+    kit = Kit(
+        context.settings,
+        folder=os.getcwd(),
+        home=context.home.above or context.home.root,
+        ask=_consent(),
+        cancelled=lambda: False,
+        history=lambda: (),
+    )
+    return [*(make() for make in kit.makers().values()), DelegateTask(_nobody, at_once=1, longest=0, stop=lambda: None)]
+
+
+def _nobody(_task: Task) -> Outcome:
+    raise AssertionError("listed only; `_delegate` runs it")
+
+
+def _configure_tool(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the tool to call")
+    parser.add_argument("arguments", nargs="?", metavar="JSON", help="its arguments; - reads them from standard input")
+    parser.add_argument("--session", default="", metavar="ID", help="call it as the model does inside this session")
+    parser.add_argument(
+        "--project", metavar="NAME", help="call it as in this project: a name, or . for this repository"
+    )
+    parser.add_argument("--list", action="store_true", help="print the schemas of all tools, as JSON")
+    add_json_option(parser)  # what tools say is JSON anyway; with it, so are mistakes
+
+
+def _prompt(given: argparse.Namespace, context: Context) -> int:
+    cwd = given.cwd or os.getcwd()
+    owner = "local" if given.diff else None
+    parts = open_parts(context.home, settings=context.settings, owner=owner, project=given.project, cwd=cwd)
+    try:
+        parts.start_external("prompt", owner="local", identity={"platform": given.platform, "agent_context": "flush"})
+        prompt = parts.build_prompt(model=given.model, cwd=cwd, platform=given.platform)
+        if given.diff:
+            return _print_difference(parts, given.diff, prompt.text)
+    finally:
+        parts.external.close([])
+        parts.close()
+    sizes = prompt.sizes()
+    total = {"characters": len(prompt.text), "tokens": sum(size["tokens"] for size in sizes)}
+    return show(
+        given,
+        {"prompt": prompt.text, "sections": sizes, "total": total},
+        *([f"{prompt.text}\n"] if not given.sizes else []),
+        *(
+            f"{size['name']:<26} {size['characters']:>8,} characters  about {size['tokens']:>6,} tokens"
+            for size in [*sizes, {"name": "total", **total}]
+        ),
+    )
+
+
+def _print_difference(parts: SessionParts, name: str, now: str) -> int:
+    session = parts.database.resolve(name)
+    if session is None:
+        raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows them")
+    then = parts.database.session_details(session.id).get("system_prompt", "")
+    import difflib  # a call of a tool starts without it
+
+    lines = difflib.unified_diff(
+        then.splitlines(), now.splitlines(), f"session {session.id}", "a new session", lineterm=""
+    )
+    print_text("\n".join(lines) or "the prompt of that session is what a new session would get")
+    return OK
+
+
+def _configure_prompt(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sizes", action="store_true", help="only the size of each section")
+    parser.add_argument("--diff", metavar="SESSION", help="how it differs from the prompt a session (id or title) has")
+    parser.add_argument("--model", default="", help="for which model (some get more guidance)")
+    parser.add_argument("--platform", default="cli", help="for which platform (default: cli)")
+    parser.add_argument("--cwd", metavar="DIR", help="in which folder to look for context files (default: here)")
+    parser.add_argument("--project", metavar="NAME", help="of which project (default: the repository of that folder)")
+    add_json_option(parser)
+
+
+_NO_FILE = (errno.ENOENT, errno.ENAMETOOLONG)
+
+_SCOPES = ("memory", "context", "recall")
+
+
+def _scan(given: argparse.Namespace, context: Context) -> int:
+    from hermes.safety.scanner import scan  # the call of a memory tool seldom needs it
+
+    del context
+    data = _read(given.file)
+    if given.jsonl:
+        return _scan_lines(data, given.scope)
+    text = data.decode("utf-8", "surrogateescape")
+    judged = judge(text, scan(text, given.scope))
+    if given.json:
+        print_json(judged)
+    else:
+        print_judged(judged)
+    return OK if judged["verdict"] == "clean" else REFUSED
+
+
+def judge(text: str, verdict: Verdict) -> dict[str, Any]:
+    """The verdict on one text as a document; a secret in it counts as refused and is never shown."""
+    from hermes.safety.secrets import find_secrets, mask_secrets
+
+    found = find_secrets(text)
+    return {
+        "verdict": "refuse" if found else verdict.level,
+        "classes": [*(["secret"] if found else []), *verdict.classes],
+        "excerpt": mask_secrets(verdict.excerpt) or ", ".join(dict.fromkeys(secret.kind for secret in found)),
+        "advice": verdict.advice or ("Keep secrets in .env and save where they are." if found else ""),
+    }
+
+
+def _scan_lines(data: bytes, scope: str) -> int:
+    from hermes.safety.scanner import scan
+
+    wrong = False
+    for number, line in enumerate(data.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            text = json.loads(line)["text"]
+            judged = judge(text, scan(text, scope))
+        except (ValueError, KeyError, TypeError):
+            wrong = True
+            judged = {"error": f'line {number}: expected {{"text": "…"}}'}
+        print_text(json.dumps(judged, ensure_ascii=False))
+    return USAGE if wrong else OK
+
+
+def print_judged(judged: dict[str, Any]) -> None:
+    print_text(f"{judged['verdict']}" + (f": {', '.join(judged['classes'])}" if judged["classes"] else ""))
+    if judged["excerpt"]:
+        print_text(f"  {judged['excerpt']}")
+    if judged["advice"]:
+        print_text(f"  {judged['advice']}")
+
+
+def _read(file: str) -> bytes:
+    if file == "-":
+        return sys.stdin.buffer.read()
+    try:
+        with open(file, "rb") as source:
+            return source.read()
+    except OSError as error:
+        if error.errno in _NO_FILE:  # somebody gave the text itself, or a wrong name
+            raise NotFound(
+                f"there is no file {preview(file)!r}; a text itself is piped in: `echo 'the text' | hermes scan -`"
+            ) from error
+        raise explain("read", file, error) from error
+
+
+def _configure_scan(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a file with the text; - reads the text from standard input")
+    parser.add_argument(
+        "--jsonl", action="store_true", help='one {"text": …} per line in, one JSON verdict per line out'
+    )
+    parser.add_argument("--scope", choices=_SCOPES, default="memory", help="what the text is for (default: memory)")
+    add_json_option(parser)
+
+
+def _configure_recall(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "path",
+        metavar="FILE",
+        nargs="?",
+        help="a LoCoMo, LongMemEval or CJK question file (JSON, may be .gz); without one your own conversations",
+    )
+    parser.add_argument("--limit", type=int, help="only so many questions of each conversation, or in all")
+    parser.add_argument("--semantic", action="store_true", help="search by meaning too (needs the extra)")
+    parser.add_argument("--chart", metavar="FILE.svg", help="also draw the figures (in a checkout)")
+    add_json_option(parser)
+
+
+def _recall(given: argparse.Namespace, context: Context) -> int:
+    checkout = _checkout() if given.chart else None
+    if checkout:
+        checkout.refuse_unwritable("--chart", given.chart)
+    figures = _recall_figures(given, context)
+    if checkout:
+        checkout.draw_chart(given.chart, figures, "recall")
+    if given.json:
+        print_json(figures)
+    else:
+        print_figures(figures)
+    return OK
+
+
+def print_figures(figures: dict[str, Any], indent: str = "") -> None:
+    for name, figure in figures.items():
+        if isinstance(figure, dict):
+            print_text(f"{indent}{name}")
+            print_figures(figure, indent + "  ")
+        else:
+            shown = f"{figure:.4g}" if isinstance(figure, float) else figure
+            print_text(f"{indent}{name!s:<35} {shown}")
+
+
+def _recall_figures(given: argparse.Namespace, context: Context) -> dict[str, Any]:
+    if given.path is not None:
+        from hermes.operations.recall_bench import run
+
+        return dict(run(given.path, limit=given.limit, semantic=given.semantic))
+    from hermes.operations.recall_bench import run_own
+    from hermes.session.history import open_past
+
+    db = open_past(context.home)
+    if db is None:
+        raise NotFound("there are no conversations yet; `hermes sessions import` brings some in, or name a FILE")
+    with db:
+        return run_own(db, questions=given.limit or 200)
+
+
+def _checkout() -> Any:
+    """The benchmarks beside the source; an installed Hermes has none."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(hermes.__file__ or ""))))
+    if not os.path.isfile(os.path.join(root, "benchmarks", "command.py")):
+        raise NotFound(
+            "this benchmark runs from a checkout: clone the project and run `bin/hermes bench` there; "
+            "`hermes bench recall` works everywhere"
+        )
+    if root not in sys.path:
+        sys.path.append(root)
+    from benchmarks import command
+
+    return command
+
+
+def _from_checkout(name: str) -> Command:
+    def configure(parser: argparse.ArgumentParser) -> None:
+        _checkout().COMMANDS[name][0](parser)
+
+    def run(given: argparse.Namespace, context: Context) -> int:
+        return int(_checkout().COMMANDS[name][1](given, context))
+
+    return configure, run
+
+
+_NAMES = (
+    *("all", "curated", "scan", "secrets", "fence", "prompt", "prefix", "compaction", "holographic", "curation"),
+    *("turn", "serve", "search", "import"),
+)
+
+
+COMMANDS = {
+    "tool": (_configure_tool, _tool),
+    "prompt": (_configure_prompt, _prompt),
+    "scan": (_configure_scan, _scan),
+    "bench recall": (_configure_recall, _recall),
+    **{f"bench {name}": _from_checkout(name) for name in _NAMES},
+}
