@@ -126,6 +126,15 @@ def show(given: argparse.Namespace, document: Any, *lines: str) -> int:
     return OK
 
 
+def pick(thing: object, *names: str) -> dict[str, Any]:
+    """These attributes as a dictionary, for JSON."""
+    return {name: getattr(thing, name) for name in names}
+
+
+def no_options(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
 def when(moment: float) -> str:
     return in_words(moment, "%Y-%m-%d %H:%M:%S")
 

@@ -93,7 +93,7 @@ def _uninstall(given: argparse.Namespace, context: Context) -> int:
 
 def _write(given: argparse.Namespace, changes: list[Change], tools: list[str], records: str) -> int:
     host = HOSTS[given.host]
-    agreed = bool(changes) and not given.dry_run and (given.yes or _agrees(given, changes))
+    agreed = bool(changes) and not given.dry_run and (given.yes or (not given.json and _confirmed(changes)))
     backups = carry_out(changes) if agreed else []
     if given.json:
         print_json(
@@ -160,9 +160,7 @@ def _told(row: dict[str, Any]) -> str:
     return f"{row['host']:<16}{row['problem'] or 'not configured'}"
 
 
-def _agrees(given: argparse.Namespace, changes: list[Change]) -> bool:
-    if given.json:
-        return False
+def _confirmed(changes: list[Change]) -> bool:
     _show(changes)
     return confirmed("Write this?")
 

@@ -14,6 +14,7 @@ from hermes.cli.output import (
     ask,
     ask_secret,
     choose,
+    no_options,
     print_json,
     print_problem,
     print_text,
@@ -167,15 +168,7 @@ def _configure_check(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-def _configure_path(parser: argparse.ArgumentParser) -> None:
-    del parser
-
-
 # Commands that a memory provider brings itself: `hermes NAME …`, for the active provider only.
-
-
-def is_active(name: str, context: Context) -> bool:
-    return name in chosen_providers(context.settings)
 
 
 def run_provider_command(name: str, words: list[str], context: Context) -> int:
@@ -217,7 +210,10 @@ def _setup(given: argparse.Namespace, context: Context) -> int:
         if hasattr(provider, "packages_for"):
             _install(name, provider.packages_for(values), yes=given.yes, talking=talking)
         _save(provider, name, fields, values, context.home)
-    _activate(context, name)
+    if several := context.settings.texts("memory.providers"):
+        set_value(context.home, FILE, "memory.providers", ", ".join(dict.fromkeys([*several, name])))
+    else:
+        set_value(context.home, FILE, "memory.provider", name)
     print_text(f"{name} is the memory provider now; new sessions use it.")
     return OK if given.no_check else _try(name, context)
 
@@ -423,14 +419,6 @@ def _save(provider: Any, name: str, fields: list[dict[str, Any]], values: dict[s
         provider_config.save_config(name, home.operator, plain)
 
 
-def _activate(context: Context, name: str) -> None:
-    several = context.settings.texts("memory.providers")
-    if several:
-        set_value(context.home, FILE, "memory.providers", ", ".join(dict.fromkeys([*several, name])))
-    else:
-        set_value(context.home, FILE, "memory.provider", name)
-
-
 def _try(name: str, context: Context) -> int:
     try:
         print_text(f"{name}: {connection_of(name, context.home, context.settings)}")
@@ -457,10 +445,6 @@ def _configure_setup(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-check", action="store_true", help="do not try to connect")
 
 
-def _configure_off(parser: argparse.ArgumentParser) -> None:
-    del parser
-
-
 def _configure_deliver(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=60.0, metavar="S", help="how long to try (default: 60)")
 
@@ -468,9 +452,9 @@ def _configure_deliver(parser: argparse.ArgumentParser) -> None:
 COMMANDS = {
     "plugins list": (add_json_option, _list),
     "plugins show": (_configure_show, _show),
-    "plugins path": (_configure_path, _path),
+    "plugins path": (no_options, _path),
     "plugins check": (_configure_check, _check),
     "memory setup": (_configure_setup, _setup),
     "memory deliver": (_configure_deliver, _deliver),
-    "memory off": (_configure_off, _off),
+    "memory off": (no_options, _off),
 }

@@ -17,6 +17,7 @@ from hermes.cli.output import (
     bytes_in_words,
     confirmed,
     moment_option,
+    pick,
     print_json,
     print_text,
     show,
@@ -140,20 +141,15 @@ def _configure_cleanup(parser: argparse.ArgumentParser) -> None:
 # `hermes import hermes-agent` and `hermes import --merge`: preview, question, work, report.
 
 
-def adopt(given: argparse.Namespace, context: Context) -> int:
+def _adopt(given: argparse.Namespace, context: Context) -> int:
     progress = Progress("importing", None, unit=" messages")
-
-    def told(_: str, done: int, __: int) -> None:
-        progress.update(done)
-
-    source = given.path or _old_home(context)
     options = Adopting(
-        source=source,
+        source=given.path or _old_home(context),
         overwrite=given.overwrite,
         migrate_secrets=given.migrate_secrets,
         backup=not given.no_backup,
     )
-    adoption = Adoption(context.home, options, told)
+    adoption = Adoption(context.home, options, lambda _stage, done, _total: progress.update(done))
     try:
         return carry_out(given, adoption, adoption.plan())
     finally:
@@ -172,12 +168,6 @@ def _old_home(context: Context) -> str:
         pass  # ours, with a mistake in it
     database = home.join(DATABASE)
     return home.path if os.path.exists(database) and foreign_program(database) == PROGRAM else usual
-
-
-def merge(given: argparse.Namespace, context: Context) -> int:
-    with ArchiveReader.open(given.source) as reader:
-        work = MergeExport(context.home, reader, overwrite=given.overwrite, backup=not given.no_backup)
-        return carry_out(given, work, work.plan())
 
 
 # `hermes export` and `hermes import`: a home as plain text and back, and homes of other programs.
@@ -199,17 +189,7 @@ def _export(given: argparse.Namespace, context: Context) -> int:
     done = export_home(context.home.path, out, selection, progress.update)
     progress.close()
     if given.json:
-        print_json(
-            {
-                "out": done.out,
-                "files": done.files,
-                "sessions": done.sessions,
-                "messages": done.messages,
-                "taken_back": done.taken_back,
-                "damaged": done.damaged,
-                "left_out": done.left_out,
-            }
-        )
+        print_json(pick(done, "out", "files", "sessions", "messages", "taken_back", "damaged", "left_out"))
     else:
         print_text(
             f"{done.out} holds {counted(done.files, 'file')} with {_conversations(done)}; its checksums were verified"
@@ -227,7 +207,7 @@ def _conversations(done: Exported | Restored) -> str:
 
 def _import(given: argparse.Namespace, context: Context) -> int:
     if given.source == HERMES_AGENT:
-        return adopt(given, context)
+        return _adopt(given, context)
     if given.path is not None:
         raise SettingsError(f"only `hermes import {HERMES_AGENT}` takes a second word; name one archive")
     if not os.path.exists(given.source):
@@ -238,22 +218,14 @@ def _import(given: argparse.Namespace, context: Context) -> int:
             "`hermes sessions import`, their memory with `hermes memory import`"
         )
     if given.merge:
-        return merge(given, context)
+        with ArchiveReader.open(given.source) as reader:
+            work = MergeExport(context.home, reader, overwrite=given.overwrite, backup=not given.no_backup)
+            return carry_out(given, work, work.plan())
     progress = Progress("importing", None, unit=" records")
     done = import_home(given.source, context.home.path, replace=given.replace, progress=progress.update)
     progress.close()
     if given.json:
-        print_json(
-            {
-                "changed": done.changed,
-                "files": done.files,
-                "sessions": done.sessions,
-                "messages": done.messages,
-                "taken_back": done.taken_back,
-                "kept": done.kept,
-                "notes": done.notes,
-            }
-        )
+        print_json(pick(done, "changed", "files", "sessions", "messages", "taken_back", "kept", "notes"))
     elif not done.changed:
         print_text(f"{context.home.path} holds exactly this already; nothing was changed")
     else:
@@ -338,16 +310,15 @@ def _restore(given: argparse.Namespace, context: Context) -> int:
         )
     done = restore_backup(path, home)
     if given.json:
-        print_json({"changed": done.changed, "files": done.files, "kept": done.kept, "beside": done.beside})
-        return OK
-    if not done.changed:
+        print_json(pick(done, "changed", "files", "kept", "beside"))
+    elif not done.changed:
         print_text(f"{home} holds exactly this already; nothing was changed")
-        return OK
-    print_text(f"{home} is as it was: {counted(done.files, 'file')}")
-    if done.kept:
-        print_text(f"the home that was there is kept as {done.kept}")
-    for line in done.beside:
-        print_text(line)
+    else:
+        print_text(f"{home} is as it was: {counted(done.files, 'file')}")
+        if done.kept:
+            print_text(f"the home that was there is kept as {done.kept}")
+        for line in done.beside:
+            print_text(line)
     return OK
 
 
@@ -367,16 +338,8 @@ def _named(given: str | None, context: Context) -> str:
 
 
 def _as_json(backup: Backup) -> dict[str, Any]:
-    return {
-        "path": backup.path,
-        "made_at": backup.made_at,
-        "bytes": backup.bytes,
-        "files": backup.files,
-        "why": backup.why,
-        "left_out": list(backup.left_out),
-        "provider_paths": list(backup.provider_paths),
-        "unreadable": backup.problem or None,
-    }
+    names = ("path", "made_at", "bytes", "files", "why", "left_out", "provider_paths")
+    return {**pick(backup, *names), "unreadable": backup.problem or None}
 
 
 def _configure_create(parser: argparse.ArgumentParser) -> None:

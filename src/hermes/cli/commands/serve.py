@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import ExtraMissing, HermesError, SettingsError, command
 from hermes.base.text import counted
-from hermes.cli.output import OK, REFUSED, add_json_option, print_json, print_text, show, when
+from hermes.cli.output import OK, REFUSED, add_json_option, print_json, print_problem, print_text, show, when
 from hermes.operations.forget import finish_removals, forget, rehearse
 from hermes.settings.home import DATABASE
 from hermes.settings.people import OWNER, People
@@ -84,7 +84,6 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _say_what_is_served(settings: Settings, host: str, port: int) -> None:
     """Where clients go; and, while it is early, that nobody would answer them."""
-    from hermes.cli.output import print_problem
     from hermes.session.models import main_model
 
     where = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -108,9 +107,7 @@ def _configure_serve(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace, context: Context) -> int:
-    import logging
     import signal
-    import sys
     import threading
 
     try:
@@ -202,7 +199,6 @@ def _people(given: argparse.Namespace, context: Context) -> int:
 def _directory(context: Context) -> Iterator[Directory]:
     from hermes.gateway.directory import Directory
     from hermes.gateway.ledger import Ledger
-    from hermes.settings.people import People
 
     people = People(context.home)
     ledger = Ledger.open(context.home)
@@ -308,19 +304,16 @@ def _print_report(report: Forgotten) -> None:
     )
     for path in report.elsewhere:
         such = f", such as {report.words[path][:_SHOWN]!r}" if path in report.words else ""
-        print_text(f"    {path}: holds words of {report.name}{such}; {_remedy(path)}")
+        remedy = "look at it and remove them"
+        if os.path.basename(path).startswith(DATABASE):
+            remedy = "`hermes sessions search` finds them, `hermes sessions delete` removes a conversation"
+        print_text(f"    {path}: holds words of {report.name}{such}; {remedy}")
     for path in report.archives:
         print_text(f"    {path}: an archive with their home in it; delete it or make it anew")
     for problem in report.problems:
         print_text(f"    ! {problem}")
     if not report.done:
         print_text(f"nothing was changed; `hermes users forget {report.name} --yes` does it, for good")
-
-
-def _remedy(path: str) -> str:
-    if os.path.basename(path).startswith(DATABASE):
-        return "`hermes sessions search` finds them, `hermes sessions delete` removes a conversation"
-    return "look at it and remove them"
 
 
 def _person_as_json(people: People, person: Person) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 from hermes.base.errors import HermesError, Interrupted, SettingsError
 from hermes.cli.chat.screen import Screen
-from hermes.cli.output import OK, Progress, add_json_option, print_json, print_text, show
+from hermes.cli.output import OK, Progress, add_json_option, ask, no_options, print_json, print_text, show
 from hermes.llm.catalogue import LOCAL, OWN_KEY, PROVIDERS, find_local_server, listed_context
 from hermes.llm.connect import answers, list_models
-from hermes.llm.embedded import DEFAULT, installed
+from hermes.llm.embedded import DEFAULT, MODELS, SIZE, fetch, installed
 from hermes.session.models import answer, main_model
 from hermes.settings.config import FILE, load_settings
 from hermes.settings.environment import FILE as SECRETS
@@ -31,11 +31,6 @@ if TYPE_CHECKING:
 
 
 def _list(given: argparse.Namespace, context: Context) -> int:
-    from hermes.llm.catalogue import PROVIDERS, find_local_server
-    from hermes.llm.connect import list_models
-    from hermes.llm.embedded import MODELS, installed
-    from hermes.settings.environment import secret
-
     server = find_local_server(list_models)
     found: dict[str, Any] = {
         "chosen": context.settings.text("model.default"),
@@ -47,7 +42,12 @@ def _list(given: argparse.Namespace, context: Context) -> int:
     if given.json:
         print_json(found)
         return OK
-    print_text(f"chosen              {_chosen(found['chosen'], found['base_url'])}")
+    if name := found["chosen"]:
+        where = f" at {found['base_url']}" if found["base_url"] else ""
+        chosen = f"{name}{where} (another: `hermes setup`, or `hermes config set model.default NAME`)"
+    else:
+        chosen = "none (`hermes setup` leads you through it)"
+    print_text(f"chosen              {chosen}")
     for name, there in found["providers"].items():
         print_text(f"{name:<19} {'has a key' if there else f'no key ({PROVIDERS[name].key_name} in .env)'}")
     print_text(f"local server        {', '.join(found['local_server']['models']) if server else 'none answers'}")
@@ -59,16 +59,7 @@ def _list(given: argparse.Namespace, context: Context) -> int:
     return OK
 
 
-def _chosen(name: str, address: str) -> str:
-    if not name:
-        return "none (`hermes setup` leads you through it)"
-    where = f" at {address}" if address else ""
-    return f"{name}{where} (another: `hermes setup`, or `hermes config set model.default NAME`)"
-
-
 def _fetch(given: argparse.Namespace, context: Context) -> int:
-    from hermes.llm.embedded import SIZE, fetch
-
     progress = Progress("fetching", SIZE)
     try:
         path = fetch(given.name, context.home.root, progress.update)
@@ -123,12 +114,16 @@ def set_up(home: Home, *, reason: str = "") -> Model:
             key_before = read_secrets(home).get(tried.key_name)
             kept = False
             try:
-                model = _written(home, _with_window(tried, chosen))
+                _write(home, _with_window(tried, chosen))
+                model = main_model(load_settings(home))  # what is tried is what the next start will use
                 kept = _answers(screen, model)
             finally:  # what was tried and not kept must not be what the next start uses
                 if not kept:
                     _write(home, chosen)
-                    _put_back(home, tried, key_before)
+                    if tried.key and key_before is not None:
+                        save_secret(home, tried.key_name, key_before)
+                    elif tried.key:
+                        remove_secret(home, tried.key_name)
             if kept:
                 if tried.key:
                     screen.line(f"{tried.key_name} is in {home.join(SECRETS)}, readable by you only", "dim")
@@ -150,7 +145,7 @@ def _choose(home: Home, screen: Screen) -> _Choice:
         screen.line(f"  {number}  {row}")
     suggested = "4" if server else "5" if installed() else "1"
     while True:
-        said = _ask("Which one?", suggested)
+        said = ask("Which one?", suggested)
         if said in ("1", "2", "3"):
             return _provider(home, list(_TITLES)[int(said) - 1])
         if said == "4":
@@ -165,7 +160,7 @@ def _provider(home: Home, name: str) -> _Choice:
     if not os.environ.get(key_name):  # a key that turned out wrong can be typed anew
         keep = "; Enter keeps the one in .env" if secret(home, key_name) else ""
         key = getpass(f"{_TITLES[name]} key (it is not shown{keep}): ").strip()
-    return _Choice(model=_ask("Model", _SUGGESTED[name]), provider=name, key_name=key_name, key=key)
+    return _Choice(model=ask("Model", _SUGGESTED[name]), provider=name, key_name=key_name, key=key)
 
 
 def _own_server(home: Home, screen: Screen, suggested: str) -> _Choice:
@@ -177,7 +172,7 @@ def _own_server(home: Home, screen: Screen, suggested: str) -> _Choice:
     entries = {str(entry["id"]): entry for entry in models or ()}
     if entries:
         screen.line(f"it has {', '.join(list(entries)[:20])}", "dim")
-    while not (chosen := _ask("Model", next(iter(entries), ""))):
+    while not (chosen := ask("Model", next(iter(entries), ""))):
         screen.line("it does not say which models it has: type the name of one (llama.cpp takes any)", "yellow")
     window = listed_context(entries[chosen]) if chosen in entries else None
     return _Choice(model=chosen, provider="custom", base_url=address, key_name=OWN_KEY, key=key, context_length=window)
@@ -185,11 +180,11 @@ def _own_server(home: Home, screen: Screen, suggested: str) -> _Choice:
 
 def _address(screen: Screen, suggested: str, key: str) -> tuple[str, list[Mapping[str, Any]] | None]:
     """Where the server is and what it has; an address is taken at the second time, its server may be started later."""
-    address, models = _looked_up(_ask("Address", suggested), key)
+    address, models = _looked_up(ask("Address", suggested), key)
     while models is None and not answers(address):
         screen.line(f"nothing answers at {address}: start the server, or type another address", "yellow")
         before = address
-        address, models = _looked_up(_ask("Address (Enter goes on with this one)", address), key)
+        address, models = _looked_up(ask("Address (Enter goes on with this one)", address), key)
         if address == before:
             break
     return address, models
@@ -211,12 +206,6 @@ def _with_window(tried: _Choice, before: _Choice) -> _Choice:
     return replace(tried, context_length=before.context_length) if same and tried.context_length is None else tried
 
 
-def _written(home: Home, choice: _Choice) -> Model:
-    """Through the settings, so that what is tried is what the next start will use."""
-    _write(home, choice)
-    return main_model(load_settings(home))
-
-
 def _write(home: Home, choice: _Choice) -> None:
     for name, text in (
         ("model.default", choice.model),
@@ -235,13 +224,6 @@ def _write(home: Home, choice: _Choice) -> None:
         save_secret(home, choice.key_name, choice.key)
 
 
-def _put_back(home: Home, tried: _Choice, key: str | None) -> None:
-    if tried.key and key is not None:
-        save_secret(home, tried.key_name, key)
-    elif tried.key:
-        remove_secret(home, tried.key_name)
-
-
 def _answers(screen: Screen, model: Model) -> bool:
     """Whether the model is to be kept: it answers, or the person says that it will."""
     screen.wait(f"asking {model.name} …")
@@ -249,14 +231,9 @@ def _answers(screen: Screen, model: Model) -> bool:
         answer(model, "Answer with one word.", "Are you there?", _SECONDS)
     except HermesError as error:
         screen.line(f"it did not answer: {error}", "yellow")
-        return _ask("Keep it all the same? (y/n)", "n").lower().startswith("y")
+        return ask("Keep it all the same? (y/n)", "n").lower().startswith("y")
     screen.line(f"{model.name} answers; saved. `hermes setup` changes it.", "green")
     return True
-
-
-def _ask(question: str, suggested: str) -> str:
-    said = input(f"{question}{f' [{suggested}]' if suggested else ''}: ").strip()
-    return said or suggested
 
 
 def _has_key(home: Home, name: str) -> str:
@@ -280,5 +257,5 @@ def _setup(given: argparse.Namespace, context: Context) -> int:
 COMMANDS = {
     "model list": (add_json_option, _list),
     "model fetch": (_configure_fetch, _fetch),
-    "setup": (lambda _parser: None, _setup),
+    "setup": (no_options, _setup),
 }

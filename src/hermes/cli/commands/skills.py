@@ -14,6 +14,7 @@ from hermes.cli.output import (
     add_json_option,
     chosen_ids,
     indented,
+    pick,
     print_json,
     print_text,
     show,
@@ -96,14 +97,11 @@ _LISTING = "hermes skills pending"
 
 
 def _usage(given: argparse.Namespace, context: Context) -> int:
-    settings = context.settings
-    ages = settings.integer("curator.stale_after_days"), settings.integer("curator.archive_after_days")
-    found = lifecycle.skill_states(_root(context), time.time(), *ages)
+    found = _skill_states(context)
     gone = lifecycle.archived(_root(context))
     if given.json:
-        fields = ("name", "state", "last_used", "views", "changes", "pinned")
-        shown = [{name: getattr(each, name) for name in fields} for each in found]
-        print_json({"skills": shown, "archived": [{"name": each.name, "stamp": each.stamp} for each in gone]})
+        shown = [pick(each, "name", "state", "last_used", "views", "changes", "pinned") for each in found]
+        print_json({"skills": shown, "archived": [pick(each, "name", "stamp") for each in gone]})
         return OK
     for each in found:
         state = "pinned" if each.pinned else "due for the archive" if each.state == lifecycle.DUE else each.state
@@ -172,6 +170,12 @@ def _chosen(given: argparse.Namespace, pending: PendingSkills) -> list[PendingSk
     return [pending.get(each) for each in ids]
 
 
+def _skill_states(context: Context) -> list[lifecycle.SkillState]:
+    settings = context.settings
+    ages = settings.integer("curator.stale_after_days"), settings.integer("curator.archive_after_days")
+    return lifecycle.skill_states(_root(context), time.time(), *ages)
+
+
 def _root(context: Context) -> str:
     return context.home.join("skills")
 
@@ -181,8 +185,7 @@ def _pendings(context: Context) -> PendingSkills:
 
 
 def _as_json(pending: PendingSkill) -> dict[str, Any]:
-    fields = ("id", "arguments", "origin", "session", "created_at", "reason")
-    return {name: getattr(pending, name) for name in fields}
+    return pick(pending, "id", "arguments", "origin", "session", "created_at", "reason")
 
 
 def _configure_one(parser: argparse.ArgumentParser) -> None:
@@ -275,15 +278,12 @@ def _last_active(context: Context) -> float:
 
 
 def _skills(context: Context) -> dict[str, list[str]]:
-    from hermes.skills.lifecycle import ACTIVE, archived, skill_states
-
-    root, settings = context.home.join("skills"), context.settings
-    ages = settings.integer("curator.stale_after_days"), settings.integer("curator.archive_after_days")
-    found = skill_states(root, time.time(), *ages) if os.path.isdir(root) else []
+    root = _root(context)
+    found = _skill_states(context) if os.path.isdir(root) else []
     return {
         "pinned": [each.name for each in found if each.pinned],
-        "stale": [each.name for each in found if each.state != ACTIVE and not each.pinned],
-        "archived": sorted({each.name for each in archived(root)}),
+        "stale": [each.name for each in found if each.state != lifecycle.ACTIVE and not each.pinned],
+        "archived": sorted({each.name for each in lifecycle.archived(root)}),
     }
 
 

@@ -26,21 +26,11 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-    from hermes.base.events import Check
     from hermes.cli.output import Context
     from hermes.session.parts import SessionParts
 
 
-def background(parts: SessionParts) -> dict[str, Any]:
-    """The last review, when the conversations are open, and the last curation; None for what never happened."""
-    try:
-        review = last_review(parts.database) if parts.storage.is_open else None
-    except HermesError as error:
-        review = {"status": "unknown", "error": str(error)}
-    return {"review": review, "curation": CurationLog(parts.home).last()}
-
-
-def print_sessions(state: dict[str, Any]) -> None:
+def _print_sessions(state: dict[str, Any]) -> None:
     if "problem" in state:
         print_text(f"sessions  ! {state['problem']}")
         _print_unsaved(state["unsaved"])
@@ -62,7 +52,7 @@ def _print_unsaved(files: list[dict[str, Any]]) -> None:
         print_text(f"          ! 1 conversation is not in state.db: {each['file']} ({each.get('problem') or now})")
 
 
-def print_engine(state: dict[str, Any]) -> None:
+def _print_engine(state: dict[str, Any]) -> None:
     used = state.get("in_use", state["name"])
     when_ = f"at {state['threshold']:.0%} of the window" if state["enabled"] else "off (compression.enabled)"
     if used != BUILT_IN:
@@ -74,12 +64,6 @@ def print_engine(state: dict[str, Any]) -> None:
         print_text(f"          ! {problem}")
     for each in state["held_back"]:
         print_text(f"          ! {each['session_id']}: {each['why']}")
-
-
-def print_background(state: dict[str, Any]) -> None:
-    review, curation = state["review"], state["curation"]
-    print_text(f"review    {_review(review) if review else 'none yet'}")
-    print_text(f"curation  {_curation(curation) if curation else 'none yet'}")
 
 
 def _review(review: dict[str, Any]) -> str:
@@ -119,7 +103,7 @@ def _status(given: argparse.Namespace, context: Context) -> int:
             "prompt_cache_ttl": context.settings.text("prompt_caching.cache_ttl"),
         }
         state["engine"] = _engine(parts)
-        state |= background(parts)  # after the sessions, which open the database
+        state |= {"review": _last_review(parts), "curation": CurationLog(parts.home).last()}
     finally:
         parts.close()
     if given.json:
@@ -168,7 +152,9 @@ def _sessions(parts: SessionParts) -> dict[str, Any]:
         return {"problem": str(error)}
     if sent:
         state["cached_share"] = round(read / sent, 3)
-        state["last_cache_miss"] = _last_miss(parts, recent[0].id)
+        newest = parts.database.messages(recent[0].id, limit=_RECENT, newest=True)
+        misses = (each.message["cache"]["broken_by"] for each in newest if each.message.get("cache"))
+        state["last_cache_miss"] = next(filter(None, misses), "")
     return state
 
 
@@ -184,6 +170,13 @@ def _unsaved(parts: SessionParts) -> list[dict[str, Any]]:
         return [{"file": parts.home.join(UNSAVED), "open": False, "problem": str(error)}]
 
 
+def _last_review(parts: SessionParts) -> dict[str, Any] | None:
+    try:
+        return last_review(parts.database) if parts.storage.is_open else None
+    except HermesError as error:
+        return {"status": "unknown", "error": str(error)}
+
+
 def _engine(parts: SessionParts) -> dict[str, Any]:
     try:
         database = parts.database if parts.storage.is_open else None
@@ -195,12 +188,6 @@ def _engine(parts: SessionParts) -> dict[str, Any]:
         choice = parts.engine
         state |= {"in_use": choice.engine.name, "problem": choice.problem}
     return state
-
-
-def _last_miss(parts: SessionParts, session_id: str) -> str:
-    newest = parts.database.messages(session_id, limit=_RECENT, newest=True)
-    misses = (each.message["cache"]["broken_by"] for each in newest if each.message.get("cache"))
-    return next((miss for miss in misses if miss), "")
 
 
 def _print_state(state: dict[str, Any]) -> None:
@@ -216,15 +203,17 @@ def _print_state(state: dict[str, Any]) -> None:
         print_text(f"provider  {each['name']}, {counted(each['waiting'], 'call')} waiting{refused}{last}")
     if not state["providers"]:
         print_text("provider  built-in memory only")
-    print_engine(state["engine"])
+    _print_engine(state["engine"])
     print_text(f"skills    {state['skills']}")
-    print_sessions(state["sessions"])
+    _print_sessions(state["sessions"])
     share = state["sessions"].get("cached_share")
     known = "" if share is None else f"{share:.0%} of the prompt tokens of recent sessions came from it; "
     print_text(f"cache     {known}kept for {ttl}")
     if miss := state["sessions"].get("last_cache_miss"):
         print_text(f"          last miss: {miss}")
-    print_background(state)
+    review, curation = state["review"], state["curation"]
+    print_text(f"review    {_review(review) if review else 'none yet'}")
+    print_text(f"curation  {_curation(curation) if curation else 'none yet'}")
 
 
 # `hermes doctor`: tries everything for real and says what to do; `--fix` does what is safe.
@@ -240,7 +229,9 @@ def _doctor(given: argparse.Namespace, context: Context) -> int:
         checks.append(check)
         if not given.json:
             stages.clear()
-            _print(check)
+            print_text(f"{_SIGNS[check.state]} {check.name}: {check.found}{' (fixed)' if check.fixed else ''}")
+            if check.remedy:
+                print_text(f"    → {check.remedy}")
     healthy = not any(check.state == PROBLEM for check in checks)
     if given.json:
         print_json({"healthy": healthy, "checks": [check.as_json() for check in checks]})
@@ -249,12 +240,6 @@ def _doctor(given: argparse.Namespace, context: Context) -> int:
     else:
         print_text("Something needs you: see the lines marked ✗.")
     return OK if healthy else REFUSED
-
-
-def _print(check: Check) -> None:
-    print_text(f"{_SIGNS[check.state]} {check.name}: {check.found}{' (fixed)' if check.fixed else ''}")
-    if check.remedy:
-        print_text(f"    → {check.remedy}")
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

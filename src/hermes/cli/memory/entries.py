@@ -11,6 +11,7 @@ from hermes.cli.output import (
     OK,
     add_json_option,
     indented,
+    pick,
     print_json,
     print_problem,
     print_text,
@@ -116,7 +117,7 @@ def _as_json(written: Written) -> dict[str, Any]:
         "change": written.change.id if written.change else None,
         "entries": list(written.entries),
         "usage": written.usage,
-        "archived": [{"entry": each.entry, "reason": each.reason} for each in written.archived],
+        "archived": [pick(each, "entry", "reason") for each in written.archived],
     }
 
 
@@ -492,7 +493,7 @@ def _change_as_json(change: Change) -> dict[str, Any]:
         "undoes": change.undoes or None,
         "removed": change.removed(),
         "added": change.added(),
-        "archived": [{"entry": each.entry, "reason": each.reason, "into": each.into} for each in change.archived],
+        "archived": [pick(each, "entry", "reason", "into") for each in change.archived],
     }
 
 

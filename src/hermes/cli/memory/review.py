@@ -39,12 +39,7 @@ if TYPE_CHECKING:
     from hermes.memory.store import MemoryStore
 
 
-def examined(context: Context, *, connect: bool) -> list[dict[str, Any]]:
-    names = chosen_providers(context.settings)
-    return [examine(context.home, context.settings, name, connect=connect) for name in names]
-
-
-def print_providers(found: list[dict[str, Any]]) -> None:
+def _print_providers(found: list[dict[str, Any]]) -> None:
     for each in found:
         print_text(f"provider {each['name']}: {_in_short(each)}")
         if each.get("runs"):
@@ -80,7 +75,8 @@ def _status(given: argparse.Namespace, context: Context) -> int:
     waiting, unreadable = Approvals(context.home).pending()
     targets = (*TARGETS, "project") if "project" in store.targets else TARGETS
     files = {target: _file_status(store, target) for target in targets}
-    providers = _providers(given, context)
+    names = chosen_providers(context.settings)
+    providers = [examine(context.home, context.settings, name, connect=not given.offline) for name in names]
     if given.json:
         print_json(
             {
@@ -105,18 +101,10 @@ def _status(given: argparse.Namespace, context: Context) -> int:
     for path in unreadable:
         print_text(f"! {path} cannot be understood; look at it and remove it")
     if providers:
-        print_providers(providers)
+        _print_providers(providers)
     else:
         print_text("no external memory (`hermes memory setup`)")
     return OK
-
-
-def _providers(given: argparse.Namespace, context: Context) -> list[dict[str, Any]]:
-    """The external providers in use, each really looked at; nothing is loaded when there is none."""
-    if not (context.settings.text("memory.provider") or context.settings.texts("memory.providers")):
-        return []
-
-    return examined(context, connect=not given.offline)
 
 
 def _file_status(store: MemoryStore, target: str) -> dict[str, Any]:

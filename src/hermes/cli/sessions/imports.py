@@ -8,11 +8,11 @@ import shlex
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hermes.base.errors import HermesError, LockTimeout, NotFound, SettingsError, StorageError
 from hermes.base.text import counted
-from hermes.cli.output import OK, REFUSED, Progress, add_json_option, print_json, print_problem, print_text, show
+from hermes.cli.output import OK, REFUSED, Progress, add_json_option, pick, print_problem, print_text, show
 from hermes.compaction.boundaries import renumbered
 from hermes.portability.conversations_import import Importer
 from hermes.portability.transcripts.formats import FORMATS, HERMES_AGENT, JSONL, check_name, recognised, sources
@@ -47,8 +47,7 @@ def _import(given: argparse.Namespace, context: Context) -> int:
         return _import_database(given, context)
     if form == JSONL:
         return _import_lines(given, context)
-    result = _bring_in(given, context, form)
-    return _report(given, result)
+    return _report(given, _bring_in(given, context, form))
 
 
 def _format_of(path: str) -> str | None:
@@ -176,15 +175,7 @@ def _report(given: argparse.Namespace, result: Brought) -> int:
         print_problem(f"and {result.bad - len(result.problems):,} more could not be read")
     show(
         given,
-        {
-            "files": result.files,
-            "unchanged": result.unchanged,
-            "sessions": result.sessions,
-            "messages": result.messages,
-            "already_there": result.already_there,
-            "bad": result.bad,
-            "problems": result.problems,
-        },
+        pick(result, "files", "unchanged", "sessions", "messages", "already_there", "bad", "problems"),
         f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')} from "
         f"{counted(result.files, 'file')}; {result.already_there:,} messages were there already, "
         f"{counted(result.unchanged, 'file')} had not changed",
@@ -217,10 +208,7 @@ def _import_lines(given: argparse.Namespace, context: Context) -> int:
     show(
         given,
         {
-            "sessions": result.sessions,
-            "messages": result.messages,
-            "already_there": result.already_there,
-            "bad_lines": result.bad_lines,
+            **pick(result, "sessions", "messages", "already_there", "bad_lines"),
             "problems": [{"line": number, "problem": text} for number, text in result.problems],
         },
         f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')}; "
@@ -235,29 +223,23 @@ def _import_database(given: argparse.Namespace, context: Context) -> int:
     from hermes.portability.hermes_agent import adopt_hermes_agent, import_hermes_agent
 
     progress = Progress("importing", None, unit=" messages")
-
-    def told(_: str, done: int, __: int) -> None:
-        progress.update(done)
-
     kept = None
     if os.path.realpath(given.file) == os.path.realpath(context.home.join(DATABASE)):
         with HomeCopy(context.home.path) as copy:
-            counts, kept = adopt_hermes_agent(context.home.join(DATABASE), copy, told)
+            counts, kept = adopt_hermes_agent(
+                context.home.join(DATABASE), copy, lambda _stage, done, _total: progress.update(done)
+            )
             copy.swap()
     else:
         with _taken_back_on_failure(given, context) as db:
-            counts = import_hermes_agent(given.file, db, told)
+            counts = import_hermes_agent(given.file, db, lambda _stage, done, _total: progress.update(done))
     progress.close()
-    if given.json:
-        document: dict[str, Any] = {"sessions": counts.sessions, "messages": counts.messages}
-        print_json(document | {"known": counts.known, "original": kept})
-    else:
-        print_text(
-            f"imported {counted(counts.sessions, 'session')} with {counted(counts.messages, 'message')} of hermes-agent"
-        )
-        if kept:
-            print_text(f"the original is kept as {kept}")
-    return OK
+    return show(
+        given,
+        {**pick(counts, "sessions", "messages", "known"), "original": kept},
+        f"imported {counted(counts.sessions, 'session')} with {counted(counts.messages, 'message')} of hermes-agent",
+        *([f"the original is kept as {kept}"] if kept else []),
+    )
 
 
 @contextmanager
@@ -306,17 +288,13 @@ def _discard(given: argparse.Namespace, context: Context) -> int:
         with RecordedDB.open(path, durability="turn", name=each.name) as db:
             kept += db.take_back(everything=True)
             db.sync()
-    if given.json:
-        messages, sessions = (sum(getattr(each, name) for each in chosen) for name in ("messages", "sessions"))
-        print_json(
-            {"imports": [each.about for each in chosen], "messages": messages, "sessions": sessions, "kept": kept}
-        )
-        return OK
-    for each in chosen:
-        print_text(f"taken back: {counted(each.messages, 'message')} of `{each.about}`")
-    if kept:
-        print_text(f"{counted(kept, 'conversation')} that went on here since stay")
-    return OK
+    messages, sessions = (sum(getattr(each, name) for each in chosen) for name in ("messages", "sessions"))
+    return show(
+        given,
+        {"imports": [each.about for each in chosen], "messages": messages, "sessions": sessions, "kept": kept},
+        *(f"taken back: {counted(each.messages, 'message')} of `{each.about}`" for each in chosen),
+        *([f"{counted(kept, 'conversation')} that went on here since stay"] if kept else []),
+    )
 
 
 def _chosen(path: str, file: str | None) -> list[Unfinished]:

@@ -21,6 +21,7 @@ from hermes.cli.output import (
     bytes_in_words,
     has_styles,
     moment_option,
+    pick,
     print_json,
     print_problem,
     print_text,
@@ -311,13 +312,22 @@ def _show(given: argparse.Namespace, context: Context) -> int:
             session = holder
             messages = db.messages(session.id, around=given.around, window=given.window)
         if given.json:
-            print_json({**as_json(session), "messages": [_message_as_json(message) for message in messages]})
+            print_json(
+                {
+                    **as_json(session),
+                    "messages": [
+                        pick(message, "id", "timestamp", "compacted", "damaged", "message") for message in messages
+                    ],
+                }
+            )
             return OK
         facts = [session.id, when(session.started_at)[:16], session.source, session.model, session.project]
         print_text(f"{name_of(session)}\n{visible('  '.join(fact for fact in facts if fact))}\n")
         for message in messages:
             _print_message(message, marked=message.id == given.around)
-        _print_other_parts(db, session)
+        others = [each.id for each in db.lineage(session.id) if each.id != session.id and each.kind != "delegate"]
+        if others:
+            print_text(f"other parts of this conversation: {', '.join(others)}")
     return OK
 
 
@@ -340,22 +350,6 @@ def _cache_notes(message: dict[str, Any]) -> list[str]:
         return []
     share = f"{cache.get('share', 0):.0%} of {usage.get('input_tokens', 0):,} prompt tokens from the cache"
     return [share + (f": {cache['broken_by']}" if cache.get("broken_by") else "")]
-
-
-def _print_other_parts(db: SessionDB, session: Session) -> None:
-    others = [each.id for each in db.lineage(session.id) if each.id != session.id and each.kind != "delegate"]
-    if others:
-        print_text(f"other parts of this conversation: {', '.join(others)}")
-
-
-def _message_as_json(message: StoredMessage) -> dict[str, Any]:
-    return {
-        "id": message.id,
-        "timestamp": message.timestamp,
-        "compacted": message.compacted,
-        "damaged": message.damaged,
-        "message": message.message,
-    }
 
 
 def _stats(given: argparse.Namespace, context: Context) -> int:
@@ -496,19 +490,11 @@ def name_of(session: Session) -> str:
 
 
 def as_json(session: Session) -> dict[str, Any]:
+    times = ("started_at", "last_active", "ended_at", "end_reason")
     return {
         "session_id": session.id,
         "title": mask_secrets(session.title) if session.title else session.title,
-        "source": session.source,
-        "model": session.model,
-        "project": session.project,
-        "started_at": session.started_at,
-        "last_active": session.last_active,
-        "ended_at": session.ended_at,
-        "end_reason": session.end_reason,
-        "archived": session.archived,
-        "message_count": session.message_count,
-        "tool_call_count": session.tool_call_count,
+        **pick(session, "source", "model", "project", *times, "archived", "message_count", "tool_call_count"),
         "preview": mask_secrets(session.preview) if session.preview else session.preview,
     }
 
