@@ -30,30 +30,18 @@ from hermes.storage.images import (
 from hermes.tools.taint import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from hermes.base.values import Notices
+    from hermes.memory.history import Change
+    from hermes.memory.store import MemoryStore
+    from hermes.prompt.assembly import Prompt
     from hermes.settings.config import Settings
+    from hermes.storage.images import Content, Entry
     from hermes.storage.sessions import SessionDB
 
     Numbered = tuple[int, Mapping[str, Any]]
-
-    class Window(Protocol):
-        """What the model has in front of it; see `Context`."""
-
-        messages: list[dict[str, Any]]
-        compacted: bool
-
-        def outside(self) -> list[tuple[int, str, dict[str, Any]]]: ...
-
-    from collections.abc import Callable
-
-    from hermes.memory.history import Change
-    from hermes.memory.store import MemoryStore
-    from hermes.storage.images import Content, Entry
-
     Private = tuple[Any, ...]
-    from hermes.base.values import Notices
-    from hermes.prompt.assembly import Prompt
 
 # What a request is made of; everything else in a stored message is for us. `reasoning_model` tells our clients whose
 # reasoning it is, and they do not send it.
@@ -359,7 +347,7 @@ def origin_of(stored: Mapping[str, Any]) -> str:
     return "recall" if "recalled" in additions or unexplained else ""
 
 
-def words_of_person(stored: Mapping[str, Any]) -> str:
+def _words_of_person(stored: Mapping[str, Any]) -> str:
     by_program = WRITTEN in stored or SYNTHETIC in stored or is_block(stored) or is_synthetic(stored)
     if stored.get("role") != "user" or by_program:
         return ""
@@ -367,7 +355,7 @@ def words_of_person(stored: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def sources_in(context: Window, nudges: Nudges, *, since_person: bool = False) -> list[Source]:
+def sources_in(context: Context, nudges: Nudges, *, since_person: bool = False) -> list[Source]:
     """What the model has in front of it from outside; with `since_person` only what came after the newest words.
 
     What a compaction put away is told by the conversation's counters; without them it counts as from outside.
@@ -443,6 +431,22 @@ def _number(change: Change) -> int:
     return int(change.id[1:])
 
 
+@dataclass(slots=True)
+class _Known:
+    """What is known of a message beside what is sent."""
+
+    stored: Mapping[str, Any]
+    # Where something was added at request time: what was really said. Only that is worth a place in a summary.
+    said: dict[str, Any] | None = None
+    outside: str = ""  # where the text comes from, if nobody here wrote it
+    of_person: str = ""  # a person's own words
+    # Of a message with private parts, which only this process has: what was typed, what was sent, what a resume sends.
+    private: Private | None = None
+    images: Sequence[Entry] = ()  # none for what stands before the newest summary: only placeholders are left of them
+    pictured: dict[str, Any] | None = None  # the message with its images, as it is sent
+    size: int | None = None  # tokens, by estimate
+
+
 class Context:
     def __init__(
         self, stored: Iterable[tuple[int, Mapping[str, Any]]] = (), *, private: Mapping[int, Private] | None = None
@@ -450,17 +454,7 @@ class Context:
         """`private` is what this process still knows of messages whose private parts were not stored."""
         self.messages: list[dict[str, Any]] = []
         self.ids: list[int] = []
-        self._sizes: list[int | None] = []
-        self._stored: dict[int, Mapping[str, Any]] = {}  # with what is kept beside a message
-        # Where something was added at request time: what was really said. Only that is worth a place in a summary.
-        self._said: dict[int, dict[str, Any]] = {}
-        self._outside: dict[int, str] = {}  # where the text of a message comes from that nobody here wrote
-        self._of_person: dict[int, str] = {}  # a person's own words
-        # Messages with private parts, which only this process has: what was typed, what was sent, what a resume sends.
-        self.private: dict[int, Private] = {}
-        # The images of messages behind the newest summary; in all others only their placeholders are left.
-        self._images: dict[int, list[Entry]] = {}
-        self._pictured: dict[int, dict[str, Any]] = {}  # those messages as they are sent
+        self._known: list[_Known] = []
         self.compacted = False  # some of it stands for messages that were put away
         for number, message in sound(stored):
             self.append(number, message, (private or {}).get(number))
@@ -475,83 +469,62 @@ class Context:
             private = private or (stored.get("content"), wire_message(dict(stored))["content"])
             stored = kept
         message = wire_message(dict(stored))
+        known = _Known(stored, outside=origin_of(stored), of_person=_words_of_person(stored))
         if private is not None:
-            self.private[number] = (*private[:2], message["content"])
+            known.private = (*private[:2], message["content"])
             message["content"] = private[1]
+        if "api_content" in stored or private is not None:
+            known.said = {**message, "content": stored.get("content")}
+        if WRITTEN in stored and message["role"] != "tool":  # a summary; shortened results are no reason
+            for earlier in self._known:
+                earlier.images = ()
+        elif message["role"] == "user":
+            known.images = list(images)
+        self.compacted = self.compacted or WRITTEN in stored
         self.messages.append(message)
         self.ids.append(number)
-        self._sizes.append(None)
-        self._stored[number] = stored
-        if "api_content" in stored or private is not None:
-            self._said[number] = {**message, "content": stored.get("content")}
-        if WRITTEN in stored and message["role"] != "tool":  # a summary; shortened results are no reason
-            self._images.clear()
-        elif images and message["role"] == "user":
-            self._images[number] = list(images)
-        self.compacted = self.compacted or WRITTEN in stored
-        if origin := origin_of(stored):
-            self._outside[number] = origin
-        if words := words_of_person(stored):
-            self._of_person[number] = words
+        self._known.append(known)
+
+    @property
+    def private(self) -> dict[int, Private]:
+        """What this process knows of messages with private parts, by their ids."""
+        return {number: known.private for number, known in self._numbered() if known.private is not None}
 
     def to_send(self, read: Callable[[Entry], bytes | None], *, to_others: bool = False) -> list[dict[str, Any]]:
         """The messages with their images, which `read` finds; `to_others` as `public` has them."""
         messages = self.public() if to_others else self.messages
-        if not self._images:
-            return list(messages)
         return [
-            message if number not in self._images else self._with_images(number, message, read, to_others=to_others)
-            for number, message in zip(self.ids, messages, strict=True)
+            _with_images(message, known, read, to_others=to_others) if known.images else message
+            for message, known in zip(messages, self._known, strict=True)
         ]
-
-    def _with_images(
-        self, number: int, message: dict[str, Any], read: Callable[[Entry], bytes | None], *, to_others: bool
-    ) -> dict[str, Any]:
-        """Put together once, so that the object, which the wire knows again, and its bytes stay the same."""
-        if to_others and number in self.private:
-            shown = public_images(self.private[number][0], self._images[number])
-            return {**message, "content": as_parts(message["content"], shown, read)}
-        if number not in self._pictured:
-            self._pictured[number] = {**message, "content": as_parts(message["content"], self._images[number], read)}
-            if number not in self.private:  # their files are nowhere else
-                self._images[number] = [without_data(entry) for entry in self._images[number]]
-        return self._pictured[number]
 
     def asked(self) -> Content:
         """What the person said last, with its images, to be said again."""
-        number = next((number for number in reversed(self.ids) if number in self._of_person), None)
-        if number is None:
+        known = next((known for known in reversed(self._known) if known.of_person), None)
+        if known is None:
             return ""
-        text = str(self.private[number][0]) if number in self.private else self._of_person[number]
-        return own_parts(text, self._images[number]) if number in self._images else text
+        text = str(known.private[0]) if known.private else known.of_person
+        return own_parts(text, known.images) if known.images else text
 
     def said(self) -> list[dict[str, Any]]:
         """The messages without what was only added to them on the way to the model, and without private parts."""
-        if not self._said:
-            return self.messages
-        return [self._said.get(number, message) for number, message in zip(self.ids, self.messages, strict=True)]
+        return [known.said or message for message, known in zip(self.messages, self._known, strict=True)]
 
     def stored(self) -> list[tuple[int, Mapping[str, Any]]]:
         """The ids and the messages as they are stored."""
-        return [(number, self._stored[number]) for number in self.ids]
+        return [(number, known.stored) for number, known in self._numbered()]
 
     def outside(self) -> list[tuple[int, str, dict[str, Any]]]:
         """The place of each message that holds text from outside, the origin of that, and the message."""
-        if not self._outside:
-            return []
-        return [
-            (at, self._outside[number], self._without_private(at))
-            for at, number in enumerate(self.ids)
-            if number in self._outside
-        ]
+        return [(at, known.outside, self._without_private(at)) for at, known in enumerate(self._known) if known.outside]
 
     def public(self) -> list[dict[str, Any]]:
         """The messages as they were sent, without private parts: for whoever is not the model they were said to."""
-        return [self._without_private(at) for at in range(len(self.messages))] if self.private else self.messages
+        return [self._without_private(at) for at in range(len(self.messages))]
 
     def of_person(self) -> list[str]:
         """What the person said, as far as it is still here."""
-        return list(self._of_person.values())
+        return [known.of_person for known in self._known if known.of_person]
 
     def sizes(self) -> list[int]:
         """Tokens of each message, by estimate; each is looked at once."""
@@ -562,58 +535,49 @@ class Context:
 
     def replaced(self, ids: Sequence[int], written: Mapping[int, Mapping[str, Any]]) -> Context:
         """The context of these ids: messages that stay are the very same objects, the others are written just now."""
-        at = {number: position for position, number in enumerate(self.ids)}
+        places = {number: at for at, number in enumerate(self.ids)}
         new = Context()
         for number in ids:
             if number in written:
                 new.append(number, {**written[number], WRITTEN: True})
-                continue
-            position = at[number]
-            new.messages.append(self.messages[position])
-            new.ids.append(number)
-            new._sizes.append(self._sizes[position])
-            new._know(number, self)
+            else:
+                at = places[number]
+                new.messages.append(self.messages[at])
+                new.ids.append(number)
+                new._known.append(replace(self._known[at]))
         new.compacted = new.compacted or self.compacted
         return new
 
     def renumbered(self, ids: Sequence[int]) -> None:
         """The same messages under the ids of another session."""
-        known = dict(zip(self.ids, ids, strict=True))
-        self._stored = {known[number]: message for number, message in self._stored.items() if number in known}
-        self._said = {known[number]: message for number, message in self._said.items()}
-        self._outside = {known[number]: origin for number, origin in self._outside.items()}
-        self._of_person = {known[number]: words for number, words in self._of_person.items()}
-        self.private = {known[number]: texts for number, texts in self.private.items()}
-        self._images = {known[number]: images for number, images in self._images.items()}
-        self._pictured = {known[number]: message for number, message in self._pictured.items() if number in known}
         self.ids = list(ids)
 
-    def _know(self, number: int, other: Context) -> None:
-        """What another context knows about a message beside its text."""
-        self._stored[number] = other._stored[number]
-        if number in other._said:
-            self._said[number] = other._said[number]
-        if number in other._outside:
-            self._outside[number] = other._outside[number]
-        if number in other._of_person:
-            self._of_person[number] = other._of_person[number]
-        if number in other._images:
-            self._images[number] = other._images[number]
-        if number in other._pictured:
-            self._pictured[number] = other._pictured[number]
-        if number in other.private:
-            self.private[number] = other.private[number]
+    def _numbered(self) -> Iterable[tuple[int, _Known]]:
+        return zip(self.ids, self._known, strict=True)
 
     def _without_private(self, at: int) -> dict[str, Any]:
-        message = self.messages[at]
-        known = self.private.get(self.ids[at])
-        return message if known is None else {**message, "content": known[2]}
+        message, private = self.messages[at], self._known[at].private
+        return message if private is None else {**message, "content": private[2]}
 
     def _size(self, at: int) -> int:
-        size = self._sizes[at]
-        if size is None:
-            size = self._sizes[at] = estimate_message(self.messages[at])
-        return size + sum(map(tokens, self._images.get(self.ids[at], ())))
+        known = self._known[at]
+        if known.size is None:
+            known.size = estimate_message(self.messages[at])
+        return known.size + sum(map(tokens, known.images))
+
+
+def _with_images(
+    message: dict[str, Any], known: _Known, read: Callable[[Entry], bytes | None], *, to_others: bool
+) -> dict[str, Any]:
+    """Put together once, so that the object, which the wire knows again, and its bytes stay the same."""
+    if to_others and known.private is not None:
+        shown = public_images(known.private[0], known.images)
+        return {**message, "content": as_parts(message["content"], shown, read)}
+    if known.pictured is None:
+        known.pictured = {**message, "content": as_parts(message["content"], known.images, read)}
+        if known.private is None:  # their files are nowhere else
+            known.images = [without_data(entry) for entry in known.images]
+    return known.pictured
 
 
 # What compaction sees of the session it works for.
