@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from hermes.compaction.boundaries import last_request
-from hermes.session.context import sound
+from hermes.session.context import in_tool_order
 from hermes.session.session import MemorySession
 from hermes.storage.context import Contexts
 from hermes.storage.images import bare
@@ -27,7 +27,7 @@ FEW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthC
 
 def _in_order(messages: list[Message]) -> list[Message]:
     """As a resumed session sends them: no stray result, no call without one."""
-    return [dict(message) for _, message in sound(enumerate(messages))]
+    return [dict(message) for _, message in in_tool_order(enumerate(messages))]
 
 
 @pytest.mark.proves("compaction.histories")

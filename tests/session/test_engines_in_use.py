@@ -10,7 +10,7 @@ from compacted import configure, talk, texts
 from hermes.base.events import Compacted, Usage
 from hermes.base.tokens import estimate_message
 from hermes.compaction.compressor import ContextCompressor
-from hermes.session.compaction import compressed_by
+from hermes.session.compaction import compress_with
 from hermes.session.session import MemorySession
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def test_an_engine_that_changes_a_call_where_it_stands_changes_nothing_of_ours()
         {"role": "tool", "tool_call_id": "c", "content": "x = 1"},
         {"role": "user", "content": "And now?"},
     ]
-    done = compressed_by(Shortens(8_000), messages, [1, 2, 3, 4], tokens=5_000)
+    done = compress_with(Shortens(8_000), messages, [1, 2, 3, 4], tokens=5_000)
     assert call["function"] == {"name": "read_file", "arguments": '{"path": "a.py"}'}
     assert done.replaced == [2]  # what it changed is no longer the message that was said
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.session.context import sound, unanswered_calls
+from hermes.session.context import in_tool_order, unanswered_calls
 from hermes.session.session import MemorySession
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ _message = st.one_of(
 @given(st.lists(_message, max_size=12))
 def test_any_order_becomes_one_that_models_take(messages: Messages) -> None:
     numbered = list(enumerate(messages))
-    arranged = sound(numbered)
+    arranged = in_tool_order(numbered)
     assert groups_are_whole([dict(message) for _, message in arranged])
-    assert sound(arranged) == arranged
+    assert in_tool_order(arranged) == arranged
     kept = {number for number, _ in arranged}
     assert all(number in kept for number, message in numbered if message["role"] != "tool"), "nothing said is lost"

@@ -14,7 +14,7 @@ from hermes.providers.delivery import Outbox
 from hermes.providers.discovery import find_provider
 from hermes.providers.manager import running_for
 from hermes.providers.worker import TimedOut, Worker, in_words
-from hermes.session.compaction import NotBelieved, compressed_by
+from hermes.session.compaction import UnusableResult, compress_with
 from hermes.session.engines import BUNDLED, engine_folders, known_engines, named_engine
 from hermes.session.external import chosen_providers
 from hermes.session.provider_host import in_passing, open_provider
@@ -189,8 +189,8 @@ def _tried(engine: ContextEngine) -> str:
 
 def _compressed(engine: ContextEngine, messages: list[dict[str, Any]], ids: list[int], tokens: int) -> Compaction:
     try:
-        return compressed_by(engine, messages, ids, tokens=tokens)
-    except NotBelieved as error:
+        return compress_with(engine, messages, ids, tokens=tokens)
+    except UnusableResult as error:
         many = "a single message" if len(messages) == 1 else f"{len(messages)} messages"
         raise SettingsError(f"compress, given {many}, is not followed: {error}") from error
 

@@ -70,29 +70,14 @@ def written_messages(
     return messages
 
 
-def with_gaps(ids: list[int | None]) -> list[int]:
-    """Numbers below zero for what has no id yet."""
-    return [-1 - at if number is None else number for at, number in enumerate(ids)]
-
-
-def by_gap(new: NewContext) -> dict[int, Mapping[str, Any]]:
-    return {-1 - at: new.messages[at] for at, number in enumerate(new.ids) if number is None}
-
-
-def by_id(ids: list[int], new: NewContext) -> dict[int, Mapping[str, Any]]:
-    return {number: new.messages[at] for at, number in enumerate(ids) if new.ids[at] is None}
-
-
-# Asks an engine that others wrote to compact, and believes the answer only as far as it can be checked.
-
 _ROLES = ("user", "assistant", "tool", "system", "developer")
 
 
-class NotBelieved(Exception):
-    """What an engine made of a history cannot take its place; the words say why."""
+class UnusableResult(Exception):
+    """What an engine of others made of a history cannot take its place; the message says why."""
 
 
-def compressed_by(
+def compress_with(
     engine: ContextEngine,
     messages: Sequence[dict[str, Any]],
     ids: Sequence[int],
@@ -101,7 +86,7 @@ def compressed_by(
     focus: str = "",
     **more: Any,
 ) -> Compaction:
-    """What the engine made of the history; NotBelieved when it failed or what it returned cannot stand for it.
+    """What the engine made of the history; UnusableResult when it failed or what it returned cannot stand for it.
 
     `tokens` is the whole request, as `should_compress` was told; the figures of the result are of messages only.
     `more` is what newer engines take beside what the documents name: each gets what its signature has.
@@ -113,11 +98,11 @@ def compressed_by(
         more = {name: given for name, given in more.items() if name in taken}
         made: Any = engine.compress(numbered, current_tokens=tokens, focus_topic=focus or None, **more)
     except (Exception, SystemExit) as error:  # an engine is other people's code and may raise anything
-        raise NotBelieved(f"it raised {type(error).__name__}: {error}") from error
+        raise UnusableResult(f"it raised {type(error).__name__}: {error}") from error
     if not isinstance(made, list) or not all(isinstance(each, dict) and each.get("role") in _ROLES for each in made):
-        raise NotBelieved("what it returned is no list of messages with a role")
+        raise UnusableResult("what it returned is no list of messages with a role")
     if why := _cannot_be_stored(made):
-        raise NotBelieved(f"what it returned cannot be stored: {why}")
+        raise UnusableResult(f"what it returned cannot be stored: {why}")
     placed = _placed(made, dict(zip(ids, messages, strict=True)))
     repaired, origin = repair_pairs([message for message, _ in placed])
     kept = [None if at is None else placed[at][1] for at in origin]
@@ -127,12 +112,12 @@ def compressed_by(
         return unchanged(messages, list(ids), before, "the engine found nothing to take out")
     last = last_request(messages)
     if last is not None and ids[last] not in still:
-        raise NotBelieved("it dropped the person's last request")
+        raise UnusableResult("it dropped the person's last request")
     if all(placed[at][1] is not None for at in origin if at is not None):  # a result we made up stands for nothing
-        raise NotBelieved("it put nothing in the place of what it took out")
+        raise UnusableResult("it put nothing in the place of what it took out")
     after = Counts(repaired).total(0, len(repaired))
     if after >= before:
-        raise NotBelieved(f"about {before:,} tokens of messages would become {after:,}")
+        raise UnusableResult(f"about {before:,} tokens of messages would become {after:,}")
     return Compaction(
         messages=repaired,
         ids=kept,
@@ -153,7 +138,7 @@ def _placed(made: list[dict[str, Any]], known: Mapping[int, dict[str, Any]]) -> 
         number = message.get("_id")
         if isinstance(number, int) and known.get(number) == bare:
             if number in seen:
-                raise NotBelieved("it returned a message twice")
+                raise UnusableResult("it returned a message twice")
             seen.add(number)
             placed.append((known[number], number))
         elif text_of(bare).strip() or bare.get("tool_calls"):
@@ -173,17 +158,18 @@ def _cannot_be_stored(made: list[dict[str, Any]]) -> str:
     return f"content is {type(odd[0]).__name__}" if odd else ""
 
 
-# The context engine in a session: chosen when it is first needed, told what happens, and not trusted to be well.
-#
-# It also knows how large the model's window is: what the model says of itself, or less when its provider once refused
-# a request and named what fits. That is kept per model, so that the next process need not run into it again.
-
 Answer = TypeVar("Answer")
 
 _WINDOW = "window"
 
 
-class EngineSeat:
+class EngineHost:
+    """Loads the context engine lazily, forwards events to it, and falls back when it fails.
+
+    It also knows how large the model's window is: what the model says of itself, or less when its provider once refused
+    a request and named what fits. That is kept per model, so that the next process need not run into it again.
+    """
+
     def __init__(self, host: Host, parts: SessionParts, window: int, renew: Callable[[], None]) -> None:
         """`window` is what the model is believed to have; `renew` is called before a model is asked for a summary."""
         self._host = host
@@ -192,7 +178,7 @@ class EngineSeat:
         self._model: Model | None = None
         self._engine: ContextEngine | None = None
         self._stored = Breaker()
-        self._in_its_place = Breaker()  # of the built-in compressor, where it stands in for an engine without one
+        self._stand_in_breaker = Breaker()  # of the built-in compressor, where it stands in for an engine without one
         self._believe(host.model, window)
 
     @property
@@ -204,17 +190,17 @@ class EngineSeat:
                 self._host.notices.add("settings", choice.problem)
             stored = self._parts.database.get_meta(f"{BREAKER}:{self._host.id}")
             self._stored = Breaker.from_dict(json.loads(stored) if stored else None)
-            self._fared(self._stored)
+            self._set_breaker(self._stored)
             if isinstance(self._engine, ContextCompressor):
                 self._engine.use_summarisers(**self.summarisers())
-            self.told(self._engine.update_model, self._host.model, self.window)
+            self.call(self._engine.update_model, self._host.model, self.window)
             self.start()
         return self._engine
 
-    def told(self, call: Callable[..., Answer], *values: Any, **named: Any) -> Answer | None:
-        """Tells the engine something; what goes wrong inside it is the person's to know, and ends nothing."""
+    def call(self, hook: Callable[..., Answer], *values: Any, **named: Any) -> Answer | None:
+        """Calls a hook of the engine; what goes wrong inside it becomes a notice and ends nothing."""
         try:
-            return call(*values, **named)
+            return hook(*values, **named)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - an engine is other people's code and may raise anything
             self._note(f"the context engine {self.engine.name} failed: {type(error).__name__}: {error}")
             return None
@@ -228,7 +214,7 @@ class EngineSeat:
             **self.summarisers(),
             **boundary,
         }
-        self.told(self.engine.on_session_start, self._host.id, **given)
+        self.call(self.engine.on_session_start, self._host.id, **given)
 
     def moved(self) -> None:
         """The conversation is in another database now, which an engine of somebody else may read."""
@@ -238,7 +224,7 @@ class EngineSeat:
     def close(self) -> None:
         """The session ends: an engine that was used hears of it, after the providers."""
         if self._engine is not None:
-            self.told(self._engine.on_session_end, self._host.id, self._host.context.said())
+            self.call(self._engine.on_session_end, self._host.id, self._host.context.said())
 
     # --- models and their windows ------------------------------------------------------------------------------------
 
@@ -256,12 +242,12 @@ class EngineSeat:
             if isinstance(self._engine, ContextCompressor):
                 self._engine.use_summarisers(**self.summarisers())
             if self.window != before:
-                self.told(self._engine.update_model, model.name, self.window)
+                self.call(self._engine.update_model, model.name, self.window)
 
     def assume(self, window: int) -> None:
         """The model takes no more than that, as it seems."""
         self.window = window
-        self.told(self.engine.update_model, self._host.model, window)
+        self.call(self.engine.update_model, self._host.model, window)
 
     def learn(self, window: int) -> None:
         """The provider said what fits. It holds as long as the model is believed to have the window it has now."""
@@ -278,33 +264,33 @@ class EngineSeat:
 
     @property
     def breaker(self) -> Breaker:
-        return self.engine.breaker if isinstance(self.engine, ContextCompressor) else self._in_its_place
+        return self.engine.breaker if isinstance(self.engine, ContextCompressor) else self._stand_in_breaker
 
     def counted(self, counts: dict[str, int]) -> None:
         """What the provider counted for the last request."""
-        self.told(self.engine.update_from_response, counts)
+        self.call(self.engine.update_from_response, counts)
         if not isinstance(self.engine, ContextCompressor):
             threshold = self._built_in().threshold_tokens
-            self._in_its_place = self._in_its_place.read(counts["prompt_tokens"], threshold)
+            self._stand_in_breaker = self._stand_in_breaker.read(counts["prompt_tokens"], threshold)
         self.store_breaker()
 
-    def compact_instead(self, messages: list[dict[str, Any]], **given: Any) -> Compaction:
+    def compact_with_built_in(self, messages: list[dict[str, Any]], **given: Any) -> Compaction:
         """The built-in compressor in the place of the engine: models that failed rest, and what never helps stops."""
         ours = self._built_in(**self.summarisers())
         if not given["force"] and self.breaker.blocks(given["current_tokens"], self.window):
             return unchanged(messages, given["ids"], given["current_tokens"], "it did not help before")
         done = ours.compact(messages, **given)
-        self._fared(ours.breaker)
+        self._set_breaker(ours.breaker)
         return done
 
     def _built_in(self, **summarisers: Any) -> ContextCompressor:
         return built_in(self._parts.settings, self.window, breaker=self.breaker, **summarisers)
 
-    def _fared(self, breaker: Breaker) -> None:
+    def _set_breaker(self, breaker: Breaker) -> None:
         if isinstance(self._engine, ContextCompressor):
             self._engine.breaker = breaker
         else:
-            self._in_its_place = breaker
+            self._stand_in_breaker = breaker
 
     def store_breaker(self) -> None:
         now = self.breaker
@@ -336,7 +322,7 @@ class Compactor:
         self._parts = parts
         self._contexts = Contexts(parts.database)
         self._holder = holder_name()
-        self._seat = EngineSeat(host, parts, window, self._renew)
+        self._engine_host = EngineHost(host, parts, window, self._renew)
         self._real = real
         self._problems: set[str] = set()
 
@@ -344,18 +330,18 @@ class Compactor:
 
     @property
     def engine(self) -> ContextEngine:
-        return self._seat.engine
+        return self._engine_host.engine
 
     def use_model(self, model: Model) -> None:
-        self._seat.use_model(model)
+        self._engine_host.use_model(model)
 
     def close(self) -> None:
-        self._seat.close()
+        self._engine_host.close()
 
     def moved(self) -> None:
         """The conversation is in another database now."""
         self._contexts = Contexts(self._parts.database)
-        self._seat.moved()
+        self._engine_host.moved()
 
     def counted(self, usage: Usage) -> None:
         """What the provider counted for the request that ended with the newest message."""
@@ -364,7 +350,7 @@ class Compactor:
         self._real = (usage.input_tokens, len(self._host.context.messages))
         prompt, completion = usage.input_tokens, usage.output_tokens
         counts = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
-        self._seat.counted(counts | usage.as_dict())
+        self._engine_host.counted(counts | usage.as_dict())
 
     @property
     def real_tokens(self) -> int:
@@ -382,7 +368,7 @@ class Compactor:
         before = len(self.happened)
         if too_long is not None:
             self._make_it_fit(too_long)
-        elif self._seat.told(self.engine.should_compress, self.tokens()):
+        elif self._engine_host.call(self.engine.should_compress, self.tokens()):
             self._try("threshold")
         return self._host.request() if len(self.happened) > before else request
 
@@ -392,11 +378,13 @@ class Compactor:
         if messages < HYGIENE_MESSAGES or not settings.flag("compression.enabled"):
             return
         most = settings.integer("compression.hygiene_hard_message_limit")
-        full = self.tokens() >= self._seat.window * HYGIENE_THRESHOLD
+        full = self.tokens() >= self._engine_host.window * HYGIENE_THRESHOLD
         if not full and messages < most:
             return
         engine = self.engine
-        if not isinstance(engine, ContextCompressor) or not engine.breaker.blocks(self.tokens(), self._seat.window):
+        if not isinstance(engine, ContextCompressor) or not engine.breaker.blocks(
+            self.tokens(), self._engine_host.window
+        ):
             # Too many messages may be few tokens: then it is their number that decides what stays, and half as many do.
             first = engine.protect_first_n
             last = max(most // 2 - first - 1, _LAST_EXCHANGE)
@@ -435,7 +423,7 @@ class Compactor:
                 if not told:
                     host.boundary.on_pre_compress(host.context.said())
                 return self._commit(done, why, in_place=in_place)
-            self._seat.store_breaker()
+            self._engine_host.store_breaker()
             if done.reason == NO_SUMMARY:
                 (self._note if force else self._note_once)(f"{done.notice[:-1]} {_ABORTED}")
             elif force:
@@ -452,7 +440,7 @@ class Compactor:
         if isinstance(engine, ContextCompressor):
             sizes = context.sizes()[:settled]
             return engine.would_ask(messages[:settled], sizes, force=force, cut=cut, fewer=fewer)
-        return self._seat.told(engine.has_content_to_compress, copy.deepcopy(messages[:settled])) is not False
+        return self._engine_host.call(engine.has_content_to_compress, copy.deepcopy(messages[:settled])) is not False
 
     def _compress(self, *, focus: str, force: bool, memory_context: str, cut: Cut | None, fewer: bool) -> Compaction:
         engine, context, tokens = self.engine, self._host.context, self.tokens()
@@ -466,11 +454,11 @@ class Compactor:
         if type(engine) is not ContextCompressor and cut is None:
             more = {"force": force, "memory_context": memory_context}
             try:
-                done = compressed_by(engine, messages, ids, tokens=tokens, focus=focus, **more)
+                done = compress_with(engine, messages, ids, tokens=tokens, focus=focus, **more)
                 return done.followed_by(*running)
-            except NotBelieved as error:
+            except UnusableResult as error:
                 refused, ours = str(error), None
-        compact = self._seat.compact_instead if ours is None else ours.compact
+        compact = self._engine_host.compact_with_built_in if ours is None else ours.compact
         done = compact(
             messages, ids=ids, counts=sizes, current_tokens=tokens, focus=focus, force=force,
             memory_context=memory_context, cut=cut, fewer=fewer,
@@ -485,7 +473,7 @@ class Compactor:
     def _commit(self, done: Compaction, why: str, *, in_place: bool | None) -> Compacted:
         host, old = self._host, self._host.id
         host.boundary.on_session_end(host.context.said())
-        self._seat.told(self.engine.on_session_end, old, host.context.said())
+        self._engine_host.call(self.engine.on_session_end, old, host.context.said())
         prompt = host.rebuilt_prompt().followed_by("compaction_note", SYSTEM_NOTE)
         seen = host.announced()
         changed = prompt if prompt.text != host.system_prompt else None
@@ -495,19 +483,20 @@ class Compactor:
             archive=done.replaced,
             last_id=host.last_id,
             system_prompt=changed.text if changed else None,
-            meta={BREAKER: json.dumps(self._seat.breaker.as_dict())},
+            meta={BREAKER: json.dumps(self._engine_host.breaker.as_dict())},
         )
         if self._parts.settings.flag("compression.in_place") if in_place is None else in_place:
             session_id, ids = old, self._contexts.replace(old, new)
-            kept = host.context.replaced(ids, by_id(ids, new))
         else:
             session_id, ids = self._contexts.split(old, new)
-            kept = host.context.replaced(with_gaps(done.ids), by_gap(new))
-            kept.renumbered(ids)
-        self._seat.breaker_was_stored()
+        # In a session that was split off every message has a new id, so what is new is known by a place below zero.
+        numbers = [-1 - at if number is None else number for at, number in enumerate(done.ids)]
+        kept = host.context.replaced(numbers, {number: new.messages[-1 - number] for number in numbers if number < 0})
+        kept.renumbered(ids)
+        self._engine_host.breaker_was_stored()
         self._real = None
         host.go_on(session_id, kept, max(ids), system_prompt=prompt.text, seen=seen)
-        self._seat.start(boundary_reason="compression", old_session_id=old)
+        self._engine_host.start(boundary_reason="compression", old_session_id=old)
         host.boundary.on_session_switch(session_id, parent_session_id=old, reset=False, reason="compression")
         return self._tell(done, why, old)
 
@@ -539,10 +528,10 @@ class Compactor:
         sent = self.tokens()
         limit = too_long.limit or next((step for step in _STEPS if step < sent), _STEPS[-1])
         if too_long.limit:
-            self._seat.learn(too_long.limit)
+            self._engine_host.learn(too_long.limit)
         for _ in range(_PASSES):
             self._real = None
-            self._seat.assume(limit)
+            self._engine_host.assume(limit)
             self._try("too long", force=True)
             if self.tokens() < limit:
                 return
@@ -567,9 +556,6 @@ class Compactor:
 
     def _note(self, text: str) -> None:
         self._host.notices.add("compaction", text)
-
-
-# Compacts the stretch of messages that a model named: by words of its first and last message, or by ids.
 
 
 def compact_range(compactor: Compactor, context: Context, wanted: Mapping[str, str]) -> dict[str, Any]:

@@ -209,7 +209,7 @@ class Nudges:
         self.calls = 0 if SKILLS in kinds else self.calls
         self._save()
 
-    def goes_on_in(self, session_id: str) -> None:
+    def pass_taint_to(self, session_id: str) -> None:
         """A conversation that begins with this one has read what this one read."""
         if self.taint:
             Nudges(self._database, session_id).tainted(self.taint)
@@ -237,7 +237,7 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 _LOST = "[A call of a tool that has no result stood here.]"
 
 
-def sound(stored: Iterable[Numbered]) -> list[Numbered]:
+def in_tool_order(stored: Iterable[Numbered]) -> list[Numbered]:
     """The messages with each group of results directly behind its calls; the same list when that is so already."""
     given = [(number, _sendable(message)) for number, message in stored if message["role"] in ROLES]
     if _is_sound([message for _, message in given]):
@@ -456,7 +456,7 @@ class Context:
         self.ids: list[int] = []
         self._known: list[_Known] = []
         self.compacted = False  # some of it stands for messages that were put away
-        for number, message in sound(stored):
+        for number, message in in_tool_order(stored):
             self.append(number, message, (private or {}).get(number))
 
     def append(

@@ -5,12 +5,13 @@ Without a provider in the settings every method does nothing and nothing is load
 
 from __future__ import annotations
 
+import json
+from typing import TYPE_CHECKING, Any
+
 from hermes.base.errors import HermesError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
 
     from hermes.base.values import Notices
     from hermes.memory.store import MemoryStore, Written
@@ -236,8 +237,6 @@ class ProviderTool:
         self.schema = schema
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        import json
-
         found = json.loads(self._manager.handle_tool_call(self.schema["name"], arguments))
         return found if isinstance(found, dict) else {"result": found}
 

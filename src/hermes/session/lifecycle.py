@@ -61,7 +61,7 @@ def branch_off(database: SessionDB, session_id: str, title: str | None = None) -
         **details | {"model": parent.model, "cwd": parent.cwd, "project": parent.project},
     )
     database.append_many(branch, said)
-    Nudges(database, session_id).goes_on_in(branch)
+    Nudges(database, session_id).pass_taint_to(branch)
     database.sync()
     return branch
 
@@ -168,7 +168,7 @@ def end(parts: SessionParts, session_id: str, compactor: Compactor | None, said:
     parts.external.close(said)
     if compactor is not None:
         compactor.close()
-    if not parts.storage.goes_on:
+    if not parts.storage.is_long_lived:
         opened = Opened(parts.database)
         with opened.together():
             with suppress(NotFound):  # deleted meanwhile, because nobody had said anything or by somebody else
@@ -200,7 +200,7 @@ class About:
 
 
 @value
-class PromptWishes:
+class PromptOptions:
     """What a host wants of the prompt; stored, because a compaction builds it again."""
 
     system_message: str
@@ -209,7 +209,7 @@ class PromptWishes:
     today: date | None
 
 
-def begin(parts: SessionParts, session_id: str, about: About, wishes: PromptWishes) -> list[StoredMessage]:
+def begin(parts: SessionParts, session_id: str, about: About, options: PromptOptions) -> list[StoredMessage]:
     """Stores the row of a new session, in which nothing was said yet."""
     row: dict[str, Any] = {
         "source": about.source,
@@ -220,7 +220,7 @@ def begin(parts: SessionParts, session_id: str, about: About, wishes: PromptWish
         "project": parts.project or None,
         "parent_session_id": about.parent,
         "kind": "delegate" if about.parent else None,
-        **_furniture(parts, about, wishes),
+        **_prompt_and_tools(parts, about, options),
     }
     try:
         _create(parts, row)
@@ -239,14 +239,14 @@ def _create(parts: SessionParts, row: Mapping[str, Any]) -> None:
         parts.storage.mark_open(row["session_id"])
 
 
-def go_on(parts: SessionParts, session_id: str, about: About, wishes: PromptWishes) -> list[StoredMessage]:
+def go_on(parts: SessionParts, session_id: str, about: About, options: PromptOptions) -> list[StoredMessage]:
     """What the model knows of a session that is resumed; one that was not begun here gets a prompt and tools now."""
     from hermes.storage.context import Contexts
 
     database = parts.storage.readable
     added: dict[str, Any] = {}
     if "tools" not in database.session_details(session_id):
-        added = _furniture(parts, about, wishes)
+        added = _prompt_and_tools(parts, about, options)
     try:
         parts.storage.mark_open(session_id)
         if added:
@@ -264,9 +264,9 @@ def go_on(parts: SessionParts, session_id: str, about: About, wishes: PromptWish
         return Contexts(spare.db).live(session_id)
 
 
-def _furniture(parts: SessionParts, about: About, wishes: PromptWishes) -> dict[str, Any]:
+def _prompt_and_tools(parts: SessionParts, about: About, options: PromptOptions) -> dict[str, Any]:
     """The prompt and the tools of a session, which stay as they are, and what it takes to build the prompt again."""
-    inputs = {**vars(wishes), "platform": about.source}
+    inputs = {**vars(options), "platform": about.source}
     prompt = parts.build_prompt(model=about.model, cwd=about.cwd, **inputs)
     for notice in prompt.notices:
         parts.notices.add("context", notice)
@@ -275,5 +275,5 @@ def _furniture(parts: SessionParts, about: About, wishes: PromptWishes) -> dict[
         "prompt_sections": prompt.sizes(),
         "tools": parts.toolbox.schemas(),
         "announced": Announcements(parts.store, "").seen,
-        "prompt_inputs": {**inputs, "today": wishes.today.isoformat() if wishes.today else None},
+        "prompt_inputs": {**inputs, "today": options.today.isoformat() if options.today else None},
     }

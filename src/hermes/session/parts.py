@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import datetime
 from functools import cache, cached_property
 from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import ForeignFile, HermesError, LockTimeout, OutOfOrder, StorageError, UnsafePath
 from hermes.base.text import day
@@ -24,11 +26,9 @@ from hermes.tools.memory import MemoryTool
 from hermes.tools.registry import Toolbox, check_tool
 from hermes.tools.taint import Taint
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import date
-    from typing import Any
 
     from hermes.compaction.engine import Choice
     from hermes.memory.store import Archived
@@ -99,8 +99,6 @@ class Judged:
 
     def known_skills(self) -> Known:
         """What an earlier session read and judged of the skills' files, by path."""
-        import json
-
         from hermes.skills.files import Entry
 
         data = self._stored(SKILLS)
@@ -115,8 +113,6 @@ class Judged:
     def keep_skills(self, index: SkillIndex) -> None:
         if not index.changed:
             return
-        import json
-
         index.changed = False
         listed = [
             (path, stamp, {field: getattr(entry, field) for field in _FIELDS})
@@ -221,17 +217,23 @@ class SessionStorage:
     """The database of one session, and what stands in for it while `state.db` cannot be used.
 
     Without an `owner` nothing is opened until `open` is called. A database that is locked or damaged is the `trouble`;
-    with `must_store` it raises. The conversation `goes_on` when it outlives this program.
+    with `must_store` it raises. The conversation `is_long_lived` when it outlives this program.
     """
 
     def __init__(
-        self, home: Home, settings: Settings, owner: str | None, *, must_store: bool = False, goes_on: bool = False
+        self,
+        home: Home,
+        settings: Settings,
+        owner: str | None,
+        *,
+        must_store: bool = False,
+        is_long_lived: bool = False,
     ) -> None:
         self._home = home
         self._settings = settings
         self._owner = owner or "local"
         self.must_store = must_store
-        self.goes_on = goes_on
+        self.is_long_lived = is_long_lived
         self.opened_as = ""  # the session as it was opened; a compaction may go on in a child
         self.trouble: StorageError | None = None  # why state.db cannot be used now
         self.spare: Spare | None = None  # where the conversation is kept instead
@@ -312,7 +314,7 @@ class SessionStorage:
         self.opened_as = session_id
         opened = Opened(self.database)
         with opened.together():
-            if not self.goes_on:
+            if not self.is_long_lived:
                 opened.mark(session_id)  # which may end this very session, when the process before was killed
             session = self.database.get_session(session_id)
             if session.ended_at is not None and session.end_reason not in _ENDED_FOR_GOOD:
@@ -591,7 +593,7 @@ def open_parts(
     cwd: str | None = None,
     resume: str | None = None,
     must_store: bool | None = None,
-    goes_on: bool = False,
+    is_long_lived: bool = False,
     context_length: int | None = None,
 ) -> SessionParts:
     """Opens curated memory and, when an owner is named, the database of conversations.
@@ -607,7 +609,7 @@ def open_parts(
     elif platform is not None:
         toolsets = toolsets_of(chosen, platform)
     strict = chosen.flag("sessions.required") if must_store is None else must_store
-    storage = SessionStorage(place, chosen, owner, must_store=strict, goes_on=goes_on)
+    storage = SessionStorage(place, chosen, owner, must_store=strict, is_long_lived=is_long_lived)
     try:
         if resume is not None and owner is not None and project is None:
             from hermes.settings.home import recorded_project

@@ -1,4 +1,4 @@
-"""`MemorySession`: the entry point for every host.
+"""`MemorySession`: the entry point for every session.
 
     with MemorySession.open(source="my-agent") as session:
         request = session.prepare_turn("what did we decide about auth?")
@@ -48,7 +48,7 @@ from hermes.session.context import (
 from hermes.session.lifecycle import (
     CHAT,
     About,
-    PromptWishes,
+    PromptOptions,
     begin,
     branch_off,
     end,
@@ -230,11 +230,11 @@ class MemorySession(Closing):
             toolsets=chosen.toolsets,
             platform=source,
             must_store=chosen.must_store,
-            goes_on=CHAT in (chosen.identity or {}),
+            is_long_lived=CHAT in (chosen.identity or {}),
             context_length=chosen.context_length,
         )
         about = About(source=source, title=title, model=model, cwd=cwd, parent=chosen.parent)
-        wishes = PromptWishes(
+        prompt = PromptOptions(
             system_message=system_message,
             skip_memory=chosen.skip_memory,
             skip_context_files=chosen.skip_context_files,
@@ -251,7 +251,7 @@ class MemorySession(Closing):
                     handed=chosen.providers,
                     follows=before.external if before is not None else None,
                 )
-            stored = (begin if resume is None else go_on)(parts, session_id, about, wishes)
+            stored = (begin if resume is None else go_on)(parts, session_id, about, prompt)
             session = cls(parts, session_id, stored, chosen.prefill)
             if before is not None:
                 session.external.take_over(
@@ -273,7 +273,7 @@ class MemorySession(Closing):
         """
         self._refuse_closed()
         text, images = taken_in(text)
-        self._store_again()
+        self._return_to_state_db()
         self._close_open_calls()
         self._close_broken_turn()
         self.preflight()
@@ -332,7 +332,7 @@ class MemorySession(Closing):
         session has not seen (AGENTS.md and the like), they follow the result: the prompt must not move any more.
         """
         self._refuse_closed()
-        self._kept(lambda: expect_result(self, self._parts.database, call_id, content))
+        self._with_fallback(lambda: expect_result(self, self._parts.database, call_id, content))
         hint = self._hints.for_call(arguments or {}) if self._hints else ""
         shown = f"{content}\n\n{hint}" if hint else content
         self.nudges.called("")
@@ -368,7 +368,7 @@ class MemorySession(Closing):
         notes = self._notes_for(name, arguments)
         result += notes
         self.nudges.called(name)
-        self._counting(lambda: self.nudges.tainted(self._parts.taint.origin))
+        self._count(lambda: self.nudges.tainted(self._parts.taint.origin))
         brings = "file" if notes else self._parts.toolbox.brings(name)
         told = {"role": "tool", "tool_call_id": call_id, "name": name, "content": result, OUTSIDE: brings}
         self._save({**told, **noted(notes)})
@@ -406,12 +406,12 @@ class MemorySession(Closing):
         self._save(saved)
         if counted is not None:
             more = counted.as_dict() | self._cost(counted, model or self.model)
-            self._kept(lambda: self._parts.database.update_session(self.id, api_call_count=1, **more))
+            self._with_fallback(lambda: self._parts.database.update_session(self.id, api_call_count=1, **more))
             self._answered, self.model = time.time(), model or self.model
         if not interrupted:
-            self._counting(self.nudges.turn_finished)
+            self._count(self.nudges.turn_finished)
             self._capture(self._said)
-        self._kept(lambda: self._parts.database.sync())  # noqa: PLW0108 - it may be another one then
+        self._with_fallback(lambda: self._parts.database.sync())  # noqa: PLW0108 - it may be another one then
         self.external.finish(reply, self.context.said(), interrupted=interrupted)
 
     def _cost(self, usage: Usage, model: str) -> dict[str, float]:
@@ -451,7 +451,7 @@ class MemorySession(Closing):
 
     def rename(self, title: str | None) -> str | None:
         """Gives the conversation a title and returns it, with ` #N` when another has it."""
-        return self._kept(lambda: self._parts.database.rename(self.id, title))
+        return self._with_fallback(lambda: self._parts.database.rename(self.id, title))
 
     def drop_if_empty(self) -> None:
         """Forgets a session in which nobody has said anything, so that no list shows it; the session is over then."""
@@ -460,14 +460,14 @@ class MemorySession(Closing):
 
     def about(self) -> Session:
         """The stored facts about this session: title, source, tokens, times."""
-        return self._kept(lambda: self._parts.database.get_session(self.id))
+        return self._with_fallback(lambda: self._parts.database.get_session(self.id))
 
     def close(self) -> None:
         """Ends the session; a second call does nothing."""
         if not self._parts.storage.is_open:
             return
-        self._store_again(closing=True)
-        self._tell_unsaved()
+        self._return_to_state_db(closing=True)
+        self._report_unsaved()
         try:
             self._write_note()
             end(self._parts, self.id, self._compactor, self.context.said())
@@ -483,18 +483,18 @@ class MemorySession(Closing):
 
     def use_model(self, model: Model) -> None:
         """Says which model answers: its window counts, and it may be asked for a summary."""
-        self._kept(lambda: self.compactor.use_model(model))
+        self._with_fallback(lambda: self.compactor.use_model(model))
 
     def counted(self, usage: Usage | Mapping[str, Any]) -> None:
         """Tells what the provider's API counted for the last request; call it before the answer is recorded."""
-        self._kept(lambda: self.compactor.counted(Usage.of(usage)))
+        self._with_fallback(lambda: self.compactor.counted(Usage.of(usage)))
 
     def fit(self, request: Request, too_long: ContextTooLong | None = None) -> Request:
         """What to send instead of `request`: itself, or a shorter one after a compaction.
 
         With `too_long` a model has refused the request, so it is made shorter in any case.
         """
-        return self._kept(lambda: self.compactor.fit(request, too_long))
+        return self._with_fallback(lambda: self.compactor.fit(request, too_long))
 
     def compact(self, focus: str = "") -> Compacted | None:
         """Compacts because a person asked for it; None when there is nothing to take out, with a notice that says so.
@@ -506,7 +506,7 @@ class MemorySession(Closing):
     def preflight(self) -> None:
         """The safety net before a message is handled: a history that has nearly outgrown the window is compacted."""
         if len(self.context.messages) >= _FEWEST:
-            self._kept(lambda: self.compactor.preflight())  # noqa: PLW0108 - making it reads the database
+            self._with_fallback(lambda: self.compactor.preflight())  # noqa: PLW0108 - making it reads the database
 
     def take_events(self) -> list[Compacted | Notice]:
         """What happened since the last look: compactions, then what the person should know."""
@@ -652,7 +652,7 @@ class MemorySession(Closing):
 
     def _taint(self, origin: str, name: str, text: str) -> None:
         self._parts.taint.note(origin, name, text)
-        self._counting(lambda: self.nudges.tainted(self._parts.taint.origin))
+        self._count(lambda: self.nudges.tainted(self._parts.taint.origin))
 
     def _image(self, entry: Entry) -> bytes | None:
         data = entry.get("data")
@@ -663,7 +663,7 @@ class MemorySession(Closing):
     ) -> None:
         """`private` and `images` are what the message had before its private parts were left out."""
         message = with_valid_calls(message)
-        self.last_id = self._kept(lambda: self._parts.database.append(self.id, message))
+        self.last_id = self._with_fallback(lambda: self._parts.database.append(self.id, message))
         self.context.append(self.last_id, message, private, images)
         self._unfinished = False
 
@@ -707,22 +707,22 @@ class MemorySession(Closing):
 
     # --- going on without state.db ------------------------------------------------------------------------------------
 
-    def _kept(self, act: Callable[[], Answer]) -> Answer:
+    def _with_fallback(self, act: Callable[[], Answer]) -> Answer:
         """Does `act`; when the database cannot be used, once more with the conversation in a spare one."""
         try:
             return act()
         except StorageError as error:
-            self._go_on_without(error)
+            self._fall_back(error)
             return act()
 
-    def _counting(self, act: Callable[[], object]) -> None:
+    def _count(self, act: Callable[[], object]) -> None:
         """Does `act`, which counts something; the counts go along to a spare database."""
         try:
             act()
         except StorageError as error:
-            self._go_on_without(error)
+            self._fall_back(error)
 
-    def _go_on_without(self, error: StorageError) -> None:
+    def _fall_back(self, error: StorageError) -> None:
         spare = self._parts.storage.fall_back(error)
         row = self._row._replace(id=self.id, model=self.model or None)
         details = {**self._details, "system_prompt": self.system_prompt, "announced": self._announcements.seen}
@@ -732,7 +732,7 @@ class MemorySession(Closing):
         self._moved()
         self.notices.add(KIND, spare.in_words())
 
-    def _store_again(self, *, closing: bool = False) -> None:
+    def _return_to_state_db(self, *, closing: bool = False) -> None:
         """Adds a conversation from a spare database to `state.db`, if that can be used again, and goes on there.
 
         One that was compacted meanwhile goes on in the spare database until it is closed: `state.db` gets it as it was
@@ -765,9 +765,9 @@ class MemorySession(Closing):
             self.context = context
             self.compactions += 1
         self.id, self.last_id = session_id, last_id
-        self._kept(lambda: self._parts.database.set_meta(note_of(spare.name), None))
-        self._kept(lambda: self._parts.storage.mark_open(session_id))
-        self._counting(self._moved)
+        self._with_fallback(lambda: self._parts.database.set_meta(note_of(spare.name), None))
+        self._with_fallback(lambda: self._parts.storage.mark_open(session_id))
+        self._count(self._moved)
         self.notices.add(KIND, f"state.db can be used again; {counted(added, 'message')} of this conversation stored")
 
     def _moved(self) -> None:
@@ -776,7 +776,7 @@ class MemorySession(Closing):
         if self._compactor is not None:
             self._compactor.moved()
 
-    def _tell_unsaved(self) -> None:
+    def _report_unsaved(self) -> None:
         """At the close: what is still not in `state.db` stays where it is, and the operator is told."""
         spare = self._parts.storage.spare
         if spare is None or spare.is_empty():
@@ -818,7 +818,7 @@ def refuse_strange_role(message: Mapping[str, Any]) -> None:
         raise ValueError(f"a message has the role {message.get('role')!r}; it must be one of {', '.join(ROLES)}")
 
 
-def expect_result(host: MemorySession, database: SessionDB, call_id: str, content: object) -> None:
+def expect_result(session: MemorySession, database: SessionDB, call_id: str, content: object) -> None:
     """Sees to it that a call waits for this result; TypeError when it is no text, OutOfOrder when none does.
 
     A resume gives open calls a result that says that they did not finish. While that is the newest there is, the real
@@ -826,30 +826,30 @@ def expect_result(host: MemorySession, database: SessionDB, call_id: str, conten
     """
     if not isinstance(content, str):
         raise TypeError(f"the result of {call_id} is {type(content).__name__}, not a text; json.dumps makes one")
-    if call_id in unanswered_calls(host.context.messages) or call_id in _waiting(host):
+    if call_id in unanswered_calls(session.context.messages) or call_id in _waiting(session):
         return
-    closed = _closed_at_the_end(host, call_id)
+    closed = _closed_at_the_end(session, call_id)
     if closed is None:
         raise OutOfOrder(
             f"no call {call_id!r} waits for a result: record the model's message with its tool_calls first, and then "
             "one result for each, under the id of the call"
         )
-    database.set_rewound(host.id, [closed])
-    host.reload()
+    database.set_rewound(session.id, [closed])
+    session.reload()
 
 
-def _waiting(host: MemorySession) -> set[str]:
+def _waiting(session: MemorySession) -> set[str]:
     """Calls without a result, also those behind which something else was recorded."""
     waiting: set[str] = set()
-    for message in host.context.messages:
+    for message in session.context.messages:
         waiting.update(call["id"] for call in message.get("tool_calls") or ())
         waiting.discard(str(message.get("tool_call_id")))
     return waiting
 
 
-def _closed_at_the_end(host: MemorySession, call_id: str) -> int | None:
+def _closed_at_the_end(session: MemorySession, call_id: str) -> int | None:
     """The id of the message that closed this call, when nothing but results stands behind it."""
-    for number, message in zip(reversed(host.context.ids), reversed(host.context.messages), strict=True):
+    for number, message in zip(reversed(session.context.ids), reversed(session.context.messages), strict=True):
         if message["role"] != "tool":
             return None
         if message.get("tool_call_id") == call_id:
