@@ -53,7 +53,7 @@ _NOT_FOR_CHILDREN = frozenset({"memory", "delegation"})
 _REMEMBERED = 1_000  # messages in which the list of steps is looked for
 
 
-class Opening:
+class AgentParts:
     """Settings, model, toolsets and tools; `run_task` runs a delegated task in an agent of its own."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Opening:
         toolsets: Collection[str] | None,
         depth: int = 0,
         delegates: bool = True,
-        run_task: Callable[[Opening, Task], Outcome],
+        run_task: Callable[[AgentParts, Task], Outcome],
     ) -> None:
         self.home, self.source, self.owner, self.cwd, self.ask, self.depth = home, source, owner, cwd, ask, depth
         self.settings = load_settings(home)
@@ -113,13 +113,13 @@ class Opening:
         if self.servers is not None:
             self.servers.close()
 
-    def child(self, task: Task) -> Opening:
+    def child(self, task: Task) -> AgentParts:
         settings = self.settings
         orchestrates = task.role == "orchestrator" and settings.flag("delegation.orchestrator_enabled")
         kept = self.toolsets - (_NOT_FOR_CHILDREN - {"delegation"} if orchestrates else _NOT_FOR_CHILDREN)
         if not settings.flag("delegation.inherit_mcp_toolsets"):
             kept -= {"mcp"}
-        return Opening(
+        return AgentParts(
             self.home,
             "subagent",
             owner=self.owner,
@@ -132,19 +132,6 @@ class Opening:
             delegates=orchestrates,
             run_task=self._run_task,
         )
-
-    def child_options(self) -> dict[str, Any]:
-        return {
-            "parent": self.session[0].id,
-            "skip_memory": True,
-            "skip_context_files": True,
-            "limit": self.settings.integer("delegation.max_iterations"),
-        }
-
-    def stopped(self) -> Callable[[], bool]:
-        seconds = self.settings.integer("delegation.child_timeout_seconds")
-        end = time.monotonic() + seconds if seconds else float("inf")
-        return lambda: self.stop.is_set() or time.monotonic() > end
 
 
 def _checked(model: Model) -> Model:
@@ -258,7 +245,7 @@ class Agent(Closing):
         StorageError.
         """
         return cls.opened_from(
-            Opening(
+            AgentParts(
                 find_home(home),
                 source,
                 owner=owner,
@@ -284,33 +271,33 @@ class Agent(Closing):
         )
 
     @classmethod
-    def opened_from(cls, opening: Opening, *, limit: int | None = None, **given: Any) -> Self:
+    def opened_from(cls, parts: AgentParts, *, limit: int | None = None, **given: Any) -> Self:
         """An agent from prepared parts; `given` are further options of `MemorySession.open`."""
         try:
             session = MemorySession.open(
-                opening.home,
-                opening.source,
-                model=opening.model.name,
-                cwd=opening.cwd,
-                owner=opening.owner,
-                makers=opening.makers(),
-                toolsets=opening.toolsets,
+                parts.home,
+                parts.source,
+                model=parts.model.name,
+                cwd=parts.cwd,
+                owner=parts.owner,
+                makers=parts.makers(),
+                toolsets=parts.toolsets,
                 **given,
             )
         except BaseException:
-            opening.close()
+            parts.close()
             raise
-        opening.session.append(session)
-        for problem in opening.problems:
+        parts.session.append(session)
+        for problem in parts.problems:
             session.notices.add("tools", problem)
         agent = cls(
             session,
-            opening.model,
-            settings=opening.settings,
-            limit=limit or opening.settings.integer("agent.max_turns"),
-            stop=opening.stop,
-            servers=opening.servers,
-            open_steps=opening.kit.open_steps if opening.kit and is_enabled("todo", opening.toolsets) else lambda: "",
+            parts.model,
+            settings=parts.settings,
+            limit=limit or parts.settings.integer("agent.max_turns"),
+            stop=parts.stop,
+            servers=parts.servers,
+            open_steps=parts.kit.open_steps if parts.kit and is_enabled("todo", parts.toolsets) else lambda: "",
         )
         agent.reviews.tidy_if_due()
         return agent
@@ -479,17 +466,22 @@ class _Saves:
         return vague or bool(_CLAIMS.search(reply))
 
 
-def _run_task(parent: Opening, task: Task) -> Outcome:
+def _run_task(parent: AgentParts, task: Task) -> Outcome:
     """Runs one delegated task to its end; what goes wrong in it is its outcome."""
+    session, settings = parent.session[0], parent.settings
+    seconds = settings.integer("delegation.child_timeout_seconds")
+    end = time.monotonic() + seconds if seconds else float("inf")
+    limit = settings.integer("delegation.max_iterations")
     try:
-        with Agent.opened_from(parent.child(task), **parent.child_options()) as agent:
-            agent.session.inherit(parent.session[0])
-            outcome = _follow(agent, task, parent.stopped())
+        with Agent.opened_from(
+            parent.child(task), limit=limit, parent=session.id, skip_memory=True, skip_context_files=True
+        ) as agent:
+            agent.session.inherit(session)
+            outcome = _follow(agent, task, lambda: parent.stop.is_set() or time.monotonic() > end)
     except HermesError as error:
         return Outcome(status="failed", summary=str(error))
     if outcome.status == "completed":
-        external = parent.session[0].external
-        external.on_delegation(task.goal, outcome.summary, child_session_id=outcome.session_id)
+        session.external.on_delegation(task.goal, outcome.summary, child_session_id=outcome.session_id)
     return outcome
 
 

@@ -14,7 +14,7 @@ from curation_home import FILLER, store_with
 from provider_plugins import Notebook, install
 
 from hermes import Agent, MemorySession, SessionDB
-from hermes.agent import Opening
+from hermes.agent import AgentParts
 from hermes.compaction.compressor import Breaker
 from hermes.llm import embedded as local
 from hermes.llm.scripted import Reply, Scripted
@@ -159,11 +159,11 @@ def test_a_delegated_task_gets_the_tools_of_servers_when_the_settings_say_so(hom
     configure(home, f"delegation: {{inherit_mcp_toolsets: {str(inherit).lower()}}}\n")
     ran: list[Task] = []
 
-    def run_task(_parent: Opening, task: Task) -> Outcome:
+    def run_task(_parent: AgentParts, task: Task) -> Outcome:
         ran.append(task)
         return Outcome(status="completed", summary="done")
 
-    parent = Opening(
+    parent = AgentParts(
         find_home(home),
         "cli",
         owner="local",
