@@ -18,7 +18,7 @@ REQUIREMENTS = {
     ),
     "durable.lock": ("waiting for a lock ends after the configured time and names the holder", "product"),
     "durable.descriptors": (
-        "a descriptor that was closed behind a store's back is neither written to nor closed, and copies share none",
+        "a store keeps no descriptor open between writes, and copies of it write on their own",
         "product",
     ),
     "durable.shared": ("two homes that link to one file share one lock", "product"),

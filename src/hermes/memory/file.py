@@ -22,7 +22,8 @@ from hermes.memory.history import (
     replay,
     to_record,
 )
-from hermes.storage.documents import NOTHING_READ, ChangedMeanwhile, Fingerprint, Workplaces
+from hermes.storage.documents import NOTHING_READ, ChangedMeanwhile, Fingerprint, LockedFile
+from hermes.storage.files import Folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
 
     from hermes.memory.history import Leaving
     from hermes.settings.home import Home
-    from hermes.storage.documents import Identity, Journal, OldVersion, ReadSoFar, Seen, Workplace
-    from hermes.storage.files import Folder
+    from hermes.storage.documents import Identity, Journal, OldVersion, ReadSoFar, Seen
 
 FOLDER = "memories"
 FILES = {"memory": "MEMORY.md", "user": "USER.md", "project": "MEMORY.md"}
@@ -119,19 +119,18 @@ class MemoryFile:
         self.target = target
         self._limit = limit
         self._name = os.path.basename(path)
-        self._places = Workplaces(path, at_most=LARGEST_FILE, lock_timeout=lock_timeout)
+        self._lock_timeout = lock_timeout
         # What is known already, so that it need not be read and parsed again: the newest record with the identity of
         # the journal it came from, the entries behind the bytes this object wrote last, which replaced versions nobody
         # can have written to since, and whether somebody may yet write to another one.
         self._last: tuple[Identity, Change | None] | None = None
         self._written: tuple[bytes | None, tuple[str, ...]] = (None, ())
         self._untouched: set[str] = set()
-        self._others_write = False
         self._known: tuple[ReadSoFar, list[Change]] = (NOTHING_READ, [])
 
     def read(self) -> Reading:
         """The live entries; an error when the file exists and cannot be read, never an empty answer instead."""
-        place = self._places.look()
+        place = self._look()
         if place is None:
             return Reading(entries=(), fingerprint=Fingerprint.of(b"", 0))
         with place, place.shared.see() as seen:
@@ -139,7 +138,7 @@ class MemoryFile:
 
     def has_texts_of_others(self) -> bool:
         """Whether somebody ever changed the file without us: what they wrote was judged by nobody."""
-        place = self._places.look()
+        place = self._look()
         if place is None:
             return False
         with place, place.shared.see() as seen:
@@ -147,7 +146,7 @@ class MemoryFile:
 
     def history(self) -> tuple[list[Change], int]:
         """The changes that took effect, oldest first, and how many records are unreadable."""
-        place = self._places.look()
+        place = self._look()
         if place is None:
             return [], 0
         with place, place.shared.see() as seen:
@@ -161,15 +160,14 @@ class MemoryFile:
         self, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False
     ) -> tuple[Plan, Change | None]:
         """Applies what `plan` makes of the live entries; the change is None when there was nothing to do."""
-        with self._places.enter() as place:
-            if place.known is None:
-                self._settle(place, every_version=False)
+        with self._opened(Folder.create(os.path.dirname(self.path))) as place, place.lock:
+            self._settle(place, every_version=False)
             return self._change(place, plan, cause, accept_drift=accept_drift)
 
     def tidy(self) -> None:
         """Clears away what a killed writer left behind, unless somebody is writing right now."""
         try:
-            place = self._places.look()
+            place = self._look()
             if place is not None:
                 with place:
                     if any(place.shared.leftovers()) and place.lock.try_to_take():
@@ -178,8 +176,16 @@ class MemoryFile:
         except StorageError:
             return  # what is left stays for the next time, and a home that cannot be written to can still be read
 
+    def _look(self) -> LockedFile | None:
+        """The file with what stands beside it, without its lock; None when there is no such folder."""
+        folder = Folder.open(os.path.dirname(self.path))
+        return self._opened(folder) if folder is not None else None
+
+    def _opened(self, folder: Folder) -> LockedFile:
+        return LockedFile(folder, self._name, at_most=LARGEST_FILE, lock_timeout=self._lock_timeout)
+
     def _change(
-        self, place: Workplace, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False
+        self, place: LockedFile, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False
     ) -> tuple[Plan, Change | None]:
         for _ in range(_ATTEMPTS):
             with place.shared.see() as seen:
@@ -208,9 +214,9 @@ class MemoryFile:
             if folder.status(self._name) is None:  # else somebody else made it in this moment
                 raise
 
-    def _write(self, place: Workplace, seen: Seen, reading: Reading, planned: Plan, cause: Cause) -> Change:
+    def _write(self, place: LockedFile, seen: Seen, reading: Reading, planned: Plan, cause: Cause) -> Change:
         """Journal first, file second: a record whose file never came is recognised, the reverse could not be."""
-        journal, known = place.journal, place.known
+        journal = place.journal
         earlier = self._foreign_change(journal, reading)
         number = _number(earlier or reading.last) + 1
         told = not (planned.undoes or planned.archived)  # a file name has no room for more than action and cause
@@ -235,13 +241,12 @@ class MemoryFile:
             )
             written.append(change)
             records = [to_record(each) for each in (earlier, change) if each is not None]
-            identity.append(journal.append(records, sync=not label or earlier is not None, known=known))
+            identity.append(journal.append(records, sync=not label or earlier is not None))
 
         data = planned.data if planned.data is not None else text.render(planned.entries).encode("utf-8")
         try:
             replaced = place.shared.replace(seen, data, label, commit, journal.sync)
         except (StorageError, ChangedMeanwhile):
-            place.leave(None)
             if written and not place.shared.holds(written[-1].after):
                 _withdraw(journal, [each.id for each in (earlier, written[-1]) if each is not None])
             raise
@@ -249,9 +254,6 @@ class MemoryFile:
         self._last = (identity[-1], written[-1]) if identity[-1] is not None else None
         if replaced:
             self._untouched.add(replaced)
-        # What is not certain, and sixteen versions, are looked at the next time; until then nobody need look.
-        sure = replaced and len(self._untouched) < _VERSIONS_KEPT and not self._others_write
-        place.leave(identity[-1] if sure else None)
         return written[-1]
 
     def _interpret(self, seen: Seen, last: Change | None) -> Reading:
@@ -308,12 +310,11 @@ class MemoryFile:
         folder.sync()
         return folder.join(name)
 
-    def _settle(self, place: Workplace, *, every_version: bool) -> None:
+    def _settle(self, place: LockedFile, *, every_version: bool) -> None:
         """Merges what others appended to versions we had replaced, and lets go of versions nobody needs any more."""
         shared, folder = place.shared, place.folder
         old, late, unfinished = shared.leftovers()
         self._untouched.intersection_update(old)
-        self._others_write = bool(late)
         if unfinished or old:
             self._withdraw_if_waiting(place, unfinished + old)
         for name in unfinished:
@@ -333,13 +334,13 @@ class MemoryFile:
                 self._merge_late(place, version)
                 folder.discard(name)
 
-    def _withdraw_if_waiting(self, place: Workplace, names: list[str]) -> None:
+    def _withdraw_if_waiting(self, place: LockedFile, names: list[str]) -> None:
         """A writer that was killed after its record and before its file leaves the file under a hidden name."""
         last = self._last_change(place)
         if last is not None and place.shared.is_waiting(last.after, names):
             place.journal.withdraw(last.id)
 
-    def _merge_late(self, place: Workplace, version: OldVersion) -> None:
+    def _merge_late(self, place: LockedFile, version: OldVersion) -> None:
         added = version.added()
         decoded = text.decode(added or b"")
         entries = text.parse(decoded.text)
@@ -364,7 +365,7 @@ class MemoryFile:
         changes = map(from_record, journal.read()[0])
         return any(change.state is None and change.after.same_bytes(then) for change in changes)
 
-    def _recover_history(self, place: Workplace, versions: list[OldVersion]) -> None:
+    def _recover_history(self, place: LockedFile, versions: list[OldVersion]) -> None:
         """Writes records again that a power cut took from the end of the journal; the replaced versions prove them."""
         last = self._last_change(place)
         numbered = sorted((number, version) for version in versions if (number := labelled_number(version)))
@@ -399,8 +400,8 @@ class MemoryFile:
             state=reading.entries,
         )
 
-    def _last_change(self, place: Workplace) -> Change | None:
-        identity = place.known or place.journal.identity()
+    def _last_change(self, place: LockedFile) -> Change | None:
+        identity = place.journal.identity()
         if self._last is None or self._last[0] != identity:
             record = place.journal.last()
             self._last = (identity, from_record(record) if record is not None else None)

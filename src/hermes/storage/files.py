@@ -19,26 +19,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Stamp = tuple[int, int, int]
-
 MIGRATION_FOLDER = ".migrating"  # in a home that is being built
 LOCK = "migration.lock"
 ARRIVING = ".arriving"  # after the name of the home: beside it, while two renames must happen and not one
 
 
-# Two things about open descriptors that Python has no call for.
-
 _RENAME_EXCHANGE = 2
 _renameat2: list[tuple[Callable[[int, tuple[object, ...]], int] | None, int]] = []  # looked up once
-
-
-def leads_to(descriptor: int, device: int, inode: int) -> bool | None:
-    """Whether it is open, and still the same file or folder; None when that cannot be found out."""
-    try:
-        status = os.fstat(descriptor)
-    except OSError as error:
-        return False if error.errno == errno.EBADF else None
-    return (status.st_dev, status.st_ino) == (device, inode)
 
 
 def exchange(folder: int, one: str, other: str) -> bool:
@@ -133,12 +120,11 @@ _REMEDIES = {
 class Folder(Closing):
     """An open private directory; use it in a `with` block."""
 
-    __slots__ = ("_descriptor", "_place", "path")
+    __slots__ = ("_descriptor", "path")
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
-        self._place: tuple[int, int] | None = None  # device and inode, once somebody has asked for its stamp
 
     @classmethod
     def open(cls, path: str) -> Folder | None:
@@ -289,29 +275,6 @@ class Folder(Closing):
         except OSError:
             return
 
-    def stamp(self) -> Stamp:
-        """Changes when a name in the folder comes or goes, unless two such moments are within one tick of the clock."""
-        try:
-            stamp = _stamp(os.fstat(self._descriptor))
-        except OSError as error:
-            raise explain("look at", self.path, error) from error
-        self._place = stamp[:2]
-        return stamp
-
-    def stamp_at_its_path(self) -> Stamp | None:
-        """The same of what is there now, which may be another folder; None when that cannot be found out."""
-        try:
-            return _stamp(os.stat(self.path, follow_symlinks=False))
-        except OSError:
-            return None
-
-    def is_still_open(self) -> bool:
-        """False when the descriptor was closed behind our back: the number may be somebody else's, so it is let go."""
-        known = self._place is None or leads_to(self._descriptor, *self._place)
-        if known is False:
-            self._descriptor = -1
-        return known is True
-
     def names(self) -> list[str]:
         try:
             return sorted(os.listdir(self._descriptor))
@@ -351,13 +314,6 @@ class OpenFile(Closing):
         if self.descriptor >= 0:
             _close(self.descriptor)
             self.descriptor = -1
-
-    def is_still_open(self) -> bool:
-        """Like that of a folder."""
-        known = leads_to(self.descriptor, self.status.st_dev, self.status.st_ino)
-        if known is False:
-            self.descriptor = -1
-        return known is True
 
     def look(self) -> os.stat_result:
         """What the system says of it now."""
@@ -446,10 +402,6 @@ def explain(action: str, path: str, error: OSError) -> StorageError:
     reason = error.strerror or str(error)
     remedy = _REMEDIES.get(error.errno or 0, "nothing was changed; look at the cause and try again")
     return StorageError(f"could not {action} {path}: {reason}; {remedy}")
-
-
-def _stamp(status: os.stat_result) -> Stamp:
-    return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -31,16 +31,13 @@ _LONGEST_COMMAND = 60
 class FileLock:
     """Exclusive use of something: `with FileLock(folder, "MEMORY.md.lock", timeout=5)`."""
 
-    __slots__ = ("_file", "_folder", "_idle", "_keeps", "_name", "_timeout")
+    __slots__ = ("_file", "_folder", "_name", "_timeout")
 
-    def __init__(self, folder: Folder, name: str, *, timeout: float, keeps_open: bool = False) -> None:
-        """With `keeps_open` its file stays open, unlocked, for the next time, until `close`."""
+    def __init__(self, folder: Folder, name: str, *, timeout: float) -> None:
         self._folder = folder
         self._name = name
         self._timeout = timeout
-        self._keeps = keeps_open
         self._file: OpenFile | None = None
-        self._idle: OpenFile | None = None
 
     def __enter__(self) -> Self:
         if self._file is None and not self.try_to_take():
@@ -61,27 +58,13 @@ class FileLock:
 
     def __exit__(self, *_: object) -> None:
         file, self._file = self._file, None
-        if file is None:
-            return
-        if self._keeps and _unlocked(file):
-            self._idle = file
-        else:
-            file.close()  # closing releases the lock, also when the process dies
-
-    def close(self) -> None:
-        for file in (self._file, self._idle):
-            if file is not None:
-                file.close()
-        self._file = self._idle = None
-
-    def is_still_open(self) -> bool:
-        """Whether what was kept open is; True when that is nothing."""
-        file = self._file or self._idle
-        return file is None or file.is_still_open()
+        if file is not None:
+            with contextlib.suppress(OSError):  # a process forked meanwhile has the file open, too, so unlock it first
+                fcntl.flock(file.descriptor, fcntl.LOCK_UN)
+            file.close()
 
     def try_to_take(self) -> bool:
-        kept, self._idle = self._idle, None
-        file = kept or self._folder.open_for_append(self._name)
+        file = self._folder.open_for_append(self._name)
         try:
             fcntl.flock(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -91,22 +74,19 @@ class FileLock:
             if error.errno not in NO_LOCKS_HERE:
                 file.close()
                 raise explain("lock", file.path, error) from error
-        if not self._still_in_place(file, kept=kept is not None):
+        if not self._still_in_place(file):
             file.close()  # somebody removed the lock file meanwhile; the next one to open it would not see our lock
             return False
         self._file = file
         return True
 
-    def _still_in_place(self, file: OpenFile, *, kept: bool) -> bool:
+    def _still_in_place(self, file: OpenFile) -> bool:
         try:
             status = self._folder.status(self._name)
         except StorageError:
             file.close()  # or this process would hold the lock until it ends
             raise
-        now, then = status, file.status
-        if now is None or now.st_ino != then.st_ino:
-            return False
-        return not kept or (now.st_mode, now.st_nlink) == (then.st_mode, then.st_nlink)
+        return status is not None and status.st_ino == file.status.st_ino
 
     def _holder(self) -> str:
         status = self._folder.status(self._name)
@@ -124,14 +104,6 @@ def is_held(folder: Folder, name: str) -> bool:
     free = lock.try_to_take()
     lock.__exit__()
     return not free
-
-
-def _unlocked(file: OpenFile) -> bool:
-    try:
-        fcntl.flock(file.descriptor, fcntl.LOCK_UN)
-    except OSError:
-        return False
-    return True
 
 
 def _process_holding(inode: int) -> int | None:

@@ -1,17 +1,15 @@
-"""A store that has written keeps folder, lock and history open: what may happen to them before it writes again."""
+"""What may happen to the files of a store between two writes: others hold, move, remove or link them."""
 
 from __future__ import annotations
 
 import copy
 import errno
 import fcntl
-import itertools
 import os
 import pickle
 import shutil
-import stat
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def store(home: Path) -> MemoryStore:
-    """One that has written twice: the second time with what the first had kept open."""
     home.mkdir(parents=True, exist_ok=True)
     (home / "config.yaml").write_text("memory:\n  memory_char_limit: 20000\n  lock_timeout: 2\n")
     opened = MemoryStore.open(home)
@@ -52,33 +49,19 @@ def test_between_writes_the_lock_is_free_for_others(home: Path, store: MemorySto
     assert [change.id for change in store.history("memory")[0]] == [f"m{number}" for number in range(1, 9)]
 
 
-@pytest.mark.proves("durable.lock")
-def test_what_a_store_kept_open_is_closed_when_the_store_is_gone(home: Path) -> None:
+@pytest.mark.proves("durable.descriptors")
+def test_a_store_keeps_nothing_open_between_writes(home: Path) -> None:
     before = open_files()
     store = MemoryStore.open(home)
     store.add("memory", "Uses vim.")
-    kept = [path.rpartition("/")[2] for path in open_files() if path not in before]
-    assert kept == ["memories", "MEMORY.md.history.jsonl", "MEMORY.md.lock"]
-    del store
     assert open_files() == before
 
 
 @pytest.mark.proves("durable.descriptors")
-def test_stores_of_many_people_keep_only_the_latest_open(home: Path) -> None:
-    before = len(open_files())
-    stores = [MemoryStore.open(home / f"person-{number}") for number in range(40)]
-    for _ in range(2):
-        for store in stores:
-            store.add("memory", f"Written {len(store.entries('memory'))} times before.")
-        memory = home / "person-39" / "memories" / "MEMORY.md"
-        memory.rename(memory.with_suffix(".aside"))
-        memory.mkdir()
-        with pytest.raises(StorageError):
-            stores[-1].add("memory", "Cannot be written.")
-        memory.rmdir()
-        memory.with_suffix(".aside").rename(memory)
-    assert 0 < len(open_files()) - before <= 48
-    assert [len(store.entries("memory")) for store in stores] == [2] * 40
+@pytest.mark.parametrize("how", [copy.deepcopy, lambda store: pickle.loads(pickle.dumps(store))])
+def test_a_copy_of_a_store_writes_like_the_store(store: MemoryStore, how: Callable[[MemoryStore], MemoryStore]) -> None:
+    how(store).add("memory", "Uses vim.")
+    assert store.add("memory", "Uses zsh.").entries == ("Uses pytest.", "Uses tox.", "Uses vim.", "Uses zsh.")
 
 
 @pytest.mark.proves("durable.lock")
@@ -163,45 +146,6 @@ def test_a_lock_that_cannot_be_given_back_is_let_go_by_closing_it(
 
 
 @pytest.mark.proves("durable.fault")
-@pytest.mark.parametrize("what", ["stamp", "stamp_at_its_path"])
-def test_a_folder_that_cannot_be_looked_at_is_opened_again(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fstat" if what == "stamp" else "stat", of_folders_failing(what))
-        store.add("memory", "Uses vim.")
-    assert len(store.add("memory", "Uses zsh.").entries) == 4
-
-
-def of_folders_failing(what: str) -> Callable[..., os.stat_result]:
-    real = os.fstat if what == "stamp" else os.stat
-
-    def look(place: Any, **how: Any) -> os.stat_result:
-        found = real(place, **how)
-        if stat.S_ISDIR(found.st_mode):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return found
-
-    return look
-
-
-@pytest.mark.proves("durable.fault")
-def test_a_history_that_cannot_be_looked_at_for_once_is_opened_again(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, times = os.stat, itertools.count()
-
-    def look(place: Any, **how: Any) -> os.stat_result:
-        if str(place).endswith(".jsonl") and next(times) == 0:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return real(place, **how)
-
-    monkeypatch.setattr(os, "stat", look)
-    assert len(store.add("memory", "Uses vim.").entries) == 3
-    assert next(times) > 1
-
-
-@pytest.mark.proves("durable.fault")
 def test_a_history_that_cannot_be_looked_at_is_read_again(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     real = OpenFile.look
 
@@ -236,58 +180,6 @@ def test_replaced_versions_go_after_sixteen_writes(home: Path, store: MemoryStor
     assert (max(seen), min(seen[16:])) == (16, 1)
     MemoryStore.open(home)
     assert [name for name in os.listdir(home / "memories") if name.startswith(".")] == []
-
-
-def kept_by(store: MemoryStore) -> dict[str, int]:
-    """The descriptors that a store has kept for its next write, by the name of what they are open on."""
-    [place] = store._files["memory"]._places._kept
-    numbers = [int(number) for number in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{number}")]
-    ours = {number: os.readlink(f"/proc/self/fd/{number}") for number in numbers}
-    return {path.rpartition("/")[2]: number for number, path in ours.items() if path.startswith(place.folder.path)}
-
-
-EVERYTHING = ("memories", "MEMORY.md.lock", "MEMORY.md.history.jsonl")
-
-
-@pytest.mark.proves("durable.descriptors")
-@pytest.mark.parametrize("taken", [*((name,) for name in EVERYTHING), EVERYTHING])
-def test_descriptors_that_the_host_closed_and_uses_for_files_of_its_own_are_left_alone(
-    home: Path, store: MemoryStore, tmp_path: Path, taken: tuple[str, ...]
-) -> None:
-    stranger = tmp_path / "stranger"
-    stranger.write_bytes(b"precious")
-    kept, source = kept_by(store), os.open(stranger, os.O_RDWR)
-    theirs = [os.dup2(source, kept[name]) for name in taken]
-    try:
-        assert store.add("memory", "Uses vim.").entries == ("Uses pytest.", "Uses tox.", "Uses vim.")
-        assert MemoryStore.open(home).add("memory", "Uses zsh.").entries[2:] == ("Uses vim.", "Uses zsh.")
-        assert [change.id for change in store.history("memory")[0]] == ["m1", "m2", "m3", "m4"]
-        assert all(os.path.samestat(os.fstat(number), stranger.stat()) for number in theirs)
-        assert stranger.read_bytes() == b"precious"
-    finally:
-        for number in (source, *theirs):
-            os.close(number)
-
-
-@pytest.mark.proves("durable.descriptors")
-def test_a_store_whose_descriptors_the_host_closed_opens_them_again(store: MemoryStore) -> None:
-    for number in kept_by(store).values():
-        os.close(number)
-    assert store.add("memory", "Uses vim.").entries == ("Uses pytest.", "Uses tox.", "Uses vim.")
-    assert [change.id for change in store.history("memory")[0]] == ["m1", "m2", "m3"]
-
-
-@pytest.mark.proves("durable.descriptors")
-@pytest.mark.parametrize("how", [copy.deepcopy, lambda store: pickle.loads(pickle.dumps(store))])
-def test_a_copy_of_a_store_opens_files_of_its_own(
-    store: MemoryStore, how: Callable[[MemoryStore], MemoryStore]
-) -> None:
-    kept = kept_by(store)
-    copied = how(store)
-    copied.add("memory", "Uses vim.")
-    del copied
-    assert kept_by(store) == kept
-    assert store.add("memory", "Uses zsh.").entries == ("Uses pytest.", "Uses tox.", "Uses vim.", "Uses zsh.")
 
 
 @pytest.mark.proves("durable.lock")
