@@ -163,18 +163,6 @@ def test_after_bulks_of_several_threads_no_word_of_an_append_that_failed_goes_in
         assert len(db.search("walrus", limit=500, sort="newest")) == 400
 
 
-@pytest.mark.internal("words kept in memory are bounded")
-def test_one_very_long_bulk_is_indexed_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "BULK_BATCH", 50)
-    with SessionDB.open(tmp_path / "state.db", durability="turn") as db:
-        session = db.create_session()
-        with db.bulk():
-            for number in range(120):
-                db.append(session, {"role": "user", "content": f"number {number}"})
-            assert len(db._database.rows("SELECT id FROM messages_fts_docsize")) == 100
-        assert len(db.search("number", limit=300, sort="newest")) == 120
-
-
 @pytest.mark.proves("sessions.written")
 def test_an_append_writes_the_page_of_its_message_and_that_of_its_session(tmp_path: Path) -> None:
     with SessionDB.open(tmp_path / "state.db") as db:

@@ -6,7 +6,6 @@ own; a delegated task belongs to the conversation that started it and is never l
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -36,7 +35,7 @@ from hermes.storage.messages import (
 from hermes.storage.schema import BLOCK, BLOCK_BITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from hermes.storage.database import Database
     from hermes.storage.messages import Row, StoredMessage
@@ -116,8 +115,6 @@ class Conversations:
     def __init__(self, database: Database, owner: int) -> None:
         self._database = database
         self._owner = owner
-        self._alone = False
-        self._newest: int | None = None  # activity given out last, known while alone
 
     def create(
         self,
@@ -163,7 +160,6 @@ class Conversations:
             connection, f"{made} ON CONFLICT (owner, id) DO NOTHING RETURNING key", tuple(columns.values())
         ):
             raise StorageError(f"there is already a session {name!r}; leave session_id out to get a new one")
-        self.note_activity(activity)
         if kind == "compression" and parent is not None:
             self._list_only(connection, key, root)
         _add_details(connection, key, more)
@@ -283,24 +279,8 @@ class Conversations:
         return self.free_title(connection, base[: TITLE_LENGTH - len(number)].rstrip() + number, holder=holder)
 
     def next_activity(self, connection: apsw.Connection) -> int:
-        if self._newest is not None:
-            return self._newest + 1
         newest = "SELECT max(activity) FROM sessions WHERE owner = ? AND listed = 1 AND archived = 0"
         return int(one_row(connection, newest, (self._owner,))[0] or 0) + 1
-
-    def note_activity(self, activity: int) -> None:
-        """Remembers what was given out last, while nobody else can give out more."""
-        if self._alone:
-            self._newest = activity
-
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """For the time of a long transaction, in which only this object makes sessions and adds to them."""
-        outer, self._alone = self._alone, True
-        try:
-            yield
-        finally:
-            self._alone, self._newest = outer, self._newest if outer else None
 
     def _first(self, wanted: str, values: tuple[Any, ...]) -> Session | None:
         found = self._all(wanted, values)
@@ -312,7 +292,7 @@ class Conversations:
         return [session for row in rows if (session := self._believed(row)) is not None]
 
     def _believed(self, row: tuple[Any, ...]) -> Session | None:
-        session, stored = _session(row[:-1]), row[-1]
+        session, stored = Session(*row[:-1]), row[-1]
         if not identity_holds(stored, session.key, self._owner, session.id):
             self._database.mark_damaged(f"session row {session.key} does not match its seal")
             return None
@@ -326,10 +306,6 @@ def clean_title(title: str | None) -> str | None:
     if title is None:
         return None
     return " ".join(_UNSEEN.sub(" ", title).split())[:TITLE_LENGTH].strip() or None
-
-
-def _session(row: tuple[Any, ...]) -> Session:
-    return Session(*row)
 
 
 def _add_details(connection: apsw.Connection, key: int, more: Mapping[str, Any]) -> None:
@@ -361,8 +337,6 @@ _BLOCKS_OF_SESSION = """
 _OLDEST_FIRST = _OF_SESSION.format(order="ASC")
 _NEWEST_FIRST = _OF_SESSION.format(order="DESC")
 _EVERYTHING = 1 << 62
-_BLOCK = "SELECT first_place FROM blocks WHERE block = ? AND owner = ? AND session = ?"
-_IN_BLOCK = f"SELECT {COLUMNS} FROM messages WHERE id BETWEEN ? AND ? AND (state & 3) <> 2 ORDER BY id"  # noqa: S608
 _TEXTS = """
     SELECT id, CAST(concat_ws(' ', name, content, tool_calls) AS BLOB) FROM carray(?) CROSS JOIN messages ON id = value
 """
@@ -382,29 +356,10 @@ class Transcripts:
 
     def around(self, session: Session, message_id: int, window: int) -> list[StoredMessage]:
         """The message itself with up to `window` neighbours on each side."""
-        block = self._database.row(_BLOCK, (message_id >> BLOCK_BITS, self._owner, session.key))
-        if block is None:
+        if self.session_key(message_id) != session.key:
             raise NotFound(f"message {message_id} is not in session {session.id!r}; search again for a current id")
-        # Neighbours are neighbouring numbers, as long as they stand in the same block and none was taken back.
-        start = message_id >> BLOCK_BITS << BLOCK_BITS
-        low, high = max(start, message_id - window), min(start + BLOCK - 1, message_id + window)
-        found = self._span(session, low, high, block[0] - start)
-        before = [message for message in found if message.id < message_id]
-        after = found[len(before) :]
-        if len(before) < window and (low > start or block[0]):
-            before = self._read(session, high=message_id - 1, limit=window, newest=True)[::-1]
-        if len(after) <= window and session.last_id > high:
-            after = self._read(session, low=message_id, limit=window + 1)
-        return self._told_of_damage(before + after)
-
-    def _span(self, session: Session, low: int, high: int, place: int) -> list[StoredMessage]:
-        """Messages of one block; `place` is what their ids lack to their places."""
-        key = session.key
-        try:
-            rows = self._database.rows(_IN_BLOCK, (low, high))
-            return [decode(row, place + row[0], key) for row in rows]
-        except (DamagedFile, TypeError, AttributeError):  # the last two: a number where a text was
-            return self._read(session, low=low, high=high)
+        before = self._read(session, high=message_id - 1, limit=window, newest=True)[::-1] if window else []
+        return before + self._read(session, low=message_id, limit=window + 1)
 
     def bookends(self, session: Session, count: int) -> tuple[list[StoredMessage], list[StoredMessage]]:
         first = self._read(session, limit=count, spoken=True)
@@ -499,9 +454,6 @@ class Transcripts:
             messages = [decode(row[1:], row[0], session.key) for row in rows]
         except (DamagedFile, TypeError, AttributeError):  # the last two: a number where a text was
             messages = self._read_around_damage(session, values, newest=newest)
-        return self._told_of_damage(messages)
-
-    def _told_of_damage(self, messages: list[StoredMessage]) -> list[StoredMessage]:
         for message in messages:
             if message.damaged:
                 self._database.mark_damaged(f"the checksum of message {message.id} does not match its text")

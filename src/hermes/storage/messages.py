@@ -23,8 +23,6 @@ _JSON_MARK = "\x00json:"
 _OWN_COLUMNS = frozenset(("role", "content", "name", "tool_calls", "tool_call_id", "timestamp", "token_count"))
 
 _ROLES = ("user", "assistant", "tool", "system")
-_NOT_GIVEN = object()
-_USUAL = frozenset(("role", "content", "timestamp"))
 _LOOKING_BACK = frozenset(("session_search", "context_expand", "lcm_grep", "lcm_expand"))  # tools, at what is stored
 
 Row = tuple[int, str, int, float, str | None, str | None, str | None, str | None, int | None, str | None, int]
@@ -53,13 +51,6 @@ def encode(message_id: int, message: Mapping[str, Any], timestamp: float, sessio
     if role not in _ROLES and (not isinstance(role, str) or not role or not _storable(role)):
         raise ValueError(f"a message needs a role (user, assistant, tool, system), not {role!r}")
     content = message.get("content")
-    if type(content) is str and message.keys() <= _USUAL and _storable(content):  # most messages, made fast
-        given = message.get("timestamp", _NOT_GIVEN)
-        if given is _NOT_GIVEN or (type(given) is float and given == timestamp):
-            state = LIVE if given is _NOT_GIVEN else LIVE | TIMED
-            head = f"{message_id}\x1f{role}\x1f{timestamp}{_NOTHING_ELSE}"
-            sum_of_all = bound(zlib.crc32(content.encode(), zlib.crc32(head.encode())), session)
-            return (message_id, role, state, timestamp, content, None, None, None, None, None, sum_of_all)
     if content is not None and not (isinstance(content, str) and _storable(content)):
         content = _JSON_MARK + _dumps(content)
     known = message.keys() <= _OWN_COLUMNS
@@ -72,7 +63,7 @@ def encode(message_id: int, message: Mapping[str, Any], timestamp: float, sessio
     name, call_id = _text_or_extra(message, "name", extra), _text_or_extra(message, "tool_call_id", extra)
     tokens, state = _count_or_extra(message, extra), _timed_or_extra(message, timestamp, extra)
     packed_calls = _dumps(calls) if calls else None
-    packed_extra = None if not extra else _ONLY_NULL if extra == _SAID_NULL else _dumps(extra)
+    packed_extra = _dumps(extra) if extra else None
     fields = (message_id, role, state, timestamp, content, name, packed_calls, call_id, tokens, packed_extra)
     return (*fields, checksum(fields, session))
 
@@ -98,9 +89,6 @@ def decode(row: Row, place: int, session: int) -> StoredMessage:
     if extra is not None:
         message.update(_opened(extra))
     return StoredMessage(message_id, place, role, timestamp, kind == COMPACTED, kind == REWOUND, False, message)
-
-
-_NOTHING_ELSE = "\x1f".join(["", *["None"] * 5, ""])  # as `unbound` writes the columns that are empty
 
 
 def checksum(fields: tuple[Any, ...], session: int) -> int:
@@ -227,10 +215,8 @@ def _timed_or_extra(message: Mapping[str, Any], timestamp: float, extra: dict[st
 
 
 # Made once: `json.dumps` with arguments makes an encoder for every call.
-_SAID_NULL = {"content": None}  # what an assistant that only calls tools says
 _as_written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _escaped = json.JSONEncoder(separators=(",", ":")).encode
-_ONLY_NULL = _as_written(_SAID_NULL)
 
 
 _scan = json.JSONDecoder().raw_decode

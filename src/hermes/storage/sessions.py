@@ -25,7 +25,6 @@ from hermes.storage.search.index import (
     BATCH,
     BULK_BATCH,
     LARGE_BATCH,
-    FreshWords,
     add_title,
     index_waiting,
     is_level,
@@ -139,7 +138,6 @@ class SessionDB(Closing):
         self._meaning = Meaning(database, owner_key, semantic)
         self._search = SearchEngine(database, owner_key, self._sessions, self._meaning)
         self._waiting = 0
-        self._fresh = FreshWords()
         self.images = ImageFiles(database.path)
 
     @classmethod
@@ -225,8 +223,7 @@ class SessionDB(Closing):
             most = max(BATCH, len(ids))  # an append takes as long as others do, whatever waits from before or elsewhere
             self._waiting = max(0, self._waiting - most)
             # The messages are stored; whatever happens here, the next search brings the index level.
-            with contextlib.suppress(StorageError), self._database.lock:
-                self._fresh.forget()
+            with contextlib.suppress(StorageError):
                 index_waiting(self._database, batch=BULK_BATCH if most >= LARGE_BATCH else BATCH, most=most)
         return ids
 
@@ -237,24 +234,16 @@ class SessionDB(Closing):
         Its messages are indexed with those of the following ones, because many at once cost less: call `index` after
         the last one, or the next search takes the time.
         """
-        # The lock comes first: what other threads append meanwhile is no part of this transaction.
-        with self._database.lock, self._fresh.taken(), self._database.writing() as connection, self._sessions.alone():
-            self._fresh.forget_if_others_wrote(connection)
+        with self._database.writing():
             yield
         if self._waiting >= BULK_BATCH:
             self.index()
 
     def index(self) -> int:
         """Brings the full-text index level with the messages; a search does this by itself."""
-        parts = max(1, self._waiting // BULK_BATCH)  # of like size: a small rest would be a segment of its own, too
-        batch = max(LARGE_BATCH, -(-self._waiting // parts))
+        batch = BULK_BATCH if self._waiting >= LARGE_BATCH else LARGE_BATCH
         self._waiting = 0
-        done = 0
-        with self._database.lock:
-            if self._fresh:
-                with self._database.writing(synced=False) as connection:
-                    done = self._fresh.store(connection)
-            return done + index_waiting(self._database, batch=batch)
+        return index_waiting(self._database, batch=batch)
 
     def embed(self, most: int | None = None) -> int:
         """Makes the vectors of meaning that are missing (a search makes some); returns for how many messages."""
@@ -449,7 +438,6 @@ class SessionDB(Closing):
         newest = self._sessions.next_activity(connection)
         if activity != newest - 1:  # else it was the last one used already
             connection.execute(_NOTE_ACTIVITY, (newest, key))
-            self._sessions.note_activity(newest)
         connection.execute(
             _COUNT_IN if waiting else _COUNT_IN_FIRST,
             (
@@ -463,11 +451,9 @@ class SessionDB(Closing):
                 key,
             ),
         )
-        self._fresh.add(connection, self._owner_key, key, last_id, rows, level=not waiting)
         return ids
 
     def _delete(self, connection: apsw.Connection, key: int) -> None:
-        self._fresh.forget()  # else words of messages that are gone would still go into the index
         delete_session(connection, self._owner_key, key)
 
     def _pictured(self, connection: apsw.Connection) -> int:
@@ -478,7 +464,6 @@ class SessionDB(Closing):
         return int(one_row(connection, f"SELECT count(*) FROM messages WHERE {WITH_IMAGES}")[0])  # noqa: S608 - ours
 
     def _remove_words(self, connection: apsw.Connection, ids: list[int]) -> None:
-        self._fresh.forget()
         remove_rows(connection, ids)
 
     def _set_state(self, session_id: str, message_ids: Iterable[int], state: int) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hermes.base.errors import DamagedFile
 from hermes.base.words import searchable
-from hermes.storage.database import REPAIR, all_rows, one_row
+from hermes.storage.database import REPAIR, all_rows
 from hermes.storage.messages import REWOUND, STATE_BITS, called, said
 from hermes.storage.schema import AUTOMERGE, BLOCK, BLOCK_BITS, NO_CRISIS, set_option
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import apsw
 
     from hermes.storage.database import Database
-    from hermes.storage.messages import Row
 
 BATCH = 96  # messages to a transaction, when somebody waits for an append
 LARGE_BATCH = 1000  # for a search
@@ -115,73 +114,6 @@ class WaitingWords:
                 added = f"INSERT INTO {table} (rowid, words) VALUES (?, ?)"  # noqa: S608 - our own names
                 with _merged_later(connection, table) if len(ids) >= _MANY else contextlib.nullcontext():
                     connection.executemany(added, zip(ids, texts, strict=True))
-
-
-class FreshWords:
-    """Words of messages that bulks have just stored, so that indexing them together need not read them again.
-
-    They hold as long as nobody else writes and nothing of them is taken back. Their sessions wait for the index like
-    any others: whatever is forgotten here, and whatever a killed process knew, is read from the messages.
-    """
-
-    def __init__(self) -> None:
-        self._batch = _Batch()
-        self._version: int | None = None
-        self._taking = False
-
-    def __bool__(self) -> bool:
-        return bool(self._batch.messages)
-
-    @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
-        """Around the transaction of a bulk; when that comes to nothing, so do its words."""
-        outer, self._taking = self._taking, True
-        try:
-            yield
-        except BaseException:
-            self.forget()
-            raise
-        finally:
-            self._taking = outer
-
-    def forget_if_others_wrote(self, connection: apsw.Connection) -> None:
-        """Inside a transaction, which keeps others out from here on."""
-        version = one_row(connection, "PRAGMA data_version")[0]
-        if version != self._version:
-            self.forget()
-            self._version = version
-
-    def add(
-        self, connection: apsw.Connection, owner: int, session: int, before: int, rows: list[Row], *, level: bool
-    ) -> None:
-        """The rows that follow the message `before`; `level` when the session had none that waited."""
-        batch = self._batch
-        if not self._taking or batch.reached.get(session, before if level else None) != before:
-            return  # older ones would have to be read anyway
-        batch.words.add(owner, [(*row[:3], *row[4:7]) for row in rows])
-        batch.reached[session] = rows[-1][0]
-        batch.messages += len(rows)
-        if batch.messages >= 2 * BULK_BATCH:
-            self.store(connection)
-
-    def store(self, connection: apsw.Connection) -> int:
-        """Brings them into the index, unless somebody else may have done so; returns how many messages."""
-        self.forget_if_others_wrote(connection)
-        batch = self._batch
-        batch.words.store(connection)
-        connection.executemany(_REACHED, [(last, session) for session, last in batch.reached.items()])
-        self.forget()
-        return batch.messages
-
-    def forget(self) -> None:
-        self._batch = _Batch()
-
-
-class _Batch:
-    def __init__(self) -> None:
-        self.words = WaitingWords()
-        self.reached: dict[int, int] = {}  # by session: the last message whose words are here
-        self.messages = 0
 
 
 @contextlib.contextmanager
