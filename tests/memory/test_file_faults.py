@@ -14,7 +14,7 @@ from hermes.memory.store import MemoryStore
 from hermes.storage import files as descriptors
 from hermes.storage.documents import SharedFile
 from hermes.storage.files import Folder, OpenFile, keep_private, make_private_folders
-from hermes.storage.locks import FileLock, Turnstile, is_held
+from hermes.storage.locks import FileLock, WriteQueue, is_held
 from hermes.storage.text_files import read_foreign
 
 if TYPE_CHECKING:
@@ -251,10 +251,10 @@ def test_a_holder_that_the_system_does_not_tell_is_another_process(
 @pytest.mark.proves("sessions.lock_wait")
 def test_a_queue_that_cannot_be_made_names_what_is_in_its_place(tmp_path: Path) -> None:
     (tmp_path / "state.db.lock").symlink_to("/etc/passwd")
-    turnstile = Turnstile(str(tmp_path / "state.db.lock"), wait_seconds=1)
-    with pytest.raises(StorageError, match="a symbolic link, which is not followed here"), turnstile:
+    write_queue = WriteQueue(str(tmp_path / "state.db.lock"), wait_seconds=1)
+    with pytest.raises(StorageError, match="a symbolic link, which is not followed here"), write_queue:
         pass
-    turnstile.close()
+    write_queue.close()
 
 
 @pytest.mark.proves("durable.bytes")

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hermes.storage.database import WriteLog
-from hermes.storage.locks import Turnstile
+from hermes.storage.locks import WriteQueue
 from hermes.storage.sessions import SessionDB
 from soak.common import Outcome, Progress
 
@@ -167,7 +167,7 @@ class _Spent:
 
     def __init__(self) -> None:
         self._spent: dict[str, float] = {}
-        self._count("lock", Turnstile, "__enter__")
+        self._count("lock", WriteQueue, "__enter__")
         self._count("sync", WriteLog, "sync")
 
     def begin(self) -> None:

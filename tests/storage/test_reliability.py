@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes.base.errors import DamagedFile, LockTimeout, StorageError
-from hermes.storage.locks import Turnstile
+from hermes.storage.locks import WriteQueue
 from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
@@ -79,17 +79,17 @@ def test_many_processes_write_and_read_at_once(tmp_path: Path) -> None:
 @pytest.mark.proves("sessions.lock_wait")
 @pytest.mark.parametrize("held", [["lock"], ["lock", "lock.queue"]], ids=["while it writes", "while it draws a number"])
 def test_a_writer_that_never_ends_is_reported_after_a_bounded_wait(tmp_path: Path, held: list[str]) -> None:
-    turnstile = Turnstile(str(tmp_path / "lock"), wait_seconds=0.05)
+    write_queue = WriteQueue(str(tmp_path / "lock"), wait_seconds=0.05)
     holders = [os.open(tmp_path / name, os.O_RDWR | os.O_CREAT, 0o600) for name in held]
     for holder in holders:
         fcntl.flock(holder, fcntl.LOCK_EX)
-    with pytest.raises(LockTimeout, match=r"more than 0.05 s"), turnstile:
+    with pytest.raises(LockTimeout, match=r"more than 0.05 s"), write_queue:
         pass
     for holder in holders:
         os.close(holder)
-    with turnstile:
+    with write_queue:
         pass
-    turnstile.close()
+    write_queue.close()
 
 
 @pytest.mark.proves("sessions.replaced_file")

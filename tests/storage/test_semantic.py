@@ -236,7 +236,7 @@ def test_a_damaged_or_busy_file_is_still_searched_by_words(opened: Callable[...,
     busy, other = opened(), opened(None)
     busy._database.connection.set_busy_timeout(0)
     with other._database.writing():
-        busy._database._turnstile.wait_seconds = 0.0
+        busy._database._write_queue.wait_seconds = 0.0
         hits = busy.search("What does my puppy chew?")
     assert [hit.message_id for hit in hits] == wanted
     assert "by words alone" in (hits.note or "")

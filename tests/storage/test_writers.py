@@ -16,8 +16,8 @@ import pytest
 
 from hermes.base.errors import StorageError
 from hermes.storage import database as write_log
-from hermes.storage import locks as turnstile_module
-from hermes.storage.locks import Turnstile
+from hermes.storage import locks as locks_module
+from hermes.storage.locks import WriteQueue
 from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 _WAITER = """
 import sys
-from hermes.storage.locks import Turnstile
-turnstile = Turnstile(sys.argv[1], wait_seconds=20)
+from hermes.storage.locks import WriteQueue
+write_queue = WriteQueue(sys.argv[1], wait_seconds=20)
 print("ready", flush=True)
-with turnstile:
+with write_queue:
     pass
 """
 
@@ -138,7 +138,7 @@ def test_the_log_of_a_store_that_is_written_without_pause_stays_short(
 
 
 def pass_through(path: Path, taken: list[int], number: int) -> None:
-    mine = Turnstile(str(path), wait_seconds=20)
+    mine = WriteQueue(str(path), wait_seconds=20)
     with mine:
         taken.append(number)
     mine.close()
@@ -166,25 +166,25 @@ def until(true: Callable[[], bool]) -> None:
 
 @pytest.mark.proves("sessions.writers")
 def test_who_waits_longest_writes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turnstile_module, "_NOBODY_COMES", 10.0)  # however long a thread is not let run
+    monkeypatch.setattr(locks_module, "_NOBODY_COMES", 10.0)  # however long a thread is not let run
     path = tmp_path / "state.db.lock"
-    turnstile = Turnstile(str(path), wait_seconds=20)
+    write_queue = WriteQueue(str(path), wait_seconds=20)
     taken: list[int] = []
-    with turnstile:
+    with write_queue:
         threads = [stand_in_line(path, taken, number) for number in range(8)]
     for thread in threads:
         thread.join()
     assert taken == list(range(8))
     assert (path.with_name("state.db.lock.queue").stat().st_mode & 0o777) == 0o600
-    turnstile.close()
+    write_queue.close()
 
 
 @pytest.mark.proves("sessions.writers")
 def test_a_process_killed_in_line_holds_nobody_up(tmp_path: Path) -> None:
     path = tmp_path / "state.db.lock"
-    turnstile = Turnstile(str(path), wait_seconds=20)
+    write_queue = WriteQueue(str(path), wait_seconds=20)
     taken: list[int] = []
-    with turnstile:
+    with write_queue:
         process = subprocess.Popen([sys.executable, "-c", _WAITER, str(path)], stdout=subprocess.PIPE)
         until(lambda: drawn(path) == 1)
         process.kill()
@@ -192,10 +192,10 @@ def test_a_process_killed_in_line_holds_nobody_up(tmp_path: Path) -> None:
         waiter = stand_in_line(path, taken, 1)
     waiter.join()
     assert taken == [1]
-    with turnstile:  # the one that was killed holds up nobody
+    with write_queue:  # the one that was killed holds up nobody
         taken.append(2)
     assert taken == [1, 2]
-    turnstile.close()
+    write_queue.close()
 
 
 @pytest.mark.proves("sessions.writers")
@@ -225,7 +225,7 @@ def test_a_queue_that_cannot_be_written_is_an_error_with_a_remedy_and_lets_go_of
     taken: list[int] = []
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
-        with pytest.raises(StorageError, match="free some space"), Turnstile(str(path), wait_seconds=1):
+        with pytest.raises(StorageError, match="free some space"), WriteQueue(str(path), wait_seconds=1):
             pytest.fail("nobody may write here")
     pass_through(path, taken, 1)
     assert taken == [1]

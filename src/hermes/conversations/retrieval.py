@@ -20,16 +20,14 @@ from hermes.base.words import STOP_WORDS, unspaced_runs
 from hermes.storage.messages import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from hermes.storage.conversations import Session
     from hermes.storage.messages import StoredMessage
+    from hermes.storage.search.results import Hit
+    from hermes.storage.sessions import SessionDB
 
     Mask = Callable[[str], str]
-    from collections.abc import Iterable
-
-    from hermes.storage.search.results import Hit, SearchResults
-    from hermes.storage.sessions import SessionDB
 
 NEAR = 200
 _MOST_PLACES = 20_000
@@ -345,8 +343,12 @@ class Finder:
         away = self._db.search(query, limit=look, **filters, exclude_sessions=(self._current.id,))
         own = self._db.search(query, limit=look, **filters, sessions=(self._current.id,))
         compacted = [hit for hit in own if self.is_out_of_context(hit.session, hit.message_id)]
-        hits = _in_order([*away, *compacted], wanted.sort)
-        return hits, _note(away, own), len(away) < look and len(own) < look
+        hits = [*away, *compacted]
+        if wanted.sort == "relevance":
+            hits.sort(key=lambda hit: -hit.score)
+        else:
+            hits.sort(key=lambda hit: hit.message_id, reverse=wanted.sort == "newest")
+        return hits, away.note or own.note, len(away) < look and len(own) < look
 
     def _for_all(self, roles: tuple[str, ...] | None) -> dict[str, Any]:
         return {"roles": roles, "now": self._now(), "mask": self._mask}
@@ -400,16 +402,6 @@ def _match(hit: Hit) -> Match:
         score=hit.score,
         explanation=hit.explanation,
     )
-
-
-def _in_order(hits: list[Hit], sort: Sort) -> list[Hit]:
-    if sort == "relevance":
-        return sorted(hits, key=lambda hit: -hit.score)
-    return sorted(hits, key=lambda hit: hit.message_id, reverse=sort == "newest")
-
-
-def _note(*results: SearchResults) -> str | None:
-    return next((found.note for found in results if found.note), None)
 
 
 def _other_queries(query: str, expand: Callable[[str], Iterable[str]]) -> list[str]:

@@ -56,7 +56,15 @@ def summaries(
     for _ in range(min(concurrent, len(chosen))):
         # A daemon: a model that never answers must not keep the program from ending.
         threading.Thread(target=_work, args=(waiting, finished, summarise, deadline), daemon=True).start()
-    return _collected(finished, len(chosen), deadline)
+    made: dict[str, str] = {}
+    for _ in chosen:
+        try:
+            session_id, text = finished.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            break
+        if text:
+            made[session_id] = text
+    return made
 
 
 def prompt(transcript: str, query: str, *, width: int = WIDTH) -> str:
@@ -82,18 +90,6 @@ def _work(
         except Exception:  # noqa: BLE001 - a model client of any kind runs here; without a summary the messages stand
             made = ""
         finished.put((session_id, made))
-
-
-def _collected(finished: queue.SimpleQueue[tuple[str, str]], expected: int, deadline: float) -> dict[str, str]:
-    made: dict[str, str] = {}
-    for _ in range(expected):
-        try:
-            session_id, text = finished.get(timeout=max(0.0, deadline - time.monotonic()))
-        except queue.Empty:
-            break
-        if text:
-            made[session_id] = text
-    return made
 
 
 AROUND_HIT, BOOKENDS = 5, 3

@@ -19,7 +19,7 @@ import apsw
 
 from hermes.base.errors import DamagedFile, ForeignFile, LockTimeout, StorageError, UnsafePath, WriteRefused
 from hermes.storage.files import keep_private, make_private_folders
-from hermes.storage.locks import Turnstile
+from hermes.storage.locks import WriteQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,16 +41,19 @@ def program_of(connection: apsw.Connection) -> str | None:
 def foreign_program(path: str) -> str | None:
     """The same for a file that is only looked at; None also when it cannot be read."""
     try:
-        connection = apsw.Connection(
-            f"file:{urllib.parse.quote(os.path.abspath(path))}?immutable=1",
-            flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
-        )
+        connection = open_immutable(path)
         try:
             return program_of(connection)
         finally:
             connection.close()
     except (apsw.Error, UnicodeDecodeError):
         return None
+
+
+def open_immutable(path: str) -> apsw.Connection:
+    """The file as it is: no log, no lock, nothing written."""
+    name = urllib.parse.quote(os.path.abspath(path))
+    return apsw.Connection(f"file:{name}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
 
 # SQLite's write-ahead log: made to survive a power cut, and kept short, while other processes already write on.
@@ -131,8 +134,8 @@ class WriteLog:
         with contextlib.suppress(apsw.Error, StorageError), contextlib.closing(self._another()) as other:
             self._checkpoint(other)
             if self._pages >= _TOO_LONG:  # it starts again from its beginning only if nothing was added meanwhile
-                turnstile = Turnstile(self._path + ".lock", wait_seconds=1.0)
-                with contextlib.closing(turnstile), turnstile:  # little is left to do, so nobody waits for long
+                write_queue = WriteQueue(self._path + ".lock", wait_seconds=1.0)
+                with contextlib.closing(write_queue), write_queue:  # little is left to do, so nobody waits for long
                     self._checkpoint(other)
 
     def _checkpoint(self, connection: apsw.Connection, mode: str = "PASSIVE") -> bool:
@@ -209,7 +212,7 @@ class Database:
         self._only_read = only_read  # why nothing can be written
         self.lock = threading.RLock()
         self._wait = wait  # seconds, while another program has the file locked
-        self._turnstile = Turnstile(path + ".lock", wait_seconds=wait)
+        self._write_queue = WriteQueue(path + ".lock", wait_seconds=wait)
         self._log = WriteLog(path, connection, lambda: _connection(path, wait)) if journal == "wal" else None
         self._identity = _identity(path)
         self._checked = False
@@ -255,7 +258,7 @@ class Database:
                 self._set_wait(before)
 
     def _set_wait(self, seconds: float) -> None:
-        self._wait = self._turnstile.wait_seconds = seconds
+        self._wait = self._write_queue.wait_seconds = seconds
         with self.translated():
             self.connection.set_busy_timeout(int(seconds * 1000))
 
@@ -291,7 +294,7 @@ class Database:
                 return
             self._check_small_file_once()
             self._require_same_file()
-            with self._turnstile, self.translated(), self._transaction():
+            with self._write_queue, self.translated(), self._transaction():
                 yield self.connection
             if self._log is not None:
                 with self.translated():
@@ -336,7 +339,7 @@ class Database:
             if self._log is not None:
                 self._log.close()
             self.connection.close()
-            self._turnstile.close()
+            self._write_queue.close()
 
     @contextlib.contextmanager
     def translated(self) -> Iterator[None]:
@@ -503,13 +506,10 @@ def _reading_the_log_alone(path: str, wait: float) -> apsw.Connection:
 
 def _reading_without_log(path: str, _wait: float) -> apsw.Connection:
     """On a read-only disk, where nobody changes anything: without locks. A log that holds something would be missed."""
-    from urllib.parse import quote
-
     log = path + "-wal"
-    if not _is_read_only(path) or (os.path.lexists(log) and os.path.getsize(log)):
+    if not os.statvfs(path).f_flag & os.ST_RDONLY or (os.path.lexists(log) and os.path.getsize(log)):
         raise apsw.CantOpenError
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    return apsw.Connection(f"file:{quote(path)}?immutable=1", flags=flags)
+    return open_immutable(path)
 
 
 def _held(path: str, wait: float) -> LockTimeout:
@@ -526,10 +526,6 @@ def _remedy(path: str) -> str:
     if system.f_bavail * system.f_frsize < _LITTLE_SPACE:
         return "free some space on the disk and try again"
     return "check the permissions of its folder, and the disk"
-
-
-def _is_read_only(path: str) -> bool:
-    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 def _warn_without_wal(path: str, journal: str) -> None:

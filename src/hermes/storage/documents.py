@@ -15,16 +15,13 @@ from hermes.storage.locks import FileLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any, Self
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any, Self, TypeVar
 
     from hermes.storage.files import OpenFile
 
     Record = dict[str, Any]
     Identity = tuple[int, int, int, int, int]
-    from collections.abc import Mapping
-    from typing import TypeVar
-
     Request = TypeVar("Request")
 
 _PATIENCE_WITH_WRITERS = 0.05

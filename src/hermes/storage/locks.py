@@ -143,8 +143,8 @@ _MOST_IN_LINE = 50  # more numbers than that are left from the dead, or were nev
 _LARGEST = (1 << 63) - 1
 
 
-class Turnstile:
-    """`with turnstile:` holds the right to write, first come, first served."""
+class WriteQueue:
+    """`with write_queue:` holds the right to write, first come, first served."""
 
     def __init__(self, path: str, *, wait_seconds: float) -> None:
         self._path = path

@@ -78,7 +78,8 @@ class Upkeep:
             _Use(key=key, recorded=last, ended=bool(ended), source=where, archived=bool(away), imported=bool(imported))
             for key, last, ended, where, away, imported in self._database.rows(_IN_ORDER_OF_USE, (self._owner,))
         ]
-        limit = self._last_moment(clock) - days * 86400
+        row = self._database.row(_LAST_MOMENT, {"now": clock})
+        limit = (clock if row[0] is None else float(row[0])) - days * 86400
         moments = _moments_of_use(uses, clock)
         old = [
             use.key
@@ -102,11 +103,10 @@ class Upkeep:
 
     def sizes(self) -> dict[str, int]:
         """Bytes on disk: the file, its log, and how much of the file is free for what comes next."""
-        page = self._pragma("page_size")
         return {
             "file_bytes": _size(self._database.path),
             "log_bytes": _size(self._database.path + "-wal"),
-            "free_bytes": self._pragma("freelist_count") * page,
+            "free_bytes": self._pragma("freelist_count") * self._pragma("page_size"),
         }
 
     def is_in_pieces(self) -> bool:
@@ -147,10 +147,6 @@ class Upkeep:
             before = connection.total_changes()
             connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (pages,))  # noqa: S608 - our own names
             return int(connection.total_changes()) - before
-
-    def _last_moment(self, clock: float) -> float:
-        row = self._database.row(_LAST_MOMENT, {"now": clock})
-        return float(row[0]) if row and row[0] is not None else clock
 
     def _pragma(self, name: str) -> int:
         return int(self._database.row(f"PRAGMA {name}")[0])

@@ -275,10 +275,12 @@ def select(database: Database, columns: str, rest: str, values: Sequence[Any] | 
     except DamagedFile as error:
         if not isinstance(error.__cause__, UnicodeDecodeError):
             raise
-    bare = ", ".join(
-        f"iif(typeof({column}) = 'text', CAST({column} AS BLOB), {column})" for column in columns.split(", ")
-    )
-    return [mended(row) for row in database.rows(f"SELECT {bare} {rest}", values)]
+    return [mended(row) for row in database.rows(f"SELECT {text_as_bytes(columns)} {rest}", values)]
+
+
+def text_as_bytes(columns: str) -> str:
+    """The columns with text as bytes, because damaged text need not be UTF-8."""
+    return ", ".join(f"iif(typeof({name}) = 'text', CAST({name} AS BLOB), {name})" for name in columns.split(", "))
 
 
 def mended(row: Sequence[Any]) -> Any:
@@ -288,11 +290,8 @@ def mended(row: Sequence[Any]) -> Any:
 
 def careful_row(database: Database, message_id: int) -> Row | None:
     """One message, whatever its bytes; None when it is not there, a row without a text when its page is bad."""
-    columns = ", ".join(
-        f"iif(typeof({column}) = 'text', CAST({column} AS BLOB), {column})" for column in COLUMNS.split(", ")
-    )
     try:
-        row = database.row(f"SELECT {columns} FROM messages WHERE id = ?", (message_id,))  # noqa: S608
+        row = database.row(f"SELECT {text_as_bytes(COLUMNS)} FROM messages WHERE id = ?", (message_id,))  # noqa: S608
     except DamagedFile:
         return _unreadable(message_id)
     if row is None:

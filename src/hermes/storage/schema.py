@@ -77,22 +77,13 @@ def _applied(database: Database) -> set[str]:
 
 
 def _m001_sessions_and_messages(connection: apsw.Connection) -> None:
-    for make in (_make_owners, _make_sessions, _make_details_and_blocks, _make_messages):
-        make(connection)
-
-
-def _make_owners(connection: apsw.Connection) -> None:
     connection.execute("""
         CREATE TABLE owners (key INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
         INSERT INTO owners (key, name) VALUES (1, 'local');
 
         CREATE TABLE state_meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
         INSERT INTO state_meta (key, value) VALUES ('syncs', 0);
-    """)
 
-
-def _make_sessions(connection: apsw.Connection) -> None:
-    connection.execute("""
         CREATE TABLE sessions (
             key INTEGER PRIMARY KEY AUTOINCREMENT,
             owner INTEGER NOT NULL REFERENCES owners (key),
@@ -134,12 +125,8 @@ def _make_sessions(connection: apsw.Connection) -> None:
         CREATE INDEX sessions_by_parent ON sessions (parent) WHERE parent IS NOT NULL;
         CREATE INDEX sessions_by_root ON sessions (root) WHERE root <> key;
         CREATE INDEX sessions_to_index ON sessions (key) WHERE indexed_id < last_id;
-    """)
 
-
-def _make_details_and_blocks(connection: apsw.Connection) -> None:
-    # Long or rare values apart, so that counting a message does not rewrite a system prompt.
-    connection.execute("""
+        -- Long or rare values apart, so that counting a message does not rewrite a system prompt.
         CREATE TABLE session_details (
             session INTEGER PRIMARY KEY REFERENCES sessions (key) ON DELETE CASCADE,
             system_prompt TEXT,
@@ -154,11 +141,7 @@ def _make_details_and_blocks(connection: apsw.Connection) -> None:
             first_place INTEGER NOT NULL          -- how many messages of the session stand before this block
         );
         CREATE INDEX blocks_by_session ON blocks (session, block);
-    """)
 
-
-def _make_messages(connection: apsw.Connection) -> None:
-    connection.execute("""
         CREATE TABLE messages (
             id INTEGER PRIMARY KEY,
             role TEXT NOT NULL,

@@ -25,9 +25,8 @@ from hermes.storage.search.index import (
     BATCH,
     BULK_BATCH,
     LARGE_BATCH,
-    add_title,
     index_waiting,
-    is_level,
+    is_up_to_date,
     remove_rows,
     set_title,
 )
@@ -198,7 +197,7 @@ class SessionDB(Closing):
                 more=more,
             )
             if created.title:
-                add_title(connection, created.key, self._owner_key, created.title)
+                set_title(connection, created.key, self._owner_key, created.title)
         return created.id
 
     def append(self, session_id: str, message: Mapping[str, Any]) -> int:
@@ -273,7 +272,7 @@ class SessionDB(Closing):
             raise DamagedFile(f"{self.path} is damaged: its tables disagree; {REPAIR}") from error
         if self._database.damage is not None:
             results.note = f"the database is damaged, so messages may be missing here; {REPAIR}"
-        elif not indexed and not is_level(self._database, self._owner_key):
+        elif not indexed and not is_up_to_date(self._database, self._owner_key):
             results.note = "; ".join(filter(None, (results.note, _NOT_INDEXED)))
         return results
 

@@ -22,7 +22,7 @@ import apsw
 from hermes.base.errors import LockTimeout, NotFound, StorageError
 from hermes.storage.database import WAIT_SECONDS, foreign_program, one_row
 from hermes.storage.files import Folder
-from hermes.storage.locks import Turnstile
+from hermes.storage.locks import WriteQueue
 from hermes.storage.messages import (
     COLUMNS,
     REWOUND,
@@ -34,6 +34,7 @@ from hermes.storage.messages import (
     is_shaped,
     mended,
     said,
+    text_as_bytes,
     texts_hold,
 )
 from hermes.storage.repair.rebuild import rebuild
@@ -82,12 +83,13 @@ def _all_problems(connection: apsw.Connection, progress: Progress) -> Iterator[s
 
 
 def _session_problems(connection: apsw.Connection) -> Iterator[str]:
-    rows = connection.execute(f"SELECT {_bare('key, owner, id, source, title, preview, seal')} FROM sessions")  # noqa: S608
+    rows = connection.execute(f"SELECT {text_as_bytes('key, owner, id, source, title, preview, seal')} FROM sessions")  # noqa: S608
     for row in rows:
         key, owner, name, *shown, sealed = mended(row)
         if not identity_holds(sealed, key, owner, name) or not texts_hold(sealed, key, *shown):
             yield f"the row of session {key} does not match its seal"
-    rows = connection.execute(f"SELECT {_bare('session, system_prompt, details, checksum')} FROM session_details")  # noqa: S608
+    columns = text_as_bytes("session, system_prompt, details, checksum")
+    rows = connection.execute(f"SELECT {columns} FROM session_details")  # noqa: S608
     for row in rows:
         key, prompt, details, stored = mended(row)
         if details_seal(key, prompt, details) != stored:
@@ -96,7 +98,7 @@ def _session_problems(connection: apsw.Connection) -> Iterator[str]:
 
 def _message_problems(connection: apsw.Connection, progress: Progress) -> Iterator[str]:
     total = one_row(connection, "SELECT count(*) FROM messages")[0]
-    columns = _bare(", ".join(f"m.{column}" for column in COLUMNS.split(", ")))
+    columns = text_as_bytes(", ".join(f"m.{column}" for column in COLUMNS.split(", ")))
     question = f"SELECT b.session, {columns} FROM messages m LEFT JOIN blocks b ON b.block = m.id >> 5"  # noqa: S608
     for number, (session, *values) in enumerate(connection.execute(question)):
         row = mended(values)
@@ -131,11 +133,6 @@ def _index_problems(connection: apsw.Connection) -> Iterator[str]:
             words = True
         if words:
             yield f"message {message_id} is missing in the index"
-
-
-def _bare(columns: str) -> str:
-    """The columns with text as bytes, because damaged text need not be UTF-8."""
-    return ", ".join(f"iif(typeof({name}) = 'text', CAST({name} AS BLOB), {name})" for name in columns.split(", "))
 
 
 SIDE_FILES = ("-wal", "-journal", "-shm")
@@ -180,13 +177,13 @@ def repair(path: str, *, dry_run: bool = False, progress: Progress | None = None
     tell = progress or (lambda *_: None)
     if not os.path.exists(path):
         raise NotFound(f"{path} does not exist; there is nothing to repair")
-    turnstile = Turnstile(path + ".lock", wait_seconds=WAIT_SECONDS)
+    write_queue = WriteQueue(path + ".lock", wait_seconds=WAIT_SECONDS)
     try:
-        with turnstile, alone(path) as file:
+        with write_queue, alone(path) as file:
             _finish_interrupted(path)
             return _repair(path, file, tell, dry_run=dry_run)
     finally:
-        turnstile.close()
+        write_queue.close()
 
 
 def _repair(path: str, file: int, tell: Progress, *, dry_run: bool) -> Repair:

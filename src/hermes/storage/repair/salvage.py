@@ -6,16 +6,24 @@ What SQLite no longer lists because it was deleted is not brought back, as long 
 
 from __future__ import annotations
 
-import os
 import re
-import urllib.parse
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from hermes.storage.database import DAMAGE
-from hermes.storage.messages import COLUMNS, bound, details_seal, identity_holds, is_shaped, mended, texts_hold, unbound
+from hermes.storage.database import DAMAGE, open_immutable
+from hermes.storage.messages import (
+    COLUMNS,
+    bound,
+    details_seal,
+    identity_holds,
+    is_shaped,
+    mended,
+    text_as_bytes,
+    texts_hold,
+    unbound,
+)
 from hermes.storage.schema import BLOCK_BITS, add_summaries
 from hermes.storage.sqlite_pages import Scan
 
@@ -159,10 +167,7 @@ class Source:
             return
         try:
             there = {row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")}
-            wanted = ", ".join(
-                f"iif(typeof({name}) = 'text', CAST({name} AS BLOB), {name})" if name in there else "NULL"
-                for name in columns
-            )
+            wanted = ", ".join(text_as_bytes(name) if name in there else "NULL" for name in columns)
             for row in self._connection.execute(f"SELECT {wanted} FROM {table} ORDER BY {order}"):  # noqa: S608 - our names
                 yield mended(row)
             sound = self._connection.execute(f"PRAGMA quick_check({table})").fetchall() == [("ok",)]
@@ -244,17 +249,13 @@ class Source:
             return likely
         if block in self._confirmed:
             return None
-        found = _first_that_fits(base, stored, self._numbers)
+        found = next((number for number in self._numbers if bound(base, number) == stored), None)
         if found is not None:
             self._confirmed[block] = found
         return found
 
     def _was_deleted(self, message_id: int) -> bool:
         return "blocks" in self.structure.complete and message_id >> BLOCK_BITS not in self.structure.blocks
-
-
-def _first_that_fits(base: int, stored: int, numbers: Iterable[int]) -> int | None:
-    return next((number for number in numbers if bound(base, number) == stored), None)
 
 
 def _progress(values: dict[str, Any]) -> tuple[int, int]:
@@ -266,10 +267,7 @@ def _progress(values: dict[str, Any]) -> tuple[int, int]:
 def open_unchanged(path: str) -> apsw.Connection | None:
     """The file as it is: no log, no lock, nothing written; None when SQLite cannot make sense of it."""
     try:
-        connection = apsw.Connection(
-            f"file:{urllib.parse.quote(os.path.abspath(path))}?immutable=1",
-            flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
-        )
+        connection = open_immutable(path)
         connection.pragma("cell_size_check", "ON")
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
     except apsw.Error:

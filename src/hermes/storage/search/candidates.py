@@ -42,7 +42,7 @@ _SHORTEST_STEM = 3
 _LONGEST_ENDING = 6
 
 
-class Beginnings:
+class Prefixes:
     def __init__(self, database: Database, words: Words) -> None:
         self._database = database
         self._words = words
@@ -53,8 +53,8 @@ class Beginnings:
         """Others may have written new words since the last search."""
         self._spelled.clear()
 
-    def spelled_out(self, table: str, expression: str) -> str:
-        """The expression with every `"begin"*` as the words of this table's index; as it was where that cannot be."""
+    def expanded(self, table: str, expression: str) -> str:
+        """Expands each prefix query (`"begin"*`) to the indexed words that start with it, unless there are too many."""
         if '"*' not in expression:
             return expression
         if (table, expression) not in self._spelled:
@@ -209,13 +209,13 @@ class Postings:
         self._database = database
         self._owner = owner
         self._places = places
-        self._beginnings = Beginnings(database, words)
+        self._prefixes = Prefixes(database, words)
         self._common: dict[tuple[str, str], tuple[float, int]] = {}
         self._only_owner = ""
 
     def refresh(self) -> None:
         self._places.refresh()
-        self._beginnings.refresh()
+        self._prefixes.refresh()
         others = self._database.row("SELECT count(*) FROM owners")[0] > 1
         if not others:
             self._only_owner = ""
@@ -226,7 +226,7 @@ class Postings:
 
     def matching(self, table: str, expression: str, limit: int) -> list[int]:
         """The newest messages of one index that match an FTS5 expression."""
-        expression = self._beginnings.spelled_out(table, expression)
+        expression = self._prefixes.expanded(table, expression)
         matching = f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?"  # noqa: S608 - our table names
         return self._database.column(matching, (f"({expression}){self._only_owner}", limit))
 
@@ -234,7 +234,7 @@ class Postings:
         """All messages of both indexes that match, looked up as they are taken: chunks that grow to `most`."""
         order = "ASC" if oldest else "DESC"
         parts = [f"SELECT rowid FROM {table} WHERE {table} MATCH ?" for table in TABLES]  # noqa: S608 - our table names
-        values = [f"({self._beginnings.spelled_out(table, expression)}){self._only_owner}" for table in TABLES]
+        values = [f"({self._prefixes.expanded(table, expression)}){self._only_owner}" for table in TABLES]
         with self._database.translated():
             cursor = self._database.connection.execute(f"{' UNION '.join(parts)} ORDER BY 1 {order}", values)
             try:
@@ -397,7 +397,7 @@ class _Gathering:
         return self._postings.matching(table, f"{self._units[common[0][1]].match} AND ({' OR '.join(others)})", ENOUGH)
 
     def _count(self, table: str, ids: list[int], often: float) -> None:
-        value = worth(often, self._messages) * (1.0 if table == TABLES[0] else 0.8)
+        value = rarity(often, self._messages) * (1.0 if table == TABLES[0] else 0.8)
         scores = self.scores
         for message_id in ids:
             scores[message_id] += value
@@ -412,8 +412,8 @@ def newest_or_oldest(postings: Postings, query: Query, *, oldest: bool, limit: i
     return []
 
 
-def worth(frequency: float, messages: int) -> float:
-    """What finding a word says: much for a rare one, little for one that stands in every second message."""
+def rarity(frequency: float, messages: int) -> float:
+    """Inverse document frequency: high for a rare word, low for one that is in every second message."""
     return math.log(1 + (messages - min(frequency, messages) + 0.5) / (frequency + 0.5))
 
 

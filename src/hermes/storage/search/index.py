@@ -58,7 +58,7 @@ def index_waiting(database: Database, *, batch: int = BATCH, most: int | None = 
     return done
 
 
-def is_level(database: Database, owner: int) -> bool:
+def is_up_to_date(database: Database, owner: int) -> bool:
     """Whether all messages of the owner are indexed, also in a file of an older Hermes; looks at every session."""
     return not database.row("SELECT 1 FROM sessions WHERE owner = ? AND indexed_id < last_id LIMIT 1", (owner,))
 
@@ -151,10 +151,7 @@ def remove_rows(connection: apsw.Connection, message_ids: Iterable[int]) -> None
 
 def set_title(connection: apsw.Connection, session: int, owner: int, title: str | None) -> None:
     connection.execute("DELETE FROM titles_fts WHERE rowid = ?", (session,))
-    if title:
-        add_title(connection, session, owner, title)
-
-
-def add_title(connection: apsw.Connection, session: int, owner: int, title: str) -> None:
+    if not title:
+        return
     mark = "" if owner == LOCAL_OWNER else f" {FOREIGN} {owner_word(owner)}"
     connection.execute("INSERT INTO titles_fts (rowid, words) VALUES (?, ?)", (session, searchable(title) + mark))

@@ -68,11 +68,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """Lengths in words that a message and a session have on average, and what each word of the query is worth."""
+    """Lengths in words that a message and a session have on average, and how rare each word of the query is."""
 
     message_length: float
     session_length: float
-    worth: tuple[float, ...]
+    rarity: tuple[float, ...]
     session_lengths: dict[int, float]
 
 
@@ -105,43 +105,37 @@ class _Signals:
     def __init__(self, statistics: Statistics, weights: Weights) -> None:
         self._statistics = statistics
         self._weights = weights
-        self._total_worth = sum(statistics.worth) or 1.0
+        self._total_rarity = sum(statistics.rarity) or 1.0
 
     def weigh_session(self, session: int, members: dict[int, Candidate]) -> None:
-        weights, average, worth = self._weights, self._statistics.message_length, self._statistics.worth
+        weights, average, rarity = self._weights, self._statistics.message_length, self._statistics.rarity
         whole: dict[int, int] = {}
         for candidate in members.values():
             for unit, count in candidate.counts.items():
                 whole[unit] = whole.get(unit, 0) + count
         length = self._statistics.session_lengths.get(session, self._statistics.session_length)
         session_score = self._bm25(whole, length, self._statistics.session_length)
-        alone = len(members) == 1
         for place, candidate in members.items():
             parts, counts = candidate.parts, candidate.counts
-            parts["turn"] = self._bm25(counts, candidate.length, average) if counts else 0.0
-            parts["near"] = self._window(members, place, weights.near_span, alone=alone)
-            parts["wide"] = self._window(members, place, weights.wide_span, alone=alone)
+            parts["turn"] = self._bm25(counts, candidate.length, average)
+            parts["near"] = self._window(members, place, weights.near_span)
+            parts["wide"] = self._window(members, place, weights.wide_span)
             parts["session"] = session_score
-            parts["coverage"] = (sum([worth[unit] for unit in counts]) / self._total_worth) ** 2
+            parts["coverage"] = (sum([rarity[unit] for unit in counts]) / self._total_rarity) ** 2
             parts["together"] = candidate.together
             parts["phrase"] = candidate.phrases
 
-    def _window(self, members: dict[int, Candidate], place: int, span: tuple[int, int], *, alone: bool) -> float:
+    def _window(self, members: dict[int, Candidate], place: int, span: tuple[int, int]) -> float:
         average = self._statistics.message_length
         first = max(0, place - span[0])
         size = place + span[1] + 1 - first
-        if alone:
-            candidate = members[place]
-            length = candidate.length + (size - 1) * average
-            return self._bm25(candidate.counts, length, average * (span[0] + span[1] + 1))
         counts: dict[int, int] = {}
         found = [members[at] for at in range(first, first + size) if at in members]
         length = (size - len(found)) * average
         for neighbour in found:
             length += neighbour.length
-            if neighbour.counts:
-                for unit, count in neighbour.counts.items():
-                    counts[unit] = counts.get(unit, 0) + count
+            for unit, count in neighbour.counts.items():
+                counts[unit] = counts.get(unit, 0) + count
         return self._bm25(counts, length, average * (span[0] + span[1] + 1))
 
     def _bm25(self, counts: dict[int, int], length: float, average: float) -> float:
@@ -149,8 +143,8 @@ class _Signals:
             return 0.0
         k, b = self._weights.saturation, self._weights.length
         norm = k * (1 - b + b * length / average)
-        worth, k = self._statistics.worth, k + 1
-        return sum([worth[unit] * count * k / (count + norm) for unit, count in counts.items()])
+        rarity, k = self._statistics.rarity, k + 1
+        return sum([rarity[unit] * count * k / (count + norm) for unit, count in counts.items()])
 
     def combine(self, candidates: list[Candidate]) -> None:
         weights = self._weights
@@ -193,7 +187,7 @@ class Reader:
             stem: number for number, unit in enumerate(query.units) if not unit.prefix for stem in unit.stems
         }
         self._stems = frozenset(self._number)
-        self._beginnings = [(number, unit.stem) for number, unit in enumerate(query.units) if unit.prefix]
+        self._prefixes = [(number, unit.stem) for number, unit in enumerate(query.units) if unit.prefix]
         self._names: dict[str, list[str]] = {}
         self._titles: dict[str, float] = {}
 
@@ -207,9 +201,9 @@ class Reader:
         counts: dict[int, int] = {}
         for stem in present:
             counts[number[stem]] = counts.get(number[stem], 0) + tokens.count(stem)
-        if self._beginnings:
+        if self._prefixes:
             line = " ".join(["", *tokens])
-            counts |= {unit: begun for unit, start in self._beginnings if (begun := line.count(f" {start}"))}
+            counts |= {unit: begun for unit, start in self._prefixes if (begun := line.count(f" {start}"))}
         named = frozenset(number[token] for token in self._name(name) if token in number) if name else frozenset()
         return Candidate(
             id=message_id,

@@ -19,7 +19,7 @@ from hermes.storage.search.candidates import (
     Spelling,
     gather,
     newest_or_oldest,
-    worth,
+    rarity,
 )
 from hermes.storage.search.query import Query, parse, plain
 from hermes.storage.search.ranking import Candidate, Reader, Statistics, Weights, rank, spread, without_speakers
@@ -92,15 +92,15 @@ class SearchEngine:
             reader.candidate(row, sessions[self._places.session(message_id)], self._places.place(message_id))
             for message_id, row in rows.items()
         ]
-        # An index made by an older Hermes still holds what was searched for, and so brings messages without evidence.
+        # An index made by an older Hermes still holds what was searched for, and so brings messages without features.
         candidates = [each for each in candidates if each.counts or not only_looks_back(rows[each.id])]
         without_speakers(candidates, len(query.units))
         if chosen.sort != "relevance":
             # What passed a test holds what was asked for, even where its words are not counted: "happy*" in "happily".
             found = candidates if query.explicit is not None else [each for each in candidates if each.counts]
             candidates = _by_time(found, sessions, chosen)[: limit + _SPARE]
-        worths = [unit.weight * worth(often, messages) for unit, often in zip(query.units, frequency, strict=True)]
-        ranked = rank(candidates, self._statistics(worths, sessions, messages, words), self._weights)
+        rarities = [unit.weight * rarity(often, messages) for unit, often in zip(query.units, frequency, strict=True)]
+        ranked = rank(candidates, self._statistics(rarities, sessions, messages, words), self._weights)
         if nearness is not None:
             ranked = fuse(ranked, nearness)
         ranked = self._ordered(ranked, sessions, query, chosen)
@@ -241,12 +241,12 @@ class SearchEngine:
                 beside |= dict.fromkeys(self._places.neighbours(message_id, 2))
         return list(beside)
 
-    def _statistics(self, worths: list[float], sessions: dict[int, Session], messages: int, words: int) -> Statistics:
+    def _statistics(self, rarities: list[float], sessions: dict[int, Session], messages: int, words: int) -> Statistics:
         average = max(1.0, words / max(1, messages))
         return Statistics(
             message_length=average,
             session_length=max(1.0, average * messages / max(1, self._places.sessions)),
-            worth=tuple(worths),
+            rarity=tuple(rarities),
             session_lengths={key: max(1, session.message_count) * average for key, session in sessions.items()},
         )
 

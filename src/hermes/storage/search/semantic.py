@@ -20,13 +20,12 @@ from hermes.storage.messages import readable, unpacked
 from hermes.storage.schema import BLOCK, BLOCK_BITS, add_vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Find = Callable[[], "Embedding | None"]
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hermes.storage.database import Database
     from hermes.storage.search.ranking import Candidate
+
+    Find = Callable[[], "Embedding | None"]
 
 PACKAGE = "wordllama"
 INSTALL = f"{command('semantic')} brings it, or set recall.semantic to off"
@@ -56,24 +55,21 @@ def static_vectors(setting: str = "auto") -> Embedding | None:
     """The extra's embedding: "auto" gives None where it is not installed, "on" says so at the first search."""
     if setting == "off" or (setting == "auto" and find_spec(PACKAGE) is None):
         return None
-    return Embedding(name=f"{PACKAGE} l2_supercat by words", dimensions=_DIMENSIONS, embed=_embed, related=0.2)
-
-
-def _embed(texts: list[str]) -> Any:
-    return _loaded().embed(texts)
+    return Embedding(
+        name=f"{PACKAGE} l2_supercat by words",
+        dimensions=_DIMENSIONS,
+        embed=lambda texts: _loaded().embed(texts),
+        related=0.2,
+    )
 
 
 @cache
 def _loaded() -> _StaticVectors:
-    return _StaticVectors(_folder())
-
-
-def _folder() -> str:
-    """Where the package lies; it is not imported, because that would load an HTTP client and much else."""
+    """The package is not imported, because that would load an HTTP client and much else."""
     found = find_spec(PACKAGE)
     if found is None or not found.submodule_search_locations:
         raise ExtraMissing(f"searching by meaning needs the package {PACKAGE}, which is not installed: {INSTALL}")
-    return next(iter(found.submodule_search_locations))
+    return _StaticVectors(next(iter(found.submodule_search_locations)))
 
 
 class _StaticVectors:
