@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.conversations.retrieval import unmasked
-from hermes.portability.conversations_import import Importer, JsonlWriter, export
+from hermes.portability.conversations_export import JsonlWriter, export
+from hermes.portability.conversations_import import Importer
 from hermes.storage.sessions import Pages, SessionDB
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import stat
 import zipfile
 from dataclasses import dataclass
@@ -291,8 +292,6 @@ def open_inside(root: str, path: str) -> Iterator[IO[bytes]]:
 
 def remove_tree(path: str) -> None:
     """Removes a file or folder of ours; a link is removed, never followed. Rubbish that stays is no error."""
-    import shutil
-
     with contextlib.suppress(OSError):
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from dataclasses import dataclass, field
@@ -162,8 +163,6 @@ def restore_backup(path: str, home: str) -> RestoredBackup:
 
 
 def _is_same(reader: ArchiveReader, home: str) -> bool:
-    import hashlib
-
     files = HomeFiles(home)
     wanted = {name.removeprefix(f"{HOME}/"): e for name, e in reader.entries.items() if name.startswith(f"{HOME}/")}
     for file in files:

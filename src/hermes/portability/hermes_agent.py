@@ -30,12 +30,12 @@ from hermes.portability.plan import (
     SKIPPED,
     Carrying,
     Item,
-    Report,
     carry_out,
     change_memory,
+    decide_secret,
     merging,
+    new_report,
     plan_merge,
-    saving_secret,
 )
 from hermes.portability.sources import files_below, merged, read_bytes, read_text
 from hermes.settings.config import Settings, check_text
@@ -44,7 +44,6 @@ from hermes.settings.environment import read_secrets
 from hermes.settings.home import DATABASE, PROFILES, Home, profile_path
 from hermes.settings.yaml_file import keep_known, place_value
 from hermes.storage.database import HERMES_AGENT, all_rows, foreign_program
-from hermes.storage.database import HERMES_AGENT as PROGRAM
 from hermes.storage.files import keep_private, readable_by_others
 from hermes.storage.maintenance import Upkeep
 from hermes.storage.messages import mended
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     import apsw
 
     from hermes.portability.exchange import HomeCopy
+    from hermes.portability.plan import Report
 
     Progress = Callable[[str, int, int], None]
 
@@ -210,8 +210,6 @@ def _opened(text: Any) -> Any:
         return text
 
 
-# Brings the conversations of a hermes-agent `state.db` in: every message, title, flag and lineage, once.
-
 _BATCH = 1000  # messages to a transaction; others can write in between
 _TIME = ("started_at", "ended_at")
 
@@ -357,23 +355,15 @@ class Adoption:
         self._home = home
         self._options = options
         self._progress = progress
-        self._stamp = time.strftime("%Y%m%dT%H%M%S")
 
     def plan(self) -> Report:
         source = os.path.realpath(os.path.expanduser(self._options.source))
         if not os.path.isdir(source):
             raise NotFound(f"there is no home at {source}; name that of hermes-agent: `hermes import hermes-agent DIR`")
         in_place = source == os.path.realpath(self._home.path)
-        report = Report(
-            timestamp=self._stamp,
-            mode="dry_run",
-            source_root=source,
-            target_root=self._home.path,
-            output_dir=self._home.join("migration", NAME, self._stamp),
-            options={"in_place": in_place, "migrate_secrets": self._options.migrate_secrets},
-        )
+        report = new_report(self._home, NAME, source, in_place=in_place, migrate_secrets=self._options.migrate_secrets)
         for place, home in self._homes(source):
-            report.items += self._in_place(home) if in_place else self._copied(place, home)
+            report.items += self._in_place(home, report) if in_place else self._copied(place, home, report)
         if in_place and report.has_work():
             report.items += self._private()
         if not in_place and not report.items:
@@ -401,12 +391,12 @@ class Adoption:
                     continue  # no profile of either program is called so
                 yield place, Home(path=path, root=self._home.path, profile=name)
 
-    def _in_place(self, home: Home) -> list[Item]:
+    def _in_place(self, home: Home, report: Report) -> list[Item]:
         items = []
         settings, unknown = _settings(home)
         if unknown:
-            items.append(self._cleaned(home, unknown))
-        if os.path.exists(home.join(DATABASE)) and foreign_program(home.join(DATABASE)) == PROGRAM:
+            items.append(_cleaned(home, unknown, report))
+        if os.path.exists(home.join(DATABASE)) and foreign_program(home.join(DATABASE)) == HERMES_AGENT:
             items.append(self._adopted(home))
         store = MemoryStore.open(home, settings=settings)
         items += [_accepted(home, settings, target) for target in store.targets if store.read(target).drift]
@@ -427,18 +417,6 @@ class Adoption:
         item.reason = f"others may read {count:,} files and folders; they become yours alone"
         yield item
 
-    def _cleaned(self, home: Home, unknown: list[str]) -> Item:
-        original = read_bytes(home.join(_CONFIG))
-
-        def act(copy: HomeCopy) -> None:
-            copy.write(original, "migration", NAME, self._stamp, "archive", home.profile or "home", _CONFIG)
-            keep_known(copy.home_of(home), _CONFIG)
-
-        item = Item(kind="settings", source=home.join(_CONFIG), destination=home.join(_CONFIG), status=MIGRATED)
-        item.reason = "settings Hermes does not have were taken out; the original is in the archive"
-        item.details, item.act = {"taken_out": unknown}, act
-        return item
-
     def _adopted(self, home: Home) -> Item:
         path = home.join(DATABASE)
         item = Item(kind="sessions", source=path, destination=path, status=MIGRATED, last=True)
@@ -450,9 +428,8 @@ class Adoption:
         item.act = act
         return item
 
-    def _copied(self, place: str, home: Home) -> list[Item]:
-        carrying = Carrying(home, NAME, self._stamp, overwrite=self._options.overwrite)
-        carrying.root = self._home.path
+    def _copied(self, place: str, home: Home, report: Report) -> list[Item]:
+        carrying = Carrying(home, NAME, report, overwrite=self._options.overwrite)
         items = [*self._memory(place, home), *self._skills(place, carrying), *self._config(place, home, carrying)]
         items += self._secrets(place, home)
         soul = os.path.join(place, "SOUL.md")
@@ -526,22 +503,14 @@ class Adoption:
             yield Item(kind="secrets", source=os.path.join(place, SECRETS), status=ERROR, reason=str(error))
             return
         for name, text in given.items():
-            item = Item(kind="secrets", source=os.path.join(place, SECRETS), sensitive=True)
-            item.destination = f"{home.join(SECRETS)}: {name}"
-            if not self._options.migrate_secrets:
-                item.reason = "secrets come over only with --migrate-secrets"
-            elif there.get(name) == text:
-                item.reason = "it is there already"
-            elif name in there and not self._options.overwrite:
-                item.status, item.reason = CONFLICT, "another value is there"
-            else:
-                item.status, item.act = MIGRATED, saving_secret(home, name, text)
-            yield item
+            item = Item(kind="secrets", source=os.path.join(place, SECRETS))
+            wanted, overwrite = self._options.migrate_secrets, self._options.overwrite
+            yield decide_secret(item, home, (name, text), there, wanted=wanted, overwrite=overwrite)
 
     def _sessions(self, path: str, home: Home) -> Item:
         target = home.join(DATABASE)
         item = Item(kind="sessions", source=path, destination=target, status=MIGRATED, last=True)
-        if foreign_program(path) != PROGRAM:
+        if foreign_program(path) != HERMES_AGENT:
             item.status, item.reason = ARCHIVED, "it is no database of hermes-agent"
             return item
         if os.path.exists(target) and foreign_program(target) is not None:
@@ -570,6 +539,19 @@ def _settings(home: Home) -> tuple[Settings, list[str]]:
         return Settings(home.join(_CONFIG), {}), []
     found, problems = check_text(home.join(_CONFIG), data)
     return Settings(home.join(_CONFIG), found), [problem.split(": ", 1)[-1] for problem in problems]
+
+
+def _cleaned(home: Home, unknown: list[str], report: Report) -> Item:
+    original = read_bytes(home.join(_CONFIG))
+
+    def act(copy: HomeCopy) -> None:
+        copy.write(original, report.output_dir, "archive", home.profile or "home", _CONFIG)
+        keep_known(copy.home_of(home), _CONFIG)
+
+    item = Item(kind="settings", source=home.join(_CONFIG), destination=home.join(_CONFIG), status=MIGRATED)
+    item.reason = "settings Hermes does not have were taken out; the original is in the archive"
+    item.details, item.act = {"taken_out": unknown}, act
+    return item
 
 
 def _left(place: str) -> Iterator[Item]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import io
 import os
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +16,7 @@ from hermes.memory.store import TARGETS, MemoryStore
 from hermes.portability.conversations_import import Importer, Places
 from hermes.portability.hermes_agent import open_for_import
 from hermes.portability.home import CONVERSATIONS, HOME, as_line, check_format, records
-from hermes.portability.plan import MIGRATED, SKIPPED, Item, Report, carry_out, merging, plan_merge
+from hermes.portability.plan import MIGRATED, SKIPPED, Item, carry_out, merging, new_report, plan_merge
 from hermes.settings.config import load_settings
 from hermes.settings.home import DATABASE
 from hermes.storage.context import ORDER
@@ -28,10 +26,11 @@ from hermes.storage.schema import BLOCK
 from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from hermes.portability.archive import ArchiveReader
     from hermes.portability.exchange import HomeCopy
+    from hermes.portability.plan import Report
     from hermes.settings.home import Home
 
 NAME = "export"
@@ -48,18 +47,11 @@ class MergeExport:
         self._reader = reader
         self._overwrite = overwrite
         self._backup = backup
-        self._stamp = time.strftime("%Y%m%dT%H%M%S")
 
     def plan(self) -> Report:
         check_format(self._reader)
         self._reader.verify()
-        report = Report(
-            timestamp=self._stamp,
-            mode="dry_run",
-            source_root=os.path.abspath(self._reader.path),
-            target_root=self._home.path,
-            output_dir=self._home.join("migration", NAME, self._stamp),
-        )
+        report = new_report(self._home, NAME, os.path.abspath(self._reader.path))
         report.items += [*self._memory(), *self._files(), *self._conversations()]
         return report
 
@@ -100,12 +92,11 @@ class MergeExport:
             else:
                 item.status = MIGRATED
             if item.status == MIGRATED:
-                item.act = self._writing(path, inside, executable=entry.executable)
+                item.act = partial(self._write, path, inside, 0o700 if entry.executable else 0o600)
             yield item
 
-    def _writing(self, path: str, inside: str, *, executable: bool) -> Callable[[HomeCopy], None]:
-        mode = 0o700 if executable else 0o600
-        return lambda copy: copy.write(self._read(path), inside, mode=mode)
+    def _write(self, path: str, inside: str, mode: int, copy: HomeCopy) -> None:
+        copy.write(self._read(path), inside, mode=mode)
 
     def _conversations(self) -> Iterator[Item]:
         path = f"{HOME}/{CONVERSATIONS}"
@@ -124,8 +115,7 @@ class MergeExport:
 
         def act(copy: HomeCopy) -> None:
             with open_for_import(target, copy) as db:
-                lines = io.BufferedReader(_Lines(self._plain(path)))
-                result = Importer(db, source=NAME, renumbered=renumbered).read(lines)
+                result = Importer(db, source=NAME, renumbered=renumbered).take(enumerate(self._plain(path), 1))
                 db.set_meta(note, "1")
             item.details |= {"sessions": result.sessions, "messages": result.messages, "known": result.already_there}
             item.details["differing"] = result.bad_lines
@@ -178,24 +168,3 @@ class _Moved:
         if not record.get("rewound"):
             self.places.take(self._blocks * BLOCK + number)
         return not record.get("rewound")
-
-
-class _Lines(io.RawIOBase):
-    """Lines that are made while they are read."""
-
-    def __init__(self, lines: Iterator[bytes]) -> None:
-        self._lines = lines
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._rest:
-            following = next(self._lines, None)
-            if following is None:
-                return 0
-            self._rest = following
-        count = min(len(buffer), len(self._rest))
-        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
-        return count

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import re
-import time
 import zipfile
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import DamagedFile, NotFound, SettingsError, StorageError
 from hermes.base.frontmatter import split_frontmatter
 from hermes.memory.store import MemoryStore
-from hermes.portability.plan import Report, carry_out, merging, plan_merge
+from hermes.portability.plan import carry_out, merging, new_report, plan_merge
 from hermes.portability.sources import files_below, read_bytes, read_text
 from hermes.portability.transcripts import letta
 from hermes.settings.config import load_settings
@@ -24,6 +23,7 @@ from hermes.settings.config import load_settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hermes.portability.plan import Report
     from hermes.settings.home import Home
 
 _HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
@@ -114,17 +114,8 @@ def _plain(heading: str) -> str:
     return heading.strip().strip("*_").strip()
 
 
-# Curated memory of other programs: notes of Claude Code and Codex, exports of mem0 and OpenMemory, Letta's blocks.
-
-CLAUDE_CODE, CODEX, MEM0, OPENMEMORY, LETTA, MARKDOWN = (
-    "claude-code",
-    "codex",
-    "mem0",
-    "openmemory",
-    "letta",
-    "markdown",
-)
-FORMATS = (CLAUDE_CODE, CODEX, MEM0, OPENMEMORY, LETTA, MARKDOWN)
+FORMATS = ("claude-code", "codex", "mem0", "openmemory", "letta", "markdown")
+CLAUDE_CODE, CODEX, MEM0, OPENMEMORY, LETTA, MARKDOWN = FORMATS
 _LARGEST = 64 << 20
 _ABOUT_THE_PERSON = ("human", "user", "profile", "persona_user")
 _CODEX_NOTES = ("AGENTS.md", os.path.join("memories", "MEMORY.md"), os.path.join("memories", "memory_summary.md"))
@@ -300,16 +291,8 @@ class MemoryImport:
 
     def plan(self) -> Report:
         found = read_memory(self._given, self._form, "memory" if self._project else self._target)
-        stamp = time.strftime("%Y%m%dT%H%M%S")
-        report = Report(
-            timestamp=stamp,
-            mode="dry_run",
-            source_root=found.origin,
-            target_root=self._home.path,
-            output_dir=self._home.join("migration", "memory", stamp),
-            options={"format": found.format, "files": found.files},
-            warnings=found.warnings,
-        )
+        report = new_report(self._home, "memory", found.origin, format=found.format, files=found.files)
+        report.warnings = found.warnings
         opened = partial(MemoryStore.open, settings=load_settings(self._home), project=self._project)
         store = opened(self._home)
         for target, entries in found.entries.items():

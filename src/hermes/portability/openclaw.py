@@ -9,7 +9,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import HermesError
+from hermes.base.errors import HermesError, NotFound
 from hermes.memory.store import MemoryStore
 from hermes.portability.notes import entries
 from hermes.portability.plan import (
@@ -19,13 +19,13 @@ from hermes.portability.plan import (
     SKIPPED,
     Carrying,
     Item,
-    Report,
     carry_out,
+    decide_secret,
     merging,
+    new_report,
     plan_merge,
-    saving_secret,
 )
-from hermes.portability.sources import dig, files_below, find_openclaw, is_running, links_below
+from hermes.portability.sources import ROOTS, dig, files_below, find_openclaw, is_running, links_below
 from hermes.safety.secrets import mask_secrets
 from hermes.settings.config import load_settings
 from hermes.settings.environment import read_secrets
@@ -37,7 +37,7 @@ from hermes.storage.locks import is_held
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hermes.portability.plan import Merge
+    from hermes.portability.plan import Merge, Report
     from hermes.portability.sources import OpenClaw, Options
     from hermes.settings.home import Home
 
@@ -145,17 +145,11 @@ def _secrets(source: OpenClaw, home: Home, options: Options) -> Iterator[Item]:
         there = {}
     for name, text in found.items():
         kind = "secret-settings" if name == "TELEGRAM_BOT_TOKEN" else "provider-keys"
-        item = Item(kind=kind, source=source.root, destination=f"{home.join('.env')}: {name}", sensitive=True)
+        item = Item(kind=kind, source=source.root)
+        wanted = options.migrate_secrets and options.preset != "user-data"
+        decide_secret(item, home, (name, text), there, wanted=wanted, overwrite=options.overwrite)
         if options.preset == "user-data":
             item.reason = "the preset user-data leaves secrets behind"
-        elif not options.migrate_secrets:
-            item.reason = "secrets come over only with --migrate-secrets"
-        elif there.get(name) == text:
-            item.reason = "it is there already"
-        elif name in there and not options.overwrite:
-            item.status, item.reason = CONFLICT, "another value is there"
-        else:
-            item.status, item.act = MIGRATED, saving_secret(home, name, text)
         yield item
 
 
@@ -198,26 +192,21 @@ class Migration:
     def __init__(self, home: Home, options: Options) -> None:
         self._home = home
         self._options = options
-        self._stamp = time.strftime("%Y%m%dT%H%M%S")
         self._merges: list[Merge] = []
 
     def plan(self) -> Report:
         options = self._options
         source = find_openclaw(options.source, options.user_home)
-        report = Report(
-            timestamp=self._stamp,
-            mode="dry_run",
-            source_root=source.root,
-            target_root=self._home.path,
-            output_dir=self._home.join("migration", NAME, self._stamp),
-            options={
-                "workspace_target": options.workspace_target,
-                "migrate_secrets": options.migrate_secrets,
-                "preset": options.preset,
-                "skill_conflict_mode": options.skill_conflict,
-            },
+        report = new_report(
+            self._home,
+            NAME,
+            source.root,
+            workspace_target=options.workspace_target,
+            migrate_secrets=options.migrate_secrets,
+            preset=options.preset,
+            skill_conflict_mode=options.skill_conflict,
         )
-        carrying = Carrying(self._home, NAME, self._stamp, overwrite=options.overwrite)
+        carrying = Carrying(self._home, NAME, report, overwrite=options.overwrite)
         report.items += self._identity(source, carrying)
         report.items += self._memory(source)
         report.items += self._skills(source, carrying)
@@ -367,9 +356,6 @@ def _next_steps(report: Report) -> list[str]:
 
 def plan_cleanup(given: str | None, user_home: str | None = None) -> list[tuple[str, str]]:
     """Each old folder and the name it would get."""
-    from hermes.base.errors import NotFound
-    from hermes.portability.sources import ROOTS
-
     base = user_home or os.path.expanduser("~")
     places = [os.path.abspath(os.path.expanduser(given))] if given else [os.path.join(base, name) for name in ROOTS]
     found = [place for place in places if os.path.isdir(place) and not os.path.islink(place)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from hermes.portability.exchange import HomeCopy, is_empty
 from hermes.portability.sources import files_below, merged, read_bytes
 from hermes.safety.scanner import scan, without_attacks
 from hermes.safety.secrets import mask_secrets
+from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.environment import save_secret
 from hermes.skills.files import MAIN_FILE, check_name
 from hermes.storage.files import Folder
@@ -52,15 +54,8 @@ class Item:
     act: Callable[[HomeCopy], object] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "source": self.source,
-            "destination": self.destination,
-            "status": self.status,
-            "reason": self.reason,
-            "details": self.details,
-            "sensitive": self.sensitive,
-        }
+        shown = ("kind", "source", "destination", "status", "reason", "details", "sensitive")
+        return {name: getattr(self, name) for name in shown}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,11 +82,7 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "timestamp": self.timestamp,
-            "mode": self.mode,
-            "source_root": self.source_root,
-            "target_root": self.target_root,
-            "output_dir": self.output_dir,
+            **{name: getattr(self, name) for name in ("timestamp", "mode", "source_root", "target_root", "output_dir")},
             **self.options,
             "summary": self.summary(),
             "items": [item.as_json() for item in self.items],
@@ -120,6 +111,19 @@ class Report:
         return "\n".join(lines)
 
 
+def new_report(home: Home, program: str, source: str, **options: Any) -> Report:
+    """An empty preview; what the migration keeps besides goes to a folder of its own below `migration/`."""
+    stamp = time.strftime("%Y%m%dT%H%M%S")
+    return Report(
+        timestamp=stamp,
+        mode="dry_run",
+        source_root=source,
+        target_root=home.path,
+        output_dir=home.join("migration", program, stamp),
+        options=options,
+    )
+
+
 def _lines(item: Item) -> list[str]:
     to = f" → `{_shown(item.destination)}`" if item.destination else ""
     why = f" ({_shown(item.reason)})" if item.reason else ""
@@ -137,18 +141,20 @@ def _shown(text: str) -> str:
     return "".join(letter if letter.isprintable() else "�" for letter in text.replace("\n", " "))
 
 
-# Carries single files and folders into a home: what is there stays, texts are judged, the rest is archived.
-
 _LARGEST = 64 << 20
 
 
 class Carrying:
-    def __init__(self, home: Home, program: str, stamp: str, *, overwrite: bool) -> None:
+    """Makes items of single files and folders: what is there stays, texts are judged, the rest is archived.
+
+    `home` is where they go: the home that the report is about, or a profile of it.
+    """
+
+    def __init__(self, home: Home, program: str, report: Report, *, overwrite: bool) -> None:
         self._home = home
         self._program = program
-        self._archive = ("migration", program, stamp, "archive")
+        self._report = report
         self._overwrite = overwrite
-        self.root = home.path  # the home that is migrated; a profile stands below it
 
     def text(self, kind: str, source: str, text: str, destination: str) -> Item:
         """A text that enters prompts: judged first; one that is refused goes to the archive instead."""
@@ -195,7 +201,7 @@ class Carrying:
         if earlier:
             item.destination, item.reason = earlier, "archived before"
             return item
-        item.status, item.destination = ARCHIVED, os.path.join(self.root, *self._archive, *name.split("/"))
+        item.status, item.destination = ARCHIVED, os.path.join(self._report.output_dir, "archive", *name.split("/"))
         item.act = lambda copy: copy.write(data, item.destination)
         return item
 
@@ -241,7 +247,7 @@ class Carrying:
         return item
 
     def _kept_before(self, name: str, data: bytes) -> str:
-        runs = os.path.join(self.root, "migration", self._program)
+        runs = os.path.dirname(self._report.output_dir)
         for run in sorted(os.listdir(runs)) if os.path.isdir(runs) else ():
             path = os.path.join(runs, run, "archive", *name.split("/"))
             if _read(path) == data:
@@ -297,12 +303,6 @@ def _attacks(text: str) -> str:
     return "" if shown else ", ".join(verdict.classes)
 
 
-# Entries from elsewhere into curated memory: judged like any write, each once, what does not fit into the archive.
-#
-# What is there stays. New entries are added while they fit; the others enter the archive in the same change, found by
-# search and brought back by `hermes memory restore`. What the scanner refuses is reported and kept in the report
-# only.
-
 IMPORT = "import"
 _HINT = 60
 _LONGEST_ARCHIVED = 100_000
@@ -317,7 +317,11 @@ class Refused:
 
 @dataclass(slots=True, kw_only=True)
 class Merge:
-    """What a merge into one target would do."""
+    """What a merge of entries into one target of curated memory would do.
+
+    What is there stays. New entries are added while they fit; the others enter the archive in the same change. What the
+    scanner refuses is only in the report.
+    """
 
     target: str
     source: str
@@ -485,5 +489,18 @@ def change_memory(copy: HomeCopy, store: MemoryStore, target: str, change: Calla
         copy.after.append(partial(change, store))
 
 
-def saving_secret(home: Home, name: str, text: str) -> Callable[[HomeCopy], None]:
-    return lambda copy: save_secret(copy.home_of(home), name, text)
+def decide_secret(
+    item: Item, home: Home, secret: tuple[str, str], there: Mapping[str, str], *, wanted: bool, overwrite: bool
+) -> Item:
+    """Decides what becomes of a secret, given as name and text; `there` are those of the home."""
+    name, text = secret
+    item.destination, item.sensitive = f"{home.join(SECRETS)}: {name}", True
+    if not wanted:
+        item.reason = "secrets come over only with --migrate-secrets"
+    elif there.get(name) == text:
+        item.reason = "it is there already"
+    elif name in there and not overwrite:
+        item.status, item.reason = CONFLICT, "another value is there"
+    else:
+        item.status, item.act = MIGRATED, lambda copy: save_secret(copy.home_of(home), name, text)
+    return item

@@ -26,8 +26,7 @@ from hermes.cli.output import (
     whole_number,
 )
 from hermes.cli.sessions.look import as_json, chosen_mask, name_of, named, named_exactly, open_existing
-from hermes.portability.conversations_export import HtmlWriter
-from hermes.portability.conversations_import import JsonlWriter, MarkdownWriter, export
+from hermes.portability.conversations_export import HtmlWriter, JsonlWriter, MarkdownWriter, export
 from hermes.session.review import QUICKLY_REWRITTEN
 from hermes.settings.home import DATABASE, UNSAVED
 from hermes.storage.context import Contexts
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from hermes.cli.output import Context
-    from hermes.portability.conversations_import import Writer
+    from hermes.portability.conversations_export import Writer
     from hermes.settings.home import Home
     from hermes.storage.conversations import Session
     from hermes.storage.repair.check import Repair

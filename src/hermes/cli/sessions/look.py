@@ -31,7 +31,7 @@ from hermes.cli.output import (
     whole_number,
 )
 from hermes.conversations.retrieval import Criteria, Finder, answer_to, unmasked
-from hermes.portability.conversations_import import tool_calls
+from hermes.portability.conversations_export import tool_calls
 from hermes.safety.secrets import mask_secrets
 from hermes.session.history import open_past, parts_of, turns
 from hermes.settings.home import named_project
