@@ -30,7 +30,7 @@ from hermes.session.session import MemorySession
 from hermes.settings.config import load_settings
 from hermes.settings.home import find_home
 from hermes.storage.images import words_of
-from hermes.tools.builtin import Kit, Outcome
+from hermes.tools.builtin import BuiltinTools, Outcome
 from hermes.tools.loop import OutsideFunctions, run_turn
 
 if TYPE_CHECKING:
@@ -78,13 +78,13 @@ class AgentParts:
         self.stop = threading.Event()
         self.session: list[MemorySession] = []  # known once it is open
         self.servers: McpServers | None = None
-        self.kit: Kit | None = None
+        self.kit: BuiltinTools | None = None
         self.problems: list[str] = []
         self._run_task = run_task
         self._delegates = delegates and depth < self.settings.integer("delegation.max_spawn_depth")
 
     def makers(self) -> dict[str, Callable[[], Tool]]:
-        kit = self.kit = Kit(
+        kit = self.kit = BuiltinTools(
             self.settings,
             folder=self.cwd or os.getcwd(),
             home=self.home.above or self.home.root,

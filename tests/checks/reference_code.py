@@ -42,13 +42,13 @@ def tools_page() -> str:
 def model_tools() -> list[dict[str, Any]]:
     """The schemas of every built-in tool, in the order of the request."""
     from hermes.session.parts import open_parts
-    from hermes.tools.builtin import Kit
+    from hermes.tools.builtin import BuiltinTools
 
     with tempfile.TemporaryDirectory() as home:
         parts = open_parts(home)
         try:
             found = [each["function"] for each in parts.toolbox.schemas()]
-            kit = Kit(
+            kit = BuiltinTools(
                 parts.settings,
                 folder=home,
                 home=home,

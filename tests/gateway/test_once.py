@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from gateway_home import ANN, BOB, prepare, running
 
-from hermes.gateway.conversations import lane_of
+from hermes.gateway.conversations import chat_key
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.platforms.base import Incoming
 from hermes.memory.store import MemoryStore
@@ -68,7 +68,7 @@ def left_behind(home: Path, *messages: dict[str, Any]) -> None:
             session.record(message)
     ledger = Ledger.open(find_home(home))
     asked = Incoming(platform="telegram", update="1", chat=str(ANN), user=str(ANN), text="buy the tickets")
-    [entry] = ledger.store([(lane_of(asked, "ann"), "ann", asked)], 1.0)
+    [entry] = ledger.store([(chat_key(asked, "ann"), "ann", asked)], 1.0)
     ledger.begin(entry, session.id, 0)
     ledger.close()
 

@@ -370,7 +370,7 @@ def test_somebody_who_is_forgotten_by_the_operator_is_a_stranger_to_the_gateway(
         ask(api, gateway, STRANGER, "hello")
         assert hermes("users", "forget", "ann", "--yes").code == 0
         assert "do not know you" in ask(api, gateway, STRANGER, "hello again")
-        gateway.conversations.sweep(gateway.directory.knows)
+        gateway.conversations.close_finished(gateway.directory.knows)
         assert len(gateway.conversations) == 0
         ask(api, gateway, BOB, "hello")
         numbers = gateway.ledger.database.rows("SELECT id FROM inbox")

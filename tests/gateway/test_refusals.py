@@ -129,7 +129,7 @@ def test_what_somebody_said_stays_theirs_while_another_is_answered(home: Path, a
     prepare(home, api)
     with running(home) as gateway:
         ask(api, gateway, ANN, "hello")
-        gateway.conversations.leave_person("ann")
+        gateway.conversations.close_person("ann")
         assert len(gateway.conversations) == 0
         assert ask(api, gateway, ANN, "hello again") == "Understood."
     with SessionDB.open(person_home(find_home(home), "ann").join("state.db")) as db:

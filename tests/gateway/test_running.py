@@ -17,7 +17,7 @@ from hermes.base.errors import ContextTooLong, ModelBusy
 from hermes.gateway.conversations import ResetPolicy
 from hermes.gateway.ledger import Chat, Ledger
 from hermes.gateway.platforms.base import split, units
-from hermes.gateway.service import Lanes, Monitor
+from hermes.gateway.service import Monitor, Workers
 from hermes.llm.scripted import Reply, Scripted
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home, person_home
@@ -66,8 +66,8 @@ def overnight(home: Path, *, messages: int, size: int) -> str:
 def stand(home: Path, session: str) -> None:
     """The chat of ann stands in this conversation."""
     ledger = Ledger.open(find_home(home))
-    lane = f"agent:main:telegram:dm:{ANN}:@ann"
-    ledger.move(session, Chat(lane=lane, person="ann", session=session, active=0))
+    key = f"agent:main:telegram:dm:{ANN}:@ann"
+    ledger.move(session, Chat(key=key, person="ann", session=session, active=0))
     ledger.close()
 
 
@@ -185,7 +185,7 @@ def test_after_the_idle_time_a_chat_starts_over_and_says_so(home: Path, api: Bot
             api.wait_for_texts(ANN, before + 1)
             assert gateway.settle(10)
         clock.now += 3600
-        gateway.conversations.sweep(gateway.directory.knows)
+        gateway.conversations.close_finished(gateway.directory.knows)
         assert len(gateway.conversations) == 0
     answers = api.texts(ANN)
     assert answers[:3] == ["Understood."] * 3
@@ -285,7 +285,7 @@ def test_pieces_are_short_enough_and_leave_out_nothing_but_blanks(text: str, lim
 
 
 @pytest.mark.proves("gateway.commands")
-def test_lanes_keep_the_order_of_each_and_try_again_what_asks_for_it() -> None:
+def test_workers_keep_the_order_of_each_and_try_again_what_asks_for_it() -> None:
     handled: list[int] = []
     lock = threading.Lock()
 
@@ -294,12 +294,12 @@ def test_lanes_keep_the_order_of_each_and_try_again_what_asks_for_it() -> None:
             handled.append(number)
             return 0.01 if number % 7 == 0 and handled.count(number) < 3 else None
 
-    lanes = Lanes(work, workers=4)
+    workers = Workers(work, most=4)
     for number in range(100):
-        lanes.add(f"lane {number % 5}", number)
-    assert lanes.settle(20)
-    assert lanes.close(5)
-    for lane in range(5):
-        seen = [number for number in dict.fromkeys(handled) if number % 5 == lane]
+        workers.add(f"key {number % 5}", number)
+    assert workers.settle(20)
+    assert workers.close(5)
+    for key in range(5):
+        seen = [number for number in dict.fromkeys(handled) if number % 5 == key]
         assert seen == sorted(seen)
     assert [handled.count(number) for number in (7, 8, 14)] == [3, 1, 3]

@@ -243,10 +243,10 @@ def test_in_a_group_only_those_who_turn_to_the_bot_are_answered(home: Path, api:
         assert api.wait_for_texts(group, 3)
         assert gateway.settle(10)
         answers = api.texts(group)
-        lanes = {chat.lane for chat in gateway.ledger.chats()}
+        keys = {chat.key for chat in gateway.ledger.chats()}
     assert sorted(answers)[:2] == ["Here.", "Here."]
     assert len(answers) == 3
-    assert lanes == {f"agent:main:telegram:group:{group}:{ANN}:@ann", f"agent:main:telegram:group:{group}:{BOB}:@bob"}
+    assert keys == {f"agent:main:telegram:group:{group}:{ANN}:@ann", f"agent:main:telegram:group:{group}:{BOB}:@bob"}
     assert all("reply_parameters" in each.fields for each in api.sent)
 
 
@@ -259,10 +259,10 @@ def test_each_topic_of_a_group_is_a_conversation_of_its_own_and_answered_there(h
             api.say(ANN, "@hermes_bot hello", chat=group, is_topic_message=True, message_thread_id=topic)
             assert api.wait_for_texts(group, number + 1)
             assert gateway.settle(10)
-        lanes = {chat.lane for chat in gateway.ledger.chats()}
+        keys = {chat.key for chat in gateway.ledger.chats()}
         assert len(gateway.conversations) == 1
     assert [each.fields["message_thread_id"] for each in api.sent] == [7, 8, 7]
-    assert lanes == {f"agent:main:telegram:group:{group}:{topic}:{ANN}:@ann" for topic in (7, 8)}
+    assert keys == {f"agent:main:telegram:group:{group}:{topic}:{ANN}:@ann" for topic in (7, 8)}
     with SessionDB.open(str(home / "users" / "ann" / "state.db")) as database:
         assert sorted(each.message_count for each in database.list_sessions()) == [2, 4]
 

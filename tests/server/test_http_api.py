@@ -24,8 +24,8 @@ from schemathesis.specs.openapi.checks import (
 
 from hermes.http_server import BodyLimits
 from hermes.server.app import build
-from hermes.server.auth import Buckets, Door, Metrics
-from hermes.server.conversations import Rooms
+from hermes.server.auth import AuthMiddleware, Buckets, Metrics
+from hermes.server.conversations import Conversations
 from hermes.settings.home import find_home
 from hermes.settings.people import People
 
@@ -261,12 +261,12 @@ def test_a_body_that_does_not_arrive_is_not_waited_for() -> None:
     async def app(_scope: Any, receive: Any, _send: Any) -> None:
         await receive()
 
-    door = Door(app, who=lambda _key: "ann", metrics=Metrics(), body=BodyLimits(seconds=0.01))
+    auth = AuthMiddleware(app, who=lambda _key: "ann", metrics=Metrics(), body=BodyLimits(seconds=0.01))
 
     async def never() -> Any:
         await asyncio.Event().wait()
 
-    assert asyncio.run(status_of(door, "/", "POST", body=never)) == 408
+    assert asyncio.run(status_of(auth, "/", "POST", body=never)) == 408
 
 
 @pytest.mark.proves("http.limits")
@@ -275,7 +275,7 @@ def test_a_body_that_trickles_in_has_one_deadline() -> None:
         while (await receive())["more_body"]:
             continue
 
-    auth = Door(app, who=lambda _key: "ann", metrics=Metrics(), body=BodyLimits(seconds=0.2))
+    auth = AuthMiddleware(app, who=lambda _key: "ann", metrics=Metrics(), body=BodyLimits(seconds=0.2))
 
     async def trickle() -> Any:
         await asyncio.sleep(0.02)
@@ -396,11 +396,11 @@ def test_what_is_kept_open_for_people_is_bounded(home: Path) -> None:
     names = tuple(f"p{number}" for number in range(6))
     prepare(home, [], people=names)
     now = [0.0]
-    rooms = Rooms(People(find_home(home)).home_of, most=2, clock=lambda: now[0])
+    conversations = Conversations(People(find_home(home)).home_of, most=2, clock=lambda: now[0])
     for name in names:
         now[0] += 61
-        assert rooms.workspace(name).status()["person"] == name
-    assert rooms.people() == set(names[-2:])
-    assert rooms.workspace(names[0]).status()["person"] == names[0]
-    rooms.close()
-    assert rooms.people() == set()
+        assert conversations.workspace(name).status()["person"] == name
+    assert conversations.people() == set(names[-2:])
+    assert conversations.workspace(names[0]).status()["person"] == names[0]
+    conversations.close()
+    assert conversations.people() == set()

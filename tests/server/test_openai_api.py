@@ -295,7 +295,7 @@ def test_conversations_beyond_the_limit_are_closed_and_found_again(home: Path) -
             history = [user(f"number {number}")]
             client(up).chat.completions.create(model="hermes", messages=history)
             histories.append([*history, {"role": "assistant", "content": "Understood."}, user("again")])
-        assert len(up.service.rooms) <= 3
+        assert len(up.service.conversations) <= 3
         client(up).chat.completions.create(model="hermes", messages=histories[0])
         assert sorted(each["message_count"] for each in sessions(up)) == [2, 2, 2, 2, 4]
 

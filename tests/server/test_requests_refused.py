@@ -12,9 +12,9 @@ import pytest
 from http_service import running
 
 from hermes.base.errors import RateLimited, StorageError
-from hermes.server import conversations as rooms
+from hermes.server import conversations
 from hermes.server.auth import Buckets
-from hermes.server.conversations import Rooms
+from hermes.server.conversations import Conversations
 from hermes.settings.home import find_home
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def test_only_so_many_names_are_counted(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.proves("people.apart")
 def test_everything_of_a_person_is_closed_when_they_leave(home: Path) -> None:
-    known = Rooms(lambda name: find_home(home / name))
+    known = Conversations(lambda name: find_home(home / name))
     for name in ("ann", "bob"):
         known.workspace(name)
     known.leave("ann")
@@ -262,7 +262,7 @@ def test_prompts_and_resources_nobody_has_are_errors_of_the_protocol(up: Running
 def test_a_conversation_that_is_still_answering_is_not_entered_twice(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rooms, "_PATIENCE", 0.2)
+    monkeypatch.setattr(conversations, "_BUSY_SECONDS", 0.2)
     steps = [{"when": "count", "text": "one two three four five six seven eight", "pause": 1.5}]
     named = {"x-hermes-session": "garden"}
     counting = {"messages": [HI | {"content": "count"}], "stream": True}

@@ -104,7 +104,7 @@ def _people_and_gateway(home: Path) -> None:
     said = Incoming(platform="telegram", update="7", chat="1", user="11", text="are you there? 桂林")
     (entry,) = ledger.store([("telegram:1", "eve", said)], time.time(), platform="telegram", cursor="8")
     ledger.answered(entry.id, ["yes", "I am"], "answered", session="s1")
-    ledger.move("", Chat(lane="telegram:1", person="eve", session="s1", active=1.5))
+    ledger.move("", Chat(key="telegram:1", person="eve", session="s1", active=1.5))
     ledger.close()
 
 

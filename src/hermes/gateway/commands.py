@@ -37,11 +37,20 @@ _FOLDER = re.compile("/(?:bin|boot|dev|etc|home|lib|media|mnt|opt|proc|root|run|
 
 
 class Commands:
-    def __init__(self, directory: Directory, conversations: Conversations, ledger: Ledger) -> None:
+    """`waiting` says how many messages of a chat wait for an answer."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        conversations: Conversations,
+        ledger: Ledger,
+        *,
+        waiting: Callable[[str], int],
+    ) -> None:
         self._directory = directory
         self._conversations = conversations
         self._ledger = ledger
-        self.waiting: Callable[[str], int] = lambda _lane: 0
+        self._messages_waiting = waiting
 
     def answer(self, entry: Entry) -> str | None:
         """The answer to a command; None when it is no command, and a model should see it."""
@@ -71,14 +80,14 @@ class Commands:
         return "A new conversation. What I remember is still there; /continue goes back."
 
     def stop(self, entry: Entry, _rest: str) -> str:
-        stopped = self._conversations.interrupt(entry.lane)
-        left = self._still_waiting(entry)
+        stopped = self._conversations.interrupt(entry.chat_key)
+        left = max(0, self._messages_waiting(entry.chat_key))
         more = f" {left} of your messages still wait for an answer." if left else ""
         return ("I stop." if stopped else "There is nothing to stop.") + more
 
     def status(self, entry: Entry, _rest: str) -> str:
         lines = [f"You are {entry.person}."]
-        if self._ledger.chat(entry.lane) is None:
+        if self._ledger.chat(entry.chat_key) is None:
             lines.append("There is no conversation here yet.")
         else:
             with self._conversations.entered(entry) as (agent, told):
@@ -151,7 +160,7 @@ class Commands:
         return f"Forgotten: {text}"
 
     def hand_over(self, entry: Entry, _rest: str) -> str:
-        chat = self._ledger.chat(entry.lane)
+        chat = self._ledger.chat(entry.chat_key)
         if chat is None:
             raise NotFound("there is no conversation here yet")
         code = self._directory.make_code(HAND_OVER, entry.person, chat.session)
@@ -193,7 +202,7 @@ class Commands:
     def _forget(self, entry: Entry) -> str:
         """Removes the person; done again after a crash in the middle, it finishes what is left."""
         people, person = self._directory.people, entry.person
-        self._conversations.leave_person(person)
+        self._conversations.close_person(person)
         outside: list[str] = []
         if self._directory.knows(person):
             done = forget(people, person)
@@ -206,7 +215,7 @@ class Commands:
 
     def _latest_other(self, entry: Entry) -> str:
         """The person's most recent conversation besides the one of this chat, wherever they had it."""
-        here = self._ledger.chat(entry.lane)
+        here = self._ledger.chat(entry.chat_key)
         database = open_past(self._directory.people.home_of(entry.person))
         if database is not None:
             with database:
@@ -214,9 +223,6 @@ class Commands:
                     if each.kind != "delegate" and each.message_count and (here is None or each.id != here.session):
                         return each.id
         raise NotFound("there is no other conversation of yours to go on with")
-
-    def _still_waiting(self, entry: Entry) -> int:
-        return max(0, self.waiting(entry.lane))
 
 
 _COMMANDS: dict[str, tuple[str, Callable[[Commands, Entry, str], str]]] = {

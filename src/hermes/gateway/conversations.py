@@ -1,6 +1,6 @@
 """The conversations of all people: kept open between messages, reset when it is time.
 
-A chat is a lane: `agent:main:telegram:dm:42`, and in a group one for each person. The agent of a lane is used by one
+A chat has a key: `agent:main:telegram:dm:42`, and in a group one for each person. The agent of a chat is used by one
 worker at a time; `interrupt` may come from anywhere.
 """
 
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 from hermes.agent import Agent
 from hermes.base.errors import DamagedFile, HermesError, NotFound
@@ -40,8 +41,6 @@ class ResetPolicy:
 
     @classmethod
     def of(cls, settings: Settings) -> ResetPolicy:
-        from zoneinfo import ZoneInfo
-
         name = settings.text("timezone")
         return cls(
             mode=settings.text("session_reset.mode"),
@@ -80,11 +79,11 @@ def _duration(minutes: int) -> str:
 
 NEW = "new"
 _LOG = logging.getLogger("hermes.gateway")
-_WHOSE = ":@"  # between the place and the person of a lane
-_PATIENCE = 10.0  # seconds to wait for a conversation that is answering before something else is done to it
+_WHOSE = ":@"  # between the place and the person of a chat key
+_CLOSE_SECONDS = 10.0  # seconds to wait for a conversation that is answering before something else is done to it
 
 
-def lane_of(message: Incoming, person: str, profile: str = "") -> str:
+def chat_key(message: Incoming, person: str, profile: str = "") -> str:
     """The key of a chat: the platform, the place, and in a group the person; ends with whose it is."""
     words = ["agent", profile or "main", message.platform, message.kind, message.chat]
     if message.thread:
@@ -94,13 +93,13 @@ def lane_of(message: Incoming, person: str, profile: str = "") -> str:
     return ":".join(words) + _WHOSE + person
 
 
-class Room:
+class OpenChat:
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
         self.lock = threading.Lock()
-        self.closed = False  # somebody who waited for the lock must look for another room
+        self.closed = False  # somebody who waited for the lock must look for another opened
 
-    def close(self, seconds: float = _PATIENCE) -> bool:
+    def close(self, seconds: float = _CLOSE_SECONDS) -> bool:
         """Ends the session when its answer is finished; False when that takes too long."""
         if not self.lock.acquire(timeout=seconds):
             return False
@@ -133,41 +132,41 @@ class Conversations:
         self._most = most
         self._open_agent = open_agent
         self._lock = threading.Lock()
-        self._rooms: OrderedDict[str, Room] = OrderedDict()
+        self._chats: OrderedDict[str, OpenChat] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._rooms)
+        return len(self._chats)
 
     @contextmanager
     def entered(self, entry: Entry) -> Iterator[tuple[Agent, str]]:
         """The agent of a message's chat, and a line for the person when the chat has started over."""
         told = ""
-        chat = self._ledger.chat(entry.lane)
+        chat = self._ledger.chat(entry.chat_key)
         why = self._policy.due(chat.active, entry.received) if chat and entry.state != RUNNING else ""
         if chat and why:
             self.start_over(entry, why)
             told = self._policy.told(why) if self._policy.notify else ""
-            chat = self._ledger.chat(entry.lane)
-        room = self._locked(entry, entry.session if entry.state == RUNNING else chat.session if chat else "")
+            chat = self._ledger.chat(entry.chat_key)
+        opened = self._locked(entry, entry.session if entry.state == RUNNING else chat.session if chat else "")
         try:
-            yield room.agent, told
+            yield opened.agent, told
         finally:
-            room.lock.release()
+            opened.lock.release()
 
-    def interrupt(self, lane: str) -> bool:
+    def interrupt(self, key: str) -> bool:
         """Ends the running answer of a chat; False when there is none."""
         with self._lock:
-            room = self._rooms.get(lane)
-        if room is None or not room.lock.locked():
+            opened = self._chats.get(key)
+        if opened is None or not opened.lock.locked():
             return False
-        room.agent.interrupt()
+        opened.agent.interrupt()
         return True
 
     def start_over(self, entry: Entry, why: str) -> None:
         """Ends the conversation of a chat and begins a new one; providers hear of it."""
-        chat = self._ledger.chat(entry.lane)
+        chat = self._ledger.chat(entry.chat_key)
         with self._lock:
-            old = self._rooms.pop(entry.lane, None)
+            old = self._chats.pop(entry.chat_key, None)
         if chat is None and old is None:
             return
         follows = {"follows": old.agent.session, "reason": "new" if why == NEW else "reset"} if old else {}
@@ -176,73 +175,71 @@ class Conversations:
             old.close()
         if chat is not None:
             _end(agent, chat.session, why)
-        self._enter(entry.lane, Room(agent))
-        now = Chat(lane=entry.lane, person=entry.person, session=agent.session.id, active=entry.received)
+        self._add(entry.chat_key, OpenChat(agent))
+        now = Chat(key=entry.chat_key, person=entry.person, session=agent.session.id, active=entry.received)
         self._ledger.move(chat.session if chat else now.session, now)
 
     def hand_over(self, entry: Entry, session: str) -> None:
         """The conversation goes on in this chat instead of the one it was in."""
-        lanes = [chat.lane for chat in self._ledger.chats(entry.person) if chat.session == session]
-        if not all(self.leave(lane) for lane in (*lanes, entry.lane)):
+        keys = [chat.key for chat in self._ledger.chats(entry.person) if chat.session == session]
+        if not all(self.close_chat(key) for key in (*keys, entry.chat_key)):
             raise NotFound("that conversation is still being answered; try again when it is")
-        here = Chat(lane=entry.lane, person=entry.person, session=session, active=entry.received)
+        here = Chat(key=entry.chat_key, person=entry.person, session=session, active=entry.received)
         self._ledger.move(session, here)
 
-    def leave(self, lane: str, seconds: float = _PATIENCE) -> bool:
+    def close_chat(self, key: str, seconds: float = _CLOSE_SECONDS) -> bool:
         """Closes what is open of a chat: its note is written, its providers are told. False while it is answering."""
         with self._lock:
-            room = self._rooms.get(lane)
-        if room is None:
+            opened = self._chats.get(key)
+        if opened is None:
             return True
-        closed = room.close(seconds)
+        closed = opened.close(seconds)
         with self._lock:
-            if closed and self._rooms.get(lane) is room:
-                del self._rooms[lane]
+            if closed and self._chats.get(key) is opened:
+                del self._chats[key]
         return closed
 
-    def leave_person(self, person: str) -> None:
-        for lane in self._lanes_of(person):
-            self.interrupt(lane)
-            self.leave(lane)
+    def close_person(self, person: str) -> None:
+        with self._lock:
+            keys = [key for key in self._chats if key.endswith(_WHOSE + person)]
+        for key in keys:
+            self.interrupt(key)
+            self.close_chat(key)
 
-    def sweep(self, knows: Callable[[str], bool]) -> None:
+    def close_finished(self, knows: Callable[[str], bool]) -> None:
         """Closes the conversations that are over by their policy, and those of people who are gone."""
-        for lane in list(self._rooms):
-            chat = self._ledger.chat(lane)
+        for key in list(self._chats):
+            chat = self._ledger.chat(key)
             over = chat is not None and self._policy.due(chat.active, self._clock())
-            if over or not knows(lane.rpartition(_WHOSE)[2]):
-                self.leave(lane, 0)
+            if over or not knows(key.rpartition(_WHOSE)[2]):
+                self.close_chat(key, 0)
 
     def close(self) -> None:
-        for lane in list(self._rooms):
-            self.leave(lane)
+        for key in list(self._chats):
+            self.close_chat(key)
 
-    def _lanes_of(self, person: str) -> list[str]:
-        with self._lock:
-            return [lane for lane in self._rooms if lane.endswith(_WHOSE + person)]
-
-    def _locked(self, entry: Entry, session: str) -> Room:
-        """The open room of a chat, in the hands of this thread."""
+    def _locked(self, entry: Entry, session: str) -> OpenChat:
+        """The open opened of a chat, in the hands of this thread."""
         while True:
-            room = self._room(entry, session)
-            room.lock.acquire()
-            if not room.closed:
-                return room
-            room.lock.release()
+            opened = self._find_or_open(entry, session)
+            opened.lock.acquire()
+            if not opened.closed:
+                return opened
+            opened.lock.release()
 
-    def _room(self, entry: Entry, session: str) -> Room:
+    def _find_or_open(self, entry: Entry, session: str) -> OpenChat:
         with self._lock:
-            room = self._rooms.get(entry.lane)
-            if room is not None and not room.closed:
-                self._rooms.move_to_end(entry.lane)
-                return room
+            opened = self._chats.get(entry.chat_key)
+            if opened is not None and not opened.closed:
+                self._chats.move_to_end(entry.chat_key)
+                return opened
         try:
             agent = self._open(entry, resume=session) if session else self._open(entry)
         except (NotFound, DamagedFile):
             if not session:
                 raise
             agent = self._open(entry)  # the person has deleted that conversation, or nobody can read it now
-        return self._enter(entry.lane, Room(agent))
+        return self._add(entry.chat_key, OpenChat(agent))
 
     def _open(self, entry: Entry, **more: Any) -> Agent:
         message = entry.message
@@ -253,18 +250,18 @@ class Conversations:
             "chat_name": message.chat_name,
             "chat_type": message.kind,
             "thread_id": message.thread,
-            "gateway_session_key": entry.lane,
+            "gateway_session_key": entry.chat_key,
         }
         return self._open_agent(self._home_of(entry.person), message.platform, project="", identity=known, **more)
 
-    def _enter(self, lane: str, room: Room) -> Room:
+    def _add(self, key: str, opened: OpenChat) -> OpenChat:
         with self._lock:
-            self._rooms[lane] = room
-            idle = [each for each, one in self._rooms.items() if not one.lock.locked() and each != lane]
-            gone = [self._rooms.pop(each) for each in idle[: max(0, len(self._rooms) - self._most)]]
+            self._chats[key] = opened
+            idle = [each for each, one in self._chats.items() if not one.lock.locked() and each != key]
+            gone = [self._chats.pop(each) for each in idle[: max(0, len(self._chats) - self._most)]]
         for each in gone:
             each.close()
-        return room
+        return opened
 
 
 def _end(agent: Agent, session: str, why: str) -> None:

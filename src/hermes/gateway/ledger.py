@@ -55,7 +55,7 @@ class Entry:
     """One message in the ledger. `session` and `before` say where its turn began: after message `before`."""
 
     id: int
-    lane: str
+    chat_key: str
     person: str
     message: Incoming
     state: str
@@ -77,7 +77,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
-    lane: str
+    key: str
     person: str
     session: str
     active: float
@@ -106,14 +106,14 @@ class Ledger:
     def store(
         self, messages: Sequence[tuple[str, str, Incoming]], now: float, *, platform: str = "", cursor: str = ""
     ) -> list[Entry]:
-        """Stores messages with their lanes and people, and how far the platform was read; the new ones come back."""
+        """Stores messages with their chats and people, and how far the platform was read; the new ones come back."""
         stored: list[Any] = []
         with self.database.writing() as connection:
-            for lane, person, message in messages:
+            for key, person, message in messages:
                 made = connection.execute(
                     "INSERT INTO inbox (platform, number, lane, person, message, state, received) "
                     "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
-                    (message.platform, message.update, lane, person, _written(message), NEW, now),
+                    (message.platform, message.update, key, person, _written(message), NEW, now),
                 ).fetchall()
                 stored += [row[0] for row in made]
                 if made and message.text != without_private(message.text):
@@ -149,7 +149,9 @@ class Ledger:
             connection.execute(
                 "UPDATE inbox SET state = ?, session = ?, before = ? WHERE id = ?", (RUNNING, session, before, entry.id)
             )
-            self._stand(connection, Chat(lane=entry.lane, person=entry.person, session=session, active=entry.received))
+            self._put_chat(
+                connection, Chat(key=entry.chat_key, person=entry.person, session=session, active=entry.received)
+            )
 
     def attempted(self, number: int) -> None:
         with self.database.writing() as connection:
@@ -166,14 +168,14 @@ class Ledger:
             kept = connection.execute("SELECT draft, lane FROM inbox WHERE id = ?", (number,)).fetchall()
             if not kept:  # everything of the person was erased while their message was answered
                 return
-            [(draft, lane)] = kept
+            [(draft, key)] = kept
             for place, text in enumerate(pieces):
                 connection.execute(
                     "INSERT OR REPLACE INTO outbox VALUES (?, ?, ?, ?)", (number, place, text, "" if place else draft)
                 )
             connection.execute("UPDATE inbox SET state = ?, outcome = ? WHERE id = ?", (ANSWERED, outcome, number))
             if session:  # a compaction may have moved the conversation on
-                connection.execute("UPDATE chats SET session = ? WHERE lane = ?", (session, lane))
+                connection.execute("UPDATE chats SET session = ? WHERE lane = ?", (session, key))
 
     def pieces(self, number: int) -> list[Piece]:
         """What is still to be delivered, in order."""
@@ -201,26 +203,26 @@ class Ledger:
 
     # --- chats -------------------------------------------------------------------------------------------------------
 
-    def chat(self, lane: str) -> Chat | None:
-        row = self.database.row("SELECT lane, person, session, active FROM chats WHERE lane = ?", (lane,))
-        return Chat(lane=row[0], person=row[1], session=row[2], active=row[3]) if row else None
+    def chat(self, key: str) -> Chat | None:
+        row = self.database.row("SELECT lane, person, session, active FROM chats WHERE lane = ?", (key,))
+        return Chat(key=row[0], person=row[1], session=row[2], active=row[3]) if row else None
 
     def chats(self, person: str = "") -> list[Chat]:
         """Where each chat stands, the most recent first."""
         rows = self.database.rows(
             "SELECT lane, person, session, active FROM chats WHERE ? IN ('', person) ORDER BY active DESC", (person,)
         )
-        return [Chat(lane=row[0], person=row[1], session=row[2], active=row[3]) for row in rows]
+        return [Chat(key=row[0], person=row[1], session=row[2], active=row[3]) for row in rows]
 
     def move(self, session: str, chat: Chat) -> None:
         """The conversation goes on in another chat, and only there."""
         with self.database.writing() as connection:
             connection.execute("DELETE FROM chats WHERE session = ?", (session,))
-            self._stand(connection, chat)
+            self._put_chat(connection, chat)
 
-    def _stand(self, connection: Any, chat: Chat) -> None:
+    def _put_chat(self, connection: Any, chat: Chat) -> None:
         connection.execute(
-            "INSERT OR REPLACE INTO chats VALUES (?, ?, ?, ?)", (chat.lane, chat.person, chat.session, chat.active)
+            "INSERT OR REPLACE INTO chats VALUES (?, ?, ?, ?)", (chat.key, chat.person, chat.session, chat.active)
         )
 
     # --- people ------------------------------------------------------------------------------------------------------
@@ -265,7 +267,7 @@ def _entry(row: Any) -> Entry:
     empty = {"platform": "", "update": "", "chat": "", "user": "", "text": ""}
     return Entry(
         id=row[0],
-        lane=row[1],
+        chat_key=row[1],
         person=row[2],
         message=Incoming(**{**empty, **kept}),
         state=row[4],

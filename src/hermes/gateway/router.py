@@ -70,7 +70,7 @@ class Router:
             return None if entry is None or entry.state == DONE else self._deliver(entry)
         except HermesError as error:  # our own files cannot be read or written: nothing is lost, it is tried again
             _LOG.error("message %s waits: %s", number, error)
-        except Exception:  # noqa: BLE001 - a platform is other people's code, and its lane must go on
+        except Exception:  # noqa: BLE001 - a platform is other people's code, and its chat must go on
             _LOG.exception("message %s waits", number)
         return self._pause(number)
 

@@ -7,6 +7,8 @@ import heapq
 import json
 import logging
 import os
+import resource
+import sys
 import threading
 import time
 from collections import OrderedDict, deque
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.agent import Agent
 from hermes.base.errors import HermesError, NotFound, SettingsError, WrongKey
 from hermes.gateway.commands import Commands, is_stop
-from hermes.gateway.conversations import Conversations, ResetPolicy, lane_of
+from hermes.gateway.conversations import Conversations, ResetPolicy, chat_key
 from hermes.gateway.directory import Directory
 from hermes.gateway.ledger import FILE, FOLDER, Ledger
 from hermes.gateway.platforms.base import Later, Never
@@ -41,8 +43,222 @@ if TYPE_CHECKING:
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
+STATUS = "status.json"
+LOCK = "run.lock"
+_QUICK_WORKERS = 2
+_STATUS_SECONDS = 5.0
+_SWEEP_SECONDS = 60.0
+_LARGEST = 1 << 20
+_LOG = logging.getLogger("hermes.gateway")
+_REMEMBERED = 10_000  # strangers who have had their answer
+_WAITING = 1_000  # strangers who wait for it
+_PAIRING = ("/pair", "/start")
+_NO_ACCESS = (
+    "I do not know you, so I keep nothing of what you write. Ask whoever runs this bot for access: they make a code "
+    "with `hermes gateway pair NAME`, and you send me /pair CODE. Your account here is {user}."
+)
 _MEMORY_LOG = logging.getLogger("hermes.gateway.memory")
 _MEGABYTE = 1 << 20
+
+
+class Gateway:
+    def __init__(
+        self,
+        home: Home,
+        *,
+        clock: Callable[[], float] = time.time,
+        open_agent: Callable[..., Agent] = Agent.open,
+        port: int | None = None,
+    ) -> None:
+        settings = self.settings = load_settings(home)
+        self.home = home
+        self._clock = clock
+        self.platforms = platforms_of(home, settings)
+        try:
+            main_model(settings)
+        except (NotFound, WrongKey) as error:  # else every message would be answered with an apology
+            raise SettingsError(f"{error} (`hermes setup` chooses a model)") from error
+        self.people = People(home)
+        self._folder, self._lock = _locked_folder(home)
+        self.ledger = Ledger.open(home)
+        self.directory = Directory(self.people, settings, self.ledger, clock)
+        self.conversations = Conversations(
+            self.people.home_of,
+            self.ledger,
+            ResetPolicy.of(settings),
+            clock=clock,
+            most=settings.integer("gateway.open_conversations"),
+            open_agent=open_agent,
+        )
+        commands = Commands(self.directory, self.conversations, self.ledger, waiting=self._waiting)
+        router = Router(
+            self.platforms,
+            self.ledger,
+            self.conversations,
+            commands,
+            clock=clock,
+            stream_seconds=settings.number("gateway.stream_seconds"),
+        )
+        self.workers = Workers(router.handle, most=settings.integer("gateway.workers"))
+        self._quick = Workers(router.handle, most=_QUICK_WORKERS)  # for what must not wait behind an answer
+        self.receiver = Receiver(
+            self.platforms,
+            self.ledger,
+            self.directory,
+            workers=self.workers,
+            quick=self._quick,
+            clock=clock,
+            profile=home.profile,
+        )
+        seconds = settings.number("gateway.monitor_interval") if settings.flag("gateway.monitor_enabled") else 0
+        self.monitor = Monitor(seconds=seconds, warn_mb=settings.integer("gateway.monitor_warn_mb"))
+        self._port = settings.integer("gateway.port") if port is None else port
+        self.webhooks: HttpServer | None = None  # while it runs, when a platform calls us
+        self._stop = threading.Event()
+        self._problems: dict[str, str] = dict.fromkeys(self.platforms, "not connected yet")
+        self._started = clock()
+        self._receivers: list[threading.Thread] = []
+
+    def start(self) -> None:
+        finish_removals(self.home)
+        left = self.receiver.resume()
+        _LOG.info("gateway of %s: %s; %s messages left from before", self.home.path, ", ".join(self.platforms), left)
+        if any(not isinstance(each, Telegram) or each.is_called for each in self.platforms.values()):
+            from hermes.gateway.webhooks import webhook_server  # needs the extra `server`
+
+            host = self.settings.text("gateway.host")
+            self.webhooks = webhook_server(self.platforms, self.receiver, host=host, port=self._port)
+            self.webhooks.start()
+            _LOG.info("webhooks are taken at http://%s:%s", host, self.webhooks.port)
+        self.monitor.start()
+        for name, platform in self.platforms.items():
+            thread = threading.Thread(
+                target=platform.receive,
+                args=(self.receiver, self._stop.is_set, lambda told, name=name: self._report(name, told)),
+                name=f"gateway-{name}",
+                daemon=True,
+            )
+            thread.start()
+            self._receivers.append(thread)
+        threading.Thread(target=self._watch, name="gateway-status", daemon=True).start()
+
+    def stop(self) -> bool:
+        """Receives nothing more, lets running answers finish, closes; False when some were left for the next start."""
+        self._stop.set()
+        if self.webhooks is not None:
+            self.webhooks.stop()
+        for thread in self._receivers:
+            thread.join(5)
+        self.receiver.close()
+        drained = self.workers.close(self.settings.number("gateway.drain_seconds"))
+        drained = self._quick.close(1) and drained
+        self.monitor.stop()
+        if drained:
+            self.conversations.close()
+        self._write_status(running=False)
+        if drained:
+            self.ledger.close()
+        self._lock.__exit__()
+        self._folder.close()
+        return drained
+
+    def settle(self, seconds: float) -> bool:
+        """Waits until every message that came is answered."""
+        return self.workers.settle(seconds) and self._quick.settle(seconds)
+
+    def status(self, *, running: bool = True) -> dict[str, Any]:
+        return {
+            "running": running,
+            "pid": os.getpid(),
+            "started": self._started,
+            "written": self._clock(),
+            "platforms": {
+                name: {"identity": platform.identity(), "problem": self._problems[name]}
+                for name, platform in self.platforms.items()
+            },
+            "answering": self.workers.running(),
+            "open_conversations": len(self.conversations),
+            "memory": asdict(self.monitor.last) if self.monitor.last else {},
+        }
+
+    def _waiting(self, chat_key: str) -> int:
+        return self.workers.waiting(chat_key)
+
+    def _report(self, platform: str, problem: str) -> None:
+        if problem != self._problems[platform]:
+            self._problems[platform] = problem
+            (_LOG.warning if problem else _LOG.info)("%s: %s", platform, problem or "connected")
+            self._write_status()
+
+    def _watch(self) -> None:
+        """Keeps the status fresh, and closes conversations that are over."""
+        swept = self._clock()
+        while not self._stop.wait(_STATUS_SECONDS):
+            self._write_status()
+            if self._clock() - swept >= _SWEEP_SECONDS:
+                swept = self._clock()
+                try:
+                    self.conversations.close_finished(self.directory.knows)
+                except HermesError as error:
+                    _LOG.warning("conversations that are over could not be closed: %s", error)
+
+    def _write_status(self, *, running: bool = True) -> None:
+        try:
+            self._folder.replace(STATUS, json.dumps(self.status(running=running)).encode())
+        except HermesError as error:
+            _LOG.warning("the status could not be written: %s", error)
+
+
+def _locked_folder(home: Home) -> tuple[Folder, FileLock]:
+    """The gateway's folder and the lock that keeps a second gateway of the home out."""
+    folder = Folder.create(home.join(FOLDER))
+    lock = FileLock(folder, LOCK, timeout=0)
+    if not lock.try_to_take():
+        folder.close()
+        raise SettingsError("a gateway runs for this home already; `hermes gateway status` shows it")
+    return folder, lock
+
+
+def platforms_of(home: Home, settings: Settings) -> dict[str, Platform]:
+    """The platforms the settings switch on; without one there is nothing to run."""
+    found: dict[str, Platform] = {}
+    if settings.flag("gateway.telegram.enabled"):
+        found["telegram"] = telegram_of(
+            secret(home, "TELEGRAM_BOT_TOKEN"),
+            mode=settings.text("gateway.telegram.mode"),
+            url=settings.text("gateway.telegram.webhook_url"),
+            api=settings.text("gateway.telegram.api_url"),
+            groups=settings.text("gateway.groups"),
+        )
+    if settings.flag("gateway.webhook.enabled"):
+        found["webhook"] = webhook_of(
+            secret(home, "GATEWAY_WEBHOOK_SECRET"), reply_url=settings.text("gateway.webhook.reply_url")
+        )
+    if not found:
+        raise SettingsError(
+            "no platform is switched on; `hermes config set gateway.telegram.enabled true` and put "
+            "TELEGRAM_BOT_TOKEN=… into .env, or see gateway.webhook.enabled"
+        )
+    return found
+
+
+def stored_status(home: Home) -> dict[str, Any]:
+    """What the gateway of a home last said about itself, whether it runs, and what waits."""
+    nothing: dict[str, Any] = {"running": False, "platforms": {}, "messages": {}, "accounts": []}
+    folder = Folder.open(home.join(FOLDER))
+    if folder is None:
+        return nothing
+    with folder:
+        told: Mapping[str, Any] = json.loads(folder.read(STATUS, at_most=_LARGEST) or b"{}")
+        found = {**nothing, **told, "running": is_held(folder, LOCK)}
+        if folder.status(FILE) is None:
+            return found
+    ledger = Ledger.open(home)
+    try:
+        directory = Directory(People(home), load_settings(home), ledger, time.time)
+        return {**found, "messages": ledger.counts(), "accounts": directory.accounts()}
+    finally:
+        ledger.database.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +314,6 @@ class Monitor:
             _MEMORY_LOG.warning("the gateway uses more than gateway.monitor_warn_mb (%s MB)", self._warn_mb)
         return reading
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self.last) if self.last else {}
-
     def _run(self) -> None:
         self.look()
         while not self._over.wait(self._seconds):
@@ -113,25 +326,20 @@ def resident_bytes() -> int:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
-        import resource
-        import sys
-
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else most << 10
 
 
-# Workers for many conversations: in each, one message after the other; all together, so many at once and no more.
+class Workers:
+    """Threads for many chats: in each chat one message after the other, in all of them at most `most` at once.
 
-
-class Lanes:
-    """`work` handles a number; it returns None when that is finished, or the seconds until it should be tried again.
-
-    The threads are daemons: everything is stored, so a program that has to end need not wait for the slowest answer.
+    `work` handles a number; it returns None when that is finished, or the seconds until it should be tried again. The
+    threads are daemons: everything is stored, so a program that has to end need not wait for the slowest answer.
     """
 
-    def __init__(self, work: Callable[[int], float | None], *, workers: int) -> None:
+    def __init__(self, work: Callable[[int], float | None], *, most: int) -> None:
         self._work = work
-        self._most = workers
+        self._most = most
         self._queues: dict[str, deque[int]] = {}
         self._ready: deque[str] = deque()
         self._later: list[tuple[float, str]] = []
@@ -141,23 +349,23 @@ class Lanes:
         self._idle = 0
         self._closing = False
 
-    def add(self, lane: str, number: int) -> None:
+    def add(self, key: str, number: int) -> None:
         with self._changed:
-            if lane in self._queues:
-                self._queues[lane].append(number)
+            if key in self._queues:
+                self._queues[key].append(number)
                 return
-            self._queues[lane] = deque([number])
-            self._ready.append(lane)
+            self._queues[key] = deque([number])
+            self._ready.append(key)
             if not self._idle and self._threads < self._most:
                 self._threads += 1
                 threading.Thread(target=self._serve, name=f"gateway-{self._threads}", daemon=True).start()
             self._changed.notify()
 
-    def waiting(self, lane: str = "") -> int:
+    def waiting(self, key: str = "") -> int:
         """How many numbers wait, without those that are being handled."""
         with self._changed:
-            queues = [self._queues.get(lane, deque())] if lane else list(self._queues.values())
-            handled = [each for each in self._running if not lane or each == lane]
+            queues = [self._queues.get(key, deque())] if key else list(self._queues.values())
+            handled = [each for each in self._running if not key or each == key]
             return sum(map(len, queues)) - len(handled)
 
     def running(self) -> int:
@@ -177,23 +385,23 @@ class Lanes:
             return self._changed.wait_for(lambda: not self._running, seconds)
 
     def _serve(self) -> None:
-        while (lane := self._next()) is not None:
-            pause = self._work(self._running[lane])
+        while (key := self._next()) is not None:
+            pause = self._work(self._running[key])
             with self._changed:
-                del self._running[lane]
-                queue = self._queues[lane]
+                del self._running[key]
+                queue = self._queues[key]
                 if pause is None:
                     queue.popleft()
                 if pause is not None:
-                    heapq.heappush(self._later, (time.monotonic() + pause, lane))
+                    heapq.heappush(self._later, (time.monotonic() + pause, key))
                 elif queue:
-                    self._ready.append(lane)
+                    self._ready.append(key)
                 else:
-                    del self._queues[lane]
+                    del self._queues[key]
                 self._changed.notify_all()
 
     def _next(self) -> str | None:
-        """The next lane with something to do; None when it is over."""
+        """The next key with something to do; None when it is over."""
         with self._changed:
             self._idle += 1
             try:
@@ -201,9 +409,9 @@ class Lanes:
                     while self._later and self._later[0][0] <= time.monotonic():
                         self._ready.append(heapq.heappop(self._later)[1])
                     if self._ready:
-                        lane = self._ready.popleft()
-                        self._running[lane] = self._queues[lane][0]
-                        return lane
+                        key = self._ready.popleft()
+                        self._running[key] = self._queues[key][0]
+                        return key
                     wait = self._later[0][0] - time.monotonic() if self._later else None
                     self._changed.wait(wait)
                 return None
@@ -211,41 +419,31 @@ class Lanes:
                 self._idle -= 1
 
 
-# Takes what platforms receive: known people's messages are stored and queued, strangers are told how to get access.
+class Receiver:
+    """Takes what platforms receive: stores and queues messages of known people, tells strangers how to get access."""
 
-_LOG = logging.getLogger("hermes.gateway")
-_REMEMBERED = 10_000  # strangers who have had their answer
-_WAITING = 1_000  # strangers who wait for it
-_PAIRING = ("/pair", "/start")
-_NO_ACCESS = (
-    "I do not know you, so I keep nothing of what you write. Ask whoever runs this bot for access: they make a code "
-    "with `hermes gateway pair NAME`, and you send me /pair CODE. Your account here is {user}."
-)
-
-
-class Intake:
     def __init__(
         self,
         platforms: Mapping[str, Platform],
         ledger: Ledger,
         directory: Directory,
         *,
-        lanes: Lanes,
-        quick: Lanes,
+        workers: Workers,
+        quick: Workers,
         clock: Callable[[], float],
         profile: str = "",
     ) -> None:
         self._platforms = platforms
         self._ledger = ledger
         self._directory = directory
-        self._lanes = lanes
+        self._workers = workers
         self._quick = quick  # for what must not wait behind an answer
         self._clock = clock
         self._profile = profile
-        self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._untold: dict[int, Incoming] = {}
+        self._answered: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._unanswered: dict[int, Incoming] = {}
         self._numbers = count()
-        self._greeter = Lanes(self._greet, workers=1)  # whoever has access does not wait for those who have not
+        self._greeter = Workers(self._greet, most=1)  # whoever has access does not wait for those who have not
 
     def cursor(self, platform: str) -> str:
         return self._ledger.cursor(platform)
@@ -257,16 +455,16 @@ class Intake:
         for message in messages:
             person, kept = self._person(message)
             if person:
-                known.append((lane_of(kept, person, self._profile), person, kept))
+                known.append((chat_key(kept, person, self._profile), person, kept))
             else:
                 strangers.append(message)
         for entry in self._ledger.store(known, self._clock(), platform=platform, cursor=cursor):
             self.queue(entry)
         for stranger in strangers:
-            self._tell(stranger)
+            self._answer_stranger(stranger)
 
     def queue(self, entry: Entry) -> None:
-        (self._quick if is_stop(entry.message.text) else self._lanes).add(entry.lane or str(entry.id), entry.id)
+        (self._quick if is_stop(entry.message.text) else self._workers).add(entry.chat_key or str(entry.id), entry.id)
 
     def resume(self) -> int:
         """Queues what an earlier process has left; returns how much that is."""
@@ -288,238 +486,23 @@ class Intake:
             person = self._directory.pair(code, message.platform, message.user)
         return person, replace(message, text="/start")
 
-    def _tell(self, stranger: Incoming) -> None:
+    def _answer_stranger(self, stranger: Incoming) -> None:
         """One answer for each stranger, as long as this process lives: nothing about them is stored."""
         who = (stranger.platform, stranger.user)
-        if who in self._told or not stranger.addressed:
+        if who in self._answered or not stranger.addressed:
             return
-        self._told[who] = None
-        if len(self._told) > _REMEMBERED:
-            self._told.popitem(last=False)
-        if len(self._untold) < _WAITING:
+        self._answered[who] = None
+        if len(self._answered) > _REMEMBERED:
+            self._answered.popitem(last=False)
+        if len(self._unanswered) < _WAITING:
             number = next(self._numbers)
-            self._untold[number] = stranger
+            self._unanswered[number] = stranger
             self._greeter.add(stranger.platform, number)
 
     def _greet(self, number: int) -> None:
-        stranger = self._untold.pop(number)
+        stranger = self._unanswered.pop(number)
         try:
             text = _NO_ACCESS.format(user=stranger.user)
             self._platforms[stranger.platform].send(stranger, text, delivery=f"stranger.{stranger.update}")
         except (Later, Never) as error:
             _LOG.warning("a stranger could not be told how to get access: %s", error)
-
-
-STATUS = "status.json"
-LOCK = "run.lock"
-_QUICK_WORKERS = 2
-_STATUS_SECONDS = 5.0
-_SWEEP_SECONDS = 60.0
-_LARGEST = 1 << 20
-
-
-class Gateway:
-    def __init__(
-        self,
-        home: Home,
-        *,
-        clock: Callable[[], float] = time.time,
-        open_agent: Callable[..., Agent] = Agent.open,
-        port: int | None = None,
-    ) -> None:
-        settings = self.settings = load_settings(home)
-        self.home = home
-        self._clock = clock
-        self.platforms = platforms_of(home, settings)
-        _expect_a_model(settings)
-        self.people = People(home)
-        self._folder, self._lock = _alone(home)
-        self.ledger = Ledger.open(home)
-        self.directory = Directory(self.people, settings, self.ledger, clock)
-        self.conversations = Conversations(
-            self.people.home_of,
-            self.ledger,
-            ResetPolicy.of(settings),
-            clock=clock,
-            most=settings.integer("gateway.open_conversations"),
-            open_agent=open_agent,
-        )
-        self.lanes, self._quick = self._make_lanes()
-        self.intake = Intake(
-            self.platforms,
-            self.ledger,
-            self.directory,
-            lanes=self.lanes,
-            quick=self._quick,
-            clock=clock,
-            profile=home.profile,
-        )
-        seconds = settings.number("gateway.monitor_interval") if settings.flag("gateway.monitor_enabled") else 0
-        self.monitor = Monitor(seconds=seconds, warn_mb=settings.integer("gateway.monitor_warn_mb"))
-        self._port = settings.integer("gateway.port") if port is None else port
-        self.webhooks: HttpServer | None = None  # while it runs, when a platform calls us
-        self._stop = threading.Event()
-        self._problems: dict[str, str] = dict.fromkeys(self.platforms, "not connected yet")
-        self._started = clock()
-        self._receivers: list[threading.Thread] = []
-
-    def start(self) -> None:
-        finish_removals(self.home)
-        left = self.intake.resume()
-        _LOG.info("gateway of %s: %s; %s messages left from before", self.home.path, ", ".join(self.platforms), left)
-        if any(not isinstance(each, Telegram) or each.is_called for each in self.platforms.values()):
-            from hermes.gateway.webhooks import webhook_server  # needs the extra `server`
-
-            host = self.settings.text("gateway.host")
-            self.webhooks = webhook_server(self.platforms, self.intake, host=host, port=self._port)
-            self.webhooks.start()
-            _LOG.info("webhooks are taken at http://%s:%s", host, self.webhooks.port)
-        self.monitor.start()
-        for name, platform in self.platforms.items():
-            thread = threading.Thread(
-                target=platform.receive,
-                args=(self.intake, self._stop.is_set, lambda told, name=name: self._report(name, told)),
-                name=f"gateway-{name}",
-                daemon=True,
-            )
-            thread.start()
-            self._receivers.append(thread)
-        threading.Thread(target=self._look_after, name="gateway-status", daemon=True).start()
-
-    def stop(self) -> bool:
-        """Receives nothing more, lets running answers finish, closes; False when some were left for the next start."""
-        self._stop.set()
-        if self.webhooks is not None:
-            self.webhooks.stop()
-        for thread in self._receivers:
-            thread.join(5)
-        self.intake.close()
-        drained = self.lanes.close(self.settings.number("gateway.drain_seconds"))
-        drained = self._quick.close(1) and drained
-        self.monitor.stop()
-        if drained:
-            self.conversations.close()
-        self._write_status(running=False)
-        if drained:
-            self.ledger.close()
-        self._lock.__exit__()
-        self._folder.close()
-        return drained
-
-    def settle(self, seconds: float) -> bool:
-        """Waits until every message that came is answered."""
-        return self.lanes.settle(seconds) and self._quick.settle(seconds)
-
-    def status(self, *, running: bool = True) -> dict[str, Any]:
-        return {
-            "running": running,
-            "pid": os.getpid(),
-            "started": self._started,
-            "written": self._clock(),
-            "platforms": {
-                name: {"identity": platform.identity(), "problem": self._problems[name]}
-                for name, platform in self.platforms.items()
-            },
-            "answering": self.lanes.running(),
-            "open_conversations": len(self.conversations),
-            "memory": self.monitor.as_dict(),
-        }
-
-    def _make_lanes(self) -> tuple[Lanes, Lanes]:
-        """Where messages are answered, and where what must not wait behind an answer is."""
-        commands = Commands(self.directory, self.conversations, self.ledger)
-        router = Router(
-            self.platforms,
-            self.ledger,
-            self.conversations,
-            commands,
-            clock=self._clock,
-            stream_seconds=self.settings.number("gateway.stream_seconds"),
-        )
-        lanes = Lanes(router.handle, workers=self.settings.integer("gateway.workers"))
-        commands.waiting = lanes.waiting
-        return lanes, Lanes(router.handle, workers=_QUICK_WORKERS)
-
-    def _report(self, platform: str, problem: str) -> None:
-        if problem != self._problems[platform]:
-            self._problems[platform] = problem
-            (_LOG.warning if problem else _LOG.info)("%s: %s", platform, problem or "connected")
-            self._write_status()
-
-    def _look_after(self) -> None:
-        """Keeps the status fresh, and closes conversations that are over."""
-        swept = self._clock()
-        while not self._stop.wait(_STATUS_SECONDS):
-            self._write_status()
-            if self._clock() - swept >= _SWEEP_SECONDS:
-                swept = self._clock()
-                try:
-                    self.conversations.sweep(self.directory.knows)
-                except HermesError as error:
-                    _LOG.warning("conversations that are over could not be closed: %s", error)
-
-    def _write_status(self, *, running: bool = True) -> None:
-        try:
-            self._folder.replace(STATUS, json.dumps(self.status(running=running)).encode())
-        except HermesError as error:
-            _LOG.warning("the status could not be written: %s", error)
-
-
-def _expect_a_model(settings: Settings) -> None:
-    """Without a model every message would be answered with an apology; that is said to the operator, once, now."""
-    try:
-        main_model(settings)
-    except (NotFound, WrongKey) as error:
-        raise SettingsError(f"{error} (`hermes setup` chooses a model)") from error
-
-
-def _alone(home: Home) -> tuple[Folder, FileLock]:
-    """The gateway's folder and the lock that keeps a second gateway of the home out."""
-    folder = Folder.create(home.join(FOLDER))
-    lock = FileLock(folder, LOCK, timeout=0)
-    if not lock.try_to_take():
-        folder.close()
-        raise SettingsError("a gateway runs for this home already; `hermes gateway status` shows it")
-    return folder, lock
-
-
-def platforms_of(home: Home, settings: Settings) -> dict[str, Platform]:
-    """The platforms the settings switch on; without one there is nothing to run."""
-    found: dict[str, Platform] = {}
-    if settings.flag("gateway.telegram.enabled"):
-        found["telegram"] = telegram_of(
-            secret(home, "TELEGRAM_BOT_TOKEN"),
-            mode=settings.text("gateway.telegram.mode"),
-            url=settings.text("gateway.telegram.webhook_url"),
-            api=settings.text("gateway.telegram.api_url"),
-            groups=settings.text("gateway.groups"),
-        )
-    if settings.flag("gateway.webhook.enabled"):
-        found["webhook"] = webhook_of(
-            secret(home, "GATEWAY_WEBHOOK_SECRET"), reply_url=settings.text("gateway.webhook.reply_url")
-        )
-    if not found:
-        raise SettingsError(
-            "no platform is switched on; `hermes config set gateway.telegram.enabled true` and put "
-            "TELEGRAM_BOT_TOKEN=… into .env, or see gateway.webhook.enabled"
-        )
-    return found
-
-
-def stored_status(home: Home) -> dict[str, Any]:
-    """What the gateway of a home last said about itself, whether it runs, and what waits."""
-    nothing: dict[str, Any] = {"running": False, "platforms": {}, "messages": {}, "accounts": []}
-    folder = Folder.open(home.join(FOLDER))
-    if folder is None:
-        return nothing
-    with folder:
-        told: Mapping[str, Any] = json.loads(folder.read(STATUS, at_most=_LARGEST) or b"{}")
-        found = {**nothing, **told, "running": is_held(folder, LOCK)}
-        if folder.status(FILE) is None:
-            return found
-    ledger = Ledger.open(home)
-    try:
-        directory = Directory(People(home), load_settings(home), ledger, time.time)
-        return {**found, "messages": ledger.counts(), "accounts": directory.accounts()}
-    finally:
-        ledger.database.close()

@@ -21,30 +21,29 @@ from hermes.base.errors import HermesError, LockTimeout, NotFound, SettingsError
 from hermes.base.text import change_texts
 from hermes.base.words import scrub
 from hermes.conversations.retrieval import Criteria
+from hermes.memory.approval import Approvals
+from hermes.memory.history import Cause, newest_to_undo
 from hermes.safety.secrets import mask_secrets
 from hermes.server import openai_wire as wire
 from hermes.server import schemas
-from hermes.server import workspace as pending
 from hermes.server.auth import PERSON, ROUTE
 from hermes.tools.registry import problems
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hermes.memory.history import Change
-    from hermes.server.workspace import Workspace
-    from hermes.storage.conversations import Session
-
-    Given = dict[str, Any]
-    Act = Callable[[Workspace, Given], Any]
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
 
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from hermes.server.auth import Lines
-    from hermes.server.conversations import Rooms
+    from hermes.memory.history import Change
+    from hermes.server.auth import CallLimits
+    from hermes.server.conversations import Conversations
+    from hermes.server.workspace import Workspace
+    from hermes.storage.conversations import Session
+
+    Given = dict[str, Any]
+    Act = Callable[[Workspace, Given], Any]
 
 PREFIX = "/api/v1"
 _OVER_HTTP = "over HTTP"
@@ -71,14 +70,6 @@ class Endpoint:
     @property
     def parameters(self) -> list[str]:
         return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
-
-
-def _all_memory(workspace: Workspace, _given: Given) -> Any:
-    return {target: workspace.entries(target) for target in workspace.targets}
-
-
-def _memory(workspace: Workspace, given: Given) -> Any:
-    return workspace.entries(_target(workspace, given))
 
 
 def _change_memory(workspace: Workspace, given: Given) -> Any:
@@ -110,8 +101,6 @@ def _log(workspace: Workspace, given: Given) -> Any:
 
 
 def _undo(workspace: Workspace, given: Given) -> Any:
-    from hermes.memory.history import Cause
-
     wanted = given["change"] if "change" in given else _newest_to_undo(workspace)
     written = workspace.store.undo(wanted, cause=Cause(origin="user", note=_OVER_HTTP))
     change = written.change.id if written.change else None
@@ -119,13 +108,25 @@ def _undo(workspace: Workspace, given: Given) -> Any:
 
 
 def _newest_to_undo(workspace: Workspace) -> str:
-    from hermes.memory.history import newest_to_undo
-
     changes = [change for target in workspace.targets for change in workspace.store.history(target)[0]]
     newest = newest_to_undo(sorted(changes, key=lambda change: change.at))
     if newest is None:
         raise WriteRefused("there is nothing left to undo", kind="nothing_to_undo")
     return newest.id
+
+
+def _pending(workspace: Workspace, _given: Given) -> Any:
+    return {"pending": [each.as_dict() for each in Approvals(workspace.home).pending()[0]]}
+
+
+def _decide(workspace: Workspace, given: Given) -> Any:
+    approvals, wanted = Approvals(workspace.home), str(given["pending_id"])
+    if given["decision"] == "reject":
+        rejected = approvals.reject(wanted)
+        return {"message": f"Rejected: {rejected.summary}", "change": None, "target": rejected.target}
+    written = approvals.approve(wanted, workspace.store)
+    change = written.change.id if written.change else None
+    return {"message": written.message, "change": change, "target": written.target}
 
 
 def _sessions(workspace: Workspace, given: Given) -> Any:
@@ -137,10 +138,6 @@ def _sessions(workspace: Workspace, given: Given) -> Any:
 def _record(workspace: Workspace, given: Given) -> Any:
     kept = workspace.record(given["conversation"], given["messages"], title=given.get("title", ""))
     return {name: kept[name] for name in ("session_id", "added", "messages")}
-
-
-def _one_session(workspace: Workspace, given: Given) -> Any:
-    return _session(workspace.session(given["session_id"]))
 
 
 def _messages(workspace: Workspace, given: Given) -> Any:
@@ -192,10 +189,6 @@ def _search(workspace: Workspace, given: Given) -> Any:
     }
 
 
-def _status(workspace: Workspace, _given: Given) -> Any:
-    return workspace.status()
-
-
 def _target(workspace: Workspace, given: Given) -> str:
     target = str(given["target"])
     if target not in workspace.targets:
@@ -227,11 +220,15 @@ ENDPOINTS = (
         method="GET",
         path="/memory",
         summary="All entries of MEMORY.md and USER.md.",
-        act=_all_memory,
+        act=lambda workspace, _given: {target: workspace.entries(target) for target in workspace.targets},
         gives=schemas.ALL_MEMORY,
     ),
     Endpoint(
-        method="GET", path="/memory/{target}", summary="The entries of one file.", act=_memory, gives=schemas.MEMORY
+        method="GET",
+        path="/memory/{target}",
+        summary="The entries of one file.",
+        act=lambda workspace, given: workspace.entries(_target(workspace, given)),
+        gives=schemas.MEMORY,
     ),
     Endpoint(
         method="POST",
@@ -262,14 +259,14 @@ ENDPOINTS = (
         method="GET",
         path="/memory-pending",
         summary="Writes of a model that wait for the person, oldest first, each with the reason.",
-        act=pending.waiting,
+        act=_pending,
         gives=schemas.PENDING,
     ),
     Endpoint(
         method="POST",
         path="/memory-pending/{pending_id}",
         summary="Carry out a write that waits, or throw it away.",
-        act=pending.decide,
+        act=_decide,
         body=schemas.DECISION,
         example={"decision": "approve"},
         gives=schemas.DECIDED,
@@ -308,7 +305,7 @@ ENDPOINTS = (
         method="GET",
         path="/sessions/{session_id}",
         summary="One conversation.",
-        act=_one_session,
+        act=lambda workspace, given: _session(workspace.session(given["session_id"])),
         gives=schemas.SESSION,
     ),
     Endpoint(
@@ -354,16 +351,22 @@ ENDPOINTS = (
         },
         gives=schemas.FOUND,
     ),
-    Endpoint(method="GET", path="/status", summary="How much there is.", act=_status, gives=schemas.STATUS),
+    Endpoint(
+        method="GET",
+        path="/status",
+        summary="How much there is.",
+        act=lambda workspace, _given: workspace.status(),
+        gives=schemas.STATUS,
+    ),
 )
 
-
-# From the table of endpoints to routes: what comes in is checked against its schema, errors become answers.
 
 _LOG = logging.getLogger("hermes.server")
 
 
-def api_route(endpoint: Endpoint, prefix: str, rooms: Rooms, pool: Executor, lines: Lines) -> Route:
+def api_route(
+    endpoint: Endpoint, prefix: str, conversations: Conversations, pool: Executor, limits: CallLimits
+) -> Route:
     path = f"{prefix}{endpoint.path}"
 
     async def answer(request: Request) -> Response:
@@ -373,9 +376,9 @@ def api_route(endpoint: Endpoint, prefix: str, rooms: Rooms, pool: Executor, lin
         except wire.BadRequest as wrong:
             return JSONResponse(wire.error_body(wrong.message, param=wrong.param), wrong.status)
         person = request.scope[PERSON]
-        work: Callable[[], Any] = lambda: endpoint.act(rooms.workspace(person), given)  # noqa: E731 - run elsewhere
+        work: Callable[[], Any] = lambda: endpoint.act(conversations.workspace(person), given)  # noqa: E731 - run elsewhere
         try:
-            async with lines.place(person):
+            async with limits.slot(person):
                 document = await asyncio.get_running_loop().run_in_executor(pool, work)
         except HermesError as error:
             return _failed(error)

@@ -18,12 +18,14 @@ from hermes.agent import Agent
 from hermes.base.errors import HermesError, SettingsError
 from hermes.base.version import __version__
 from hermes.http_server import BodyLimits, BodyRefused
+from hermes.llm.scripted import Scripted
 from hermes.server import openai_wire as wire
 from hermes.server import schemas
 from hermes.server.api import ENDPOINTS, PREFIX, api_route
-from hermes.server.auth import PERSON, ROUTE, TYPE, Door, Lines, Metrics, Turns
-from hermes.server.conversations import Rooms
+from hermes.server.auth import PERSON, ROUTE, TYPE, AuthMiddleware, CallLimits, Metrics, TurnLimits
+from hermes.server.conversations import Conversations
 from hermes.server.openai import Chat
+from hermes.session.session import MemorySession
 from hermes.settings.config import load_settings
 from hermes.settings.people import OWNER, People
 
@@ -35,13 +37,10 @@ if TYPE_CHECKING:
 
     from hermes.server.api import Endpoint
     from hermes.server.conversations import Open
-    from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
     Handler = Callable[[Request], Awaitable[Response]]
 
-
-# The OpenAPI description, made from the table of endpoints.
 
 _ERRORS = {
     "400": "What was sent does not fit the description.",
@@ -60,6 +59,7 @@ _ERRORS = {
 
 
 def description() -> dict[str, Any]:
+    """The OpenAPI description, made from the table of endpoints."""
     paths: dict[str, Any] = {}
     for endpoint in ENDPOINTS:
         paths.setdefault(f"{PREFIX}{endpoint.path}", {})[endpoint.method.lower()] = _operation(endpoint)
@@ -127,8 +127,8 @@ def _responses(status: int, gives: dict[str, Any], failures: str) -> dict[str, A
 
 
 _API_WORKERS = 16
-_API_PLACES = 4  # of them that one person may use at a time
-_LOOK_AGAIN = 5.0  # seconds between two looks at who is no longer known
+_API_CALLS_EACH = 4  # of them that one person may use at a time
+_CHECK_SECONDS = 5.0  # seconds between two looks at who is no longer known
 _SAFE_TOOLSETS = ("memory", "session_search", "skills", "context", "todo")  # nothing that reaches out or in
 _DESCRIPTION = "/openapi.json"
 _WEB = os.path.join(os.path.dirname(__file__), "web")
@@ -141,7 +141,7 @@ class Service:
 
     app: ASGIApp
     routes: list[Route]
-    rooms: Rooms
+    conversations: Conversations
     chat: Chat
     metrics: Metrics
 
@@ -155,33 +155,33 @@ def build(home: Home, *, only_mcp: bool = False, open_agent: Open = Agent.open, 
             "yourself, or `hermes users add NAME` for somebody"
         )
     metrics = Metrics()
-    rooms = Rooms(
+    conversations = Conversations(
         people.home_of,
         most=settings.integer("server.open_conversations"),
-        toolsets=_toolsets(settings),
+        toolsets=None if "server" in (settings.get("enabled_toolsets") or {}) else _SAFE_TOOLSETS,
         open_agent=open_agent,
     )
     workers = settings.integer("server.workers")
     chats, calls = ThreadPoolExecutor(workers, "turn"), ThreadPoolExecutor(_API_WORKERS, "api")
     chat = Chat(
-        rooms,
+        conversations,
         chats,
         metrics,
-        turns=Turns(workers, settings.integer("server.turns_per_person")),
+        turns=TurnLimits(workers, settings.integer("server.turns_per_person")),
         models=settings.texts("server.models"),
         turn_seconds=settings.number("server.turn_timeout"),
     )
-    metrics.gauges["hermes_conversations_open"] = ("Conversations kept open.", lambda: float(len(rooms)))
+    metrics.gauges["hermes_conversations_open"] = ("Conversations kept open.", lambda: float(len(conversations)))
     metrics.gauges["hermes_turns_running"] = ("Turns being answered now.", lambda: float(chat.running))
-    lines = Lines(_API_PLACES)
-    routes = [] if only_mcp else _routes(chat, rooms, calls, lines)
-    routes += [_named("/health", _health), _named("/metrics", _metrics(metrics))]
-    mcp = _Mcp(rooms, lines) if with_mcp else None
+    limits = CallLimits(_API_CALLS_EACH)
+    routes = [] if only_mcp else _routes(chat, conversations, calls, limits)
+    routes += [_named("/health", _answering(JSONResponse({"status": "ok"}))), _named("/metrics", _metrics(metrics))]
+    mcp = _Mcp(conversations, limits) if with_mcp else None
     if mcp is not None:
         routes.append(Route("/mcp", mcp))
-    lifespan = _lifespan(people, rooms, chat, (chats, calls), mcp)
+    lifespan = _lifespan(people, conversations, chat, (chats, calls), mcp)
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=_HANDLERS)
-    door = Door(
+    guarded = AuthMiddleware(
         app,
         who=people.who,
         metrics=metrics,
@@ -190,16 +190,16 @@ def build(home: Home, *, only_mcp: bool = False, open_agent: Open = Agent.open, 
         hosts=(*settings.texts("server.hosts"), settings.text("server.host")),
         origins=settings.texts("server.origins"),
     )
-    return Service(door, routes, rooms, chat, metrics)
+    return Service(guarded, routes, conversations, chat, metrics)
 
 
-def _routes(chat: Chat, rooms: Rooms, pool: ThreadPoolExecutor, lines: Lines) -> list[Route]:
+def _routes(chat: Chat, conversations: Conversations, pool: ThreadPoolExecutor, limits: CallLimits) -> list[Route]:
     return [
         _named("/v1/chat/completions", chat.completions, "POST"),
         _named("/v1/models", chat.models),
-        *(api_route(endpoint, PREFIX, rooms, pool, lines) for endpoint in ENDPOINTS),
-        _named(_DESCRIPTION, _openapi),
-        _named("/docs", _docs()),
+        *(api_route(endpoint, PREFIX, conversations, pool, limits) for endpoint in ENDPOINTS),
+        _named(_DESCRIPTION, _answering(JSONResponse(description()))),
+        _named("/docs", _answering(_docs())),
     ]
 
 
@@ -212,7 +212,7 @@ def _named(path: str, handler: Handler, method: str = "GET") -> Route:
 
 
 def _lifespan(
-    people: People, rooms: Rooms, chat: Chat, pools: tuple[ThreadPoolExecutor, ...], mcp: _Mcp | None
+    people: People, conversations: Conversations, chat: Chat, pools: tuple[ThreadPoolExecutor, ...], mcp: _Mcp | None
 ) -> Callable[[Starlette], Any]:
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -220,7 +220,7 @@ def _lifespan(
             if mcp is not None:
                 await stack.enter_async_context(mcp.running())
             await asyncio.to_thread(_warm_up)
-            watcher = asyncio.create_task(_send_away(people, rooms))
+            watcher = asyncio.create_task(_close_removed_people(people, conversations))
             try:
                 yield
             finally:
@@ -228,45 +228,43 @@ def _lifespan(
                 chat.stopping.set()
                 for pool in pools:
                     await asyncio.to_thread(pool.shutdown)
-                await asyncio.to_thread(rooms.close)
+                await asyncio.to_thread(conversations.close)
 
     return lifespan
 
 
 def _warm_up() -> None:
     """Has a conversation in an empty home that is thrown away, so that no person waits for what a first turn loads."""
-    from hermes.llm.scripted import Scripted
-    from hermes.session.session import MemorySession
-
     with tempfile.TemporaryDirectory() as folder, Agent(MemorySession.open(folder), Scripted(["Ready."])) as agent:
         for _ in agent.turn_with([], "Ready?"):
             continue
 
 
-async def _send_away(people: People, rooms: Rooms) -> None:
+async def _close_removed_people(people: People, conversations: Conversations) -> None:
     """Closes what is open of people who were forgotten meanwhile."""
     while True:
-        await asyncio.sleep(_LOOK_AGAIN)
+        await asyncio.sleep(_CHECK_SECONDS)
         try:
             known = {person.name for person in people.all()}
         except HermesError:
             continue  # a list that cannot be read lets nobody in; it says nothing about who is gone
-        for person in rooms.people() - known:
-            await asyncio.to_thread(rooms.leave, person)
+        for person in conversations.people() - known:
+            await asyncio.to_thread(conversations.leave, person)
 
 
 class _Mcp:
     """MCP over streamable HTTP, loaded with the first server that offers it; the scope says whose request it is."""
 
-    def __init__(self, rooms: Rooms, lines: Lines) -> None:
+    def __init__(self, conversations: Conversations, limits: CallLimits) -> None:
+        # Loaded with the first server that offers MCP: the SDK costs half a second.
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
         from hermes.server.mcp import build_server
 
-        server = build_server(lambda context: rooms.workspace(_person(context)))
+        server = build_server(lambda context: conversations.workspace(_person(context)))
         # Without sessions there is no session id that could open somebody else's.
         self._manager = StreamableHTTPSessionManager(server, stateless=True)
-        self._lines = lines
+        self._limits = limits
 
     def running(self) -> Any:
         return self._manager.run()
@@ -274,22 +272,13 @@ class _Mcp:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         scope[ROUTE] = "/mcp"
         # A GET waits for news for as long as the host likes, and takes no worker for it.
-        waits = self._lines.place(scope[PERSON]) if scope["method"] == "POST" else contextlib.nullcontext()
+        waits = self._limits.slot(scope[PERSON]) if scope["method"] == "POST" else contextlib.nullcontext()
         async with waits:
             await self._manager.handle_request(scope, receive, send)
 
 
 def _person(context: Any) -> str:
     return str(context.request.scope[PERSON])
-
-
-def _toolsets(settings: Settings) -> tuple[str, ...] | None:
-    named = settings.get("enabled_toolsets") or {}
-    return None if "server" in named else _SAFE_TOOLSETS
-
-
-async def _health(_request: Request) -> Response:
-    return JSONResponse({"status": "ok"})
 
 
 def _metrics(metrics: Metrics) -> Handler:
@@ -301,16 +290,14 @@ def _metrics(metrics: Metrics) -> Handler:
     return answer
 
 
-async def _openapi(_request: Request) -> Response:
-    return JSONResponse(description())
-
-
-def _docs() -> Handler:
+def _docs() -> Response:
     with open(os.path.join(_WEB, "docs.html"), encoding="utf-8") as file:
-        page = HTMLResponse(file.read(), headers={"content-security-policy": _PAGE_POLICY})
+        return HTMLResponse(file.read(), headers={"content-security-policy": _PAGE_POLICY})
 
+
+def _answering(response: Response) -> Handler:
     async def answer(_request: Request) -> Response:
-        return page
+        return response
 
     return answer
 

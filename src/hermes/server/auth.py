@@ -86,60 +86,52 @@ def _head(name: str, kind: str, about: str) -> list[str]:
     return [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
 
 
-# What one person may have of the server at the same time, so that the next one finds something left.
-
-
-class Turns:
+class TurnLimits:
     """Turns that are being answered: at most `workers` in all and `each` of one person."""
 
     def __init__(self, workers: int, each: int) -> None:
         self._workers = workers
         self._each = each
-        self._held: Counter[str] = Counter()
+        self._running: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        return self._held.total()
+        return self._running.total()
 
     @property
     def full(self) -> bool:
         return len(self) >= self._workers
 
     def enough_for(self, person: str) -> bool:
-        return self._held[person] >= self._each
+        return self._running[person] >= self._each
 
     def begin(self, person: str) -> None:
-        self._held[person] += 1
+        self._running[person] += 1
 
     def end(self, person: str) -> None:
-        self._held[person] -= 1
-        if not self._held[person]:
-            del self._held[person]
+        self._running[person] -= 1
+        if not self._running[person]:
+            del self._running[person]
 
 
-class Lines:
-    """Short calls: `places` of one person at a time; what is more waits behind the same person's own calls."""
+class CallLimits:
+    """Short calls: `at_once` of one person at a time; more wait behind the same person's own calls."""
 
-    def __init__(self, places: int) -> None:
-        self._places = places
-        self._lines: dict[str, _Line] = {}
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._slots: dict[str, asyncio.Semaphore] = {}
+        self._calls: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def place(self, person: str) -> AsyncIterator[None]:
-        line = self._lines.setdefault(person, _Line(asyncio.Semaphore(self._places)))
-        line.calls += 1
+    async def slot(self, person: str) -> AsyncIterator[None]:
+        slots = self._slots.setdefault(person, asyncio.Semaphore(self._at_once))
+        self._calls[person] += 1
         try:
-            async with line.places:
+            async with slots:
                 yield
         finally:
-            line.calls -= 1
-            if not line.calls:
-                self._lines.pop(person, None)
-
-
-@dataclass(slots=True)
-class _Line:
-    places: asyncio.Semaphore
-    calls: int = 0
+            self._calls[person] -= 1
+            if not self._calls[person]:
+                del self._calls[person], self._slots[person]
 
 
 PERSON = "hermes.person"
@@ -186,7 +178,7 @@ class Buckets:
         return bucket.take(now)
 
 
-class Door:
+class AuthMiddleware:
     """An ASGI application around another; the person whose key it was stands in the scope."""
 
     def __init__(
@@ -223,7 +215,7 @@ class Door:
             self._metrics.refused(refusal.reason)
             await refusal.answer(send)
             return
-        await self._let_in(scope, receive, send)
+        await self._serve(scope, receive, send)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, str]) -> Refusal | None:
         named = headers.get(b"host", "").strip().lower()
@@ -250,7 +242,7 @@ class Door:
         scope[PERSON] = person
         return None
 
-    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, status, begun = time.perf_counter(), 500, False
 
         async def watched(message: Message) -> None:

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 SOURCE = "server"
 _IN_USE = 60.0  # seconds after which nobody can still be busy with a workspace they asked for
-_PATIENCE = 60.0  # seconds a request waits for the turn before it in the same conversation
+_BUSY_SECONDS = 60.0  # seconds a request waits for the turn before it in the same conversation
 
 
-class Room:
+class Conversation:
     """One open conversation of one person."""
 
     def __init__(self, person: str, agent: Agent, system: str, after: str) -> None:
@@ -39,7 +39,7 @@ class Room:
         self.after = after  # digest of the history after the last answer; "" for a named conversation
         self.key = (person, agent.session.id)  # its place in the list; the session's id may move on by compaction
         self.lock = threading.Lock()
-        self.guests = 0
+        self.users = 0
 
     def answer(self, request: ChatRequest, say: Callable[[str], None], cancelled: Callable[[], bool]) -> Answer:
         results, said = request.results, request.said
@@ -71,7 +71,7 @@ class Room:
         return Answer(text=text, calls=calls, usage=end.usage, reason=end.reason, model=end.model, session=session)
 
 
-class Rooms:
+class Conversations:
     def __init__(
         self,
         home_of: HomeOf,
@@ -87,12 +87,12 @@ class Rooms:
         self._open_agent = open_agent
         self._clock = clock
         self._lock = threading.Lock()
-        self._rooms: OrderedDict[tuple[str, str], Room] = OrderedDict()  # by person and session
-        self._names: dict[tuple[str, str], tuple[str, str]] = {}  # by person and name or digest: the room
+        self._conversations: OrderedDict[tuple[str, str], Conversation] = OrderedDict()  # by person and session
+        self._names: dict[tuple[str, str], tuple[str, str]] = {}  # by person and name or digest: the conversation
         self._workspaces: OrderedDict[str, tuple[Workspace, float]] = OrderedDict()  # with when it was last asked for
 
     def __len__(self) -> int:
-        return len(self._rooms)
+        return len(self._conversations)
 
     def workspace(self, person: str) -> Workspace:
         now = self._clock()
@@ -118,73 +118,75 @@ class Rooms:
         model: str = "",
     ) -> Answer:
         """One turn; `name` is what the client calls the conversation, or "" to recognise it by its history."""
-        with self._room(person, name, request, model) as room:
-            answer = room.answer(request, say, cancelled)
+        with self._entered(person, name, request, model) as conversation:
+            answer = conversation.answer(request, say, cancelled)
             if not name:
-                self._remember(room, digest([*request.history, *request.fresh, answer.message]))
+                self._remember(conversation, digest([*request.history, *request.fresh, answer.message]))
             return answer
 
     def leave(self, person: str) -> None:
         """Closes everything of a person, as when they are no longer known here."""
         with self._lock:
-            gone = [room for key, room in self._rooms.items() if key[0] == person]
-            self._rooms = OrderedDict((key, room) for key, room in self._rooms.items() if key[0] != person)
+            gone = [conversation for key, conversation in self._conversations.items() if key[0] == person]
+            self._conversations = OrderedDict(
+                (key, conversation) for key, conversation in self._conversations.items() if key[0] != person
+            )
             self._names = {key: place for key, place in self._names.items() if key[0] != person}
             known = self._workspaces.pop(person, None)
-        for room in gone:
-            _close(room)
+        for conversation in gone:
+            _close(conversation)
         if known is not None:
             known[0].close()
 
     def people(self) -> set[str]:
         with self._lock:
-            return {person for person, _ in self._rooms} | set(self._workspaces)
+            return {person for person, _ in self._conversations} | set(self._workspaces)
 
     def close(self) -> None:
         for person in self.people():
             self.leave(person)
 
     @contextmanager
-    def _room(self, person: str, name: str, request: ChatRequest, model: str) -> Iterator[Room]:
-        room = self._find(person, name, request, model)
-        if not room.lock.acquire(timeout=_PATIENCE):
-            self._release(room)
+    def _entered(self, person: str, name: str, request: ChatRequest, model: str) -> Iterator[Conversation]:
+        conversation = self._find(person, name, request, model)
+        if not conversation.lock.acquire(timeout=_BUSY_SECONDS):
+            self._release(conversation)
             raise BadRequest("this conversation is still answering; wait for it", status=409, code="busy")
         try:
-            if not _fits(room, name, request):  # somebody was faster, or its open calls are closed by now
-                room.lock.release()
-                self._release(room)
-                room = self._enter(self._begin(person, name, request, model), name)
-                room.lock.acquire()
+            if not _fits(conversation, name, request):  # somebody was faster, or its open calls are closed by now
+                conversation.lock.release()
+                self._release(conversation)
+                conversation = self._enter(self._begin(person, name, request, model), name)
+                conversation.lock.acquire()
             if model:
-                room.agent.switch_model(model)
-            yield room
+                conversation.agent.switch_model(model)
+            yield conversation
         finally:
-            room.lock.release()
-            self._release(room)
+            conversation.lock.release()
+            self._release(conversation)
 
-    def _find(self, person: str, name: str, request: ChatRequest, model: str) -> Room:
+    def _find(self, person: str, name: str, request: ChatRequest, model: str) -> Conversation:
         key = name or (digest(request.history) if request.history else "")
         with self._lock:
-            room = self._rooms.get(self._names.get((person, key), ("", ""))) if key else None
-            if room is not None:
-                room.guests += 1
-                self._rooms.move_to_end(room.key)
-                return room
+            conversation = self._conversations.get(self._names.get((person, key), ("", ""))) if key else None
+            if conversation is not None:
+                conversation.users += 1
+                self._conversations.move_to_end(conversation.key)
+                return conversation
         stored = self._stored(person, name, key)
         if not stored:
             return self._enter(self._begin(person, name, request, model), name)
         with self._lock:
-            mine = (each for each in self._rooms.values() if each.person == person)
-            room = next((each for each in mine if each.agent.session.id == stored), None)
-            if room is not None:
-                room.guests += 1
-                return room
+            mine = (each for each in self._conversations.values() if each.person == person)
+            conversation = next((each for each in mine if each.agent.session.id == stored), None)
+            if conversation is not None:
+                conversation.users += 1
+                return conversation
         try:
             agent = self._open(person, resume=stored, model=model)
         except (NotFound, DamagedFile):
             return self._enter(self._begin(person, name, request, model), name)
-        return self._enter(Room(person, agent, request.system, "" if name else key), key)
+        return self._enter(Conversation(person, agent, request.system, "" if name else key), key)
 
     def _stored(self, person: str, name: str, key: str) -> str:
         """The session of an earlier time, if there is one."""
@@ -199,7 +201,7 @@ class Rooms:
         except StorageError:  # it goes on with what the client sends, and its session says why
             return ""
 
-    def _begin(self, person: str, name: str, request: ChatRequest, model: str) -> Room:
+    def _begin(self, person: str, name: str, request: ChatRequest, model: str) -> Conversation:
         agent = self._open(person, title=name or None, model=model, system_message=request.system)
         history = request.history
         if request.results and not request.said:
@@ -209,66 +211,66 @@ class Rooms:
                 raise BadRequest("these results belong to no call of the message before them", "messages")
         for message in history:
             agent.session.record(message)
-        return Room(person, agent, request.system, "" if name else digest(history))
+        return Conversation(person, agent, request.system, "" if name else digest(history))
 
     def _open(self, person: str, *, model: str, **more: Any) -> Agent:
         home = self._home_of(person)
         return self._open_agent(home, SOURCE, model=model, project="", toolsets=self._toolsets, **more)
 
-    def _enter(self, room: Room, name: str = "") -> Room:
-        """Takes a room into the list; another thread may have opened the same one meanwhile."""
+    def _enter(self, conversation: Conversation, name: str = "") -> Conversation:
+        """Takes a conversation into the list; another thread may have opened the same one meanwhile."""
         with self._lock:
-            known = self._rooms.get(room.key)
+            known = self._conversations.get(conversation.key)
             if known is None:
-                self._rooms[room.key] = room
-            chosen = known or room
-            chosen.guests += 1
+                self._conversations[conversation.key] = conversation
+            chosen = known or conversation
+            chosen.users += 1
             if name:
-                self._names[room.person, name] = room.key
-            crowd = self._crowd()
+                self._names[conversation.person, name] = conversation.key
+            idle = self._drop_idle()
         if known is not None:
-            room.agent.close()
-        for each in crowd:
+            conversation.agent.close()
+        for each in idle:
             _close(each)
         return chosen
 
-    def _crowd(self) -> list[Room]:
-        """The longest unused rooms beyond the limit, taken off the list."""
-        idle = [key for key, room in self._rooms.items() if not room.guests]
-        gone = [self._rooms.pop(key) for key in idle[: max(0, len(self._rooms) - self._most)]]
+    def _drop_idle(self) -> list[Conversation]:
+        """The longest unused conversations beyond the limit, taken off the list."""
+        idle = [key for key, conversation in self._conversations.items() if not conversation.users]
+        gone = [self._conversations.pop(key) for key in idle[: max(0, len(self._conversations) - self._most)]]
         if gone:
-            self._names = {key: place for key, place in self._names.items() if place in self._rooms}
+            self._names = {key: place for key, place in self._names.items() if place in self._conversations}
         return gone
 
-    def _release(self, room: Room) -> None:
+    def _release(self, conversation: Conversation) -> None:
         with self._lock:
-            room.guests -= 1
+            conversation.users -= 1
 
-    def _remember(self, room: Room, after: str) -> None:
-        database = room.agent.session.database
+    def _remember(self, conversation: Conversation, after: str) -> None:
+        database = conversation.agent.session.database
         with suppress(StorageError):  # then a later process begins anew with the history that the client sends
-            database.set_meta(f"chat:{after}", room.agent.session.id)
-            if room.after and room.after != after:
-                database.set_meta(f"chat:{room.after}", None)
+            database.set_meta(f"chat:{after}", conversation.agent.session.id)
+            if conversation.after and conversation.after != after:
+                database.set_meta(f"chat:{conversation.after}", None)
         with self._lock:
-            self._names.pop((room.person, room.after), None)
-            self._names[room.person, after] = room.key
-        room.after = after
+            self._names.pop((conversation.person, conversation.after), None)
+            self._names[conversation.person, after] = conversation.key
+        conversation.after = after
 
 
-def _fits(room: Room, name: str, request: ChatRequest) -> bool:
+def _fits(conversation: Conversation, name: str, request: ChatRequest) -> bool:
     """Whether the conversation is still where the client left it."""
-    if not name and request.history and room.after != digest(request.history):
+    if not name and request.history and conversation.after != digest(request.history):
         return False
     if not request.results:
         return True
-    open_calls = unanswered_calls(room.agent.session.context.messages)
+    open_calls = unanswered_calls(conversation.agent.session.context.messages)
     return all(result["tool_call_id"] in open_calls for result in request.results)
 
 
-def _close(room: Room) -> None:
-    if room.lock.acquire(timeout=_PATIENCE):
+def _close(conversation: Conversation) -> None:
+    if conversation.lock.acquire(timeout=_BUSY_SECONDS):
         try:
-            room.agent.close()
+            conversation.agent.close()
         finally:
-            room.lock.release()
+            conversation.lock.release()

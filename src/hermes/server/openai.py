@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from hermes.server.auth import Metrics, Turns
-    from hermes.server.conversations import Rooms
+    from hermes.server.auth import Metrics, TurnLimits
+    from hermes.server.conversations import Conversations
     from hermes.server.openai_wire import Answer, ChatRequest
 
 _LOG = logging.getLogger("hermes.server")
 MODEL = "hermes"  # whatever the operator has configured
 SESSION_HEADER = "x-hermes-session"
-_SILENCE = 15.0  # seconds without a word after which a stream shows that it is alive
+_KEEP_ALIVE_SECONDS = 15.0  # seconds without a word after which a stream shows that it is alive
 _LONGEST_NAME = 200
 _SOON = {"retry-after": "1"}
 
@@ -48,15 +48,15 @@ _SOON = {"retry-after": "1"}
 class Chat:
     def __init__(
         self,
-        rooms: Rooms,
+        conversations: Conversations,
         pool: Executor,
         metrics: Metrics,
         *,
-        turns: Turns,
+        turns: TurnLimits,
         models: tuple[str, ...] = (),
         turn_seconds: float = 600.0,
     ) -> None:
-        self._rooms = rooms
+        self._conversations = conversations
         self._pool = pool
         self._metrics = metrics
         self._turns = turns
@@ -116,7 +116,7 @@ class Chat:
 
         def work() -> None:
             try:
-                answer = self._rooms.converse(
+                answer = self._conversations.converse(
                     turn.person, turn.name, turn.asked, say=put, cancelled=cancelled, model=turn.model
                 )
                 self._metrics.turn(answer.reason)
@@ -182,7 +182,7 @@ class _Turn:
                         yield event
                     return
                 try:
-                    item = await asyncio.wait_for(self._next(), _SILENCE)
+                    item = await asyncio.wait_for(self._next(), _KEEP_ALIVE_SECONDS)
                 except TimeoutError:
                     item = None
         finally:

@@ -17,9 +17,10 @@ from hermes.base.text import change_texts
 from hermes.base.version import __version__
 from hermes.base.words import scrub
 from hermes.conversations.retrieval import Finder
-from hermes.memory.approval import Approvals
+from hermes.memory.file import FILES
 from hermes.memory.history import Cause
-from hermes.memory.operations import usage
+from hermes.memory.operations import blocked_in_prompt, usage
+from hermes.memory.store import block
 from hermes.safety.fence import storable
 from hermes.safety.secrets import mask_secrets
 from hermes.session.parts import open_parts
@@ -36,20 +37,6 @@ if TYPE_CHECKING:
     from hermes.storage.sessions import SessionDB
 
 DECISIONS = ("approve", "reject")
-
-
-def waiting(workspace: Workspace, _given: dict[str, Any]) -> Any:
-    return {"pending": [each.as_dict() for each in Approvals(workspace.home).pending()[0]]}
-
-
-def decide(workspace: Workspace, given: dict[str, Any]) -> Any:
-    approvals, wanted = Approvals(workspace.home), str(given["pending_id"])
-    if given["decision"] == "reject":
-        rejected = approvals.reject(wanted)
-        return {"message": f"Rejected: {rejected.summary}", "change": None, "target": rejected.target}
-    written = approvals.approve(wanted, workspace.store)
-    change = written.change.id if written.change else None
-    return {"message": written.message, "change": change, "target": written.target}
 
 
 ROLES = ("user", "assistant", "tool", "system")
@@ -74,7 +61,6 @@ class Workspace:
         self._clock = clock
         self._lock = threading.RLock()
         self._parts = open_parts(home, owner="local", project=project, cwd=cwd)
-        self._mask = mask_secrets
         self._last_call = clock()
 
     @property
@@ -144,10 +130,6 @@ class Workspace:
 
     def memory_text(self, target: str) -> str:
         """The live block of a memory file as a prompt would show it; empty when there is nothing in it."""
-        from hermes.memory.file import FILES
-        from hermes.memory.operations import blocked_in_prompt
-        from hermes.memory.store import block
-
         entries = tuple(dict.fromkeys(self.store.entries(target)))
         shown = blocked_in_prompt(entries, FILES[target])
         return block(target, shown, usage(entries, self.store.limit(target)))
@@ -171,9 +153,9 @@ class Workspace:
         """A message for the outside: what was said and called, with secrets masked."""
         kept = {name: message[name] for name in ("role", "name", "tool_call_id") if message.get(name)}
         content = message.get("content")
-        kept["content"] = change_texts(content, self._mask)
+        kept["content"] = change_texts(content, mask_secrets)
         if message.get("tool_calls"):
-            kept["tool_calls"] = change_texts(message["tool_calls"], self._mask)
+            kept["tool_calls"] = change_texts(message["tool_calls"], mask_secrets)
         return kept
 
     def record(

@@ -1,4 +1,4 @@
-"""The agent's own tools beside memory and search (todo, delegate_task, skills), built when first needed."""
+"""The agent's own tools beside memory and search (files, terminal, web, todo, tasks, skills), built when needed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import WriteRefused
 from hermes.base.values import value
+from hermes.tools.paths import AllowedPaths, Limits
 from hermes.tools.registry import failure
 from hermes.tools.taint import NO_TURN
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from hermes.settings.config import Settings
     from hermes.skills.lifecycle import PendingSkill, PendingSkills
     from hermes.skills.tool import SkillTools
-    from hermes.tools.paths import Ask, Ground, Limits
+    from hermes.tools.paths import Ask
     from hermes.tools.registry import Tool
     from hermes.tools.taint import Taint, TurnContext
 
@@ -104,8 +105,6 @@ def _restored(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     return []
 
 
-# The `delegate_task` tool: hands pieces of work to other agents, each in its own session, and waits for them.
-
 MOST_TASKS = 20
 _ROLES = ("leaf", "orchestrator")
 
@@ -132,6 +131,8 @@ class Outcome:
 
 
 class DelegateTask:
+    """Hands pieces of work to other agents, each in its own session, and waits for them."""
+
     brings = "tool"  # the answer may repeat what the other agent read outside
     schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
         "name": "delegate_task",
@@ -205,8 +206,6 @@ class DelegateTask:
         }
 
 
-# The three skill tools in the toolbox's form; what they do lives in `hermes.skills`.
-
 MANAGE, VIEW = "skill_manage", "skill_view"
 _TEXTS = ("content", "new_string", "file_content")
 
@@ -241,6 +240,8 @@ class Gate:
 
 
 class SkillTool:
+    """A skill tool in the toolbox's form; what it does is in `hermes.skills`."""
+
     in_turn = True
 
     def __init__(self, name: str, tools: SkillTools, gate: Gate | None = None) -> None:
@@ -280,7 +281,7 @@ def _staged(pending: PendingSkill) -> dict[str, Any]:
     }
 
 
-class Kit:
+class BuiltinTools:
     """What the tools of one agent share: where they work, whom to ask, when to stop, who runs delegated tasks."""
 
     def __init__(
@@ -306,31 +307,40 @@ class Kit:
         self._stop = stop
 
     def makers(self) -> dict[str, Callable[[], Tool]]:
-        """Each tool's name and how to make it; nothing is imported before that."""
+        """Each tool's name and how to make it; a toolset that is off costs nothing, not even its imports."""
         made: dict[str, Callable[[], Tool]] = {
-            "read_file": self._read_file,
-            "write_file": self._write_file,
-            "patch": self._patch,
-            "search_files": self._search_files,
+            "read_file": lambda: self._file_tools["read_file"],
+            "write_file": lambda: self._file_tools["write_file"],
+            "patch": lambda: self._file_tools["patch"],
+            "search_files": lambda: self._file_tools["search_files"],
             "terminal": self._terminal,
             "fetch_url": self._fetch_url,
-            "todo": self._todo,
+            "todo": lambda: self._steps,
         }
-        if self._delegate is not None:
-            made["delegate_task"] = self._delegate_task
+        if (delegate := self._delegate) is not None:
+            made["delegate_task"] = lambda: DelegateTask(
+                delegate,
+                at_once=self._settings.integer("delegation.max_concurrent_children"),
+                longest=self._settings.integer("delegation.max_summary_chars"),
+                stop=self._stop,
+            )
         return made
+
+    def open_steps(self) -> str:
+        """What is still to be done, in words; empty when there is no list."""
+        return self._steps.snapshot()
+
+    @cached_property
+    def _steps(self) -> Todo:
+        return Todo(self._history)
 
     @cached_property
     def _limits(self) -> Limits:
-        from hermes.tools.paths import Limits
-
         return Limits.of(self._settings)
 
     @cached_property
-    def _ground(self) -> Ground:
-        from hermes.tools.paths import Ground
-
-        return Ground(
+    def _paths(self) -> AllowedPaths:
+        return AllowedPaths(
             self._folder,
             home=self._home,
             allowed=self._settings.texts("files.allowed_folders"),
@@ -338,25 +348,16 @@ class Kit:
             ask=self._ask,
         )
 
-    def _read_file(self) -> Tool:
-        from hermes.tools.files import ReadFile
+    @cached_property
+    def _file_tools(self) -> dict[str, Tool]:
+        from hermes.tools.files import Patch, ReadFile, SearchFiles, WriteFile
 
-        return ReadFile(self._ground, self._limits)
-
-    def _write_file(self) -> Tool:
-        from hermes.tools.files import WriteFile
-
-        return WriteFile(self._ground)
-
-    def _patch(self) -> Tool:
-        from hermes.tools.files import Patch
-
-        return Patch(self._ground)
-
-    def _search_files(self) -> Tool:
-        from hermes.tools.files import SearchFiles
-
-        return SearchFiles(self._ground, self._limits, self._cancelled)
+        return {
+            "read_file": ReadFile(self._paths, self._limits),
+            "write_file": WriteFile(self._paths),
+            "patch": Patch(self._paths),
+            "search_files": SearchFiles(self._paths, self._limits, self._cancelled),
+        }
 
     def _terminal(self) -> Tool:
         from hermes.tools.terminal import Policy, Terminal
@@ -367,7 +368,7 @@ class Kit:
             seconds=self._settings.integer("terminal.timeout"),
             passed_on=self._settings.texts("terminal.pass_environment"),
         )
-        return Terminal(self._ground, self._limits, policy, self._ask, self._cancelled)
+        return Terminal(self._paths, self._limits, policy, self._ask, self._cancelled)
 
     def _fetch_url(self) -> Tool:
         from hermes.tools.fetch import FetchUrl, WebPolicy
@@ -378,25 +379,3 @@ class Kit:
             seconds=self._settings.number("web.timeout"),
         )
         return FetchUrl(policy, self._limits, self._cancelled)
-
-    def open_steps(self) -> str:
-        """What is still to be done, in words; empty when there is no list."""
-        return self._steps.snapshot()
-
-    @cached_property
-    def _steps(self) -> Todo:
-
-        return Todo(self._history)
-
-    def _todo(self) -> Tool:
-        return self._steps
-
-    def _delegate_task(self) -> Tool:
-
-        assert self._delegate is not None  # noqa: S101 - `makers` names the tool only then
-        return DelegateTask(
-            self._delegate,
-            at_once=self._settings.integer("delegation.max_concurrent_children"),
-            longest=self._settings.integer("delegation.max_summary_chars"),
-            stop=self._stop,
-        )

@@ -20,7 +20,7 @@ from hermes.tools.terminal import run_bounded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hermes.tools.paths import Ground, Limits
+    from hermes.tools.paths import AllowedPaths, Limits
 
 LARGEST = 20_000_000  # bytes of a file that is read or changed as a whole
 
@@ -49,13 +49,13 @@ class ReadFile:
         ["path"],
     )
 
-    def __init__(self, ground: Ground, limits: Limits) -> None:
-        self._ground = ground
+    def __init__(self, paths: AllowedPaths, limits: Limits) -> None:
+        self._paths = paths
         self._limits = limits
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        real = self._ground.to_read(arguments["path"])
-        shown = self._ground.shown(real)
+        real = self._paths.to_read(arguments["path"])
+        shown = self._paths.shown(real)
         if not os.path.lexists(real):
             return failure(f"there is no file {shown}{_similar(real)}")
         found = read_foreign(real, whole=LARGEST)
@@ -95,16 +95,16 @@ class WriteFile:
         ["path", "content"],
     )
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, paths: AllowedPaths) -> None:
+        self._paths = paths
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        real = self._ground.to_write(arguments["path"])
+        real = self._paths.to_write(arguments["path"])
         existed = os.path.lexists(real)
         data = _encoded(arguments["content"])
         _replace(real, data)
         what = "replaced" if existed else "written"
-        return {"success": True, "path": self._ground.shown(real), "bytes": len(data), "message": what}
+        return {"success": True, "path": self._paths.shown(real), "bytes": len(data), "message": what}
 
 
 class Patch:
@@ -123,12 +123,12 @@ class Patch:
         ["path", "old_text", "new_text"],
     )
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, paths: AllowedPaths) -> None:
+        self._paths = paths
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        real = self._ground.to_write(arguments["path"])
-        shown = self._ground.shown(real)
+        real = self._paths.to_write(arguments["path"])
+        shown = self._paths.shown(real)
         text = _read_exactly(real, shown)
         # A file with CRLF is shown and patched with plain line ends and keeps its own.
         crlf = "\r\n" in text and "\n" not in text.replace("\r\n", "")
@@ -258,8 +258,8 @@ class SearchFiles:
         },
     }
 
-    def __init__(self, ground: Ground, limits: Limits, cancelled: Callable[[], bool]) -> None:
-        self._ground = ground
+    def __init__(self, paths: AllowedPaths, limits: Limits, cancelled: Callable[[], bool]) -> None:
+        self._paths = paths
         self._limits = limits
         self._cancelled = cancelled
 
@@ -271,29 +271,29 @@ class SearchFiles:
             re.compile(pattern)
         except (re.error, RecursionError, OverflowError) as error:
             pattern, note = re.escape(pattern), f"searched as plain text: not a regular expression ({error})"
-        root = self._ground.to_read(arguments.get("path", "."))
+        root = self._paths.to_read(arguments.get("path", "."))
         if not os.path.exists(root):
-            return failure(f"there is no {self._ground.shown(root)}")
+            return failure(f"there is no {self._paths.shown(root)}")
         most = min(max(arguments.get("limit", _MOST_MATCHES), 1), _MOST_FILES)
         result = self._search(root, pattern, arguments, most)
         return {"note": note, **result} if note else result
 
     def _list(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        root = self._ground.to_read(arguments.get("path", "."))
+        root = self._paths.to_read(arguments.get("path", "."))
         if not os.path.isdir(root):
-            return failure(f"there is no folder {self._ground.shown(root)}")
+            return failure(f"there is no folder {self._paths.shown(root)}")
         most = min(max(arguments.get("limit", _MOST_FILES), 1), _MOST_FILES)
         pattern, depth = arguments.get("files", ""), arguments.get("depth", 0)
         if depth == 1:
             try:
                 names = sorted(os.listdir(root))
             except OSError as error:
-                return failure(f"{self._ground.shown(root)} cannot be listed: {error.strerror}")
+                return failure(f"{self._paths.shown(root)} cannot be listed: {error.strerror}")
             found = [f"{name}/" if os.path.isdir(os.path.join(root, name)) else name for name in names]
             found, cut = [name for name in found if fits(os.path.join(root, name.rstrip("/")), root, pattern)], False
         else:
             found, cut = self._below(root, pattern, depth)
-        result: dict[str, Any] = {"success": True, "path": self._ground.shown(root), "files": found[:most]}
+        result: dict[str, Any] = {"success": True, "path": self._paths.shown(root), "files": found[:most]}
         return result | ({"truncated": True} if cut or len(found) > most else {}) | {"count": len(found)}
 
     @staticmethod
@@ -322,7 +322,7 @@ class SearchFiles:
         worker = os.path.join(os.path.dirname(__file__), "search_worker.py")
         ran = run_bounded(
             [sys.executable, "-I", "-S", worker],
-            folder=self._ground.folder,
+            folder=self._paths.folder,
             environment={"PATH": os.defpath, "PYTHONIOENCODING": "utf-8"},
             seconds=_SEARCH_SECONDS,
             most_bytes=10_000_000,
@@ -330,7 +330,7 @@ class SearchFiles:
             given=json.dumps(asked).encode(),
         )
         lines = [json.loads(line) for line in ran.output.splitlines() if line.startswith("{") and line.endswith("}")]
-        matches = [{**match, "path": self._ground.shown(match["path"])} for match in lines[:most]]
+        matches = [{**match, "path": self._paths.shown(match["path"])} for match in lines[:most]]
         result: dict[str, Any] = {"success": True, "matches": matches, "count": len(matches)}
         if len(lines) > most:
             result["truncated"] = True

@@ -39,7 +39,7 @@ _RUN_LATER_FOLDERS = (
 _LONGEST_PATH = 1_000  # characters; systems refuse a little more, and nobody writes that much
 
 
-class Ground:
+class AllowedPaths:
     """Resolves the paths of tool calls, and asks or refuses where a person has not agreed.
 
     `outside` (ask, allow or deny) is what happens to paths that are neither in the working folder nor in `allowed`;

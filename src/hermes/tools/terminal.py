@@ -20,7 +20,7 @@ from hermes.tools.registry import failure
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hermes.tools.paths import Ask, Ground, Limits
+    from hermes.tools.paths import AllowedPaths, Ask, Limits
 
 _LOOK_EVERY = 0.1  # seconds between two looks at whether to stop
 _GRACE = 2.0  # seconds a program gets to end by itself
@@ -239,9 +239,9 @@ class Terminal:
     }
 
     def __init__(
-        self, ground: Ground, limits: Limits, policy: Policy, ask: Ask | None, cancelled: Callable[[], bool]
+        self, paths: AllowedPaths, limits: Limits, policy: Policy, ask: Ask | None, cancelled: Callable[[], bool]
     ) -> None:
-        self._ground = ground
+        self._paths = paths
         self._limits = limits
         self._policy = policy
         self._ask = ask
@@ -251,9 +251,9 @@ class Terminal:
         command = arguments["command"].strip()
         if not command or "\0" in command:
             return failure("command is empty" if not command else "command holds a NUL character")
-        folder = self._ground.to_read(arguments.get("workdir", "."))
+        folder = self._paths.to_read(arguments.get("workdir", "."))
         if not os.path.isdir(folder):
-            return failure(f"workdir: there is no folder {self._ground.shown(folder)}")
+            return failure(f"workdir: there is no folder {self._paths.shown(folder)}")
         if refusal := self._refusal(command, folder):
             return failure(refusal)
         seconds = min(max(arguments.get("timeout", self._policy.seconds), 1), LONGEST)

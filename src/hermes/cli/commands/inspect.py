@@ -83,9 +83,9 @@ def _consent() -> Callable[[str], bool] | None:
 
 def _tools_of_the_agent(context: Context) -> list[Tool]:
     """Those that work on files, commands and pages: not loaded for a call of memory or search."""
-    from hermes.tools.builtin import DelegateTask, Kit
+    from hermes.tools.builtin import BuiltinTools, DelegateTask
 
-    kit = Kit(
+    kit = BuiltinTools(
         context.settings,
         folder=os.getcwd(),
         home=context.home.above or context.home.root,
