@@ -6,7 +6,7 @@ import json
 import sys
 from collections import defaultdict
 
-WHOLE = frozenset({"curated", "safety", "storage", "compression", "tools", "session"})
+WHOLE = frozenset({"memory", "safety", "storage", "compaction", "tools", "session"})
 ELSEWHERE = 90.0
 SHOWN = 3
 

@@ -266,7 +266,7 @@ def call(method: Callable[..., Any], *arguments: Any, optional: dict[str, Any]) 
 
 
 def hand_over(provider: Any, hook: str, given: dict[str, Any], key: str) -> None:
-    """Makes the call that a queued of the outbox stands for."""
+    """Makes the call that a queued item of the outbox stands for."""
     method = getattr(provider, hook, None)
     if method is None:
         return

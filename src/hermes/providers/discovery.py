@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FOLDER = "plugins"
 MANIFEST = "plugin.yaml"
-# What comes with Hermes: each is a module of that name in this package.
+# What comes with Hermes: each is a module of that name in `services/`.
 BUNDLED = {
     "honcho": "models of people that grow with every conversation (cloud or self-hosted)",
     "openviking": "a tree of knowledge with tiered reads (self-hosted)",

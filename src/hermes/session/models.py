@@ -1,4 +1,4 @@
-"""Which models and tools an agent has, by its settings, and how a delegated task is opened.
+"""Which models and toolsets the settings name: the model to talk to, its fallbacks, helpers, and which tools are on.
 
 Keys come from the environment or from the `.env` beside the settings. Nothing is asked of a model here, but a model
 that no provider is known for is looked for on the usual ports of this machine.

@@ -1,4 +1,4 @@
-"""The agent's own tools beside memory and search (files, terminal, web, todo, tasks, skills), built when needed."""
+"""The agent's own tools beside memory and search (files, terminal, web, todo, tasks), built when needed."""
 
 from __future__ import annotations
 
