@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 import pytest
 from benchmarks.fence import run, scrub, soak
@@ -152,17 +151,11 @@ def test_cleaning_twice_changes_nothing(text: str) -> None:
         LEGACY_NOTES[0][:-1],
     ],
 )
-def test_time_grows_with_the_text_and_not_with_its_square(unit: str) -> None:
-    def seconds(length: int) -> float:
-        text = unit * (length // len(unit))
-        began = time.process_time()
-        sanitize_context(text)
-        scrub([text])
-        return time.process_time() - began
-
-    seconds(1_000)
-    # Eight times the text; a quadratic pass would take 64 times as long.
-    assert min(seconds(24_000) for _ in range(2)) < 24 * max(min(seconds(3_000) for _ in range(3)), 1e-4)
+def test_a_long_hostile_text_is_cleaned_to_its_end(unit: str) -> None:
+    text = unit * (200_000 // len(unit))
+    # A pass over every pair of places would run into the suite's time limit; `hermes bench fence` shows the speed.
+    assert "<memory-context>" not in sanitize_context(text)
+    assert isinstance(scrub([text]), str)
 
 
 @pytest.mark.proves("fence.cuts")

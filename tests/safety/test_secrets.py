@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -152,16 +151,10 @@ def test_spans_are_ordered_and_inside_the_text(text: str) -> None:
         *("pass ", "sess:", "://a", "login a ", "mysql -", "seed abc ", "a.b-", "pin 1", "hk-a", "\\n", "\\\\"),
     ],
 )
-def test_time_grows_with_the_text_and_not_with_its_square(unit: str) -> None:
-    def seconds(length: int) -> float:
-        text = "key 1 " + unit * (length // len(unit))
-        began = time.process_time()
-        find_secrets(text)
-        return time.process_time() - began
-
-    seconds(2_000)
-    # Eight times the text; a quadratic pass would take 64 times as long.
-    assert min(seconds(32_000) for _ in range(2)) < 24 * max(min(seconds(4_000) for _ in range(3)), 1e-4)
+def test_a_long_hostile_text_is_searched_to_its_end(unit: str) -> None:
+    text = "key 1 " + unit * (100_000 // len(unit))
+    # A pass over every pair of places would run into the suite's time limit; `hermes bench secrets` shows the growth.
+    assert all(text[each.start : each.end] for each in find_secrets(text))
 
 
 @pytest.mark.internal("the benchmark reports what its page quotes")
