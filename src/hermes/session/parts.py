@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import datetime
 from functools import cache, cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -190,6 +189,8 @@ def _digest(data: bytes) -> bytes:
 
 def local_day(settings: Settings) -> date:
     """Today in the time zone of the settings, else in the machine's own."""
+    from datetime import datetime  # a cold memory write does not ask for the day
+
     name = settings.text("timezone")
     if not name:
         return datetime.now().astimezone().date()
