@@ -514,7 +514,7 @@ class Adoption:
             item.status, item.reason = ARCHIVED, "it is no database of hermes-agent"
             return item
         if os.path.exists(target) and foreign_program(target) is not None:
-            item.status, item.reason = ERROR, "a foreign database stands in its place; adopt that one first"
+            item.status, item.reason = ERROR, "another program's database is in its place; adopt that one first"
             return item
         if os.path.exists(target):
             with SessionDB.open(target) as there:

@@ -33,7 +33,7 @@ _PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before the next attempt, when T
 _BAD, _WRONG_TOKEN, _NO_BOT, _CONFLICT, _TOO_MANY, _SERVER = 400, 401, 404, 409, 429, 500
 _TAGS = {"strong": "b", "em": "i", "s": "s"}
 _LINKS = ("http://", "https://", "mailto:", "tg://")
-_WIDEST_TABLE = 60  # columns; a wider one is told row by row
+_WIDEST_TABLE = 60  # columns; a wider one is written row by row
 # What a model writes as HTML, a reference or a picture would vanish; a line of hyphens is meant as a rule.
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 _MARKDOWN.disable(["reference", "image", "lheading"])
