@@ -19,8 +19,8 @@ from hermes.base.tokens import estimate, estimate_message
 from hermes.compaction.block import format_ranges, is_block, parse_block
 from hermes.compaction.compressor import ContextCompressor
 from hermes.compaction.messages import characters, text_of
-from hermes.storage.context import Contexts, NewContext
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.context import Contexts, NewContext
+from hermes.conversations.database import SessionDB
 from hermes.tools.context import ContextExpand
 
 if TYPE_CHECKING:

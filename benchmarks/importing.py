@@ -22,7 +22,7 @@ _WORDS = (
 )
 _APPEND = """
 import json, resource, sys, time
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
 source, target = sys.argv[1:]
 start, count, at = time.perf_counter(), 0, None
 cpu = time.process_time()
@@ -52,7 +52,7 @@ _IMPORT = """
 import json, os, resource, sys, time
 from hermes.portability.transcripts.importer import BringIn
 from hermes.portability.transcripts.formats import sources
-from hermes.storage.rollback import RecordedDB
+from hermes.conversations.recorded_import import RecordedDB
 folder, target, most = sys.argv[1], sys.argv[2], int(sys.argv[3])
 start, cpu = time.perf_counter(), time.process_time()
 with RecordedDB.open(target, durability="turn") as db:
@@ -101,7 +101,7 @@ def _measured(code: str, *arguments: str) -> list[float]:
 
 
 def _count(path: str) -> int:
-    from hermes.storage.sessions import SessionDB
+    from hermes.conversations.database import SessionDB
 
     with SessionDB.open(path) as db:
         return db.counts()["messages"]

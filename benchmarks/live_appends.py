@@ -17,18 +17,18 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.corpus import Corpus
-from hermes.storage.database import PAGE
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
+from hermes.storage.local.database import PAGE
 
 if TYPE_CHECKING:
-    from hermes.storage.database import Durability
+    from hermes.storage.local.database import Durability
 
 WRITERS = 8
 _BARE = 500
 _BY_EACH = 250
 _WRITER = """
 import json, sys, time
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
 with SessionDB.open(sys.argv[1]) as db:
     session = db.create_session()
     print("ready", flush=True)

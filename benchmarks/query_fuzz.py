@@ -11,7 +11,7 @@ import string
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,10 +19,10 @@ import apsw
 
 from benchmarks import live_appends, search_peers
 from benchmarks.corpus import Corpus
+from hermes.conversations.database import SessionDB
+from hermes.conversations.maintenance import Upkeep
 from hermes.conversations.retrieval import Criteria
 from hermes.conversations.session_search import SessionSearch
-from hermes.storage.maintenance import Upkeep
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Self
 from benchmarks import turn
 from benchmarks.measure import median
 from hermes.agent import Agent
+from hermes.conversations.database import SessionDB
 from hermes.llm.client import Endpoint
 from hermes.llm.openai import OpenAICompatible
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

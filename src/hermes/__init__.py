@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from hermes.agent import Agent
     from hermes.compaction.compressor import ContextCompressor
     from hermes.compaction.engine import ContextEngine
+    from hermes.conversations.database import SessionDB
     from hermes.memory.store import MemoryStore
     from hermes.providers.base import MemoryProvider
     from hermes.providers.manager import MemoryManager
     from hermes.safety.fence import StreamingContextScrubber, build_memory_context_block, sanitize_context
     from hermes.session.session import MemorySession, SessionOptions
     from hermes.storage.images import image_part
-    from hermes.storage.sessions import SessionDB
 
 __all__ = [
     "Agent",
@@ -43,7 +43,7 @@ _HOMES = {
     "MemoryProvider": "hermes.providers.base",
     "MemorySession": "hermes.session.session",
     "MemoryStore": "hermes.memory.store",
-    "SessionDB": "hermes.storage.sessions",
+    "SessionDB": "hermes.conversations.database",
     "SessionOptions": "hermes.session.session",
     "StreamingContextScrubber": "hermes.safety.fence",
     "build_memory_context_block": "hermes.safety.fence",

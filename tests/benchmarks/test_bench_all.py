@@ -10,7 +10,7 @@ from benchmarks.chart import draw
 from benchmarks.protocols import PROTOCOLS
 
 from hermes.cli.catalogue import GROUPS
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

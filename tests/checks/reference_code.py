@@ -163,7 +163,7 @@ def _doc(thing: Any) -> str:
 
 
 def schema_page() -> str:
-    from hermes.storage.sessions import SessionDB
+    from hermes.conversations.database import SessionDB
 
     parts = [
         "# Database\n",
@@ -188,7 +188,7 @@ def _outdented(sql: str) -> str:
 def _statements(path: str) -> list[str]:
     import apsw
 
-    from hermes.storage.schema import OPTIONAL
+    from hermes.storage.local.schema import OPTIONAL
 
     with apsw.Connection(path) as connection:
         done = {name for (name,) in connection.execute("SELECT name FROM migrations")}

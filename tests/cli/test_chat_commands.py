@@ -9,7 +9,7 @@ from model_server import Answer, ModelServer, chat
 from pictures import as_openai, png, text
 from terminal_program import Terminal, script
 
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes.cli.chat.screen import Screen, TurnView
+from hermes.conversations.database import SessionDB
 from hermes.memory.store import MemoryStore
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

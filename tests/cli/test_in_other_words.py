@@ -10,9 +10,9 @@ from damaged import alter
 from provider_plugins import Notebook, use
 
 from hermes.base.errors import ProviderError
+from hermes.conversations.database import SessionDB
 from hermes.providers.delivery import Outbox
 from hermes.session.session import MemorySession
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

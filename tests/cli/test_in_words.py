@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.cli.output import Progress, Stages
+from hermes.conversations.database import SessionDB
 from hermes.session.session import MemorySession
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ from hermes.compaction.block import END, POINTERS_HEADING, PREFIX, Chapter, join
 from hermes.compaction.compressor import TRANSIENT, Breaker, ContextCompressor
 from hermes.compaction.lcm import LosslessEngine
 from hermes.compaction.messages import find_folded
-from hermes.storage.context import SummaryGraph
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.context import SummaryGraph
+from hermes.conversations.database import SessionDB
 from hermes.tools.context import ContextExpand
 
 if TYPE_CHECKING:

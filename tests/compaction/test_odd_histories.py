@@ -17,8 +17,8 @@ from hermes.compaction.facts import find_facts
 from hermes.compaction.lcm import MOST_CHARACTERS, LosslessEngine
 from hermes.compaction.messages import Counts, calls_of, text_of, tool_counts
 from hermes.compaction.summary import MOST_PIECES, Record, SummaryFailed, Task, cut_in_pieces, summarise
-from hermes.storage.context import SummaryGraph
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.context import SummaryGraph
+from hermes.conversations.database import SessionDB
 
 if TYPE_CHECKING:
     from pathlib import Path

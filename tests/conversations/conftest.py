@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

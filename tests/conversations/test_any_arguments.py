@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
 from hermes.tools.session_search import SCHEMA, SessionSearchTool
 from hermes.tools.taint import TurnContext
 

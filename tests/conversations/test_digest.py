@@ -15,7 +15,7 @@ from hermes.conversations.session_search import Helpers, prompt, summaries
 from hermes.tools.session_search import SessionSearchTool
 
 if TYPE_CHECKING:
-    from hermes.storage.sessions import SessionDB
+    from hermes.conversations.database import SessionDB
 
 
 @pytest.mark.proves("search.truncation")

@@ -11,8 +11,8 @@ from histories import call
 
 from hermes.compaction.block import is_block, parse_block
 from hermes.compaction.boundaries import renumbered
+from hermes.conversations.context import Contexts
 from hermes.session.session import MemorySession
-from hermes.storage.context import Contexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hermes.conversations.database import Pages, SessionDB
 from hermes.conversations.retrieval import unmasked
 from hermes.portability.conversations_export import JsonlWriter, export
 from hermes.portability.conversations_import import Importer
-from hermes.storage.sessions import Pages, SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hermes.conversations.database import SessionDB
 from hermes.portability import conversations_import as importing
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.storage.search import index
+from hermes.storage.local import index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from conftest import Ran
-    from hermes.storage.sessions import SessionDB
+    from hermes.conversations.database import SessionDB
 
     Search = Callable[..., dict[str, Any]]
 

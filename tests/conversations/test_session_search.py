@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from inline_snapshot import snapshot
 
+from hermes.conversations.database import SessionDB
 from hermes.session.history import session_search_tool
 from hermes.settings.home import locate_home
-from hermes.storage.sessions import SessionDB
 from hermes.tools.session_search import SCHEMA, SessionSearchTool
 
 if TYPE_CHECKING:

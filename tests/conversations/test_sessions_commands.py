@@ -12,8 +12,8 @@ import pytest
 from terminal_program import Terminal as OnTerminal
 
 from hermes.cli.output import Progress
-from hermes.storage.maintenance import Upkeep
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
+from hermes.conversations.maintenance import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,12 +165,12 @@ def test_where_words_find_nothing_the_search_by_meaning_is_named_unless_it_is_th
     db: SessionDB, hermes: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talk(db, "about tea")
-    monkeypatch.setattr("hermes.storage.search.semantic.find_spec", lambda _: None)
+    monkeypatch.setattr("hermes.conversations.search.semantic.find_spec", lambda _: None)
     assert "wordllama` adds a search by meaning" in hermes("sessions", "search", "kubernetes").err
     hermes("config", "set", "recall.semantic", "off")
     assert "by meaning" not in hermes("sessions", "search", "kubernetes").err
     hermes("config", "set", "recall.semantic", "auto")
-    monkeypatch.setattr("hermes.storage.search.semantic.find_spec", lambda _: "found")
+    monkeypatch.setattr("hermes.conversations.search.semantic.find_spec", lambda _: "found")
     monkeypatch.setattr("hermes.session.history.embedding_of", lambda _: None)
     assert "by meaning" not in hermes("sessions", "search", "kubernetes").err
 

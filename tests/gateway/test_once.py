@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from gateway_home import ANN, BOB, prepare, running
 
+from hermes.conversations.database import SessionDB
 from hermes.gateway.conversations import chat_key
 from hermes.gateway.ledger import Ledger
 from hermes.gateway.platforms.base import Incoming
 from hermes.memory.store import MemoryStore
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home, person_home
-from hermes.storage.sessions import SessionDB
 from soak.common import Options
 from soak.gateway import run_kills
 

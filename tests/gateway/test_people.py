@@ -16,10 +16,10 @@ import httpx
 import pytest
 from gateway_home import ANN, BOB, SECRET, STRANGER, ask, prepare, running
 
+from hermes.conversations.database import SessionDB
 from hermes.http_server import Protocol
 from hermes.memory.store import MemoryStore
 from hermes.settings.home import find_home, person_home
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,9 +9,9 @@ import pytest
 from gateway_home import ANN, ask, prepare, running
 
 from hermes.base.errors import SettingsError, StorageError
+from hermes.conversations.database import SessionDB
 from hermes.gateway.service import Gateway
 from hermes.settings.home import find_home, person_home
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

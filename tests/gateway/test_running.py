@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from hermes.agent import Agent
 from hermes.base.errors import ContextTooLong, ModelBusy
+from hermes.conversations.context import Contexts
+from hermes.conversations.database import SessionDB
 from hermes.gateway.conversations import ResetPolicy
 from hermes.gateway.ledger import Chat, Ledger
 from hermes.gateway.platforms.base import split, units
@@ -21,8 +23,6 @@ from hermes.gateway.service import Monitor, Workers
 from hermes.llm.scripted import Reply, Scripted
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home, person_home
-from hermes.storage.context import Contexts
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from gateway_home import ANN, BOB, STRANGER, prepare, running
 
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from hermes.storage.search.semantic import static_vectors
+from hermes.conversations.search.semantic import static_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hermes.storage.search.semantic import Embedding
+    from hermes.conversations.search.semantic import Embedding
 
     Answer = Callable[[list[dict[str, Any]]], str | dict[str, Any]]
 

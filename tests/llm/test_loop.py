@@ -13,13 +13,13 @@ from model_server import Answer, ModelServer, chat, claude
 
 from hermes.base.errors import ContextTooLong, ModelBusy, ModelRefused
 from hermes.base.events import Finished, ReasoningDelta, Retrying, TextDelta, ToolReturned, TurnFinished, Usage
+from hermes.conversations.database import SessionDB
 from hermes.llm.anthropic import Anthropic
 from hermes.llm.client import Endpoint
 from hermes.llm.openai import OpenAICompatible
 from hermes.llm.scripted import Reply, Scripted
 from hermes.memory.store import MemoryStore
 from hermes.session.session import MemorySession
-from hermes.storage.sessions import SessionDB
 from hermes.tools.loop import run_turn
 
 if TYPE_CHECKING:

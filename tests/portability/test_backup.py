@@ -11,10 +11,10 @@ from homes import furnish, tree
 from killing import killed
 
 from hermes.base.errors import HermesError
+from hermes.conversations.database import SessionDB
 from hermes.memory.history import Cause
 from hermes.memory.store import MemoryStore
 from hermes.portability.backups import create_backup, restore_backup
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

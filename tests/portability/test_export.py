@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from lived_in import live_in
 
 from hermes.base.errors import HermesError
+from hermes.conversations.database import SessionDB
 from hermes.memory.store import MemoryStore
 from hermes.portability.home import Selection, export_home, import_home
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -348,7 +348,7 @@ def test_a_killed_import_leaves_the_home_as_it_was(home: Path, hermes: Command, 
     hermes("memory", "add", "Something newer than the export.")
     before = tree(home)
     code = (
-        "import os, sys\nfrom hermes.storage import dump\ndump.Load._complete = lambda self: os._exit(9)\n"
+        "import os, sys\nfrom hermes.storage.local import dump\ndump.Load._complete = lambda self: os._exit(9)\n"
         "from hermes.cli.app import run\nrun(sys.argv[1:])"
     )
     command = [sys.executable, "-c", code, "import", str(tmp_path / "x.zip"), "--replace"]

@@ -10,9 +10,9 @@ from compacted import configure, talk
 from histories import openai_faults
 
 from hermes.agent import Agent
+from hermes.conversations.database import SessionDB
 from hermes.llm.scripted import Scripted
 from hermes.session.session import MemorySession
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

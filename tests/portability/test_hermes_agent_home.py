@@ -14,9 +14,9 @@ from hermes_agent_layouts import LAYOUTS, REAL_PROGRAM, build
 from homes import tree
 from killing import AT_THE_END, killed
 
+from hermes.conversations.database import SessionDB
 from hermes.memory.store import MemoryStore
-from hermes.storage.database import foreign_program
-from hermes.storage.sessions import SessionDB
+from hermes.storage.local.database import foreign_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable

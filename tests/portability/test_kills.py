@@ -19,6 +19,8 @@ from homes import furnish, tree
 from killing import AT_THE_END, killed
 
 from hermes.base.errors import DamagedFile, LockTimeout, NotFound, StorageError
+from hermes.conversations.database import SessionDB
+from hermes.conversations.recorded_import import RecordedDB
 from hermes.memory.history import Cause
 from hermes.memory.store import MemoryStore
 from hermes.portability import exchange
@@ -28,8 +30,6 @@ from hermes.portability.sources import merged
 from hermes.settings.home import find_home
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock
-from hermes.storage.rollback import RecordedDB
-from hermes.storage.sessions import SessionDB
 from soak.common import Options
 from soak.migration import run_scene, state_of
 from soak.migration_scenes import SCENES
@@ -226,7 +226,7 @@ def test_the_old_home_is_kept_whenever_the_new_one_has_come(home: Path, tmp_path
 
 
 STOPPED = (
-    "from hermes.storage.sessions import SessionDB\nreal, count = SessionDB.append_many, []\n"
+    "from hermes.conversations.database import SessionDB\nreal, count = SessionDB.append_many, []\n"
     "def append(*given):\n    count.append(1)\n    return real(*given) if len(count) < 3 else os._exit(9)\n"
     "SessionDB.append_many = append"
 )
@@ -319,7 +319,7 @@ def test_vectors_of_a_block_that_was_cut_go_with_it(home: Path) -> None:
     with SessionDB.open(home / "state.db") as db:
         session = db.create_session(title="Mine")
         db.append(session, {"role": "user", "content": "mine"})
-        from hermes.storage.schema import add_vectors
+        from hermes.storage.local.schema import add_vectors
 
         add_vectors(db._database)
     with RecordedDB.open(home / "state.db", name="it") as db:

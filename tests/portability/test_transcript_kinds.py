@@ -11,8 +11,8 @@ import pytest
 from agent_home import furnish
 from histories import openai_faults
 
+from hermes.conversations.database import SessionDB
 from hermes.session.session import MemorySession
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

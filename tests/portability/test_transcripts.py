@@ -14,10 +14,10 @@ import foreign_transcripts as made
 import pytest
 from benchmarks.importing import run as bench_import
 
+from hermes.conversations.database import SessionDB
+from hermes.conversations.recorded_import import RecordedDB
 from hermes.portability.transcripts.formats import sources
 from hermes.portability.transcripts.importer import BringIn
-from hermes.storage.rollback import RecordedDB
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -300,7 +300,7 @@ def test_a_killed_import_is_completed_by_the_next_run(home: Path, hermes: Comman
         records = [made.claude_code_line("user", f"line {n}", 1, sessionId=f"s{number}") for n in range(3000)]
         made.lines(folder / f"{number}.jsonl", records)
     code = (
-        "import os, sys\nfrom hermes.storage.sessions import SessionDB\nreal, count = SessionDB.append_many, []\n"
+        "import os, sys\nfrom hermes.conversations.database import SessionDB\nreal, count = SessionDB.append_many, []\n"
         "def append(*given):\n    count.append(1)\n    return real(*given) if len(count) < 3 else os._exit(9)\n"
         "SessionDB.append_many = append\nfrom hermes.cli.app import run\nrun(sys.argv[1:])"
     )

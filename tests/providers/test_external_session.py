@@ -10,8 +10,8 @@ import pytest
 from provider_plugins import Notebook, install, take_turn, told, tool_names, use
 
 from hermes.base.errors import ProviderError
+from hermes.conversations.database import SessionDB
 from hermes.session.session import MemorySession
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from pictures import as_openai, png
 from pictures import text as words
 
 from hermes import MemorySession
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

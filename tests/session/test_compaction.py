@@ -11,8 +11,8 @@ from compacted import configure, talk, texts
 
 from hermes.base.events import Compacted, Notice
 from hermes.compaction.block import is_block
+from hermes.conversations.database import SessionDB
 from hermes.session.session import MemorySession
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,17 +12,17 @@ from compacted import configure, talk
 
 from hermes.base.errors import LockTimeout
 from hermes.base.events import Notice
+from hermes.conversations.context import Contexts
+from hermes.conversations.database import SessionDB
 from hermes.session.session import MemorySession
-from hermes.storage.context import Contexts
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 HOLD = """
 import sys
-from hermes.storage.context import Contexts
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.context import Contexts
+from hermes.conversations.database import SessionDB
 db = SessionDB.open(sys.argv[1])
 print(Contexts(db).lease(sys.argv[2], "other"), flush=True)
 sys.stdin.read()

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from hermes.compaction.boundaries import last_request
+from hermes.conversations.context import Contexts
 from hermes.session.context import in_tool_order
 from hermes.session.session import MemorySession
-from hermes.storage.context import Contexts
 from hermes.storage.images import bare
 
 if TYPE_CHECKING:

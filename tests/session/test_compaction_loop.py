@@ -13,11 +13,11 @@ from hermes.agent import Agent
 from hermes.base.errors import ContextTooLong, ModelRefused, ModelUnreachable
 from hermes.base.events import Compacted, Notice, TurnFinished, Usage
 from hermes.compaction.block import is_block
+from hermes.conversations.context import Contexts
+from hermes.conversations.database import SessionDB
 from hermes.llm.scripted import Reply, Scripted
 from hermes.memory.store import MemoryStore
 from hermes.session.session import MemorySession
-from hermes.storage.context import Contexts
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,10 +13,10 @@ from provider_plugins import Notebook
 
 from hermes.base.events import Compacted, Notice, Usage
 from hermes.compaction.block import is_block
+from hermes.conversations.context import Contexts
+from hermes.conversations.database import SessionDB
 from hermes.llm.scripted import Scripted
 from hermes.session.session import MemorySession
-from hermes.storage.context import Contexts
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from pathlib import Path

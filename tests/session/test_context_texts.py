@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from compacted import configure, talk
 
+from hermes.conversations.context import REPLACED_PROMPT
 from hermes.session.history import section_texts
 from hermes.session.session import MemorySession
-from hermes.storage.context import REPLACED_PROMPT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

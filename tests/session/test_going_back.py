@@ -11,9 +11,9 @@ from histories import call, openai_faults
 
 from hermes.base.errors import NotFound
 from hermes.compaction.block import is_block
+from hermes.conversations.context import Contexts, NewContext
+from hermes.conversations.database import SessionDB
 from hermes.session.session import MemorySession
-from hermes.storage.context import Contexts, NewContext
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

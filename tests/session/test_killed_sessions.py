@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 from compacted import configure, talk
 
+from hermes.conversations.database import KILLED, Opened, SessionDB
 from hermes.session.lifecycle import CHAT
 from hermes.session.session import MemorySession
-from hermes.storage.sessions import KILLED, Opened, SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from conftest import Ran
-    from hermes.storage.conversations import Session
+    from hermes.storage.local.conversations import Session
 
 
 def killed_while(home: Path, work: Callable[[], str]) -> str:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.base.errors import NotFound
+from hermes.conversations.database import SessionDB
 from hermes.memory.store import MemoryStore
 from hermes.session.session import MemorySession, SessionOptions
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ from hermes.base.errors import DamagedFile, ForeignFile, LockTimeout, StorageErr
 from hermes.base.events import Notice, TurnFinished
 from hermes.llm.scripted import Reply, Scripted
 from hermes.memory.store import MemoryStore
-from hermes.storage.repair.check import repair
+from hermes.storage.local.repair.check import repair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from hermes.agent import Agent
 from hermes.base.errors import HermesError
 from hermes.base.events import ToolReturned, TurnFinished
+from hermes.conversations.database import SessionDB
 from hermes.llm.anthropic import Anthropic
 from hermes.llm.client import Endpoint
 from hermes.llm.openai import OpenAICompatible
 from hermes.llm.scripted import Reply, Scripted
-from hermes.storage.sessions import SessionDB
 from soak.common import Outcome, kill_again_and_again
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from gateway_home import ANN, BOB, prepare
 from telegram_server import bot_api
 
+from hermes.conversations.database import SessionDB
 from hermes.gateway.ledger import Ledger
 from hermes.settings.home import find_home
-from hermes.storage.sessions import SessionDB
 from soak.common import Outcome, Progress
 
 if TYPE_CHECKING:

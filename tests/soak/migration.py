@@ -27,9 +27,9 @@ from homes import tree
 
 from hermes.cli.app import run as run_command
 from hermes.settings.home import DATABASE
-from hermes.storage.database import foreign_program
-from hermes.storage.dump import Dump
 from hermes.storage.files import MIGRATION_FOLDER as FOLDER
+from hermes.storage.local.database import foreign_program
+from hermes.storage.local.dump import Dump
 from soak.common import Outcome, Progress
 from soak.migration_scenes import SCENES, build
 

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
 from soak.common import Outcome, Progress
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import HermesError, StorageError
-from hermes.storage.database import PAGE
-from hermes.storage.repair.check import repair
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
+from hermes.storage.local.database import PAGE
+from hermes.storage.local.repair.check import repair
 from soak.common import Outcome, Progress
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hermes.base.errors import HermesError
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
 from soak.common import Outcome, kill_again_and_again
 
 if TYPE_CHECKING:

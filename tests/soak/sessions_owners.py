@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
 from soak.common import Outcome, Progress
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hermes.storage.database import WriteLog
+from hermes.conversations.database import SessionDB
+from hermes.storage.local.database import WriteLog
 from hermes.storage.locks import WriteQueue
-from hermes.storage.sessions import SessionDB
 from soak.common import Outcome, Progress
 
 if TYPE_CHECKING:

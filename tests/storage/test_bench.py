@@ -11,8 +11,8 @@ from benchmarks.corpus import Corpus
 
 from benchmarks import search
 from hermes.base.errors import SettingsError
+from hermes.conversations.database import SessionDB
 from hermes.operations import recall_bench as recall
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

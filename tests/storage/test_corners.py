@@ -12,13 +12,13 @@ import pytest
 from damaged import alter, kept
 
 from hermes.base.errors import DamagedFile, NotFound, StorageError
-from hermes.storage.database import APPLICATION_ID, PAGE, Database, one_row
-from hermes.storage.messages import seal
-from hermes.storage.repair import check as checkup
-from hermes.storage.repair import rebuild
-from hermes.storage.repair.check import repair
-from hermes.storage.sessions import SessionDB
-from hermes.storage.sqlite_pages import Image, Scan, log_pages, record
+from hermes.conversations.database import SessionDB
+from hermes.storage.local.database import APPLICATION_ID, PAGE, Database, one_row
+from hermes.storage.local.messages import seal
+from hermes.storage.local.repair import check as checkup
+from hermes.storage.local.repair import rebuild
+from hermes.storage.local.repair.check import repair
+from hermes.storage.local.sqlite_pages import Image, Scan, log_pages, record
 from soak.sessions_damage import Specimen
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from hermes.base.errors import DamagedFile, StorageError
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
 from soak import sessions_clock, sessions_owners, sessions_processes
 from soak.common import Options, Outcome
 from soak.sessions_damage import KINDS, Specimen, damaged, try_damage

@@ -8,11 +8,11 @@ import apsw
 import pytest
 
 from hermes.base.errors import DamagedFile, StorageError
-from hermes.storage import dump
-from hermes.storage.context import Contexts, NewContext
-from hermes.storage.database import Database
-from hermes.storage.dump import Dump, Load
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.context import Contexts, NewContext
+from hermes.conversations.database import SessionDB
+from hermes.storage.local import dump
+from hermes.storage.local.database import Database
+from hermes.storage.local.dump import Dump, Load
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ import pytest
 from hermes_agent_layouts import LAYOUTS, REAL_PROGRAM, build, write_with_the_program
 
 from hermes.base.errors import StorageError
+from hermes.conversations.database import SessionDB
 from hermes.portability.exchange import HomeCopy
 from hermes.portability.hermes_agent import adopt_hermes_agent, import_hermes_agent
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

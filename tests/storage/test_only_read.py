@@ -16,8 +16,8 @@ import pytest
 from older import make_older
 
 from hermes.base.errors import LockTimeout, StorageError
-from hermes.storage import database
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
+from hermes.storage.local import database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

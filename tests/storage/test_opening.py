@@ -10,8 +10,8 @@ import pytest
 from damaged import alter
 
 from hermes.base.errors import DamagedFile, LockTimeout, StorageError
-from hermes.storage import database
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
+from hermes.storage.local import database
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes.base.errors import DamagedFile, LockTimeout, StorageError
+from hermes.conversations.database import SessionDB
 from hermes.storage.locks import WriteQueue
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _WRITER = """
 import sys
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
 db = SessionDB.open(sys.argv[1], durability=sys.argv[4])
 for number in range(int(sys.argv[3])):
     db.append(sys.argv[2], {"role": "user", "content": f"entry {number} of {sys.argv[5]}"})

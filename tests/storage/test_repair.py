@@ -12,9 +12,9 @@ import apsw
 import pytest
 
 from hermes.base.errors import LockTimeout
-from hermes.storage.database import PAGE, one_row
-from hermes.storage.repair.check import repair
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
+from hermes.storage.local.database import PAGE, one_row
+from hermes.storage.local.repair.check import repair
 from soak.sessions_damage import Specimen
 
 if TYPE_CHECKING:

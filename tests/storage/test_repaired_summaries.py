@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
-from hermes.storage.context import SummaryGraph
-from hermes.storage.database import PAGE, one_row
-from hermes.storage.repair.check import repair
-from hermes.storage.repair.salvage import Graph
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.context import SummaryGraph
+from hermes.conversations.database import SessionDB
+from hermes.storage.local.database import PAGE, one_row
+from hermes.storage.local.repair.check import repair
+from hermes.storage.local.repair.salvage import Graph
 from soak.sessions_damage import Specimen
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.base.errors import NotFound, StorageError, UnsafePath
-from hermes.storage.maintenance import Upkeep
-from hermes.storage.search.index import segments
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
+from hermes.conversations.maintenance import Upkeep
+from hermes.storage.local.index import segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.base.errors import DamagedFile, StorageError
-from hermes.storage import database
+from hermes.conversations import maintenance as upkeep
+from hermes.conversations.context import Contexts
+from hermes.conversations.database import SessionDB
+from hermes.conversations.maintenance import Upkeep
 from hermes.storage import documents as journal
-from hermes.storage import maintenance as upkeep
-from hermes.storage.context import Contexts
 from hermes.storage.documents import Journal
 from hermes.storage.files import Folder
-from hermes.storage.maintenance import Upkeep
-from hermes.storage.schema import apply_steps
-from hermes.storage.search import index
-from hermes.storage.sessions import SessionDB
+from hermes.storage.local import database, index
+from hermes.storage.local.schema import apply_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,7 +173,7 @@ def test_a_store_without_a_log_has_a_log_of_no_size(tmp_path: Path) -> None:
 
 @pytest.mark.proves("search.cli-wrong-clock")
 def test_an_imported_conversation_keeps_its_own_time_beside_a_wrong_clock(db: SessionDB) -> None:
-    from hermes.storage.maintenance import _moments_of_use, _Use
+    from hermes.conversations.maintenance import _moments_of_use, _Use
 
     uses = [
         _Use(key=1, recorded=100.0, ended=True, source="cli", archived=False, imported=False),

@@ -10,12 +10,12 @@ import pytest
 from older import make_older
 
 from hermes.base.errors import StorageError
-from hermes.storage import database, sessions
-from hermes.storage.database import PAGE
-from hermes.storage.repair.check import repair
-from hermes.storage.search import index
-from hermes.storage.search.index import segments
-from hermes.storage.sessions import SessionDB
+from hermes.conversations import database as sessions
+from hermes.conversations.database import SessionDB
+from hermes.storage.local import database, index
+from hermes.storage.local.database import PAGE
+from hermes.storage.local.index import segments
+from hermes.storage.local.repair.check import repair
 
 if TYPE_CHECKING:
     from collections.abc import Callable

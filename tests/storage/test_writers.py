@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes.base.errors import StorageError
-from hermes.storage import database as write_log
+from hermes.conversations.database import SessionDB
 from hermes.storage import locks as locks_module
+from hermes.storage.local import database as write_log
 from hermes.storage.locks import WriteQueue
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import apsw
 
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
 
 
 def alter(path: str, *statements: str) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from hermes.conversations.database import SessionDB
 from hermes.memory.history import Cause
 from hermes.memory.store import MemoryStore
-from hermes.storage.schema import add_summaries
-from hermes.storage.sessions import SessionDB
+from hermes.storage.local.schema import add_summaries
 
 if TYPE_CHECKING:
     from pathlib import Path

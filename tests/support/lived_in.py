@@ -9,6 +9,7 @@ from compacted import configure, talk
 from curation_home import curator
 from openclaw_home import skill
 
+from hermes.conversations.context import SummaryGraph
 from hermes.gateway.ledger import Chat, Ledger
 from hermes.gateway.platforms.base import Incoming
 from hermes.memory.approval import Approvals
@@ -23,7 +24,6 @@ from hermes.settings.people import People
 from hermes.skills import lifecycle
 from hermes.skills import tool as usage
 from hermes.skills.lifecycle import PendingSkills
-from hermes.storage.context import SummaryGraph
 
 if TYPE_CHECKING:
     from pathlib import Path

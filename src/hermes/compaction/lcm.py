@@ -19,15 +19,15 @@ from hermes.compaction.compressor import EXTRACT, Attempt, ContextCompressor
 from hermes.compaction.facts import find_facts
 from hermes.compaction.messages import Counts, calls_of, excerpt, find_folded, one_line, text_of
 from hermes.compaction.summary import Task
-from hermes.storage.context import Contexts, SummaryGraph
+from hermes.conversations.context import Contexts, SummaryGraph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hermes.compaction.engine import EngineRegistry
     from hermes.compaction.messages import Message
-    from hermes.storage.context import Node
-    from hermes.storage.sessions import SessionDB
+    from hermes.conversations.context import Node
+    from hermes.conversations.database import SessionDB
 
 MOST_CHARACTERS = 24_000
 _HITS = 20

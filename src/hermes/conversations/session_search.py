@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotFound
+from hermes.conversations.database import Pages
 from hermes.conversations.retrieval import (
     ANCHOR,
     HIDDEN_SOURCES,
@@ -23,15 +24,14 @@ from hermes.conversations.retrieval import (
     unmasked,
     when,
 )
-from hermes.storage.sessions import Pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from hermes.conversations.database import SessionDB
     from hermes.conversations.retrieval import Criteria, Found, Mask, Match
-    from hermes.storage.conversations import Session
-    from hermes.storage.messages import StoredMessage
-    from hermes.storage.sessions import SessionDB
+    from hermes.storage.local.conversations import Session
+    from hermes.storage.local.messages import StoredMessage
 
 CONCURRENT, MOST, SECONDS, WIDTH = 3, 5, 90.0, 100_000
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.gateway.platforms.base import Incoming
 from hermes.safety.fence import without_private
-from hermes.storage.database import Database
+from hermes.storage.local.database import Database
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, NotFound, ProviderError, SettingsError
 from hermes.base.tokens import estimate_message
+from hermes.conversations.database import SessionDB
 from hermes.providers.base import SeparateProcess
 from hermes.providers.config import configured, missing_fields, read_config
 from hermes.providers.delivery import Outbox
@@ -19,7 +20,6 @@ from hermes.session.engines import BUNDLED, engine_folders, known_engines, named
 from hermes.session.external import chosen_providers
 from hermes.session.provider_host import in_passing, open_provider
 from hermes.settings.home import DATABASE
-from hermes.storage.sessions import SessionDB
 from hermes.tools.registry import usable_schemas
 
 if TYPE_CHECKING:

@@ -291,7 +291,7 @@ def _memory(home: Home, settings: Settings) -> Iterator[Check]:
 
 def _scratch_database(home: Home) -> Iterator[Check]:
     """Writes a message and finds it again in a database of its own on the same file system."""
-    from hermes.storage.sessions import SessionDB
+    from hermes.conversations.database import SessionDB
 
     place = home.join(f".doctor-{os.getpid()}")
     os.mkdir(place, 0o700)
@@ -317,7 +317,7 @@ def _conversations(home: Home, options: Options) -> Iterator[Check]:
     if not os.path.exists(path):
         yield Check(name="conversations", state=OK, found="none yet")
         return
-    from hermes.storage.repair.check import open_elsewhere, repair
+    from hermes.storage.local.repair.check import open_elsewhere, repair
 
     holder = open_elsewhere(path)
     if holder is not None:
@@ -343,7 +343,7 @@ def _unsaved(home: Home, *, fix: bool) -> Iterator[Check]:
     found = waiting(home)
     left = [each for each in found if not each["open"]]
     if left and fix:
-        from hermes.storage.sessions import SessionDB
+        from hermes.conversations.database import SessionDB
 
         with SessionDB.open(home.join(DATABASE)) as db:
             for told in take_up(home, db):
@@ -357,7 +357,7 @@ def _unsaved(home: Home, *, fix: bool) -> Iterator[Check]:
 
 
 def _sound(path: str, *, fix: bool) -> Check:
-    from hermes.storage.sessions import SessionDB
+    from hermes.conversations.database import SessionDB
 
     with SessionDB.open(path) as db:
         counts = db.counts()
@@ -369,8 +369,8 @@ def _sound(path: str, *, fix: bool) -> Check:
 
 
 def _unfinished_imports(path: str) -> Iterator[Check]:
-    from hermes.storage.rollback import unfinished_imports
-    from hermes.storage.sessions import SessionDB
+    from hermes.conversations.database import SessionDB
+    from hermes.conversations.recorded_import import unfinished_imports
 
     with SessionDB.open(path) as db:
         for each in unfinished_imports(db):
@@ -387,8 +387,8 @@ def _log(home: Home, path: str, *, fix: bool) -> Iterator[Check]:
         remedy = "`hermes doctor --fix` brings it into the file; a program that reads for long may hold it"
         yield Check(name="log", state=WARNING, found=found, remedy=remedy)
         return
-    from hermes.storage.maintenance import Upkeep
-    from hermes.storage.sessions import SessionDB
+    from hermes.conversations.database import SessionDB
+    from hermes.conversations.maintenance import Upkeep
 
     with SessionDB.open(path) as db:
         Upkeep.of_db(db).checkpoint()

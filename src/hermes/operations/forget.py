@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import HermesError
+from hermes.conversations.database import Pages
 from hermes.memory.file import PROJECTS
 from hermes.memory.store import MemoryStore
 from hermes.session.external import chosen_providers
@@ -18,7 +19,6 @@ from hermes.settings.config import load_settings
 from hermes.settings.home import PEOPLE, person_home
 from hermes.settings.people import LEAVING
 from hermes.storage.files import explain
-from hermes.storage.sessions import Pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base import words as english
 from hermes.base.errors import NotFound, SettingsError
-from hermes.storage.search.semantic import INSTALL, PACKAGE, static_vectors
-from hermes.storage.sessions import Pages, SessionDB
+from hermes.conversations.database import Pages, SessionDB
+from hermes.conversations.search.semantic import INSTALL, PACKAGE, static_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
-    from hermes.storage.search.results import Hit
+    from hermes.conversations.search.results import Hit
 
 LIMIT = 50
 DEPTHS = (1, 5, 10)

@@ -12,21 +12,21 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes.base.text import change_texts, in_words
+from hermes.conversations.context import ORDER
+from hermes.conversations.database import Pages
 from hermes.portability.conversations_import import IMPORTED_AT, Places
-from hermes.storage.context import ORDER
-from hermes.storage.conversations import COUNTERS
 from hermes.storage.images import IMAGES
-from hermes.storage.messages import readable
-from hermes.storage.sessions import Pages
+from hermes.storage.local.conversations import COUNTERS
+from hermes.storage.local.messages import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from hermes.conversations.database import SessionDB
     from hermes.conversations.retrieval import Mask
-    from hermes.storage.conversations import Session
-    from hermes.storage.dump import Dump
-    from hermes.storage.messages import StoredMessage
-    from hermes.storage.sessions import SessionDB
+    from hermes.storage.local.conversations import Session
+    from hermes.storage.local.dump import Dump
+    from hermes.storage.local.messages import StoredMessage
 
     class Writer(Protocol):
         """One output format."""

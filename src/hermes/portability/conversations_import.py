@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.text import change_texts
 from hermes.base.words import scrub
+from hermes.conversations.context import COPY, WRITTEN
+from hermes.conversations.database import Pages
 from hermes.safety.fence import storable
-from hermes.storage.context import COPY, WRITTEN
-from hermes.storage.conversations import COUNTERS, KINDS
 from hermes.storage.images import bare
-from hermes.storage.messages import encode
-from hermes.storage.sessions import Pages
+from hermes.storage.local.conversations import COUNTERS, KINDS
+from hermes.storage.local.messages import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import BinaryIO
 
-    from hermes.storage.messages import StoredMessage
-    from hermes.storage.sessions import SessionDB
+    from hermes.conversations.database import SessionDB
+    from hermes.storage.local.messages import StoredMessage
 
     Renumbered = Callable[[Mapping[str, Any], Callable[[int, int], list[tuple[int, int]]]], dict[str, Any]]
 

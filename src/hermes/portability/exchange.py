@@ -23,8 +23,8 @@ from hermes.portability.archive import remove_tree
 from hermes.settings.home import DATABASE, Home
 from hermes.storage.documents import history_name
 from hermes.storage.files import ARRIVING, LOCK, MIGRATION_FOLDER, Folder, explain, is_running, make_private_folders
+from hermes.storage.local.repair.check import alone
 from hermes.storage.locks import FileLock
-from hermes.storage.repair.check import alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,6 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import DamagedFile, HermesError, NotFound, SettingsError, StorageError
+from hermes.conversations.database import SessionDB
+from hermes.conversations.maintenance import Upkeep
 from hermes.memory.entries import parse
 from hermes.memory.file import FILES, FOLDER
 from hermes.memory.history import Cause
@@ -43,13 +45,11 @@ from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.environment import read_secrets
 from hermes.settings.home import DATABASE, PROFILES, Home, profile_path
 from hermes.settings.yaml_file import keep_known, place_value
-from hermes.storage.database import HERMES_AGENT, all_rows, foreign_program
 from hermes.storage.files import keep_private, readable_by_others
-from hermes.storage.maintenance import Upkeep
-from hermes.storage.messages import mended
-from hermes.storage.repair.check import SIDE_FILES
-from hermes.storage.repair.salvage import open_unchanged
-from hermes.storage.sessions import SessionDB
+from hermes.storage.local.database import HERMES_AGENT, all_rows, foreign_program
+from hermes.storage.local.messages import mended
+from hermes.storage.local.repair.check import SIDE_FILES
+from hermes.storage.local.repair.salvage import open_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -21,10 +21,10 @@ from hermes.session.provider_host import in_passing, open_provider
 from hermes.settings.config import load_settings
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.home import DATABASE, PEOPLE, PROFILES
-from hermes.storage.database import foreign_program
-from hermes.storage.dump import Dump, Load
 from hermes.storage.files import MIGRATION_FOLDER, PRIVATE_FILE, Folder, explain
 from hermes.storage.images import IMAGES, is_stored_name
+from hermes.storage.local.database import foreign_program
+from hermes.storage.local.dump import Dump, Load
 from hermes.storage.locks import FileLock
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import DamagedFile
 from hermes.compaction.boundaries import renumbered
+from hermes.conversations.context import ORDER
+from hermes.conversations.database import SessionDB
 from hermes.memory.entries import decode, parse
 from hermes.memory.file import FILES, FOLDER
 from hermes.memory.history import from_record, in_effect, provenance
@@ -19,11 +21,9 @@ from hermes.portability.home import CONVERSATIONS, HOME, as_line, check_format, 
 from hermes.portability.plan import MIGRATED, SKIPPED, Item, carry_out, merging, new_report, plan_merge
 from hermes.settings.config import load_settings
 from hermes.settings.home import DATABASE
-from hermes.storage.context import ORDER
 from hermes.storage.documents import history_name, records_in
 from hermes.storage.images import IMAGES
-from hermes.storage.schema import BLOCK
-from hermes.storage.sessions import SessionDB
+from hermes.storage.local.schema import BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

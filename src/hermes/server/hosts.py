@@ -684,9 +684,9 @@ def _turn(home: Home, host: str, key: Any, messages: list[dict[str, Any]], paylo
 
 
 def _bring_in(home: Home, path: str, form: str) -> dict[str, Any]:
+    from hermes.conversations.database import SessionDB
     from hermes.portability.transcripts.formats import sources
     from hermes.portability.transcripts.importer import BringIn
-    from hermes.storage.sessions import SessionDB
 
     if not os.path.isfile(path) or os.path.getsize(path) == 0:
         return {"added": 0}  # a host names the transcript of a session in which nothing was said

@@ -29,12 +29,12 @@ from hermes.tools.taint import TurnContext
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from hermes.conversations.database import SessionDB
     from hermes.conversations.retrieval import Criteria, Found
     from hermes.memory.store import MemoryStore, Written
     from hermes.settings.home import Home
-    from hermes.storage.conversations import Session
-    from hermes.storage.messages import StoredMessage
-    from hermes.storage.sessions import SessionDB
+    from hermes.storage.local.conversations import Session
+    from hermes.storage.local.messages import StoredMessage
 
 DECISIONS = ("approve", "reject")
 

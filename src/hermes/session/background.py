@@ -21,11 +21,11 @@ from hermes.tools.taint import NO_TURN
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from hermes.conversations.database import SessionDB
     from hermes.memory.approval import Approvals
     from hermes.memory.capture import Captured
     from hermes.memory.history import Cause
     from hermes.memory.store import MemoryStore
-    from hermes.storage.sessions import SessionDB
     from hermes.tools.memory import MemoryTool
     from hermes.tools.registry import Toolbox
     from hermes.tools.taint import TurnContext

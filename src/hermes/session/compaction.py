@@ -31,9 +31,9 @@ from hermes.compaction.compressor import (
     unchanged,
 )
 from hermes.compaction.messages import Counts, calls_of, text_of
+from hermes.conversations.context import Contexts, NewContext, holder_name, refuse_held
 from hermes.session.context import WIRE_KEYS, settled_until
 from hermes.session.engines import BREAKER, built_in, summarisers
-from hermes.storage.context import Contexts, NewContext, holder_name, refuse_held
 from hermes.tools.registry import failure
 
 if TYPE_CHECKING:

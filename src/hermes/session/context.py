@@ -11,11 +11,11 @@ from hermes.base.json_repair import read_arguments, valid_arguments
 from hermes.base.tokens import estimate_message
 from hermes.compaction.block import is_block
 from hermes.compaction.boundaries import is_synthetic
+from hermes.conversations.context import WRITTEN
 from hermes.memory.file import FILES
 from hermes.memory.history import least_trusted
 from hermes.memory.operations import blocked_in_prompt
 from hermes.safety.fence import storable
-from hermes.storage.context import WRITTEN
 from hermes.storage.images import (
     IMAGES,
     as_parts,
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hermes.base.values import Notices
+    from hermes.conversations.database import SessionDB
     from hermes.memory.history import Change
     from hermes.memory.store import MemoryStore
     from hermes.prompt.assembly import Prompt
     from hermes.settings.config import Settings
     from hermes.storage.images import Content, Entry
-    from hermes.storage.sessions import SessionDB
 
     Numbered = tuple[int, Mapping[str, Any]]
     Private = tuple[Any, ...]

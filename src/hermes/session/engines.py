@@ -21,20 +21,20 @@ from hermes.compaction.engine import (
     register_plugins,
 )
 from hermes.compaction.lcm import register as register_lcm
+from hermes.conversations.context import Contexts
 from hermes.llm.catalogue import UNKNOWN_CONTEXT
 from hermes.session.models import answer, helper_model
-from hermes.storage.context import Contexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hermes.compaction.engine import Choice, ContextEngine
     from hermes.compaction.summary import Summariser
+    from hermes.conversations.database import SessionDB
     from hermes.llm.client import Model
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
-    from hermes.storage.conversations import Session
-    from hermes.storage.sessions import SessionDB
+    from hermes.storage.local.conversations import Session
 
 BREAKER = "breaker"  # the name under which a session's breaker is kept
 

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import LockTimeout
 from hermes.base.tokens import estimate, estimate_message
+from hermes.conversations.context import COPY, ORDER, REPLACED_PROMPT, WRITTEN, Originals
 from hermes.conversations.session_search import Helpers
 from hermes.memory.history import replay
 from hermes.session.context import wire_message
 from hermes.session.models import helper
 from hermes.settings.home import DATABASE, locate_home
-from hermes.storage.context import COPY, ORDER, REPLACED_PROMPT, WRITTEN, Originals
 from hermes.tools.session_search import SessionSearchTool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from hermes.conversations.database import SessionDB
+    from hermes.conversations.search.semantic import Embedding
     from hermes.memory.history import Change
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
-    from hermes.storage.messages import StoredMessage
-    from hermes.storage.search.semantic import Embedding
-    from hermes.storage.sessions import SessionDB
+    from hermes.storage.local.messages import StoredMessage
     from hermes.tools.context import ContextExpand
 
 LOCAL = "local"
@@ -44,7 +44,7 @@ def open_past(home: Home, owner: str = LOCAL) -> SessionDB | None:
     path = home.join(DATABASE)
     if not os.path.lexists(path):
         return None
-    from hermes.storage.sessions import SessionDB
+    from hermes.conversations.database import SessionDB
 
     semantic = partial(embedding_of, home)
     try:
@@ -55,8 +55,8 @@ def open_past(home: Home, owner: str = LOCAL) -> SessionDB | None:
 
 def embedding_of(home: Home) -> Embedding | None:
     """What a home's conversations are searched by meaning with, as its settings say."""
+    from hermes.conversations.search.semantic import static_vectors
     from hermes.settings.config import load_settings
-    from hermes.storage.search.semantic import static_vectors
 
     return static_vectors(load_settings(home).text("recall.semantic"))
 
@@ -102,7 +102,7 @@ def context_expand_tool(
     """Reads the messages of the conversation the model is in; without one, of any conversation of the owner."""
 
     def read(ids: Sequence[int], session_id: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        from hermes.storage.context import Contexts
+        from hermes.conversations.context import Contexts
 
         opened = database(ids)
         if opened is not None:

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import HermesError, NotFound, StorageError
 from hermes.base.values import value
 from hermes.compaction.boundaries import last_request
+from hermes.conversations.context import COPY, ORDER, WRITTEN, Contexts, first_id
+from hermes.conversations.database import Opened
 from hermes.session.context import Announcements, Nudges
-from hermes.storage.context import COPY, ORDER, WRITTEN, Contexts, first_id
-from hermes.storage.sessions import Opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import date
 
     from hermes.base.events import Usage
+    from hermes.conversations.database import SessionDB
     from hermes.session.compaction import Compactor
     from hermes.session.models import Helper
     from hermes.session.parts import SessionParts
-    from hermes.storage.messages import StoredMessage
-    from hermes.storage.sessions import SessionDB
+    from hermes.storage.local.messages import StoredMessage
 
 
 def take_back(database: SessionDB, session_id: str) -> tuple[str, list[StoredMessage]]:
@@ -241,7 +241,7 @@ def _create(parts: SessionParts, row: Mapping[str, Any]) -> None:
 
 def go_on(parts: SessionParts, session_id: str, about: About, options: PromptOptions) -> list[StoredMessage]:
     """What the model knows of a session that is resumed; one that was not begun here gets a prompt and tools now."""
-    from hermes.storage.context import Contexts
+    from hermes.conversations.context import Contexts
 
     database = parts.storage.readable
     added: dict[str, Any] = {}

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from hermes.compaction.engine import Choice
+    from hermes.conversations.database import SessionDB
     from hermes.memory.store import Archived
     from hermes.prompt.assembly import Prompt
     from hermes.prompt.context_files import SubdirectoryHints
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
     from hermes.skills.files import Known, SkillIndex
     from hermes.skills.tool import SkillTools
-    from hermes.storage.sessions import SessionDB
     from hermes.tools.registry import Tool
 
 # One search that happens to touch an entry proves nothing; the second says that it is missed.
@@ -287,8 +287,8 @@ class SessionStorage:
         self._database = self.open_again(wait=self._settings.number("sessions.lock_wait_seconds"))
 
     def open_again(self, *, wait: float) -> SessionDB:
+        from hermes.conversations.database import SessionDB
         from hermes.session.history import embedding_of
-        from hermes.storage.sessions import SessionDB
 
         return SessionDB.open(
             self._home.join(DATABASE),
@@ -310,7 +310,7 @@ class SessionStorage:
 
     def mark_open(self, session_id: str) -> None:
         """Notes that this process has the session open, and that a conversation that had ended goes on."""
-        from hermes.storage.sessions import Opened
+        from hermes.conversations.database import Opened
 
         self.opened_as = session_id
         opened = Opened(self.database)
@@ -356,8 +356,8 @@ class SessionStorage:
         self._database, self.spare, self.trouble, self._reading = database, None, None, None
 
     def _to_read(self) -> SessionDB | None:
-        from hermes.storage.database import OPTIONAL_WAIT
-        from hermes.storage.sessions import SessionDB
+        from hermes.conversations.database import SessionDB
+        from hermes.storage.local.database import OPTIONAL_WAIT
 
         try:
             return SessionDB.open(self._home.join(DATABASE), owner=self._owner, wait=OPTIONAL_WAIT, reading=True)

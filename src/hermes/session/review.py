@@ -19,11 +19,11 @@ from hermes.base.errors import HermesError
 from hermes.base.events import ToolReturned, TurnFinished
 from hermes.base.text import counted
 from hermes.base.tokens import estimate, estimate_message
+from hermes.conversations.database import Opened
+from hermes.conversations.maintenance import Upkeep
 from hermes.memory.approval import Approvals
 from hermes.session.background import Fork, transcript
 from hermes.session.context import MEMORY, SKILLS, Request
-from hermes.storage.maintenance import Upkeep
-from hermes.storage.sessions import Opened
 from hermes.tools.loop import run_turn
 from hermes.tools.memory import MemoryTool
 from hermes.tools.registry import Toolbox
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hermes.base.events import Usage
+    from hermes.conversations.database import SessionDB
     from hermes.llm.client import Model
     from hermes.session.session import MemorySession
     from hermes.settings.config import Settings
-    from hermes.storage.sessions import SessionDB
     from hermes.tools.registry import Tool
 
 LAST_PRUNE = "last_auto_prune"

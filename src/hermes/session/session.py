@@ -24,6 +24,7 @@ from hermes.base.events import Usage
 from hermes.base.text import counted
 from hermes.base.tokens import estimate
 from hermes.base.values import Closing
+from hermes.conversations.context import WRITTEN, Contexts
 from hermes.memory.approval import Approvals
 from hermes.safety.fence import UNCLOSED, build_memory_context_block, is_unclosed, public_words, without_private
 from hermes.session.background import STAGE, capture_turn, end_of_session
@@ -59,10 +60,9 @@ from hermes.session.lifecycle import (
 from hermes.session.parts import open_parts
 from hermes.session.unsaved import KIND, close_quietly, note_of, store
 from hermes.settings.schema import nearest
-from hermes.storage.context import WRITTEN, Contexts
-from hermes.storage.conversations import new_id
-from hermes.storage.database import OPTIONAL_WAIT
 from hermes.storage.images import IMAGES, public_images, taken_in, without_bytes
+from hermes.storage.local.conversations import new_id
+from hermes.storage.local.database import OPTIONAL_WAIT
 from hermes.tools.registry import CUT_OFF, failure, to_json
 from hermes.tools.taint import TurnContext
 
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 
     from hermes.base.errors import ContextTooLong
     from hermes.base.events import Compacted, Notice
+    from hermes.conversations.database import SessionDB
     from hermes.llm.client import Model
     from hermes.memory.store import MemoryStore
     from hermes.prompt.assembly import Prompt
@@ -80,10 +81,9 @@ if TYPE_CHECKING:
     from hermes.session.parts import SessionParts
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
-    from hermes.storage.conversations import Session
     from hermes.storage.images import Content, Entry
-    from hermes.storage.messages import StoredMessage
-    from hermes.storage.sessions import SessionDB
+    from hermes.storage.local.conversations import Session
+    from hermes.storage.local.messages import StoredMessage
     from hermes.tools.registry import Tool
     from hermes.tools.taint import Source, Taint
 

@@ -18,20 +18,20 @@ import apsw
 
 from hermes.base.errors import DamagedFile, LockTimeout, StorageError
 from hermes.base.text import counted
+from hermes.conversations.context import Contexts
+from hermes.conversations.database import KILLED, SessionDB
 from hermes.session.context import Nudges
 from hermes.settings.home import DATABASE
 from hermes.settings.home import UNSAVED as FOLDER
-from hermes.storage.context import Contexts
-from hermes.storage.conversations import COUNTERS
 from hermes.storage.files import Folder
+from hermes.storage.local.conversations import COUNTERS
 from hermes.storage.locks import FileLock, is_held
-from hermes.storage.sessions import KILLED, SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hermes.settings.home import Home
-    from hermes.storage.conversations import Session
+    from hermes.storage.local.conversations import Session
 
 KIND = "storage"  # of the notices
 # Ids of a spare database begin here: a summary in the context may name messages of state.db by theirs.

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import stat
 
-from hermes.base.errors import HermesError, NotFound, SettingsError
+from hermes.base.errors import DamagedFile, HermesError, NotFound, SettingsError
 from hermes.base.values import value
-from hermes.storage.files import Folder, explain
-from hermes.storage.unfinished import check_whole
+from hermes.storage.files import ARRIVING, MIGRATION_FOLDER, Folder, explain
 
 PROFILES = "profiles"
 PEOPLE = "users"
@@ -62,7 +61,7 @@ def find_home(home: str | os.PathLike[str] | Home | None = None) -> Home:
 def locate_home(home: str | None = None, profile: str | None = None) -> Home:
     """The home for `--home` and `--profile`, the environment and the sticky choice, in this order."""
     root = _absolute(home or os.environ.get("HERMES_HOME") or os.path.join("~", ".hermes"))
-    check_whole(root)
+    _check_whole(root)
     name = profile if profile is not None else chosen_profile(root)
     if name in ("", DEFAULT_PROFILE):
         return Home(path=root, root=root)
@@ -86,7 +85,7 @@ def existing_profile(root: str, name: str) -> str:
 def _whole(home: Home) -> Home:
     """The home, when neither it nor one above it was left in the middle of a migration."""
     for place in {home.path, home.root, home.operator}:
-        check_whole(place)
+        _check_whole(place)
     return home
 
 
@@ -219,3 +218,43 @@ def _repository(folder: str) -> str:
         if parent == folder:
             return ""
         folder = parent
+
+
+# A migration builds a copy and exchanges it with the home (`portability.exchange`), so a kill leaves nothing half done.
+# Two things are left to notice: a home between two renames, where the system cannot exchange two names, and a home
+# that Hermes 0.1, which migrated in place, left half changed.
+
+
+def _check_whole(home: str) -> None:
+    """Completes the two renames; refuses what an interrupted migration by Hermes 0.1 left."""
+    if os.path.lexists(home + ARRIVING):
+        _complete_renames(home)
+    notes = f"{home}/{MIGRATION_FOLDER}/changes.jsonl"
+    if os.path.lexists(notes):
+        raise DamagedFile(
+            f"{home} is half migrated: Hermes 0.1 was interrupted in the middle ({notes}). Open the home once with "
+            f"Hermes 0.1, which puts everything back; or remove {home}/{MIGRATION_FOLDER} and restore the backup from "
+            f"before the migration, {_newest_backup(home)}, with `hermes backup restore`"
+        )
+
+
+def _complete_renames(home: str) -> None:
+    """The old home left its place, and the new one had not come yet."""
+    import json  # only then: nobody else pays for loading them
+
+    from hermes.storage.locks import FileLock
+
+    parent, name = os.path.split(home)
+    with Folder.create(parent) as folder, FileLock(folder, name + ARRIVING, timeout=10):
+        data = folder.read(name + ARRIVING, at_most=1 << 16) or b""
+        built = os.path.basename(json.loads(data)["staged"]) if data.endswith(b"\n") else ""
+        if built and not os.path.lexists(home) and folder.status(built) is not None:
+            folder.rename(built, name)
+            folder.sync()
+        folder.remove(name + ARRIVING)
+
+
+def _newest_backup(home: str) -> str:
+    folder = os.path.join(home, "backups")
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".zip")) if os.path.isdir(folder) else []
+    return os.path.join(folder, names[-1]) if names else f"if there is one in {folder}"

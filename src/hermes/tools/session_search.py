@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
+    from hermes.conversations.database import SessionDB
     from hermes.conversations.session_search import Helpers, SessionSearch
-    from hermes.storage.sessions import SessionDB
     from hermes.tools.taint import TurnContext
 
 DEFAULT_LIMIT, MOST_RESULTS = 3, 10

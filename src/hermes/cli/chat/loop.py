@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from hermes.agent import Agent
     from hermes.cli.chat.screen import Screen
     from hermes.cli.output import Context
-    from hermes.storage.conversations import Session
     from hermes.storage.images import Content
+    from hermes.storage.local.conversations import Session
 
 _RECENT = 20
 _MILLION = 1_000_000

@@ -35,8 +35,8 @@ from hermes.portability.openclaw import Migration, left_in, plan_cleanup
 from hermes.portability.sources import CONFLICTS, PRESETS, Options, is_running
 from hermes.settings.config import load_settings
 from hermes.settings.home import DATABASE, named_project
-from hermes.storage.database import HERMES_AGENT as PROGRAM
-from hermes.storage.database import foreign_program
+from hermes.storage.local.database import HERMES_AGENT as PROGRAM
+from hermes.storage.local.database import foreign_program
 
 if TYPE_CHECKING:
     import argparse

@@ -12,6 +12,7 @@ from hermes.base.version import __version__
 from hermes.cli.output import OK, REFUSED, Stages, add_json_option, bytes_in_words, print_json, print_text, when
 from hermes.cli.sessions.look import in_words
 from hermes.compaction.engine import BUILT_IN
+from hermes.conversations.maintenance import Upkeep
 from hermes.memory.approval import Approvals
 from hermes.memory.operations import usage
 from hermes.operations.doctor import Options, examine
@@ -20,7 +21,6 @@ from hermes.session.engines import engine_state
 from hermes.session.parts import open_parts
 from hermes.session.review import last_review
 from hermes.settings.home import DATABASE, UNSAVED
-from hermes.storage.maintenance import Upkeep
 
 if TYPE_CHECKING:
     import argparse

@@ -26,12 +26,12 @@ from hermes.cli.output import (
     whole_number,
 )
 from hermes.cli.sessions.look import as_json, chosen_mask, name_of, named, named_exactly, open_existing
+from hermes.conversations.context import Contexts
+from hermes.conversations.database import Opened, Pages
+from hermes.conversations.maintenance import Upkeep
 from hermes.portability.conversations_export import HtmlWriter, JsonlWriter, MarkdownWriter, export
 from hermes.session.review import QUICKLY_REWRITTEN
 from hermes.settings.home import DATABASE, UNSAVED
-from hermes.storage.context import Contexts
-from hermes.storage.maintenance import Upkeep
-from hermes.storage.sessions import Opened, Pages
 
 if TYPE_CHECKING:
     import argparse
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from hermes.cli.output import Context
+    from hermes.conversations.database import SessionDB
     from hermes.portability.conversations_export import Writer
     from hermes.settings.home import Home
-    from hermes.storage.conversations import Session
-    from hermes.storage.repair.check import Repair
-    from hermes.storage.sessions import SessionDB
+    from hermes.storage.local.conversations import Session
+    from hermes.storage.local.repair.check import Repair
 
 
 _LISTED = 10
@@ -282,7 +282,7 @@ def _configure_export(parser: argparse.ArgumentParser) -> None:
 
 
 def _repair(given: argparse.Namespace, context: Context) -> int:
-    from hermes.storage.repair.check import repair
+    from hermes.storage.local.repair.check import repair
 
     stages = Stages()
     told = repair(
@@ -304,8 +304,8 @@ def _added(home: Home) -> list[str]:
     """What could not be stored while the database was damaged."""
     if not os.path.isdir(home.join(UNSAVED)):
         return []
+    from hermes.conversations.database import SessionDB
     from hermes.session.unsaved import take_up
-    from hermes.storage.sessions import SessionDB
 
     with SessionDB.open(home.join(DATABASE)) as db:
         return take_up(home, db)

@@ -14,12 +14,12 @@ from hermes.base.errors import HermesError, LockTimeout, NotFound, SettingsError
 from hermes.base.text import counted
 from hermes.cli.output import OK, REFUSED, Progress, add_json_option, pick, print_problem, print_text, show
 from hermes.compaction.boundaries import renumbered
+from hermes.conversations.database import SessionDB
+from hermes.conversations.recorded_import import RecordedDB, unfinished_imports
 from hermes.portability.conversations_import import Importer
 from hermes.portability.transcripts.formats import FORMATS, HERMES_AGENT, JSONL, check_name, recognised, sources
 from hermes.portability.transcripts.importer import BringIn
 from hermes.settings.home import DATABASE, named_project
-from hermes.storage.rollback import RecordedDB, unfinished_imports
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     import argparse
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from hermes.cli.output import Context
+    from hermes.conversations.recorded_import import Unfinished
     from hermes.portability.transcripts.formats import Source
     from hermes.portability.transcripts.importer import Brought
-    from hermes.storage.rollback import Unfinished
 
 
 _MANY = 10_000  # messages after which the index is worth merging
@@ -123,7 +123,7 @@ def _taken_back_on_failure(given: argparse.Namespace, context: Context) -> Itera
 
 def _settle_index(db: RecordedDB, *, many: bool) -> None:
     """Indexes what still waits; many messages leave the index in pieces, and a search has to look into each."""
-    from hermes.storage.maintenance import Upkeep
+    from hermes.conversations.maintenance import Upkeep
 
     progress = Progress("merging the index, step")
     try:

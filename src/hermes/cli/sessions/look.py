@@ -30,14 +30,14 @@ from hermes.cli.output import (
     when,
     whole_number,
 )
+from hermes.conversations.database import Pages
+from hermes.conversations.maintenance import Upkeep
+from hermes.conversations.recorded_import import unfinished_imports
 from hermes.conversations.retrieval import Criteria, Finder, answer_to, unmasked
 from hermes.portability.conversations_export import tool_calls
 from hermes.safety.secrets import mask_secrets
 from hermes.session.history import open_past, parts_of, turns
 from hermes.settings.home import named_project
-from hermes.storage.maintenance import Upkeep
-from hermes.storage.rollback import unfinished_imports
-from hermes.storage.sessions import Pages
 
 if TYPE_CHECKING:
     import argparse
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from hermes.cli.output import Context
+    from hermes.conversations.database import SessionDB
     from hermes.conversations.retrieval import Found, Match
-    from hermes.storage.conversations import Session
-    from hermes.storage.messages import StoredMessage
-    from hermes.storage.sessions import SessionDB
+    from hermes.storage.local.conversations import Session
+    from hermes.storage.local.messages import StoredMessage
 
 
 _SAID = 70
@@ -247,7 +247,7 @@ def _search(given: argparse.Namespace, context: Context) -> int:
 def _by_meaning(context: Context) -> str:
     """Where words were not enough: how to search by meaning too, unless that is there or not wanted."""
     from hermes.base.errors import command
-    from hermes.storage.search.semantic import static_vectors
+    from hermes.conversations.search.semantic import static_vectors
 
     if context.settings.text("recall.semantic") == "off" or static_vectors() is not None:
         return ""

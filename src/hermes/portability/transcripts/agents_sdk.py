@@ -11,8 +11,8 @@ from hermes.base.errors import DamagedFile
 from hermes.portability.conversations_import import moment_of
 from hermes.portability.sources import merged
 from hermes.portability.transcripts.conversation import Conversation, message_of, timed
-from hermes.storage.database import all_rows
-from hermes.storage.repair.salvage import open_unchanged
+from hermes.storage.local.database import all_rows
+from hermes.storage.local.repair.salvage import open_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,8 +15,8 @@ import apsw
 from hermes.base.errors import DamagedFile, NotFound, SettingsError, StorageError
 from hermes.portability.transcripts import agents_sdk, chatgpt, claude_code, claude_export, codex, letta
 from hermes.portability.transcripts import conversation as json_stream
-from hermes.storage.database import foreign_program
-from hermes.storage.repair.salvage import open_unchanged
+from hermes.storage.local.database import foreign_program
+from hermes.storage.local.repair.salvage import open_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

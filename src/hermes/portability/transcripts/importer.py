@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, StorageError
 from hermes.base.words import scrub
+from hermes.conversations.database import Pages
 from hermes.portability.conversations_import import IMPORTED_AT, BadLine, clean_message
 from hermes.portability.transcripts.formats import read
 from hermes.safety.fence import storable, without_private
 from hermes.settings.home import project_of
 from hermes.storage.images import bare
-from hermes.storage.sessions import Pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from hermes.conversations.database import SessionDB
     from hermes.portability.transcripts.conversation import Conversation
     from hermes.portability.transcripts.formats import Source
-    from hermes.storage.sessions import SessionDB
 
 _BATCH = 2000  # messages to a transaction; others can write in between
 _REPORTED = 100

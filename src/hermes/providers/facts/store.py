@@ -24,8 +24,8 @@ import apsw
 from hermes.base.errors import NotFound, StorageError, WriteRefused
 from hermes.base.words import TOKENIZER, Words, scrub, searchable
 from hermes.providers.facts.claims import claims_of, find_entities, parts_of
-from hermes.storage.database import Database, all_rows, program_of
-from hermes.storage.schema import apply_steps
+from hermes.storage.local.database import Database, all_rows, program_of
+from hermes.storage.local.schema import apply_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -15,15 +15,15 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import ExtraMissing, StorageError, command
-from hermes.storage.database import OPTIONAL_WAIT
-from hermes.storage.messages import readable, unpacked
-from hermes.storage.schema import BLOCK, BLOCK_BITS, add_vectors
+from hermes.storage.local.database import OPTIONAL_WAIT
+from hermes.storage.local.messages import readable, unpacked
+from hermes.storage.local.schema import BLOCK, BLOCK_BITS, add_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hermes.storage.database import Database
-    from hermes.storage.search.ranking import Candidate
+    from hermes.conversations.search.ranking import Candidate
+    from hermes.storage.local.database import Database
 
     Find = Callable[[], "Embedding | None"]
 

@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from hermes.base.text import counted
-from hermes.storage.database import all_rows, one_row
+from hermes.conversations.database import SessionDB
 from hermes.storage.files import Folder
+from hermes.storage.local.database import all_rows, one_row
+from hermes.storage.local.index import set_title
+from hermes.storage.local.schema import BLOCK_BITS
 from hermes.storage.locks import FileLock, is_held
-from hermes.storage.schema import BLOCK_BITS
-from hermes.storage.search.index import set_title
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import apsw
 
-    from hermes.storage.database import Durability
-    from hermes.storage.search.semantic import Find
+    from hermes.conversations.search.semantic import Find
+    from hermes.storage.local.database import Durability
 
 _LOCK = ".import.lock"
 _LOCK_TIMEOUT = 10

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from hermes.storage.database import DAMAGE, open_immutable
-from hermes.storage.messages import (
+from hermes.storage.local.database import DAMAGE, open_immutable
+from hermes.storage.local.messages import (
     COLUMNS,
     bound,
     details_seal,
@@ -24,15 +24,15 @@ from hermes.storage.messages import (
     texts_hold,
     unbound,
 )
-from hermes.storage.schema import BLOCK_BITS, add_summaries
-from hermes.storage.sqlite_pages import Scan
+from hermes.storage.local.schema import BLOCK_BITS, add_summaries
+from hermes.storage.local.sqlite_pages import Scan
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from hermes.storage.database import Database
-    from hermes.storage.messages import Row
-    from hermes.storage.sqlite_pages import Image
+    from hermes.storage.local.database import Database
+    from hermes.storage.local.messages import Row
+    from hermes.storage.local.sqlite_pages import Image
 
 NODES, EDGES = "summaries", "summary_children"
 NODE_COLUMNS = ["node", "session", "depth", "ids", "messages", "text", "made_by", "made_at"]

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.base.errors import ExtraMissing, SettingsError
+from hermes.conversations.database import SessionDB
+from hermes.conversations.search import semantic as vectors_module
+from hermes.conversations.search.semantic import ONLY_NEAR, PACKAGE, Embedding, static_vectors
 from hermes.operations import recall_bench as recall
-from hermes.storage.search import semantic as vectors_module
-from hermes.storage.search.semantic import ONLY_NEAR, PACKAGE, Embedding, static_vectors
-from hermes.storage.sessions import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.storage.search import candidates as exact
-from hermes.storage.search import candidates as postings
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
+from hermes.conversations.search import candidates as exact
+from hermes.conversations.search import candidates as postings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hermes.base import words as english
-from hermes.storage.messages import called, readable, unpacked
+from hermes.storage.local.messages import called, readable, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hermes.base.dates import Span
     from hermes.base.words import Words
-    from hermes.storage.conversations import Session
-    from hermes.storage.messages import Row
-    from hermes.storage.search.query import Query
+    from hermes.conversations.search.query import Query
+    from hermes.storage.local.conversations import Session
+    from hermes.storage.local.messages import Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from hermes.base.errors import ForeignFile
 from hermes.base.words import TOKENIZER
-from hermes.storage.database import PAGE
+from hermes.storage.local.database import PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import apsw
 
-    from hermes.storage.database import Database
+    from hermes.storage.local.database import Database
 
     Step = tuple[str, Callable[[apsw.Connection], None]]
 

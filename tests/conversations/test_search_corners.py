@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.base.dates import spans
-from hermes.storage.search import candidates as postings
-from hermes.storage.search.query import MOST_WORDS
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
+from hermes.conversations.search import candidates as postings
+from hermes.conversations.search.query import MOST_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +39,7 @@ def test_a_question_of_nothing_but_common_words_finds_what_holds_most_of_them(
 ) -> None:
     for name, value in (("CAP", 40), ("ENOUGH", 12), ("MOST_WALKED", 10_000)):
         monkeypatch.setattr(postings, name, value)
+    monkeypatch.setattr("hermes.storage.local.postings.CAP", 40)
     lines = [f"{first} {second} line {n}" for n in range(60) for first, second in (("red", "kite"), ("green", "hill"))]
     said(db, *lines)
     (wanted,) = said(db, "red kite over the green hill")

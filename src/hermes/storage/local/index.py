@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from hermes.base.errors import DamagedFile
 from hermes.base.words import searchable
-from hermes.storage.database import REPAIR, all_rows
-from hermes.storage.messages import REWOUND, STATE_BITS, called, said
-from hermes.storage.schema import AUTOMERGE, BLOCK, BLOCK_BITS, NO_CRISIS, set_option
+from hermes.storage.local.database import REPAIR, all_rows
+from hermes.storage.local.messages import REWOUND, STATE_BITS, called, said
+from hermes.storage.local.schema import AUTOMERGE, BLOCK, BLOCK_BITS, NO_CRISIS, set_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import apsw
 
-    from hermes.storage.database import Database
+    from hermes.storage.local.database import Database
 
 BATCH = 96  # messages to a transaction, when somebody waits for an append
 LARGE_BATCH = 1000  # for a search

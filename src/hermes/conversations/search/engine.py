@@ -8,32 +8,30 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.dates import spans
 from hermes.base.words import Words
-from hermes.storage.conversations import Transcripts
-from hermes.storage.messages import called, checksum, only_looks_back, readable, unpacked
-from hermes.storage.schema import BLOCK_BITS
-from hermes.storage.search.candidates import (
-    TABLES,
+from hermes.conversations.search.candidates import (
     ExactSearch,
-    Places,
-    Postings,
     Spelling,
     gather,
     newest_or_oldest,
     rarity,
 )
-from hermes.storage.search.query import Query, parse, plain
-from hermes.storage.search.ranking import Candidate, Reader, Statistics, Weights, rank, spread, without_speakers
-from hermes.storage.search.results import Filters, Hit, SearchResults, snippet
-from hermes.storage.search.semantic import NEAREST, ONLY_NEAR, fuse
-from hermes.storage.sqlite_pages import varint
+from hermes.conversations.search.query import Query, parse, plain
+from hermes.conversations.search.ranking import Candidate, Reader, Statistics, Weights, rank, spread, without_speakers
+from hermes.conversations.search.results import Filters, Hit, SearchResults, snippet
+from hermes.conversations.search.semantic import NEAREST, ONLY_NEAR, fuse
+from hermes.storage.local.conversations import Transcripts
+from hermes.storage.local.messages import called, checksum, only_looks_back, readable, unpacked
+from hermes.storage.local.postings import TABLES, Places, Postings
+from hermes.storage.local.schema import BLOCK_BITS
+from hermes.storage.local.sqlite_pages import varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hermes.storage.conversations import Conversations, Session
-    from hermes.storage.database import Database
-    from hermes.storage.messages import Row
-    from hermes.storage.search.semantic import Meaning, Nearness
+    from hermes.conversations.search.semantic import Meaning, Nearness
+    from hermes.storage.local.conversations import Conversations, Session
+    from hermes.storage.local.database import Database
+    from hermes.storage.local.messages import Row
 
 # Text read to weigh candidates, in characters: enough for every turn of a long chat, bounded in a large store.
 _READ = 70_000

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hermes.base.errors import DamagedFile, NotFound, StorageError
 from hermes.base.values import Closing
+from hermes.conversations.search.engine import SearchEngine
+from hermes.conversations.search.semantic import Meaning
 from hermes.safety.fence import storable
-from hermes.storage.conversations import COUNTERS, PLAIN, Conversations, Transcripts
-from hermes.storage.database import OPTIONAL_WAIT, REPAIR, Database, all_rows, one_row
 from hermes.storage.files import is_running
 from hermes.storage.images import IMAGES, ImageFiles, to_store
-from hermes.storage.messages import COMPACTED, REWOUND, calls, encode, length, moment, preview_of, seal
-from hermes.storage.schema import BLOCK, BLOCK_BITS, WITH_IMAGES, add_images, migrate
-from hermes.storage.search.index import (
+from hermes.storage.local.conversations import COUNTERS, PLAIN, Conversations, Transcripts
+from hermes.storage.local.database import OPTIONAL_WAIT, REPAIR, Database, all_rows, one_row
+from hermes.storage.local.index import (
     BATCH,
     BULK_BATCH,
     LARGE_BATCH,
@@ -30,8 +30,8 @@ from hermes.storage.search.index import (
     remove_rows,
     set_title,
 )
-from hermes.storage.search.search import SearchEngine
-from hermes.storage.search.semantic import Meaning
+from hermes.storage.local.messages import COMPACTED, REWOUND, calls, encode, length, moment, preview_of, seal
+from hermes.storage.local.schema import BLOCK, BLOCK_BITS, WITH_IMAGES, add_images, migrate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from hermes.storage.conversations import Session
-    from hermes.storage.database import Durability
-    from hermes.storage.messages import StoredMessage
-    from hermes.storage.search.results import SearchResults
-    from hermes.storage.search.semantic import Find
+    from hermes.conversations.search.results import SearchResults
+    from hermes.conversations.search.semantic import Find
+    from hermes.storage.local.conversations import Session
+    from hermes.storage.local.database import Durability
+    from hermes.storage.local.messages import StoredMessage
 
 _NEW_BLOCK = "INSERT INTO blocks (owner, session, first_place) VALUES (?, ?, ?)"
 

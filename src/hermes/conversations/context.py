@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import LockTimeout, StorageError
 from hermes.base.values import value
-from hermes.storage.database import one_row
+from hermes.conversations.database import Pages
 from hermes.storage.files import is_running
-from hermes.storage.messages import COMPACTED, details_seal
-from hermes.storage.schema import BLOCK, BLOCK_BITS, add_summaries
-from hermes.storage.sessions import Pages
+from hermes.storage.local.database import one_row
+from hermes.storage.local.messages import COMPACTED, details_seal
+from hermes.storage.local.schema import BLOCK, BLOCK_BITS, add_summaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import apsw
 
-    from hermes.storage.conversations import Session
-    from hermes.storage.messages import StoredMessage
-    from hermes.storage.sessions import SessionDB
+    from hermes.conversations.database import SessionDB
+    from hermes.storage.local.conversations import Session
+    from hermes.storage.local.messages import StoredMessage
 
 WRITTEN = "compaction"  # on every row a compaction wrote
 COPY = "copy_of"  # on a row that another session took over: the id of the original

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.base.errors import ExtraMissing
-from hermes.storage.search import semantic
-from hermes.storage.search import semantic as vectors
-from hermes.storage.search.semantic import PACKAGE, Embedding, static_vectors
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
+from hermes.conversations.search import semantic
+from hermes.conversations.search import semantic as vectors
+from hermes.conversations.search.semantic import PACKAGE, Embedding, static_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.storage.search import candidates as beginnings
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
+from hermes.storage.local import postings as beginnings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes.base.errors import DamagedFile
 from hermes.base.words import scrub
-from hermes.storage.database import DAMAGE
+from hermes.storage.local.database import DAMAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from hermes.storage.database import Database
+    from hermes.storage.local.database import Database
 
 LIVE, COMPACTED, REWOUND = 0, 1, 2
 STATE_BITS = 3

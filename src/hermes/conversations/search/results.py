@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from hermes.base.words import Words
-    from hermes.storage.conversations import Session
-    from hermes.storage.messages import Row
-    from hermes.storage.search.query import Query
+    from hermes.conversations.search.query import Query
+    from hermes.storage.local.conversations import Session
+    from hermes.storage.local.messages import Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from hermes.base.errors import LockTimeout, NotFound, StorageError
-from hermes.storage.database import WAIT_SECONDS, foreign_program, one_row
 from hermes.storage.files import Folder
-from hermes.storage.locks import WriteQueue
-from hermes.storage.messages import (
+from hermes.storage.local.database import WAIT_SECONDS, foreign_program, one_row
+from hermes.storage.local.messages import (
     COLUMNS,
     REWOUND,
     STATE_BITS,
@@ -37,14 +36,15 @@ from hermes.storage.messages import (
     text_as_bytes,
     texts_hold,
 )
-from hermes.storage.repair.rebuild import rebuild
-from hermes.storage.repair.salvage import open_unchanged
-from hermes.storage.sqlite_pages import Image
+from hermes.storage.local.repair.rebuild import rebuild
+from hermes.storage.local.repair.salvage import open_unchanged
+from hermes.storage.local.sqlite_pages import Image
+from hermes.storage.locks import WriteQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hermes.storage.repair.rebuild import Progress, Salvaged
+    from hermes.storage.local.repair.rebuild import Progress, Salvaged
 
 _MOST_SHOWN = 20
 _EVERY = 5000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks import query_fuzz
-from hermes.storage.sessions import SessionDB
+from hermes.conversations.database import SessionDB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from hermes.base.errors import DamagedFile, NotFound, StorageError
-from hermes.storage.database import all_rows, one_row
-from hermes.storage.messages import (
+from hermes.storage.local.database import all_rows, one_row
+from hermes.storage.local.messages import (
     COLUMNS,
     REWOUND,
     STATE_BITS,
@@ -32,13 +32,13 @@ from hermes.storage.messages import (
     select,
     texts_hold,
 )
-from hermes.storage.schema import BLOCK, BLOCK_BITS
+from hermes.storage.local.schema import BLOCK, BLOCK_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hermes.storage.database import Database
-    from hermes.storage.messages import Row, StoredMessage
+    from hermes.storage.local.database import Database
+    from hermes.storage.local.messages import Row, StoredMessage
 
 KINDS = ("compression", "branch", "delegate")
 TITLE_LENGTH = 100

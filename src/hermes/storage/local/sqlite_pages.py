@@ -10,7 +10,7 @@ import copy
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes.storage.database import PAGE
+from hermes.storage.local.database import PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

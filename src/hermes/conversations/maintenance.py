@@ -7,15 +7,15 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hermes.storage.conversations import Conversations
-from hermes.storage.search.index import segments
+from hermes.storage.local.conversations import Conversations
+from hermes.storage.local.index import segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hermes.storage.conversations import Session
-    from hermes.storage.database import Database
-    from hermes.storage.sessions import SessionDB
+    from hermes.conversations.database import SessionDB
+    from hermes.storage.local.conversations import Session
+    from hermes.storage.local.database import Database
 
 INDEXES = ("messages_fts", "tools_fts", "titles_fts")
 _PAGES_PER_STEP = 128

@@ -1,0 +1,259 @@
+"""Which messages of one owner hold given words: the full-text index, asked within a bounded amount of work."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from typing import TYPE_CHECKING
+
+from hermes.storage.local.index import FOREIGN, LOCAL_OWNER, owner_word
+from hermes.storage.local.schema import BLOCK, BLOCK_BITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hermes.base.words import Words
+    from hermes.storage.local.database import Database
+
+MOST_WORDS = 1000  # beyond that, asking for each word takes as long as walking the messages
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"(\*?)')
+_LAST = "\U0010ffff"
+# The index holds stems, and FTS5 stems what it is asked for once more: "decis" would become "deci". With one of these
+# endings the word is stemmed to what is meant.
+_FORMS = ("", "ing", "ed", "s", "e", "ion", "ly", "ness", "ment", "y")
+# What a stem may have lost: "decisi" must reach "decision", which stands in the index as "decis".
+_ENDINGS = re.findall(
+    r"\w+",
+    "able ably al ality ally ance ant ate ation ational ative ator ed ely ement ence ent er es est ful fully ible ical"
+    " ied ies ing ion ism ist ity ive iveness ization ize izing ly ment ness ous s tion",
+)
+_AFTER_CHANGES = ("ing", "ed", "er", "est")  # "runn-ing" and "hop-ing" stand there as "run" and "hope"
+_SHORTEST_STEM = 3
+_LONGEST_ENDING = 6
+
+
+class Prefixes:
+    def __init__(self, database: Database, words: Words) -> None:
+        self._database = database
+        self._words = words
+        self._listed: set[str] = set()
+        self._spelled: dict[tuple[str, str], str] = {}
+
+    def refresh(self) -> None:
+        """Others may have written new words since the last search."""
+        self._spelled.clear()
+
+    def expanded(self, table: str, expression: str) -> str:
+        """Expands each prefix query (`"begin"*`) to the indexed words that start with it, unless there are too many."""
+        if '"*' not in expression:
+            return expression
+        if (table, expression) not in self._spelled:
+            self._spelled[table, expression] = _QUOTED.sub(lambda quoted: self._instead(table, quoted), expression)
+        return self._spelled[table, expression]
+
+    def _instead(self, table: str, quoted: re.Match[str]) -> str:
+        starts = self._words.unstemmed(quoted[1].replace('""', '"')) if quoted[2] else []
+        if len(starts) != 1:
+            return quoted[0]
+        found, cut = self._beginning(table, starts[0]), _cut_stems(starts[0])
+        # A stem may differ from the beginning of its word, as in "happy": what was typed is asked for as a word, too.
+        words = dict.fromkeys([*map(self._stemmed_to, cut), *cut, starts[0]])
+        if len(found) <= MOST_WORDS:
+            words |= dict.fromkeys(self._asked_as(found))
+        listed = [f'"{word}"' for word in words]
+        return f"({' OR '.join(listed if len(found) <= MOST_WORDS else [quoted[0], *listed])})"
+
+    def _beginning(self, table: str, start: str) -> list[str]:
+        if table not in self._listed:
+            with self._database.lock, self._database.translated():
+                self._database.connection.execute(
+                    f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.words_of_{table}"
+                    f" USING fts5vocab('main', '{table}', 'row')"
+                )
+            self._listed.add(table)
+        listed = f"SELECT term FROM temp.words_of_{table} WHERE term >= ? AND term < ? LIMIT ?"  # noqa: S608 - our tables
+        return [term for (term,) in self._database.rows(listed, (start, start + _LAST, MOST_WORDS + 1))]
+
+    def _asked_as(self, terms: list[str]) -> list[str]:
+        """What to ask for so that each of these stems is looked up."""
+        again = self._words.of_searchable(" ".join(terms))
+        return [
+            term if term == stem else self._stemmed_to(term) for term, stem in zip_longest(terms, again, fillvalue="")
+        ]
+
+    def _stemmed_to(self, term: str) -> str:
+        """A word that is stemmed to this; 200,000 made-up words had no stem without one."""
+        return next((term + end for end in _FORMS if self._words.of_searchable(term + end) == [term]), term)
+
+
+def _cut_stems(start: str) -> list[str]:
+    """Stems that words with this beginning may have although they are shorter than it."""
+    if not start.isascii():
+        return []
+    found: list[str] = []
+    for size in range(max(_SHORTEST_STEM, len(start) - _LONGEST_ENDING), len(start)):
+        stem, rest = start[:size], start[size:]
+        if any(ending.startswith(rest) for ending in _ENDINGS):
+            found.append(stem)
+        if rest[0] == stem[-1] and any(ending.startswith(rest[1:]) for ending in _AFTER_CHANGES):
+            found.append(stem)
+        if any(ending.startswith(rest) for ending in _AFTER_CHANGES):
+            found.append(stem + "e")
+    return list(dict.fromkeys(found))
+
+
+# Above so many messages a word counts as common: only its newest are listed, and how often it occurs is estimated.
+CAP = 2000
+TABLES = ("messages_fts", "tools_fts")
+
+
+class Places:
+    """Which session each block of message ids belongs to, for one owner; a block of somebody else's is not in it."""
+
+    def __init__(self, database: Database, owner: int) -> None:
+        self._database = database
+        self._owner = owner
+        self._session = array("q", [0])
+        self._first = array("q", [0])
+        self._before = array("q", [0])  # the session's previous and next block, 0 for none
+        self._after = array("q", [0])
+        self._last_block: dict[int, int] = {}
+
+    def refresh(self) -> None:
+        newest = len(self._session) - 1
+        rows = self._database.rows(
+            "SELECT block, session, first_place, owner FROM blocks WHERE block > ? ORDER BY block", (newest,)
+        )
+        if not rows:
+            return
+        missing = array("q", bytes(8 * (rows[-1][0] - newest)))
+        for column in (self._session, self._first, self._before, self._after):
+            column.extend(missing)
+        for block, session, first, owner in rows:
+            if owner == self._owner:
+                self._session[block] = session
+                self._first[block] = first
+                before = self._last_block.get(session, 0)
+                self._before[block] = before
+                self._after[before] = block
+                self._last_block[session] = block
+
+    def session(self, message_id: int) -> int:
+        """The session's key, or 0 when the message is not the owner's."""
+        block = message_id >> BLOCK_BITS
+        return self._session[block] if block < len(self._session) else 0
+
+    def place(self, message_id: int) -> int:
+        return self._first[message_id >> BLOCK_BITS] + (message_id & (BLOCK - 1))
+
+    def neighbours(self, message_id: int, reach: int) -> list[int]:
+        """Ids up to `reach` places before and after in the same session; the last may not exist yet."""
+        block, offset = message_id >> BLOCK_BITS, message_id & (BLOCK - 1)
+        found = []
+        for step in range(-reach, reach + 1):
+            at = offset + step
+            where = block if 0 <= at < BLOCK else self._before[block] if at < 0 else self._after[block]
+            if step and where:
+                found.append((where << BLOCK_BITS) + at % BLOCK)
+        return found
+
+    def newest(self, count: int) -> list[int]:
+        """Ids of about the newest messages, newest first; some of them may not be given out yet."""
+        found: list[int] = []
+        for block in range(len(self._session) - 1, 0, -1):
+            if self._session[block]:
+                found += range((block << BLOCK_BITS) + BLOCK - 1, (block << BLOCK_BITS) - 1, -1)
+            if len(found) >= count:
+                break
+        return found[:count]
+
+    @property
+    def sessions(self) -> int:
+        return len(self._last_block)
+
+    @property
+    def newest_id(self) -> int:
+        return len(self._session) << BLOCK_BITS
+
+
+@dataclass(slots=True)
+class Found:
+    """Messages that hold one word: all of them, or the newest `CAP` and a guess at how many there are."""
+
+    ids: list[int]
+    frequency: float
+    complete: bool
+
+
+class Postings:
+    def __init__(self, database: Database, owner: int, places: Places, words: Words) -> None:
+        self._database = database
+        self._owner = owner
+        self._places = places
+        self._prefixes = Prefixes(database, words)
+        self._common: dict[tuple[str, str], tuple[float, int]] = {}
+        self._only_owner = ""
+
+    def refresh(self) -> None:
+        self._places.refresh()
+        self._prefixes.refresh()
+        others = self._database.row("SELECT count(*) FROM owners")[0] > 1
+        if not others:
+            self._only_owner = ""
+        elif self._owner == LOCAL_OWNER:
+            self._only_owner = f' NOT "{FOREIGN}"'
+        else:
+            self._only_owner = f' AND "{owner_word(self._owner)}"'
+
+    def matching(self, table: str, expression: str, limit: int) -> list[int]:
+        """The newest messages of one index that match an FTS5 expression."""
+        expression = self._prefixes.expanded(table, expression)
+        matching = f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?"  # noqa: S608 - our table names
+        return self._database.column(matching, (f"({expression}){self._only_owner}", limit))
+
+    def in_order(self, expression: str, *, oldest: bool, first: int = 64, most: int = 1024) -> Iterator[list[int]]:
+        """All messages of both indexes that match, looked up as they are taken: chunks that grow to `most`."""
+        order = "ASC" if oldest else "DESC"
+        parts = [f"SELECT rowid FROM {table} WHERE {table} MATCH ?" for table in TABLES]  # noqa: S608 - our table names
+        values = [f"({self._prefixes.expanded(table, expression)}){self._only_owner}" for table in TABLES]
+        with self._database.translated():
+            cursor = self._database.connection.execute(f"{' UNION '.join(parts)} ORDER BY 1 {order}", values)
+            try:
+                while chunk := [message_id for (message_id,) in islice(cursor, first)]:
+                    yield chunk
+                    first = min(most, 2 * first)
+            finally:
+                cursor.close()
+
+    def first(self, expression: str, most: int, *, oldest: bool) -> list[int]:
+        """The newest (or oldest) messages of both indexes that match, at most so many."""
+        return next(self.in_order(expression, oldest=oldest, first=most), [])
+
+    def density(self, found: list[int], *, oldest: bool) -> float:
+        """The share of all messages that hold a word, guessed from the newest (or oldest) that do."""
+        everything = max(1, self._places.newest_id)
+        return len(found) / max(1, found[-1] if oldest else everything - found[-1])
+
+    def share(self, messages: int) -> float:
+        return messages / max(1, self._places.newest_id)
+
+    def known_common(self, table: str, match: str) -> float | None:
+        """How often a common word occurs, when that was seen before the store grew by half."""
+        known = self._common.get((table, match))
+        if known is None or self._places.newest_id > known[1] * 1.5:
+            return None
+        return known[0]
+
+    def of(self, table: str, match: str, most: int = CAP) -> Found:
+        ids = self.matching(table, match, most)
+        if len(ids) < most:
+            return Found(ids, len(ids), complete=True)
+        # The newest CAP messages reach back to a certain id; the rest of the store is taken to be as dense.
+        newest = max(1, self._places.newest_id)
+        covered = max(1, newest - ids[-1])
+        frequency = len(ids) * newest / covered
+        if frequency >= CAP:
+            self._common[table, match] = (frequency, newest)
+        return Found(ids, frequency, complete=False)
