@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from hermes.providers.base import MemoryProvider
     from hermes.providers.manager import MemoryManager
     from hermes.safety.fence import StreamingContextScrubber, build_memory_context_block, sanitize_context
-    from hermes.session.session import MemorySession, SessionOptions
+    from hermes.session.parts import SessionOptions
+    from hermes.session.session import MemorySession
     from hermes.storage.images import image_part
 
 __all__ = [
@@ -44,7 +45,7 @@ _HOMES = {
     "MemorySession": "hermes.session.session",
     "MemoryStore": "hermes.memory.store",
     "SessionDB": "hermes.conversations.database",
-    "SessionOptions": "hermes.session.session",
+    "SessionOptions": "hermes.session.parts",
     "StreamingContextScrubber": "hermes.safety.fence",
     "build_memory_context_block": "hermes.safety.fence",
     "image_part": "hermes.storage.images",

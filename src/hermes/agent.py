@@ -16,15 +16,15 @@ import re
 import threading
 import time
 from contextlib import closing
-from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from hermes.base.errors import HermesError
 from hermes.base.events import Continuing, Retrying, TextDelta, ToolReturned, TurnFinished
-from hermes.base.values import Closing
 from hermes.safety.fence import without_private
 from hermes.session.lifecycle import Titles
 from hermes.session.models import check_names, helper, is_enabled, main_model, toolsets_of
+from hermes.session.parts import SessionOptions
 from hermes.session.review import Reviews
 from hermes.session.session import MemorySession
 from hermes.settings.config import load_settings
@@ -35,12 +35,12 @@ from hermes.tools.loop import OutsideFunctions, run_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from datetime import date
 
     from hermes.base.errors import ContextTooLong
     from hermes.base.events import TurnEvent
     from hermes.llm.client import Model
     from hermes.session.context import Request
+    from hermes.session.parts import SessionKeywords
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
     from hermes.storage.images import Content
@@ -48,90 +48,121 @@ if TYPE_CHECKING:
     from hermes.tools.mcp import McpServers
     from hermes.tools.registry import Tool
 
+    RunTask = Callable[["AgentParts", MemorySession, Task], Outcome]
+
 # What a delegated task never gets: its result is what counts, and memory is the parent's business.
 _NOT_FOR_CHILDREN = frozenset({"memory", "delegation"})
 _REMEMBERED = 1_000  # messages in which the list of steps is looked for
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentParts:
-    """Settings, model, toolsets and tools; `run_task` runs a delegated task in an agent of its own."""
+    """What an agent is made of: settings, model, toolsets, whom to ask. `AgentParts.of` chooses it.
 
-    def __init__(
-        self,
+    `named` is the model as it was asked for. A model over HTTP keeps the bytes of one conversation, so the agent of a
+    delegated task opens its own. `run_task` runs such a task; it is None where none may be delegated.
+    """
+
+    home: Home
+    source: str
+    owner: str
+    cwd: str | None
+    ask: Callable[[str], bool] | None
+    settings: Settings
+    named: str | Model
+    model: Model
+    toolsets: frozenset[str]
+    run_task: RunTask | None
+    depth: int = 0
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    @classmethod
+    def of(
+        cls,
         home: Home,
         source: str,
         *,
-        owner: str,
-        cwd: str | None,
-        model: str | Model,
-        ask: Callable[[str], bool] | None,
-        toolsets: Collection[str] | None,
+        owner: str = "local",
+        cwd: str | None = None,
+        model: str | Model = "",
+        ask: Callable[[str], bool] | None = None,
+        toolsets: Collection[str] | None = None,
+        run_task: RunTask | None = None,
         depth: int = 0,
-        delegates: bool = True,
-        run_task: Callable[[AgentParts, Task], Outcome],
-    ) -> None:
-        self.home, self.source, self.owner, self.cwd, self.ask, self.depth = home, source, owner, cwd, ask, depth
-        self.settings = load_settings(home)
-        self._named = model
-        self.model = main_model(self.settings, model) if isinstance(model, str) else _checked(model)
-        self.toolsets = toolsets_of(self.settings, source) if toolsets is None else check_names(toolsets)
-        self.stop = threading.Event()
-        self.session: list[MemorySession] = []  # known once it is open
-        self.servers: McpServers | None = None
-        self.kit: BuiltinTools | None = None
-        self.problems: list[str] = []
-        self._run_task = run_task
-        self._delegates = delegates and depth < self.settings.integer("delegation.max_spawn_depth")
+    ) -> AgentParts:
+        settings = load_settings(home)
+        return cls(
+            home=home,
+            source=source,
+            owner=owner,
+            cwd=cwd,
+            ask=ask,
+            settings=settings,
+            named=model,
+            model=main_model(settings, model) if isinstance(model, str) else _checked(model),
+            toolsets=toolsets_of(settings, source) if toolsets is None else check_names(toolsets),
+            run_task=run_task if depth < settings.integer("delegation.max_spawn_depth") else None,
+            depth=depth,
+        )
 
-    def makers(self) -> dict[str, Callable[[], Tool]]:
-        kit = self.kit = BuiltinTools(
+    def tools(self, session: Callable[[], MemorySession]) -> AgentTools:
+        """The tools of one conversation; `session` gives it out once it is open, which is before any tool is made."""
+        kit = BuiltinTools(
             self.settings,
             folder=self.cwd or os.getcwd(),
             home=self.home.above or self.home.root,
             ask=self.ask,
             cancelled=self.stop.is_set,
-            history=self._history,
-            delegate=partial(self._run_task, self) if self._delegates else None,
+            history=lambda: _newest_messages(session()),
+            delegate=None if (run := self.run_task) is None else lambda task: run(self, session(), task),
             stop=self.stop.set,
         )
-        made = {name: make for name, make in kit.makers().items() if is_enabled(name, self.toolsets)}
+        makers = {name: make for name, make in kit.makers().items() if is_enabled(name, self.toolsets)}
+        servers: McpServers | None = None
         if "mcp" in self.toolsets and self.settings.get("mcp_servers"):
             from hermes.tools.mcp import McpServers
 
-            self.servers = McpServers.of(self.settings, self.home, self.stop.is_set)
-            made |= self.servers.makers()
-            self.problems += self.servers.problems
-        return made
-
-    def _history(self) -> list[dict[str, Any]]:
-        """The newest messages of the session, oldest first, those that were compacted out of the context included."""
-        session = self.session[0]
-        found = session.database.messages(session.id, limit=_REMEMBERED, newest=True)
-        return [each.message for each in sorted(found, key=lambda each: each.id)]
-
-    def close(self) -> None:
-        if self.servers is not None:
-            self.servers.close()
+            servers = McpServers.of(self.settings, self.home, self.stop.is_set)
+            makers |= servers.makers()
+        return AgentTools(
+            makers=makers,
+            servers=servers,
+            open_steps=kit.open_steps if is_enabled("todo", self.toolsets) else lambda: "",
+        )
 
     def child(self, task: Task) -> AgentParts:
+        """The parts of the agent that runs a delegated task."""
         settings = self.settings
         orchestrates = task.role == "orchestrator" and settings.flag("delegation.orchestrator_enabled")
         kept = self.toolsets - (_NOT_FOR_CHILDREN - {"delegation"} if orchestrates else _NOT_FOR_CHILDREN)
         if not settings.flag("delegation.inherit_mcp_toolsets"):
             kept -= {"mcp"}
-        return AgentParts(
+        return AgentParts.of(
             self.home,
             "subagent",
             owner=self.owner,
             cwd=self.cwd,
-            # A model over HTTP keeps the bytes of one conversation, so each conversation has its own.
-            model=self._named,
+            model=self.named,
             ask=(lambda _question: True) if settings.flag("delegation.subagent_auto_approve") else None,
             toolsets=kept,
+            run_task=self.run_task if orchestrates else None,
             depth=self.depth + 1,
-            delegates=orchestrates,
-            run_task=self._run_task,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTools:
+    """The tools of one agent by name, the MCP servers behind some of them, and what is open on its list of steps."""
+
+    makers: Mapping[str, Callable[[], Tool]]
+    servers: McpServers | None
+    open_steps: Callable[[], str]
+
+
+def _newest_messages(session: MemorySession) -> list[dict[str, Any]]:
+    """Oldest first, those that were compacted out of the context included."""
+    found = session.database.messages(session.id, limit=_REMEMBERED, newest=True)
+    return [each.message for each in sorted(found, key=lambda each: each.id)]
 
 
 def _checked(model: Model) -> Model:
@@ -180,7 +211,7 @@ _NOT_SAVED = (
 _TITLE_SECONDS = 2  # a program that ends waits so long for the name of its conversation
 
 
-class Agent(Closing):
+class Agent:
     """A session, a model and tools: give it a line, and it answers with events."""
 
     def __init__(
@@ -222,73 +253,58 @@ class Agent(Closing):
         model: str | Model = "",
         cwd: str | None = None,
         project: str | None = None,
-        owner: str = "local",
         ask: Callable[[str], bool] | None = None,
-        tools: Sequence[Tool] = (),
-        toolsets: Collection[str] | None = None,
         system_message: str = "",
-        prefill: Sequence[Mapping[str, Any]] = (),
-        skip_memory: bool = False,
-        skip_context_files: bool = False,
-        today: date | None = None,
-        must_store: bool | None = None,
-        identity: Mapping[str, Any] | None = None,
-        follows: MemorySession | None = None,
-        reason: str = "new",
+        tools: Sequence[Tool] = (),
+        options: SessionOptions | None = None,
+        **more: Unpack[SessionKeywords],
     ) -> Self:
         """An agent as the settings of a home describe it.
 
-        `ask` is called with a question when a tool needs a person's consent; without it such a tool is refused.
-        `toolsets` replaces what the settings switch on for this platform (`source`). `cwd` is the folder that tools
-        work in; without it that is the folder of the process, and the prompt holds no project files. `identity` is what
-        a chat platform knows about whom we talk to. With `must_store` a locked or damaged `state.db` raises
-        StorageError.
+        `ask` is called with a question when a tool needs a person's consent; without it such a tool is refused. `cwd`
+        is the folder that tools work in; without it that is the folder of the process, and the prompt holds no project
+        files. `options` hold everything else; each field of `SessionOptions` is also taken as a keyword.
         """
+        chosen = (options or SessionOptions()).changed(more)
+        parts = AgentParts.of(
+            find_home(home),
+            source,
+            owner=chosen.owner,
+            cwd=cwd,
+            model=model,
+            ask=ask,
+            toolsets=chosen.toolsets,
+            run_task=_run_task,
+        )
         return cls.opened_from(
-            AgentParts(
-                find_home(home),
-                source,
-                owner=owner,
-                cwd=cwd,
-                model=model,
-                ask=ask,
-                toolsets=toolsets,
-                run_task=_run_task,
-            ),
+            parts,
+            chosen,
             resume=resume,
             title=title,
             project=project,
-            tools=tools,
             system_message=system_message,
-            prefill=prefill,
-            skip_memory=skip_memory,
-            skip_context_files=skip_context_files,
-            today=today,
-            must_store=must_store,
-            identity=identity,
-            follows=follows,
-            reason=reason,
+            tools=tools,
         )
 
     @classmethod
-    def opened_from(cls, parts: AgentParts, *, limit: int | None = None, **given: Any) -> Self:
-        """An agent from prepared parts; `given` are further options of `MemorySession.open`."""
+    def opened_from(cls, parts: AgentParts, options: SessionOptions, *, limit: int | None = None, **given: Any) -> Self:
+        """An agent from prepared parts; `given` are further arguments of `MemorySession.open`."""
+        tools = parts.tools(lambda: session)
+        makers = {**(options.makers or {}), **tools.makers}
         try:
             session = MemorySession.open(
                 parts.home,
                 parts.source,
                 model=parts.model.name,
                 cwd=parts.cwd,
-                owner=parts.owner,
-                makers=parts.makers(),
-                toolsets=parts.toolsets,
+                options=replace(options, owner=parts.owner, toolsets=parts.toolsets, makers=makers),
                 **given,
             )
         except BaseException:
-            parts.close()
+            if tools.servers is not None:
+                tools.servers.close()
             raise
-        parts.session.append(session)
-        for problem in parts.problems:
+        for problem in tools.servers.problems if tools.servers is not None else ():
             session.notices.add("tools", problem)
         agent = cls(
             session,
@@ -296,8 +312,8 @@ class Agent(Closing):
             settings=parts.settings,
             limit=limit or parts.settings.integer("agent.max_turns"),
             stop=parts.stop,
-            servers=parts.servers,
-            open_steps=parts.kit.open_steps if parts.kit and is_enabled("todo", parts.toolsets) else lambda: "",
+            servers=tools.servers,
+            open_steps=tools.open_steps,
         )
         agent.reviews.tidy_if_due()
         return agent
@@ -361,6 +377,12 @@ class Agent(Closing):
         """Talks to another model from the next turn on; a name nobody serves leaves everything as it was."""
         self.model = main_model(self._settings, name)
         return self.model
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Waits a bounded time for what goes on in the background, then ends the session."""
@@ -466,16 +488,15 @@ class _Saves:
         return vague or bool(_CLAIMS.search(reply))
 
 
-def _run_task(parent: AgentParts, task: Task) -> Outcome:
-    """Runs one delegated task to its end; what goes wrong in it is its outcome."""
-    session, settings = parent.session[0], parent.settings
+def _run_task(parent: AgentParts, session: MemorySession, task: Task) -> Outcome:
+    """Runs one task that `session` delegates to its end; what goes wrong in it is its outcome."""
+    settings = parent.settings
     seconds = settings.integer("delegation.child_timeout_seconds")
     end = time.monotonic() + seconds if seconds else float("inf")
     limit = settings.integer("delegation.max_iterations")
     try:
-        with Agent.opened_from(
-            parent.child(task), limit=limit, parent=session.id, skip_memory=True, skip_context_files=True
-        ) as agent:
+        options = SessionOptions(parent=session.id, skip_memory=True, skip_context_files=True)
+        with Agent.opened_from(parent.child(task), options, limit=limit) as agent:
             agent.session.inherit(session)
             outcome = _follow(agent, task, lambda: parent.stop.is_set() or time.monotonic() > end)
     except HermesError as error:

@@ -204,7 +204,7 @@ def play(toolbox: Toolbox, script: list[tuple[str, dict[str, Any]]]) -> list[dic
 def test_a_page_that_asks_to_be_remembered_is_staged_and_enters_no_prompt(
     home: Path, page: str, hermes: Callable[..., Ran]
 ) -> None:
-    toolbox = open_parts(home, extra=[WebPage()]).toolbox
+    toolbox = open_parts(home, tools=[WebPage()]).toolbox
     toolbox.start_turn()
     obeyed = {"action": "add", "target": "user", "content": "Preferred bakery: Breadly."}
     fetched, saved = play(toolbox, [("fetch", {"url": page}), ("memory", obeyed)])
@@ -229,7 +229,7 @@ def test_the_next_turn_is_clean_again_and_policy_can_allow_or_refuse(
 
     def open_with(policy: str) -> Toolbox:
         hermes("config", "set", "memory.untrusted_writes", policy)
-        return open_parts(home, extra=[WebPage()]).toolbox
+        return open_parts(home, tools=[WebPage()]).toolbox
 
     assert "memory.untrusted_writes is refuse" in play(open_with("refuse"), [fetch, save])[1]["error"]
     toolbox = open_with("stage")

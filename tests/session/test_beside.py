@@ -25,7 +25,7 @@ from hermes.session.models import main_model
 from hermes.session.review import prune
 from hermes.settings.config import load_settings
 from hermes.settings.home import find_home
-from hermes.tools.builtin import Outcome, Task
+from hermes.tools.builtin import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,24 +157,8 @@ def test_profiles_share_the_weights_of_an_embedded_model(home: Path, monkeypatch
 @pytest.mark.parametrize("inherit", [True, False])
 def test_a_delegated_task_gets_the_tools_of_servers_when_the_settings_say_so(home: Path, inherit: bool) -> None:
     configure(home, f"delegation: {{inherit_mcp_toolsets: {str(inherit).lower()}}}\n")
-    ran: list[Task] = []
-
-    def run_task(_parent: AgentParts, task: Task) -> Outcome:
-        ran.append(task)
-        return Outcome(status="completed", summary="done")
-
-    parent = AgentParts(
-        find_home(home),
-        "cli",
-        owner="local",
-        cwd=None,
-        model=Scripted([]),
-        ask=None,
-        toolsets=None,
-        run_task=run_task,
-    )
+    parent = AgentParts.of(find_home(home), "cli", model=Scripted([]))
     assert ("mcp" in parent.toolsets, "mcp" in parent.child(Task(goal="count")).toolsets) == (True, inherit)
-    assert ran == []
 
 
 @pytest.mark.proves("agent.todo")

@@ -12,7 +12,7 @@ import pytest
 from compacted import configure, talk
 
 from hermes.conversations.database import KILLED, Opened, SessionDB
-from hermes.session.lifecycle import CHAT
+from hermes.session.parts import CHAT
 from hermes.session.session import MemorySession
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ import pytest
 from hermes.base.errors import NotFound
 from hermes.conversations.database import SessionDB
 from hermes.memory.store import MemoryStore
-from hermes.session.session import MemorySession, SessionOptions
+from hermes.session.parts import SessionOptions
+from hermes.session.session import MemorySession
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -159,7 +159,6 @@ def what_broke_the_cache(usage: Usage, *, first: bool, idle_seconds: float, ttl:
 # on a platform goes on when a program stops; the gateway ends it. A reason that says what the conversation became
 # stays.
 
-CHAT = "gateway_session_key"  # what a gateway tells about a chat of its own
 CLOSED = "agent_close"
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from hermes.base.errors import ForeignFile, HermesError, LockTimeout, OutOfOrder, StorageError, UnsafePath
 from hermes.base.text import day
@@ -20,6 +21,7 @@ from hermes.session.external import External, ProviderTool
 from hermes.session.models import MEMORY, check_names, is_enabled, toolsets_of
 from hermes.settings.config import load_settings
 from hermes.settings.home import DATABASE, SHARED, UNSAVED, find_home
+from hermes.settings.schema import nearest
 from hermes.storage.files import Folder
 from hermes.tools.memory import MemoryTool
 from hermes.tools.registry import Toolbox, check_tool
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from hermes.prompt.context_files import SubdirectoryHints
     from hermes.providers.base import MemoryProvider
     from hermes.safety.verdict import Verdict
+    from hermes.session.context import Context
     from hermes.session.unsaved import Spare
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 
 # One search that happens to touch an entry proves nothing; the second says that it is missed.
 USES_THAT_BRING_BACK = 2
+CHAT = "gateway_session_key"  # what a gateway tells about a chat of its own
 
 
 def find_archived(store: MemoryStore, query: str, session_id: str) -> list[dict[str, Any]]:
@@ -374,6 +378,78 @@ class SessionStorage:
         self._database = self._reading = self.spare = self.trouble = None
 
 
+class EarlierSession(Protocol):
+    """A session that another one may follow: its providers go over to the other, with what was said."""
+
+    @property
+    def external(self) -> External: ...
+
+    @property
+    def context(self) -> Context: ...
+
+
+class SessionKeywords(TypedDict, total=False):
+    """The fields of `SessionOptions` as keywords of `MemorySession.open`."""
+
+    context_length: int | None
+    prefill: Sequence[Mapping[str, Any]]
+    owner: str
+    skip_memory: bool
+    skip_context_files: bool
+    today: date | None
+    toolsets: Collection[str] | None
+    must_store: bool | None
+    identity: Mapping[str, Any] | None
+    providers: Sequence[MemoryProvider]
+    follows: EarlierSession | None
+    reason: str
+    makers: Mapping[str, Callable[[], Tool]] | None
+    parent: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOptions:
+    """What `MemorySession.open` takes beside what everybody needs; each is also a keyword of `open`.
+
+    `context_length` is how many tokens the host's model takes, for a model that is not known by its name; hand it in
+    on resume too. `prefill` are messages that every request begins with and that are never stored: hand the same in on
+    resume. `toolsets` replaces what the settings enable for this platform (`source`). `identity` is what a gateway
+    knows about the chat, for memory providers: user_id, user_name, chat_id, thread_id and the like; `providers` are
+    used besides those of the settings. A session that `follows` another in one program takes over its providers,
+    which hear of the change (`reason`: new, reset, resume or branch); the other is closed after it. `makers` say how to
+    make more of the host's tools by name when they are needed. `parent` is the session that delegates to this one.
+
+    When `state.db` is locked or damaged, the session goes on with a notice and keeps the conversation in `unsaved/`
+    until it can be added. With `must_store` (default: the setting `sessions.required`) it raises StorageError.
+    """
+
+    context_length: int | None = None
+    prefill: Sequence[Mapping[str, Any]] = ()
+    owner: str = "local"
+    skip_memory: bool = False
+    skip_context_files: bool = False
+    today: date | None = None
+    toolsets: Collection[str] | None = None
+    must_store: bool | None = None
+    identity: Mapping[str, Any] | None = None
+    providers: Sequence[MemoryProvider] = ()
+    follows: EarlierSession | None = None
+    reason: str = "new"
+    makers: Mapping[str, Callable[[], Tool]] | None = None
+    parent: str | None = None
+
+    def changed(self, more: Mapping[str, Any]) -> SessionOptions:
+        """These options with other values; TypeError for a name that is none of them."""
+        known = [field.name for field in fields(self)]
+        for name in more:
+            if name not in known:
+                raise TypeError(f"MemorySession.open has no option {name!r}{nearest(name, known)}")
+        return replace(self, **more)
+
+
+DEFAULTS = SessionOptions()
+
+
 @value
 class SessionParts:
     """What one session works with, chosen by `open_parts` from the settings; whoever opens it closes it.
@@ -585,31 +661,28 @@ def open_parts(
     *,
     settings: Settings | None = None,
     owner: str | None = None,
-    extra: Sequence[Tool] = (),
-    makers: Mapping[str, Callable[[], Tool]] | None = None,
-    with_memory: bool = True,
     platform: str | None = None,
-    toolsets: Collection[str] | None = None,
     project: str | None = None,
     cwd: str | None = None,
     resume: str | None = None,
-    must_store: bool | None = None,
-    is_long_lived: bool = False,
-    context_length: int | None = None,
+    tools: Sequence[Tool] = (),
+    options: SessionOptions = DEFAULTS,
 ) -> SessionParts:
     """Opens curated memory and, when an owner is named, the database of conversations.
 
     Without a `project`, that of the session to `resume` is taken, or that of the repository around `cwd` if the
-    settings say so; "" stands for none. `toolsets`, else what the settings say about the platform, decides which tools
-    there are; without both all are. A database that is locked or damaged raises only with `must_store`.
+    settings say so; "" stands for none. The toolsets of the options, else what the settings say about the platform,
+    decide which tools there are; without both all are. `tools` are the host's own.
     """
     place = find_home(home)
     chosen = settings or load_settings(place)
+    toolsets = options.toolsets
     if toolsets is not None:
         toolsets = check_names(toolsets)
     elif platform is not None:
         toolsets = toolsets_of(chosen, platform)
-    strict = chosen.flag("sessions.required") if must_store is None else must_store
+    strict = chosen.flag("sessions.required") if options.must_store is None else options.must_store
+    is_long_lived = CHAT in (options.identity or {})
     storage = SessionStorage(place, chosen, owner, must_store=strict, is_long_lived=is_long_lived)
     try:
         if resume is not None and owner is not None and project is None:
@@ -618,7 +691,7 @@ def open_parts(
             resumed = storage.readable.resolve(resume)
             project = recorded_project(resumed.project) if resumed is not None else ""
         scope = _project(chosen, project, cwd)
-        remembers = with_memory and any(chosen.flag(switch) for switch in SWITCHES.values())
+        remembers = not options.skip_memory and any(chosen.flag(switch) for switch in SWITCHES.values())
         store = MemoryStore.open(place, settings=chosen, project=scope) if remembers else None
         external = External(place, chosen)
         if store is not None:
@@ -631,12 +704,12 @@ def open_parts(
             notices=Notices(),
             external=external,
             taint=Taint(),
-            extra=extra,
-            makers=makers or {},
+            extra=tools,
+            makers=options.makers or {},
             toolsets=toolsets,
             project=scope,
             has_owner=owner is not None,
-            context_length=context_length,
+            context_length=options.context_length,
         )
         if storage.is_open and os.path.isdir(place.join(UNSAVED)):
             from hermes.session.unsaved import KIND, take_up

@@ -15,15 +15,13 @@ import json
 import logging
 import os
 import time
-from dataclasses import dataclass, fields, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 from hermes.base.errors import HermesError, NotFound, OutOfOrder, SettingsError, StorageError
 from hermes.base.events import Usage
 from hermes.base.text import counted
 from hermes.base.tokens import estimate
-from hermes.base.values import Closing
 from hermes.conversations.context import WRITTEN, Contexts
 from hermes.memory.approval import Approvals
 from hermes.safety.fence import UNCLOSED, build_memory_context_block, is_unclosed, public_words, without_private
@@ -47,7 +45,6 @@ from hermes.session.context import (
     with_valid_calls,
 )
 from hermes.session.lifecycle import (
-    CHAT,
     About,
     PromptOptions,
     begin,
@@ -57,9 +54,8 @@ from hermes.session.lifecycle import (
     take_back,
     what_broke_the_cache,
 )
-from hermes.session.parts import open_parts
+from hermes.session.parts import SessionOptions, open_parts
 from hermes.session.unsaved import KIND, close_quietly, note_of, store
-from hermes.settings.schema import nearest
 from hermes.storage.images import IMAGES, public_images, taken_in, without_bytes
 from hermes.storage.local.conversations import new_id
 from hermes.storage.local.database import OPTIONAL_WAIT
@@ -67,7 +63,7 @@ from hermes.tools.registry import CUT_OFF, failure, to_json
 from hermes.tools.taint import TurnContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hermes.base.errors import ContextTooLong
     from hermes.base.events import Compacted, Notice
@@ -75,10 +71,9 @@ if TYPE_CHECKING:
     from hermes.llm.client import Model
     from hermes.memory.store import MemoryStore
     from hermes.prompt.assembly import Prompt
-    from hermes.providers.base import MemoryProvider
     from hermes.session.compaction import Compactor
     from hermes.session.context import Boundary
-    from hermes.session.parts import SessionParts
+    from hermes.session.parts import SessionKeywords, SessionParts
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
     from hermes.storage.images import Content, Entry
@@ -94,66 +89,7 @@ _FEWEST = 4  # messages below which nothing is ever compacted
 _BROKEN_OFF = "[This turn was broken off before there was an answer.]"
 
 
-class SessionKeywords(TypedDict, total=False):
-    """The fields of `SessionOptions` as keywords of `MemorySession.open`."""
-
-    context_length: int | None
-    prefill: Sequence[Mapping[str, Any]]
-    owner: str
-    skip_memory: bool
-    skip_context_files: bool
-    today: date | None
-    toolsets: Collection[str] | None
-    must_store: bool | None
-    identity: Mapping[str, Any] | None
-    providers: Sequence[MemoryProvider]
-    follows: MemorySession | None
-    reason: str
-    makers: Mapping[str, Callable[[], Tool]] | None
-    parent: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOptions:
-    """What `MemorySession.open` takes beside what everybody needs; each is also a keyword of `open`.
-
-    `context_length` is how many tokens the host's model takes, for a model that is not known by its name; hand it in
-    on resume too. `prefill` are messages that every request begins with and that are never stored: hand the same in on
-    resume. `toolsets` replaces what the settings enable for this platform (`source`). `identity` is what a gateway
-    knows about the chat, for memory providers: user_id, user_name, chat_id, thread_id and the like; `providers` are
-    used besides those of the settings. A session that `follows` another in one program takes over its providers,
-    which hear of the change (`reason`: new, reset, resume or branch); the other is closed after it. `makers` say how to
-    make more of the host's tools by name when they are needed. `parent` is the session that delegates to this one.
-
-    When `state.db` is locked or damaged, the session goes on with a notice and keeps the conversation in `unsaved/`
-    until it can be added. With `must_store` (default: the setting `sessions.required`) it raises StorageError.
-    """
-
-    context_length: int | None = None
-    prefill: Sequence[Mapping[str, Any]] = ()
-    owner: str = "local"
-    skip_memory: bool = False
-    skip_context_files: bool = False
-    today: date | None = None
-    toolsets: Collection[str] | None = None
-    must_store: bool | None = None
-    identity: Mapping[str, Any] | None = None
-    providers: Sequence[MemoryProvider] = ()
-    follows: MemorySession | None = None
-    reason: str = "new"
-    makers: Mapping[str, Callable[[], Tool]] | None = None
-    parent: str | None = None
-
-    def changed(self, more: Mapping[str, Any]) -> SessionOptions:
-        """These options with other values; TypeError for a name that is none of them."""
-        known = [field.name for field in fields(self)]
-        for name in more:
-            if name not in known:
-                raise TypeError(f"MemorySession.open has no option {name!r}{nearest(name, known)}")
-        return replace(self, **more)
-
-
-class MemorySession(Closing):
+class MemorySession:
     """One conversation with its memory. Besides the calls it has `id`, `system_prompt` and `notices`."""
 
     # Told of every request; the test-suite checks here that no request moves the prefix of the one before it.
@@ -221,17 +157,12 @@ class MemorySession(Closing):
         parts = open_parts(
             home,
             owner=chosen.owner,
-            extra=tools,
-            makers=chosen.makers,
-            with_memory=not chosen.skip_memory,
+            platform=source,
             project=project,
             cwd=cwd,
             resume=resume,
-            toolsets=chosen.toolsets,
-            platform=source,
-            must_store=chosen.must_store,
-            is_long_lived=CHAT in (chosen.identity or {}),
-            context_length=chosen.context_length,
+            tools=tools,
+            options=chosen,
         )
         about = About(source=source, title=title, model=model, cwd=cwd, parent=chosen.parent)
         prompt = PromptOptions(
@@ -461,6 +392,12 @@ class MemorySession(Closing):
     def about(self) -> Session:
         """The stored facts about this session: title, source, tokens, times."""
         return self._with_fallback(lambda: self._parts.database.get_session(self.id))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Ends the session; a second call does nothing."""
