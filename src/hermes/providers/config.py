@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import SettingsError
@@ -20,6 +21,9 @@ from hermes.storage.locks import FileLock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    Fields = tuple[dict[str, Any], ...]
+
+TEXTS = os.path.join(os.path.dirname(__file__), "text")
 _LARGEST = 1 << 20
 _LOCK_TIMEOUT = 5
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -80,14 +84,23 @@ def configured(
     return found
 
 
-def setting(key: str, description: str, **more: Any) -> dict[str, Any]:
-    """A field of a provider's configuration, as `MemoryProvider.get_config_schema` describes it."""
-    return {"key": key, "description": description, **more}
+def described(name: str) -> tuple[Fields, Fields]:
+    """The settings and the tools of a provider of ours, as `text/NAME.toml` has them.
+
+    Settings are as `MemoryProvider.get_config_schema` describes them; set-up does not ask for those marked `file_only`.
+    A tool's property is a type's name, or a whole description of it.
+    """
+    with open(os.path.join(TEXTS, f"{name}.toml"), "rb") as file:
+        found = tomllib.load(file)
+    settings = tuple({"key": key, **about} for key, about in found["settings"].items())
+    return settings, tuple(_tool(name, about) for name, about in found["tools"].items())
 
 
-def file_setting(key: str, description: str, default: Any, **more: Any) -> dict[str, Any]:
-    """A field for people who edit the file: set-up does not ask for it."""
-    return {"key": key, "description": description, "default": default, "file_only": True, **more}
+def _tool(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    given = about.get("properties", {}).items()
+    shapes = {key: {"type": shape} if isinstance(shape, str) else shape for key, shape in given}
+    parameters = {"type": "object", "properties": shapes, "required": about.get("required", [])}
+    return {"name": name, "description": about["description"], "parameters": parameters}
 
 
 def secret_value(hermes_home: str, variable: str) -> str | None:

@@ -18,7 +18,7 @@ from hermes.base.errors import HermesError, Interrupted, ProviderError
 from hermes.llm.client import retry_after
 from hermes.llm.transport import CANCELLED, shared_client
 from hermes.providers.base import MemoryProvider, tool_error, tool_result
-from hermes.providers.config import configured, missing_fields
+from hermes.providers.config import TEXTS, configured, missing_fields
 from hermes.providers.manager import home_of_the_caller
 from hermes.safety.fence import sanitize_context
 from hermes.safety.secrets import mask_secrets
@@ -39,7 +39,6 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 _NOT_DONE = frozenset({425, 429, 503})  # the service says that it did nothing
 _PAUSES = (0.2, 0.8)
 _MARKUP = re.compile(r"<[^>]{0,500}>")
-_TEXTS = os.path.join(os.path.dirname(__file__), "text")
 _NOT_SAVED = ("unreachable", "limited", "key", "missing", "refused", "absent")  # nothing was stored, for sure
 _NO_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -363,7 +362,7 @@ class ServiceProvider(MemoryProvider, Generic[Client]):
             return tool_error(error)
 
     def system_prompt_block(self) -> str:
-        with open(os.path.join(_TEXTS, f"{self.name}.md"), encoding="utf-8") as file:
+        with open(os.path.join(TEXTS, f"{self.name}.md"), encoding="utf-8") as file:
             return file.read().strip()
 
     def sync_turn(
@@ -457,13 +456,6 @@ def forget_all(listing: Callable[[], Iterable[str]], forget: Callable[[str], obj
             forget(each)
         tried |= fresh
     return len(tried - listed), len(listed)
-
-
-def tool(name: str, description: str, required: Iterable[str] = (), **properties: Any) -> dict[str, Any]:
-    """A schema; a property is a type's name, or a whole description of it."""
-    shapes = {key: {"type": shape} if isinstance(shape, str) else shape for key, shape in properties.items()}
-    parameters = {"type": "object", "properties": shapes, "required": list(required)}
-    return {"name": name, "description": description, "parameters": parameters}
 
 
 def text_of(args: dict[str, Any], key: str) -> str:

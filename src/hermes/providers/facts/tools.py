@@ -14,53 +14,6 @@ if TYPE_CHECKING:
     from hermes.providers.facts.store import FactStore
 
 LIMIT, MOST = 10, 100
-_FACT_STORE: dict[str, Any] = {
-    "name": "fact_store",
-    "description": (
-        "Facts kept on this machine, with trust. add: one fact in one sentence, naming whom it is about. search: by "
-        "words. probe: all about one entity. related: what is connected with it. reason: facts that hold all given "
-        "entities, or the chain between them. contradict: facts that cannot both hold. update: a fact that changed "
-        "(the old wording is kept as history). remove: forget one for good. list: the most trusted."
-    ),
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "action": {
-                "type": "string",
-                "enum": ["add", "search", "probe", "related", "reason", "contradict", "update", "remove", "list"],
-            },
-            "content": {"type": "string", "description": "The fact (add, update)."},
-            "query": {"type": "string", "description": "What to look for (search)."},
-            "entity": {"type": "string", "description": "A person, project, tool … (probe, related, contradict)."},
-            "entities": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "Several entities (reason), or names to link with a new fact (add, update).",
-            },
-            "fact_id": {"type": "integer", "description": "Which fact (update, remove)."},
-            "supersedes": {"type": "integer", "description": "The fact that a new one replaces (add)."},
-            "category": {"type": "string", "enum": list(CATEGORIES)},
-            "tags": {"type": "string", "description": "Comma-separated."},
-            "trust_delta": {"type": "number", "description": "Raise or lower trust (update)."},
-            "min_trust": {"type": "number"},
-            "limit": {"type": "integer", "description": f"Default {LIMIT}, at most {MOST}."},
-        },
-        "required": ["action"],
-    },
-}
-_FACT_FEEDBACK: dict[str, Any] = {
-    "name": "fact_feedback",
-    "description": "Rates a fact after its use: helpful raises its trust, unhelpful (wrong, outdated) lowers it.",
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "action": {"type": "string", "enum": ["helpful", "unhelpful"]},
-            "fact_id": {"type": "integer"},
-        },
-        "required": ["action", "fact_id"],
-    },
-}
-SCHEMAS = (_FACT_STORE, _FACT_FEEDBACK)
 
 
 class FactTools:

@@ -12,11 +12,11 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import ProviderError
-from hermes.providers.config import file_setting, read_elsewhere, setting
-from hermes.providers.http import ServiceProvider, clean, digest, distinct_id, question, text_of, tool
+from hermes.providers.config import described, read_elsewhere
+from hermes.providers.http import ServiceProvider, clean, digest, distinct_id, question, text_of
 from hermes.providers.manager import home_of_the_caller
 from hermes.safety.secrets import mask_secrets
 from hermes.storage.files import Folder, explain
@@ -278,25 +278,7 @@ _NOTHING = ("No matching knowledge found", "Context tree is empty")
 class ByteRoverProvider(ServiceProvider[Brv]):
     name = "byterover"
 
-    FIELDS: ClassVar[tuple[dict[str, Any], ...]] = (
-        setting("command", "Where brv is (empty: looked for)", default="", env_var="BRV_COMMAND"),
-        setting(
-            "api_key",
-            "ByteRover key (only for its cloud)",
-            secret=True,
-            env_var="BRV_API_KEY",
-            url="https://app.byterover.dev/settings/keys",
-        ),
-        setting("auto_curate", "Have it take notes of every turn", default=True),
-        setting("auto_extract", "Have it take notes before a compaction", default=True),
-        file_setting("curate_wait", "Seconds brv_curate waits for a note to appear", 15.0),
-    )
-    TOOLS: ClassVar[tuple[dict[str, Any], ...]] = (
-        tool("brv_query", "Asks the notes.", ["query"], query="string"),
-        tool("brv_curate", "Has something noted.", ["content"], content="string"),
-        tool("brv_status", "How ByteRover is, and which notes there are."),
-        tool("brv_forget", "Deletes one note; brv_status lists them.", ["note"], note="string"),
-    )
+    FIELDS, TOOLS = described(name)
 
     def __init__(self) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from hermes.base.errors import ProviderError
-from hermes.providers.config import configured, file_setting, read_config, read_elsewhere, setting
+from hermes.providers.config import configured, described, read_config, read_elsewhere
 from hermes.providers.delivery import TurnBatches
 from hermes.providers.http import (
     Remote,
@@ -28,7 +28,6 @@ from hermes.providers.http import (
     plain_id,
     question,
     text_of,
-    tool,
     unless_missing,
 )
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from hermes.providers.http import Entry, Turn
 
 CLOUD = "https://api.hindsight.vectorize.io"
-LOCAL = "http://localhost:8888"
 FRESH = ("world", "experience")  # what was just said; observations are made of it later, in the background
 TYPES = ("observation", *FRESH)
 _RECALL_SECONDS = 3.0
@@ -104,101 +102,13 @@ def _bank(bank: str) -> str:
     return f"/v1/default/banks/{quote(bank, safe='')}"
 
 
-FIELDS: tuple[dict[str, Any], ...] = (
-    setting(
-        "mode",
-        "Where Hindsight runs: its cloud, or a server that you started",
-        default="cloud",
-        choices=["cloud", "local_external"],
-        env_var="HINDSIGHT_MODE",
-    ),
-    setting(
-        "api_key",
-        "API key (a server of your own may have none)",
-        secret=True,
-        env_var="HINDSIGHT_API_KEY",
-        url="https://ui.hindsight.vectorize.io",
-    ),
-    setting(
-        "api_url",
-        "Address of the server",
-        default_from={"field": "mode", "map": {"cloud": CLOUD, "local_external": LOCAL, "local_embedded": LOCAL}},
-        default=CLOUD,
-        env_var="HINDSIGHT_API_URL",
-    ),
-    setting("bank_id", "Memory bank", default="hermes", env_var="HINDSIGHT_BANK_ID"),
-    file_setting("bank_id_template", "Bank by {profile}, {workspace}, {platform}, {user} or {session}", ""),
-    setting("bank_mission", "What reflection should keep in mind", default=""),
-    setting("bank_retain_mission", "What to look for in conversations", default=""),
-    setting(
-        "recall_budget",
-        "How thoroughly to search",
-        default="mid",
-        choices=["low", "mid", "high"],
-        env_var="HINDSIGHT_BUDGET",
-    ),
-    setting(
-        "memory_mode",
-        "Recall by itself and tools, recall only, or tools only",
-        default="hybrid",
-        choices=["hybrid", "context", "tools"],
-    ),
-    setting(
-        "recall_prefetch_method",
-        "Recall facts, or a reflection prepared after the turn before",
-        default="recall",
-        choices=["recall", "reflect"],
-    ),
-    *(
-        file_setting(key, description, default)
-        for key, description, default in (
-            ("recall_types", "Kinds of memories to recall", ",".join(TYPES)),
-            ("recall_tags", "Recall only what has these tags", ""),
-            ("recall_tags_match", "any, all, any_strict or all_strict", "any"),
-            ("recall_max_tokens", "Longest recall", 4096),
-            ("recall_max_input_chars", "Longest question", 800),
-            ("recall_prompt_preamble", "Heading above what is recalled", ""),
-            ("auto_recall", "Recall by itself", True),
-            ("auto_retain", "Store turns by itself", True),
-            ("retain_every_n_turns", "Store several turns together", 1),
-            ("retain_async", "Let the server work on turns in the background", True),
-            ("retain_tags", "Tags for what is stored", ""),
-            ("retain_source", "Where it comes from, for its metadata", "hermes"),
-            ("retain_context", "What conversations are, for the extraction", "conversation with an assistant"),
-            ("retain_user_prefix", "Who speaks", "User"),
-            ("retain_assistant_prefix", "Who answers", "Assistant"),
-            ("observation_scopes", "per_tag, combined, all_combinations or shared", ""),
-        )
-    ),
-    file_setting("timeout", "Seconds for a call that nobody waits for", 120.0, env_var="HINDSIGHT_TIMEOUT"),
-)
-TOOLS: tuple[dict[str, Any], ...] = (
-    tool(
-        "hindsight_retain",
-        "Keeps something on purpose.",
-        ["content"],
-        content="string",
-        context={"type": "string", "description": "What it is about."},
-        tags={"type": "array", "items": {"type": "string"}},
-    ),
-    tool("hindsight_recall", "Finds facts, with their ids.", ["query"], query="string"),
-    tool("hindsight_reflect", "Answers a question from everything remembered.", ["query"], query="string"),
-    tool(
-        "hindsight_forget",
-        "Removes a memory, and what else was learnt in the same exchange.",
-        ["memory_id"],
-        memory_id="string",
-    ),
-)
-
 _HEADING = "## Hindsight Memory"
 
 
 class HindsightProvider(ServiceProvider[Hindsight]):
     name = "hindsight"
 
-    FIELDS = FIELDS
-    TOOLS = TOOLS
+    FIELDS, TOOLS = described(name)
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, ProviderError, WriteRefused
 from hermes.providers.base import MemoryProvider, tool_error, tool_result
-from hermes.providers.config import home_of, setting, typed
+from hermes.providers.config import TEXTS, described, home_of, typed
 from hermes.providers.facts.claims import statements_in
 from hermes.providers.facts.reasoning import Reasoner
 from hermes.providers.facts.store import FactStore, adopt
-from hermes.providers.facts.tools import SCHEMAS, FactTools
+from hermes.providers.facts.tools import FactTools
 from hermes.safety.fence import sanitize_context
 from hermes.safety.scanner import scan
 from hermes.safety.secrets import find_secrets
@@ -27,22 +27,13 @@ if TYPE_CHECKING:
 FILE = "memory_store.db"
 SECTION = "hermes-memory-store"  # of `plugins` in config.yaml
 RECALLED = 5
-_PROMPT = os.path.join(os.path.dirname(os.path.dirname(__file__)), "facts", "text", "prompt.md")
 _SHORTEST_QUERY = 2
 _NEAR_THE_BEST = 0.4  # of the best score; what only shares a common word is not worth a line
-_FIELDS: list[dict[str, Any]] = [
-    setting("db_path", "Where the facts are kept", default=f"$HERMES_HOME/{FILE}"),
-    setting("auto_extract", "Take facts from what you said when a session ends", default=False),
-    setting("default_trust", "Trust of a new fact, 0 to 1", default=0.5),
-    setting("min_trust_threshold", "Facts below this trust are not recalled", default=0.3),
-    setting("hrr_dim", "Length of the holographic vectors", default=1024),
-    setting("hrr_weight", "What the vectors count in a search, 0 to 1 (0: not used)", default=0.3),
-    setting("temporal_decay_half_life", "Days after which a fact counts half (0: never)", default=0.0),
-]
 
 
 class HolographicProvider(MemoryProvider):
     name = "holographic"
+    FIELDS, TOOLS = described(name)
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a turn that waits and what is delivered come from two threads
@@ -88,7 +79,7 @@ class HolographicProvider(MemoryProvider):
             )
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
-        return [dict(schema) for schema in SCHEMAS]
+        return [dict(schema) for schema in self.TOOLS]
 
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
         with self._lock:
@@ -108,7 +99,7 @@ class HolographicProvider(MemoryProvider):
     def system_prompt_block(self) -> str:
         with self._lock:
             count = self._opened()[0].count()
-        with open(_PROMPT, encoding="utf-8") as file:
+        with open(os.path.join(TEXTS, "holographic.md"), encoding="utf-8") as file:
             return file.read().strip().format(count=f"{count:,}" if count else "none")
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
@@ -167,10 +158,10 @@ class HolographicProvider(MemoryProvider):
             self._store = self._reasoner = self._tools = None
 
     def get_config_schema(self) -> list[dict[str, Any]]:
-        return [dict(field) for field in _FIELDS]
+        return [dict(field) for field in self.FIELDS]
 
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
-        known = {field["key"]: field for field in _FIELDS}
+        known = {field["key"]: field for field in self.FIELDS}
         typed_values = {key: typed(known[key], value, key) for key, value in values.items() if key in known}
         set_plugin(home_of(hermes_home), SECTION, typed_values)
 
@@ -198,7 +189,7 @@ def read_settings(home: str) -> dict[str, Any]:
     given = (load_settings(home_of(home)).get("plugins") or {}).get(SECTION) or {}
     return {
         field["key"]: typed(field, given.get(field["key"], field["default"]), f"plugins.{SECTION}.{field['key']}")
-        for field in _FIELDS
+        for field in HolographicProvider.FIELDS
     }
 
 

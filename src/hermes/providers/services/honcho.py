@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from hermes.base.errors import ProviderError
 from hermes.base.values import value
-from hermes.providers.config import configured, file_setting, home_of, read_config, read_elsewhere, save_config, setting
+from hermes.providers.config import TEXTS, configured, described, home_of, read_config, read_elsewhere, save_config
 from hermes.providers.delivery import TurnBatches
 from hermes.providers.http import (
     Remote,
@@ -25,7 +25,6 @@ from hermes.providers.http import (
     plain_id,
     question,
     text_of,
-    tool,
     unless_missing,
 )
 from hermes.settings.environment import secret
@@ -192,96 +191,6 @@ def _part(text: str) -> str:
     return quote(text, safe="")
 
 
-STRATEGIES = ("per-directory", "per-session", "per-repo", "global")
-_PEER = {"type": "string", "description": "user (default), ai, or the id of a peer."}
-
-FIELDS: tuple[dict[str, Any], ...] = (
-    setting("baseUrl", "Address of the cloud, or of your server", default=CLOUD, env_var="HONCHO_BASE_URL"),
-    setting(
-        "apiKey",
-        "API key (a server of your own may have none)",
-        secret=True,
-        env_var="HONCHO_API_KEY",
-        url="https://app.honcho.dev",
-    ),
-    setting("workspace", "Workspace", default="hermes"),
-    setting("peerName", "Your name as a peer", default="user"),
-    setting("aiPeer", "The assistant's name as a peer", default="hermes"),
-    setting("sessionStrategy", "What a Honcho session is", default="per-directory", choices=list(STRATEGIES)),
-    setting(
-        "recallMode",
-        "Recall by itself and tools, recall only, or tools only",
-        default="hybrid",
-        choices=["hybrid", "context", "tools"],
-    ),
-    *(
-        file_setting(key, description, default)
-        for key, description, default in (
-            ("environment", "production, or local for http://localhost:8000", "production"),
-            ("observationMode", "directional (the assistant's view of you) or unified (one view)", "directional"),
-            ("observation", "What peers observe: {user: {observeMe, observeOthers}, ai: {…}}", {}),
-            ("pinUserPeer", "One user peer also in a gateway (everybody shares a memory)", False),
-            ("userPeerAliases", "Peers of known users: {user_id: peer}", {}),
-            ("runtimePeerPrefix", "Before a gateway user's id", ""),
-            ("sessions", "Names of sessions by directory", {}),
-            ("sessionPeerPrefix", "Your peer's name before that of a session", False),
-            ("saveMessages", "Store turns", True),
-            ("writeFrequency", "async or turn (every turn), session (at its end), or a number of turns", "async"),
-            ("messageMaxChars", "Longest message; longer ones are split", 25_000),
-            ("contextTokens", "Tokens of the session's summary and messages", 1000),
-            ("contextCadence", "Turns between two looks at what is known", 1),
-            ("dialecticCadence", "Turns between two questions to Honcho's reasoning", 1),
-            ("dialecticDepth", "Questions in a row, 1 to 3", 1),
-            ("dialecticDepthLevels", "The level of each of them", []),
-            ("dialecticReasoningLevel", f"One of {', '.join(LEVELS)}", "low"),
-            ("dialecticDynamic", "The model may choose the level of its own questions", True),
-            ("dialecticMaxChars", "Longest answer that is added to a turn", 600),
-            ("dialecticMaxInputChars", "Longest question", 10_000),
-            ("reasoningHeuristic", "A higher level for longer messages", True),
-            ("reasoningLevelCap", "The highest level that may choose", "high"),
-            ("injectionFrequency", "every-turn or first-turn", "every-turn"),
-            ("firstTurnBaseWait", "Seconds the first turn waits for what is known", 3.0),
-            ("firstTurnDialecticWait", "Seconds it waits for the reasoning", 2.0),
-        )
-    ),
-    file_setting("timeout", "Seconds for a call that nobody waits for", 30.0, env_var="HONCHO_TIMEOUT"),
-)
-TOOLS: tuple[dict[str, Any], ...] = (
-    tool(
-        "honcho_profile",
-        "Shows a peer's card (key facts), or sets it.",
-        peer=_PEER,
-        card={"type": "array", "items": {"type": "string"}, "description": "The new card, all of it."},
-    ),
-    tool(
-        "honcho_search",
-        "Finds what is known and what was said.",
-        ["query"],
-        query="string",
-        max_tokens={"type": "integer", "description": "Default 800, at most 2000."},
-        peer=_PEER,
-    ),
-    tool(
-        "honcho_reasoning",
-        "Asks Honcho's reasoning about a peer; slower.",
-        ["query"],
-        query="string",
-        reasoning_level={"type": "string", "enum": list(LEVELS)},
-        peer=_PEER,
-    ),
-    tool("honcho_context", "Summary, what is known, card and recent messages.", peer=_PEER),
-    tool(
-        "honcho_conclude",
-        "Keeps a conclusion about a peer, lists them with ids, or deletes one. Give exactly one of the three.",
-        conclusion="string",
-        delete_id="string",
-        list="boolean",
-        query={"type": "string", "description": "With list: only what fits."},
-        peer=_PEER,
-    ),
-)
-
-
 _NAME = "honcho"
 _PROFILES = "profiles"
 
@@ -373,7 +282,6 @@ def _of_folder(place: str) -> str:
 
 
 _LONG, _VERY_LONG = 120, 400
-_TEXTS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "text")
 # Words that say nothing one could think about.
 _TRIVIAL = re.compile(
     r"(?:ok(?:ay)?|yes|yep|yeah|no|nope|sure|thanks?|thank you|great|good|nice|fine|cool|right|go(?: on| ahead)?|"
@@ -436,7 +344,7 @@ def _position(level: Any, otherwise: str) -> int:
 
 
 def _text(name: str) -> str:
-    with open(os.path.join(_TEXTS, f"{name}.md"), encoding="utf-8") as file:
+    with open(os.path.join(TEXTS, f"{name}.md"), encoding="utf-8") as file:
         return file.read().strip()
 
 
@@ -453,8 +361,7 @@ _FOUND = 10
 class HonchoProvider(ServiceProvider[Honcho]):
     name = "honcho"
 
-    FIELDS = FIELDS
-    TOOLS = TOOLS
+    FIELDS, TOOLS = described(name)
 
     def __init__(self) -> None:
         super().__init__()

@@ -7,11 +7,11 @@ import os
 import threading
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from hermes.base.errors import PACKAGES, ProviderError, command
-from hermes.providers.config import configured, file_setting, setting
+from hermes.providers.config import configured, described
 from hermes.providers.http import (
     Remote,
     SendOnce,
@@ -23,7 +23,6 @@ from hermes.providers.http import (
     forget_all,
     question,
     text_of,
-    tool,
 )
 from hermes.providers.manager import home_of_the_caller
 
@@ -219,51 +218,7 @@ _MOST_LISTED = 200
 class Mem0Provider(ServiceProvider[Platform | SelfHosted | InProcess]):
     name = "mem0"
 
-    FIELDS: ClassVar[tuple[dict[str, Any], ...]] = (
-        setting(
-            "mode",
-            "Where Mem0 runs: its cloud, a server of your own, or in this process",
-            default="platform",
-            choices=["platform", "selfhosted", "oss"],
-            env_var="MEM0_MODE",
-        ),
-        setting(
-            "api_key",
-            "API key (a server of your own may have none)",
-            secret=True,
-            env_var="MEM0_API_KEY",
-            url="https://app.mem0.ai/dashboard/api-keys",
-            when={"mode": ["platform", "selfhosted"]},
-        ),
-        setting(
-            "host",
-            "Address of your server, such as http://localhost:8888",
-            default="",
-            required=True,
-            env_var="MEM0_HOST",
-            when={"mode": "selfhosted"},
-        ),
-        file_setting("base_url", "Address of the cloud", CLOUD, env_var="MEM0_BASE_URL", when={"mode": "platform"}),
-        setting("user_id", "Whose memories", default="hermes-user", env_var="MEM0_USER_ID"),
-        file_setting("agent_id", "Who writes them", "hermes", env_var="MEM0_AGENT_ID"),
-        setting("rerank", "Rerank results (slower)", default=False, when={"mode": "platform"}),
-        file_setting("oss", "llm, embedder and vector_store, as mem0ai takes them", {}, when={"mode": "oss"}),
-    )
-    TOOLS: ClassVar[tuple[dict[str, Any], ...]] = (
-        tool(
-            "mem0_search",
-            "Finds memories by meaning.",
-            ["query"],
-            query="string",
-            top_k={"type": "integer", "description": "Default 10, at most 50."},
-            rerank="boolean",
-        ),
-        tool("mem0_profile", "Lists everything Mem0 knows about the person."),
-        tool("mem0_conclude", "Stores a conclusion about the person, as worded.", ["conclusion"], conclusion="string"),
-        tool("mem0_add", "Stores a fact, as worded.", ["content"], content="string"),
-        tool("mem0_update", "Changes a memory.", ["memory_id", "text"], memory_id="string", text="string"),
-        tool("mem0_delete", "Forgets a memory.", ["memory_id"], memory_id="string"),
-    )
+    FIELDS, TOOLS = described(name)
 
     def __init__(self) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from hermes.base.errors import ProviderError
 from hermes.providers.base import RECALLED
-from hermes.providers.config import configured, file_setting, read_config, read_elsewhere, save_config, setting
+from hermes.providers.config import configured, described, read_config, read_elsewhere, save_config
 from hermes.providers.http import (
     Remote,
     SendOnce,
@@ -27,7 +27,6 @@ from hermes.providers.http import (
     one_of,
     question,
     text_of,
-    tool,
     unless_missing,
 )
 
@@ -179,7 +178,6 @@ def _session(session: str) -> str:
     return f"sessions/{quote(session, safe='')}"
 
 
-LOCAL = "http://127.0.0.1:1933"
 CATEGORIES = {
     "preference": "preferences",
     "entity": "entities",
@@ -188,73 +186,6 @@ CATEGORIES = {
     "pattern": "patterns",
 }
 LEVELS = ("abstract", "overview", "full")
-
-FIELDS: tuple[dict[str, Any], ...] = (
-    setting("endpoint", "Address of your OpenViking server", default=LOCAL, env_var="OPENVIKING_ENDPOINT"),
-    setting("api_key", "API key (none for a server on your own machine)", secret=True, env_var="OPENVIKING_API_KEY"),
-    setting("account", "Account", default="default", env_var="OPENVIKING_ACCOUNT"),
-    setting("user", "User (empty with a key: the key says who)", default="", env_var="OPENVIKING_USER"),
-    setting("agent", "The assistant's name", default="hermes", env_var="OPENVIKING_AGENT"),
-    *(
-        file_setting(key, description, default, env_var=f"OPENVIKING_{key.upper()}")
-        for key, description, default in (
-            ("recall_limit", "Most memories in a turn (1 to 100)", 6),
-            ("recall_score_threshold", "Leave out what fits less", 0.15),
-            ("recall_max_injected_chars", "Longest recall (100 to 50,000)", 4000),
-            ("recall_timeout_seconds", "Seconds a recall may take in all", 2.6),
-            ("recall_full_read_limit", "Memories read in full, on servers without budgeted search", 2),
-            ("recall_prefer_abstract", "Never read in full", False),
-            ("recall_resources", "Recall resources too, not only memories", False),
-        )
-    ),
-    file_setting("use_ovcli_config", "Take address, key and names from OpenViking's own file", False),
-    file_setting("ovcli_config_path", "That file", "~/.openviking/ovcli.conf", env_var="OPENVIKING_CLI_CONFIG_FILE"),
-)
-TOOLS: tuple[dict[str, Any], ...] = (
-    tool(
-        "viking_search",
-        "Finds memories, resources and skills.",
-        ["query"],
-        query="string",
-        mode={"type": "string", "enum": ["auto", "fast", "deep"], "description": "deep thinks about what is meant."},
-        scope={"type": "string", "description": "A viking:// address to look below."},
-        limit="integer",
-    ),
-    tool(
-        "viking_read",
-        "Reads one address, or up to three: short, longer, or in full.",
-        uri="string",
-        uris={"type": "array", "items": {"type": "string"}},
-        level={"type": "string", "enum": list(LEVELS), "description": "Default overview."},
-    ),
-    tool(
-        "viking_browse",
-        "Looks around in the tree.",
-        ["action"],
-        action={"type": "string", "enum": ["tree", "list", "stat"]},
-        path="string",
-    ),
-    tool(
-        "viking_remember",
-        "Keeps something on purpose.",
-        ["content"],
-        content="string",
-        category={"type": "string", "enum": list(CATEGORIES)},
-    ),
-    tool("viking_forget", "Deletes one memory.", ["uri"], uri="string"),
-    tool(
-        "viking_add_resource",
-        "Adds a web page or repository to the knowledge.",
-        ["url"],
-        url="string",
-        reason="string",
-        to={"type": "string", "description": "Its address in the tree (or parent)."},
-        parent="string",
-        instruction="string",
-        wait="boolean",
-        timeout="number",
-    ),
-)
 
 
 _LONGEST_OUTPUT = 4_000
@@ -315,7 +246,6 @@ _CAP_TOGETHER = 2_500
 _MOST_READ, _MOST_SHOWN = 3, 50
 _SHORTEST_QUERY = 5
 _CHARACTERS_PER_TOKEN = 4
-_OWN_TOOLS = tuple(str(each["name"]) for each in TOOLS)
 _BLURBS = (".abstract.md", ".overview.md")
 _RESOURCES = ("http://", "https://", "git@", "ssh://")
 
@@ -323,8 +253,7 @@ _RESOURCES = ("http://", "https://", "git@", "ssh://")
 class OpenVikingProvider(ServiceProvider[OpenViking]):
     name = "openviking"
 
-    FIELDS = FIELDS
-    TOOLS = TOOLS
+    FIELDS, TOOLS = described(name)
 
     def __init__(self) -> None:
         super().__init__()
@@ -378,7 +307,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         self._user()
         # Before it is sent: a kill in between leaves the session to commit.
         save_config(_STATE, self._home, {f"session {turn.session}": True})
-        messages = as_messages(turn, agent=str(self._config["agent"]), own=_OWN_TOOLS)
+        messages = as_messages(turn, agent=str(self._config["agent"]), own=[str(each["name"]) for each in self.TOOLS])
         self._sent.send(
             turn.key, lambda: api.add_messages(name, messages), arrived=lambda: api.has_turn(name, turn.key)
         )

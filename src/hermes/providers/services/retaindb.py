@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from hermes.base.errors import ProviderError
-from hermes.providers.config import setting
+from hermes.providers.config import described
 from hermes.providers.http import (
     Remote,
     ServiceProvider,
@@ -19,7 +19,6 @@ from hermes.providers.http import (
     plain_id,
     question,
     text_of,
-    tool,
     unless_missing,
 )
 from hermes.safety.secrets import find_secrets
@@ -150,52 +149,7 @@ _PLAIN = ("id", "content", "memory_type", "score", "importance", "created_at")
 class RetainDBProvider(ServiceProvider[RetainDB]):
     name = "retaindb"
 
-    FIELDS: ClassVar[tuple[dict[str, Any], ...]] = (
-        setting(
-            "base_url", "Address of the cloud, or of your local edition", default=CLOUD, env_var="RETAINDB_BASE_URL"
-        ),
-        setting(
-            "api_key",
-            "API key (the local edition needs none)",
-            secret=True,
-            env_var="RETAINDB_API_KEY",
-            url="https://www.retaindb.com/dashboard",
-        ),
-        setting(
-            "project",
-            "Project that memories belong to (empty: one for this home)",
-            default="",
-            env_var="RETAINDB_PROJECT",
-        ),
-        setting("user_id", "Whose memories", default="default"),
-    )
-    TOOLS: ClassVar[tuple[dict[str, Any], ...]] = (
-        tool("retaindb_profile", "What is known about the person."),
-        tool("retaindb_search", "Finds memories.", ["query"], query="string", top_k="integer"),
-        tool("retaindb_context", "What matters for a question, as one text.", ["query"], query="string"),
-        tool(
-            "retaindb_remember",
-            "Stores one memory.",
-            ["content"],
-            content="string",
-            memory_type={"type": "string", "enum": list(TYPES)},
-            importance={"type": "number", "description": "0 to 1, default 0.7."},
-        ),
-        tool("retaindb_forget", "Forgets one memory.", ["memory_id"], memory_id="string"),
-        tool(
-            "retaindb_upload_file",
-            "Uploads a file of this machine.",
-            ["local_path"],
-            local_path="string",
-            remote_path="string",
-            scope={"type": "string", "enum": list(SCOPES)},
-            ingest={"type": "boolean", "description": "Also make its content searchable."},
-        ),
-        tool("retaindb_list_files", "Lists uploaded files.", prefix="string", limit="integer"),
-        tool("retaindb_read_file", "Reads an uploaded file.", ["file_id"], file_id="string"),
-        tool("retaindb_ingest_file", "Makes a file's content searchable.", ["file_id"], file_id="string"),
-        tool("retaindb_delete_file", "Deletes an uploaded file.", ["file_id"], file_id="string"),
-    )
+    FIELDS, TOOLS = described(name)
 
     def _missing(self, values: dict[str, Any]) -> list[str]:
         key = ["RETAINDB_API_KEY"] if values["base_url"] == CLOUD and not values["api_key"] else []

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import threading
+from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from hermes.base.errors import ProviderError
-from hermes.providers.config import file_setting, read_config, save_config, setting
+from hermes.providers.config import described, read_config, save_config
 from hermes.providers.http import (
     Remote,
     ServiceProvider,
@@ -21,7 +22,6 @@ from hermes.providers.http import (
     plain_id,
     question,
     text_of,
-    tool,
     unless_missing,
 )
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     Message = dict[str, str]
     from hermes.providers.http import Entry, Turn
 
-CLOUD = "https://api.supermemory.ai"
 SOURCE = "hermes"
 _HITS = {"results": [{"id": (str, int)}]}
 
@@ -190,40 +189,7 @@ _CLEAR_MATCH = 0.5
 class SupermemoryProvider(ServiceProvider[Supermemory]):
     name = "supermemory"
 
-    FIELDS: ClassVar[tuple[dict[str, Any], ...]] = (
-        setting(
-            "api_key",
-            "API key",
-            secret=True,
-            required=True,
-            env_var="SUPERMEMORY_API_KEY",
-            url="https://console.supermemory.ai",
-        ),
-        setting("base_url", "Address (your own server, if you run one)", default=CLOUD, env_var="SUPERMEMORY_BASE_URL"),
-        file_setting("api", "Which API it speaks", "auto", choices=["auto", "v4", "v5"]),
-        setting(
-            "container_tag",
-            "Container; {identity} stands for the profile",
-            default="hermes",
-            env_var="SUPERMEMORY_CONTAINER_TAG",
-        ),
-        setting("auto_recall", "Recall before each turn", default=True),
-        setting("auto_capture", "Store conversations", default=True),
-        file_setting(
-            "capture_mode",
-            "all leaves out turns that only acknowledge, everything does not",
-            "all",
-            choices=["all", "everything"],
-        ),
-        file_setting("search_mode", "What is searched", "hybrid", choices=["hybrid", "memories", "documents"]),
-        file_setting("max_recall_results", "Memories recalled at most (1 to 20)", 10),
-        file_setting("profile_frequency", "Turns between two profiles in recall", 50),
-        file_setting("entity_context", "What new memories are about, for the extraction", ""),
-        file_setting("api_timeout", "Seconds (0.5 to 15)", 5.0),
-        file_setting("enable_custom_container_tags", "Let the model choose a container", False),
-        file_setting("custom_containers", "The containers it may choose", []),
-        file_setting("custom_container_instructions", "When to use which", ""),
-    )
+    FIELDS, TOOLS = described(name)
 
     def __init__(self) -> None:
         super().__init__()
@@ -241,30 +207,13 @@ class SupermemoryProvider(ServiceProvider[Supermemory]):
         self._api = Supermemory(str(config["base_url"]), str(config["api_key"]), timeout, str(config["api"]))
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
-        choice: dict[str, Any] = {}
+        tools = deepcopy(super().get_tool_schemas())
         if self._config.get("enable_custom_container_tags"):
             wording = str(self._config["custom_container_instructions"] or "Where it belongs.")
-            choice = {"container_tag": {"type": "string", "enum": self._containers(), "description": wording}}
-        limit = {"type": "integer", "description": "Default 5, at most 20."}
-        return [
-            tool(
-                "supermemory_store",
-                "Keeps something on purpose.",
-                ["content"],
-                content="string",
-                metadata="object",
-                **choice,
-            ),
-            tool("supermemory_search", "Finds memories by meaning.", ["query"], query="string", limit=limit, **choice),
-            tool(
-                "supermemory_forget",
-                "Removes a memory, by id or by what it says.",
-                id="string",
-                query="string",
-                **choice,
-            ),
-            tool("supermemory_profile", "What is known about the person.", query="string", **choice),
-        ]
+            choice = {"type": "string", "enum": self._containers(), "description": wording}
+            for each in tools:
+                each["parameters"]["properties"]["container_tag"] = choice
+        return tools
 
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
         """Also by the names that hermes-agent's provider once had: `supermemory-save`, `supermemory-search`."""
