@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.protocols import PROTOCOLS, flat, machine, measure_all, page
 from hermes.base.errors import NotFound, SettingsError
+from hermes.cli import ui
 from hermes.cli.commands.inspect import print_figures
-from hermes.cli.output import OK, Progress, add_json_option, print_json, print_text
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from hermes.cli.output import Context
-
     Figures = dict[str, Any]
-    Measure = Callable[[argparse.Namespace, Context], Figures]
-    Command = Callable[[argparse.Namespace, Context], int]
+    Measure = Callable[[argparse.Namespace, ui.Context], Figures]
+    Command = Callable[[argparse.Namespace, ui.Context], int]
 
 _PEER = "hermes-agent"
 _CURATED = (
@@ -37,17 +35,17 @@ _CURATED = (
 )
 
 
-def _curated(given: argparse.Namespace, context: Context) -> Figures:
+def _curated(given: argparse.Namespace, context: ui.Context) -> Figures:
     del context
     from benchmarks.curated import run
 
     return run(given.adds, given.starts, _peer(given), given.folder)
 
 
-def _prefix(given: argparse.Namespace, context: Context) -> Figures:
+def _prefix(given: argparse.Namespace, context: ui.Context) -> Figures:
     from benchmarks.prefix import TURNS, run
 
-    progress = Progress("talking", TURNS)
+    progress = ui.Progress("talking", TURNS)
     progress.update(0)  # the first turn alone may take minutes
     try:
         return run(given.model, context.home.root, progress.update)
@@ -58,7 +56,7 @@ def _prefix(given: argparse.Namespace, context: Context) -> Figures:
 def _plain(module: str, *options: str) -> Measure:
     """What one benchmark module gives, run with some of the options."""
 
-    def measure(given: argparse.Namespace, context: Context) -> Figures:
+    def measure(given: argparse.Namespace, context: ui.Context) -> Figures:
         del context
         chosen = {option: _peer(given) if option == "peer_python" else getattr(given, option) for option in options}
         return dict(import_module(f"benchmarks.{module}").run(**chosen))
@@ -80,13 +78,13 @@ def _peer(given: argparse.Namespace) -> str | None:
 
 
 def _command(name: str, measure: Measure, show: Callable[[Figures], None]) -> Command:
-    def command(given: argparse.Namespace, context: Context) -> int:
+    def command(given: argparse.Namespace, context: ui.Context) -> int:
         _refuse_wrong_paths(given)
         figures = measure(given, context)
         if given.chart:
             draw_chart(given.chart, figures, name)
-        print_json(figures) if given.json else show(figures)
-        return OK
+        ui.print_json(figures) if given.json else show(figures)
+        return ui.OK
 
     return command
 
@@ -117,7 +115,7 @@ def write_text(path: str, text: str) -> None:
     print(f"hermes: written to {path}", file=sys.stderr)
 
 
-def _all(given: argparse.Namespace, context: Context) -> int:
+def _all(given: argparse.Namespace, context: ui.Context) -> int:
     names = given.only.replace(",", " ").split() if given.only else list(PROTOCOLS)
     for name in names:
         if name not in PROTOCOLS:
@@ -129,16 +127,16 @@ def _all(given: argparse.Namespace, context: Context) -> int:
     if given.page:
         write_text(given.page, page(about, rows))
     if given.json:
-        print_json({**about, "benchmarks": rows})
-        return OK
+        ui.print_json({**about, "benchmarks": rows})
+        return ui.OK
     for row in rows:
-        print_text(f"{row['command']}\n  {row['measures']}; beside it: {row['beside']}")
+        ui.line(f"{row['command']}\n  {row['measures']}; beside it: {row['beside']}")
         if "skipped" in row:
-            print_text(f"  not measured: {row['skipped']}")
+            ui.line(f"  not measured: {row['skipped']}")
         for path, figure in flat(row.get("figures", {})):
-            print_text(f"  {path:<60} {figure}")
-        print_text("")
-    return OK
+            ui.line(f"  {path:<60} {figure}")
+        ui.line("")
+    return ui.OK
 
 
 def draw_chart(path: str, figures: Figures, name: str) -> None:
@@ -154,22 +152,22 @@ def _show(figures: Figures) -> None:
 def _show_curated(figures: Figures) -> None:
     for text, name, target in _CURATED:
         shown = f"{figures[name]:.2f}" if name in figures else "not measured"
-        print_text(f"{text:<55} {shown:>12}   at most {target:g}")
-    print_text("")
+        ui.line(f"{text:<55} {shown:>12}   at most {target:g}")
+    ui.line("")
     _show(figures)
 
 
 def _show_prefix(figures: Figures) -> None:
-    print_text(f"{figures['model']}, threads: {figures['threads']}")
-    print_text(f"{'':<29}{'frozen prompt':^32}{'memory block rebuilt each turn':^32}")
-    print_text(f"{'turn':<29}" + f"{'prompt':>8}{'cached':>8}{'share':>7}{'first':>8} " * 2)
+    ui.line(f"{figures['model']}, threads: {figures['threads']}")
+    ui.line(f"{'':<29}{'frozen prompt':^32}{'memory block rebuilt each turn':^32}")
+    ui.line(f"{'turn':<29}" + f"{'prompt':>8}{'cached':>8}{'share':>7}{'first':>8} " * 2)
     for turn in figures["turns"]:
         columns = (
             f"{one['prompt_tokens']:>8,}{one['cached_tokens']:>8,}{one['share']:>7.1%}{one['seconds']:>7.2f}s "
             for one in (turn["frozen"], turn["naive"])
         )
-        print_text(f"{turn['turn']:>2} {turn['what']:<26}" + "".join(columns))
-    print_text("")
+        ui.line(f"{turn['turn']:>2} {turn['what']:<26}" + "".join(columns))
+    ui.line("")
     _show({name: figure for name, figure in figures.items() if name != "turns"})
 
 
@@ -246,14 +244,14 @@ def _add_peer(parser: argparse.ArgumentParser) -> None:
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chart", metavar="FILE.svg", help="also draw the figures")
-    add_json_option(parser)
+    ui.add_json_option(parser)
 
 
 def _configure_all(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes: minutes instead of an hour, rougher figures")
     parser.add_argument("--only", metavar="NAMES", help="only these, with commas between")
     parser.add_argument("--page", metavar="FILE.md", help="also write a page that lists every figure with its command")
-    add_json_option(parser)
+    ui.add_json_option(parser)
 
 
 _MEASURES: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Measure]] = {

@@ -68,7 +68,7 @@ def test_a_question_shows_what_would_hide_a_part_of_the_command(
     def no(_prompt: str) -> str:
         return "n"
 
-    monkeypatch.setattr("hermes.cli.chat.screen.read_line", no)
+    monkeypatch.setattr("hermes.cli.ui.read_line", no)
     assert not TurnView(Screen()).ask("Run this command?\nrm -r important\x1b[1A\x1b[2K\u202e tidy")
     shown = capsys.readouterr().out
     assert "rm -r important\\u001b[1A\\u001b[2K\\u202e tidy" in shown

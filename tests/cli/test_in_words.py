@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.cli.output import Progress, Stages
+from hermes.cli import ui
 from hermes.conversations.database import SessionDB
 from hermes.session.session import MemorySession
 
@@ -227,10 +227,10 @@ def test_secrets_are_masked_in_an_export_when_asked(home: Path, tmp_path: Path, 
 def test_progress_is_shown_only_to_who_watches() -> None:
     watched, unwatched = Person(), io.StringIO()
     for stream in (watched, unwatched):
-        lines = Progress("reading", unit=" bytes", stream=stream)
+        lines = ui.Progress("reading", unit=" bytes", stream=stream)
         lines.update(1_000)
         lines.close()
-        stages = Stages(stream)
+        stages = ui.Stages(stream)
         for done, total in ((0, 0), (7, 0), (7, 10)):
             stages.show("looking", done, total)
         stages.clear()

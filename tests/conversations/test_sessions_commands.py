@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from terminal_program import Terminal as OnTerminal
 
-from hermes.cli.output import Progress
+from hermes.cli import ui
 from hermes.conversations.database import SessionDB
 from hermes.conversations.maintenance import Upkeep
 
@@ -366,7 +366,7 @@ def test_progress_is_drawn_on_a_terminal_and_cleared_and_silent_elsewhere() -> N
 
     watched, unwatched = Terminal(), StringIO()
     for stream in (watched, unwatched):
-        progress = Progress("importing", 200, stream=stream)
+        progress = ui.Progress("importing", 200, stream=stream)
         progress.update(100)
         progress.close()
     assert watched.getvalue() == "\r\x1b[Kimporting [############............]  50%\r\x1b[K"

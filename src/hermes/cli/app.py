@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hermes.base.errors import HermesError, SettingsError
 from hermes.base.version import __version__
+from hermes.cli import ui
 from hermes.cli.catalogue import DEFAULTS, GROUPS, GUESSED, SINGLES, VERBS, group_help, top_help
-from hermes.cli.output import OK, REFUSED, USAGE, Context, print_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ _GLOBAL_OPTIONS = ("--home", "--profile", "--user")
 def run(arguments: list[str]) -> int:
     """Runs one command and returns its exit code: 0 done, 1 refused or not found, 2 usage or settings."""
     chosen, words = _take_global_options(arguments)
-    context = Context(chosen.get("--home"), chosen.get("--profile"), chosen.get("--user"), _run_in_chat)
+    context = ui.Context(chosen.get("--home"), chosen.get("--profile"), chosen.get("--user"), _run_in_chat)
     try:
         if words[-1:] and words[-1] in _GLOBAL_OPTIONS and "--" not in words:
             raise SettingsError(f"{words[-1]} needs a value (`hermes --help`)")
@@ -37,13 +37,13 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+        return ui.OK
     except KeyboardInterrupt:
         return _INTERRUPTED
     except HermesError as error:
-        code = USAGE if isinstance(error, SettingsError) else REFUSED
+        code = ui.USAGE if isinstance(error, SettingsError) else ui.REFUSED
         before_dashes = words[: words.index("--") if "--" in words else None]
-        print_failure(error, code, as_json="--json" in before_dashes)
+        ui.failure(error, code, as_json="--json" in before_dashes)
     return code
 
 
@@ -67,12 +67,12 @@ def _take_global_options(arguments: list[str]) -> tuple[dict[str, str], list[str
     return chosen, rest
 
 
-def _run_in_chat(words: list[str], context: Context) -> int:
+def _run_in_chat(words: list[str], context: ui.Context) -> int:
     """Runs one command on a home that is known already; the chat shows its errors as its own."""
     return _find_command(words, _SLASH)(context)
 
 
-def _find_command(words: list[str], before: str) -> Callable[[Context], int]:
+def _find_command(words: list[str], before: str) -> Callable[[ui.Context], int]:
     """The command the words ask for, with its arguments parsed; help texts are commands too."""
     if words[:1] in (["-h"], ["--help"]):
         return lambda _: _say(top_help(__version__))
@@ -90,31 +90,31 @@ def _find_command(words: list[str], before: str) -> Callable[[Context], int]:
     return _find_in_group(name, rest, before)
 
 
-def _find_in_group(name: str, rest: list[str], before: str) -> Callable[[Context], int]:
+def _find_in_group(name: str, rest: list[str], before: str) -> Callable[[ui.Context], int]:
     commands = GROUPS[name][1]
     if name in DEFAULTS and (not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))):
         rest = [DEFAULTS[name], *rest]
     if rest[:1] == ["help"]:
         rest = [*rest[1:], "--help"]
     if not rest or rest[0] in ("-h", "--help"):
-        return lambda _: _say(group_help(name, before), OK if rest else USAGE)
+        return lambda _: _say(group_help(name, before), ui.OK if rest else ui.USAGE)
     if rest[0] not in commands:
         hint, _ = _hint(rest, commands, group=name, before=before)
         raise SettingsError(f"there is no command {name} {rest[0]!r}{hint} (`{before}{name} --help`)")
     return _parsed(f"{name} {rest[0]}", *commands[rest[0]], rest[1:], before)
 
 
-def _parsed(name: str, module: str, summary: str, words: list[str], before: str) -> Callable[[Context], int]:
+def _parsed(name: str, module: str, summary: str, words: list[str], before: str) -> Callable[[ui.Context], int]:
     configure, command = import_module(f"hermes.cli.{module}").COMMANDS[name]
     parser = _Parser(
         prog=f"{before}{name}", description=f"{summary[0].upper()}{summary[1:]}.", formatter_class=_formatter
     )
     configure(parser)
     given = parser.parse_args(words)
-    return lambda context: int(command(given, context))
+    return lambda context: command(given, context) or ui.OK
 
 
-def _run_for_provider(name: str, rest: list[str], context: Context) -> int:
+def _run_for_provider(name: str, rest: list[str], context: ui.Context) -> int:
     """A word that is none of our commands may be one of the memory provider in use."""
     try:
         settings = context.settings
@@ -154,7 +154,7 @@ def _row(table: dict[str, str], word: str) -> str:
     return next((found for guesses, found in table.items() if word in guesses.split()), "")
 
 
-def _say(text: str, code: int = OK) -> int:
+def _say(text: str, code: int = ui.OK) -> int:
     print(text)
     return code
 

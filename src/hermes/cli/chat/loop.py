@@ -9,9 +9,9 @@ from hermes.base.errors import HermesError, ModelError, NotFound
 from hermes.base.events import Notice
 from hermes.base.text import counted
 from hermes.base.version import __version__
+from hermes.cli import ui
 from hermes.cli.chat.editor import Editor, Typeahead
 from hermes.cli.chat.screen import TurnView, compacted_in_words
-from hermes.cli.output import OK, when
 from hermes.cli.sessions.look import named, open_existing
 from hermes.llm.embedded import MODELS
 from hermes.memory.operations import usage
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from hermes.agent import Agent
     from hermes.cli.chat.screen import Screen
-    from hermes.cli.output import Context
     from hermes.storage.images import Content
     from hermes.storage.local.conversations import Session
 
@@ -37,7 +36,7 @@ _SHOWN = 600  # characters of each side of the last exchange
 class Chat:
     """`opener` opens an agent: a new conversation, or with `resume` an earlier one; `ask` is for its tools."""
 
-    def __init__(self, context: Context, screen: Screen, opener: Callable[..., Agent]) -> None:
+    def __init__(self, context: ui.Context, screen: Screen, opener: Callable[..., Agent]) -> None:
         self.context = context
         self.screen = screen
         self._typeahead = Typeahead(screen.show_typed)
@@ -90,17 +89,17 @@ class Chat:
             try:
                 line = editor.read(self._typeahead.take())
             except EOFError:
-                return OK
+                return ui.OK
             except KeyboardInterrupt:
                 if warned:
-                    return OK
+                    return ui.OK
                 warned = True
                 self.screen.line("(Ctrl-C again, Ctrl-D or /quit ends the chat)", "dim")
                 continue
             warned = False
             if _is_command(line):
                 if not run_command(self, line):
-                    return OK
+                    return ui.OK
             elif line:
                 self.take_turn(line)
 
@@ -280,7 +279,9 @@ def _resume(chat: Chat, name: str) -> None:
     recent = chat.recent(_LISTED)
     if not name:
         for number, each in enumerate(recent, start=1):
-            chat.screen.fitted(f"{number:>3}  {when(each.last_active)[:16]}  {each.title or each.preview or each.id}")
+            chat.screen.fitted(
+                f"{number:>3}  {ui.when(each.last_active)[:16]}  {each.title or each.preview or each.id}"
+            )
         chat.screen.line("/resume NUMBER, or an id or title" if recent else "there are no conversations yet", "dim")
         return
     if name.isdecimal() and 0 < int(name) <= len(recent):

@@ -27,7 +27,7 @@ from hermes.base.events import (
     TurnFinished,
 )
 from hermes.base.text import counted
-from hermes.cli.output import has_styles, read_line, visible
+from hermes.cli import ui
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -121,7 +121,7 @@ class Screen:
     def __init__(self, stream: TextIO | None = None, *, plain: bool = False) -> None:
         self._stream = stream or sys.stdout
         self.is_terminal = self._stream.isatty()
-        self.has_styles = not plain and has_styles(self._stream)
+        self.has_styles = not plain and ui.has_styles(self._stream)
         self._lock = threading.RLock()  # what a person types is drawn by another thread
         self._wrap: WordWrap | None = None
         self._markdown: MarkdownStream | None = None
@@ -434,8 +434,8 @@ class TurnView:
                 return True
             try:
                 with self._pause_typing(), _plain_ctrl_c():
-                    self.screen.line(visible(question), "bold")  # also what would hide a part of the command
-                    said = read_line(_ASK).strip().lower()
+                    self.screen.line(ui.visible(question), "bold")  # also what would hide a part of the command
+                    said = ui.read_line(_ASK).strip().lower()
             except (KeyboardInterrupt, EOFError):
                 self.screen.line()
                 if self._agent is not None:

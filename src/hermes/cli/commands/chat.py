@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotFound, SettingsError, WrongKey
 from hermes.base.events import Continuing, Notice, Retrying, TextDelta, ToolReturned
+from hermes.cli import ui
 from hermes.cli.chat.screen import Screen, TurnView, retrying_in_words
-from hermes.cli.output import OK, REFUSED, print_json, print_problem
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
 
     from hermes.agent import Agent
     from hermes.base.events import TurnEvent, TurnFinished
-    from hermes.cli.output import Context
     from hermes.llm.client import Model
     from hermes.storage.images import Content
 
@@ -35,10 +33,10 @@ def answer_once(
         end = view.run(agent, question)
         notices = [*view.notices, *(notice.text for notice in agent.session.notices.take())]
         if as_json and end is not None:
-            print_json(_document(agent, end, view, notices))
+            ui.print_json(_document(agent, end, view, notices))
     if end is None or end.reason == "interrupted":
         return _INTERRUPTED
-    return OK if end.reply else REFUSED
+    return ui.OK if end.reply else ui.REFUSED
 
 
 class _Apart(TurnView):
@@ -74,7 +72,7 @@ class _Apart(TurnView):
         """With --json, standard error is kept for the object that tells of a failure."""
         self.notices.append(text)
         if aloud and not self.screen.is_terminal and not self._as_json:
-            print_problem(text)
+            ui.problem(text)
 
 
 def _document(agent: Agent, end: TurnFinished, view: _Apart, notices: list[str]) -> dict[str, Any]:
@@ -101,7 +99,7 @@ _NO_MODEL = (
 )
 
 
-def _chat(given: argparse.Namespace, context: Context) -> int:
+def _chat(given: ui.Given, context: ui.Context) -> int:
     if given.newest and given.resume is not None:
         raise SettingsError("--continue and --resume are two conversations; give one of them")
     images = _images(given.image)
@@ -136,7 +134,7 @@ def _images(paths: list[str]) -> list[dict[str, Any]]:
     return [image_part(path) for path in paths]
 
 
-def _question(given: argparse.Namespace) -> str | None:
+def _question(given: ui.Given) -> str | None:
     """What to ask when nobody is there to type: `-q`, or what was piped in; None for a conversation."""
     piped = "" if sys.stdin is None or sys.stdin.isatty() or (given.question and not given.stdin) else sys.stdin.read()
     parts = [part for part in (given.question, piped.strip()) if part]
@@ -149,7 +147,7 @@ def _question(given: argparse.Namespace) -> str | None:
     return None
 
 
-def _model(given: argparse.Namespace, context: Context, *, interactive: bool) -> Model:
+def _model(given: ui.Given, context: ui.Context, *, interactive: bool) -> Model:
     """The model of the settings; without one, a person is led through choosing it and a script is told how."""
     from hermes.session.models import main_model
 
@@ -167,7 +165,7 @@ def _model(given: argparse.Namespace, context: Context, *, interactive: bool) ->
         return set_up(context.home, reason=str(error) if isinstance(error, WrongKey) else "")
 
 
-def _of_the_flag(name: str, context: Context) -> Model:
+def _of_the_flag(name: str, context: ui.Context) -> Model:
     from hermes.session.models import main_model, script_from_here
 
     try:
@@ -183,7 +181,7 @@ def _no_model() -> str:
     return f"{_NO_MODEL}; {ready}" if installed() else _NO_MODEL
 
 
-def _newest(context: Context) -> str | None:
+def _newest(context: ui.Context) -> str | None:
     """The conversation that `--continue` goes on with."""
     from hermes.session.history import open_past
 
@@ -197,7 +195,7 @@ def _newest(context: Context) -> str | None:
     return found.id
 
 
-def _meant(context: Context, name: str | None) -> str | None:
+def _meant(context: ui.Context, name: str | None) -> str | None:
     """The conversation that `--resume` names, also by a part of its title or id."""
     if name is None:
         return None
@@ -207,29 +205,23 @@ def _meant(context: Context, name: str | None) -> str | None:
         return named(past, name).id
 
 
-def _open(context: Context, chosen: Model, *, model: Model | None = None, **given: Any) -> Agent:
+def _open(context: ui.Context, chosen: Model, *, model: Model | None = None, **given: Any) -> Agent:
     from hermes.agent import Agent
 
     return Agent.open(context.home, _SOURCE, model=model or chosen, cwd=os.getcwd(), **given)
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-q", "--query", dest="question", metavar="TEXT", help="ask this one question, print the answer"
-    )
-    parser.add_argument("--stdin", action="store_true", help="with -q: add what is piped in below the question")
-    parser.add_argument("--json", action="store_true", help="with -q: the answer, its usage and tool calls as JSON")
-    parser.add_argument(
-        "--image", metavar="FILE", action="append", default=[], help="send this image with the message; may be repeated"
-    )
-    parser.add_argument(
-        "--continue", "-c", dest="newest", action="store_true", help="go on with the newest conversation"
-    )
-    parser.add_argument("--resume", "-r", metavar="ID|TITLE", help="go on with this conversation")
-    parser.add_argument("--plain", action="store_true", help="answers as the model writes them, without styles")
-    parser.add_argument("--model", "-m", metavar="NAME", help="talk to this model instead of the one in the settings")
-
-
 COMMANDS = {
-    "chat": (_configure, _chat),
+    "chat": ui.command(
+        _chat,
+        ui.option("-q --query TEXT", "ask this one question, print the answer", dest="question"),
+        ui.option("--stdin", "with -q: add what is piped in below the question"),
+        ui.option("--json", "with -q: the answer, its usage and tool calls as JSON"),
+        ui.option("--image FILE", "send this image with the message; may be repeated", action="append", default=[]),
+        ui.option("--continue -c", "go on with the newest conversation", dest="newest"),
+        ui.option("--resume -r ID|TITLE", "go on with this conversation"),
+        ui.option("--plain", "answers as the model writes them, without styles"),
+        ui.option("--model -m NAME", "talk to this model instead of the one in the settings"),
+        json=False,
+    ),
 }

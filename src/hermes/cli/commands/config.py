@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import NotConfirmed, SettingsError, StorageError, UnsafePath
+from hermes.cli import ui
 from hermes.cli.catalogue import GROUPS, SINGLES
-from hermes.cli.output import OK, USAGE, add_json_option, confirmed, print_json, print_problem, print_text, show
 from hermes.settings.home import (
     DEFAULT_PROFILE,
     choose_profile,
@@ -26,53 +26,52 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from hermes.cli.output import Context
     from hermes.settings.config import Settings
 
 
-def _show(given: argparse.Namespace, context: Context) -> int:
+def _show(given: ui.Given, context: ui.Context) -> int:
     settings = context.settings
     names = [name for name in settings.names() if not given.changed or settings.origin(name) != "default"]
     return _print_all(given, settings, names)
 
 
-def _print_all(given: argparse.Namespace, settings: Settings, names: list[str]) -> int:
+def _print_all(given: ui.Given, settings: Settings, names: list[str]) -> int:
     if given.json:
-        print_json({name: {"value": settings.get(name), "origin": settings.origin(name)} for name in names})
-        return OK
+        ui.print_json({name: {"value": settings.get(name), "origin": settings.origin(name)} for name in names})
+        return ui.OK
     if not names:
-        print_text("nothing is set; every setting has its default (`hermes config show` prints them)")
+        ui.line("nothing is set; every setting has its default (`hermes config show` prints them)")
     width = max(map(len, names), default=0)
     for name in names:
-        print_text(f"{name:<{width}}  {_in_words(settings.get(name))}  ({settings.origin(name)})")
-    return OK
+        ui.line(f"{name:<{width}}  {_in_words(settings.get(name))}  ({settings.origin(name)})")
+    return ui.OK
 
 
-def _get(given: argparse.Namespace, context: Context) -> int:
+def _get(given: ui.Given, context: ui.Context) -> int:
     settings = context.settings
     below = [name for name in settings.names() if name.startswith(f"{given.name}.")]
     if below and given.name not in settings.names():
         return _print_all(given, settings, below)
     found, origin = settings.get(given.name), settings.origin(given.name)
-    return show(given, {"key": given.name, "value": found, "origin": origin}, _in_words(found))
+    return ui.show(given, {"key": given.name, "value": found, "origin": origin}, _in_words(found))
 
 
-def _set(given: argparse.Namespace, context: Context) -> int:
+def _set(given: ui.Given, context: ui.Context) -> int:
     from hermes.settings.config import FILE
     from hermes.settings.yaml_file import set_value
 
     chosen, path = set_value(context.home, FILE, given.name, given.value)
     warning = _engine_problem(context) if given.name == "context.engine" else ""
     if given.json:
-        print_json({"key": given.name, "value": chosen, "file": path, **({"warning": warning} if warning else {})})
+        ui.print_json({"key": given.name, "value": chosen, "file": path, **({"warning": warning} if warning else {})})
     else:
-        print_text(f"{given.name} is now {_in_words(chosen)} (in {path})")
+        ui.line(f"{given.name} is now {_in_words(chosen)} (in {path})")
         if warning:
-            print_problem(warning)
-    return OK
+            ui.problem(warning)
+    return ui.OK
 
 
-def _engine_problem(context: Context) -> str:
+def _engine_problem(context: ui.Context) -> str:
     """Why the engine that was just chosen will not be used; it may come later, so it is a warning."""
     from hermes.session.engines import chosen_engine
     from hermes.settings.config import load_settings
@@ -80,24 +79,24 @@ def _engine_problem(context: Context) -> str:
     return chosen_engine(context.home, load_settings(context.home)).problem
 
 
-def _unset(given: argparse.Namespace, context: Context) -> int:
+def _unset(given: ui.Given, context: ui.Context) -> int:
     from hermes.settings.config import FILE, load_settings
     from hermes.settings.yaml_file import unset_value
 
     path, was_set = unset_value(context.home, FILE, given.name)
     now = load_settings(context.home).get(given.name)
     if given.json:
-        print_json({"key": given.name, "value": now, "file": path, "was_set": was_set})
+        ui.print_json({"key": given.name, "value": now, "file": path, "was_set": was_set})
     elif was_set:
         state = "not set any more" if now in ("", None) else f"{_in_words(now)} by default again"
-        print_text(f"{given.name} is {state} (taken out of {path})")
+        ui.line(f"{given.name} is {state} (taken out of {path})")
     else:
         state = "not set" if now in ("", None) else f"{_in_words(now)} by default"
-        print_text(f"{given.name} does not stand in {path}; it is {state}")
-    return OK
+        ui.line(f"{given.name} does not stand in {path}; it is {state}")
+    return ui.OK
 
 
-def _path(given: argparse.Namespace, context: Context) -> int:
+def _path(given: ui.Given, context: ui.Context) -> int:
     from hermes.memory.file import FOLDER
     from hermes.settings.config import FILE
     from hermes.settings.environment import FILE as SECRETS
@@ -110,10 +109,10 @@ def _path(given: argparse.Namespace, context: Context) -> int:
         "secrets": os.path.join(home.operator, SECRETS),
         "memories": home.join(FOLDER),
     }
-    return show(given, places, *(f"{name:<9} {place}" for name, place in places.items()))
+    return ui.show(given, places, *(f"{name:<9} {place}" for name, place in places.items()))
 
 
-def _check(given: argparse.Namespace, context: Context) -> int:
+def _check(given: ui.Given, context: ui.Context) -> int:
     from hermes.base.errors import SettingsError
     from hermes.settings.config import load_settings, quoted_items
     from hermes.settings.environment import read_secrets
@@ -127,8 +126,8 @@ def _check(given: argparse.Namespace, context: Context) -> int:
         read_secrets(context.home)
     except SettingsError as error:
         problems += str(error).split("\n")
-    show(given, {"ok": not problems, "problems": problems}, "\n".join(problems) or "config.yaml and .env are fine")
-    return USAGE if problems else OK
+    ui.show(given, {"ok": not problems, "problems": problems}, "\n".join(problems) or "config.yaml and .env are fine")
+    return ui.USAGE if problems else ui.OK
 
 
 def _in_words(found: Any) -> str:
@@ -139,46 +138,25 @@ def _in_words(found: Any) -> str:
     return json.dumps(list(found) if isinstance(found, tuple) else found, ensure_ascii=False)
 
 
-def _configure_show(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--changed", action="store_true", help="only those that stand in the file")
-    add_json_option(parser)
-
-
-def _configure_get(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="KEY", help="such as memory.nudge_interval, or a heading such as memory")
-    add_json_option(parser)
-
-
-def _configure_unset(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="KEY", help="such as memory.nudge_interval; `hermes config show` lists them")
-    add_json_option(parser)
-
-
-def _configure_set(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="KEY", help="such as memory.nudge_interval; `hermes config show` lists them")
-    parser.add_argument("value", metavar="VALUE", help="as it would stand in config.yaml; JSON works too")
-    add_json_option(parser)
-
-
 # `hermes profile`: several homes side by side, each complete.
 
 
-def _list(given: argparse.Namespace, context: Context) -> int:
+def _list(given: ui.Given, context: ui.Context) -> int:
     home = context.home
     names = [DEFAULT_PROFILE, *profile_names(home.root)]
     chosen = home.profile or DEFAULT_PROFILE
-    return show(
+    return ui.show(
         given, {"chosen": chosen, "profiles": names}, *(f"{'*' if name == chosen else ' '} {name}" for name in names)
     )
 
 
-def _create(given: argparse.Namespace, context: Context) -> int:
+def _create(given: ui.Given, context: ui.Context) -> int:
     path = _free_place(locate_home(context.root, "").root, given.name)
     make_private_folders(path)
-    print_text(
+    ui.line(
         f"profile {given.name} is at {path}; use it with --profile {given.name} or `hermes profile use {given.name}`"
     )
-    return OK
+    return ui.OK
 
 
 def _free_place(root: str, name: str) -> str:
@@ -192,13 +170,13 @@ def _free_place(root: str, name: str) -> str:
     return path
 
 
-def _use(given: argparse.Namespace, context: Context) -> int:
+def _use(given: ui.Given, context: ui.Context) -> int:
     choose_profile(locate_home(context.root, "").root, given.name)
-    print_text(f"profile {given.name} is used from now on")
-    return OK
+    ui.line(f"profile {given.name} is used from now on")
+    return ui.OK
 
 
-def _rename(given: argparse.Namespace, context: Context) -> int:
+def _rename(given: ui.Given, context: ui.Context) -> int:
     root = locate_home(context.root, "").root
     old, new = existing_profile(root, given.name), _free_place(root, given.new)
     is_chosen = chosen_profile(root) == given.name
@@ -208,18 +186,18 @@ def _rename(given: argparse.Namespace, context: Context) -> int:
         raise explain("rename", old, error) from error
     if is_chosen:
         choose_profile(root, given.new)
-    print_text(f"profile {given.name} is now {given.new}, at {new}{', and still the chosen one' if is_chosen else ''}")
-    return OK
+    ui.line(f"profile {given.name} is now {given.new}, at {new}{', and still the chosen one' if is_chosen else ''}")
+    return ui.OK
 
 
-def _delete(given: argparse.Namespace, context: Context) -> int:
+def _delete(given: ui.Given, context: ui.Context) -> int:
     root = locate_home(context.root, "").root
     path = existing_profile(root, given.name)
     if os.path.islink(path):
         raise UnsafePath(f"{path} is a link to {os.path.realpath(path)}; nothing was deleted: remove the link yourself")
     is_chosen = chosen_profile(root) == given.name
     which = f"{path}, which is used when none is named," if is_chosen else path
-    if not given.yes and not confirmed(f"delete {which} with all memory and conversations, for good?"):
+    if not given.yes and not ui.confirmed(f"delete {which} with all memory and conversations, for good?"):
         raise NotConfirmed(f"nothing was deleted; --yes deletes {which} without asking")
     if is_chosen:
         choose_profile(root, DEFAULT_PROFILE)
@@ -228,26 +206,8 @@ def _delete(given: argparse.Namespace, context: Context) -> int:
     except OSError as error:
         raise StorageError(f"could not delete all of {path}: {error}; what is left can be deleted again") from error
     after = "; from now on the home itself is used" if is_chosen else ""
-    print_text(f"profile {given.name} is gone{after}")
-    return OK
-
-
-def _configure_rename(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="which profile")
-    parser.add_argument("new", metavar="NEW", help="small letters, digits, - and _")
-
-
-def _configure_delete(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="which profile")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
-def _configure_create(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="small letters, digits, - and _")
-
-
-def _configure_use(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help=f"its name, or {DEFAULT_PROFILE} for the home itself")
+    ui.line(f"profile {given.name} is gone{after}")
+    return ui.OK
 
 
 _OF_ALL = ("--help", "--home", "--profile", "--user")
@@ -315,14 +275,14 @@ def zsh() -> str:
 def fish() -> str:
     lines = ["# hermes: hermes completion fish | source in ~/.config/fish/config.fish"]
     begun = "test (count (commandline -opc)) -eq"
-    for command, words in words_after().items():
-        *names, option = command.split(" ") if " -" in command else [*command.split(), ""]
+    for after, words in words_after().items():
+        *names, flag = after.split(" ") if " -" in after else [*after.split(), ""]
         seen = "; and ".join(f"__fish_seen_subcommand_from {name}" for name in names)
-        if option:
-            lines.append(f"complete -c hermes -n '{seen}' {_fish_option(option)} -xa '{' '.join(words)}'")
+        if flag:
+            lines.append(f"complete -c hermes -n '{seen}' {_fish_option(flag)} -xa '{' '.join(words)}'")
             continue
         # No files where a command is to be chosen.
-        choosing = f"{begun} 1" if not names else f"{seen}; and {begun} 2" if command in GROUPS else ""
+        choosing = f"{begun} 1" if not names else f"{seen}; and {begun} 2" if after in GROUPS else ""
         lines.append(f"complete -c hermes -n '{choosing or seen}' {'-f ' if choosing else ''}-a '{' '.join(words)}'")
     return "\n".join(lines)
 
@@ -355,27 +315,38 @@ def _cases(first: str, second: str, before: str, place: str) -> str:
 SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}
 
 
-def _completion(given: argparse.Namespace, context: Context) -> int:
+def _completion(given: ui.Given, context: ui.Context) -> int:
     del context
     print(SHELLS[given.shell]())
-    return OK
-
-
-def _configure_completion(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=list(SHELLS), metavar="SHELL", help="bash, zsh or fish")
+    return ui.OK
 
 
 COMMANDS = {
-    "config show": (_configure_show, _show),
-    "config get": (_configure_get, _get),
-    "config set": (_configure_set, _set),
-    "config unset": (_configure_unset, _unset),
-    "config path": (add_json_option, _path),
-    "config check": (add_json_option, _check),
-    "profile list": (add_json_option, _list),
-    "profile create": (_configure_create, _create),
-    "profile use": (_configure_use, _use),
-    "profile rename": (_configure_rename, _rename),
-    "profile delete": (_configure_delete, _delete),
-    "completion": (_configure_completion, _completion),
+    "config show": ui.command(_show, ui.option("--changed", "only those that stand in the file")),
+    "config get": ui.command(_get, ui.option("name KEY", "such as memory.nudge_interval, or a heading such as memory")),
+    "config set": ui.command(
+        _set,
+        ui.option("name KEY", "such as memory.nudge_interval; `hermes config show` lists them"),
+        ui.option("value VALUE", "as it would stand in config.yaml; JSON works too"),
+    ),
+    "config unset": ui.command(
+        _unset, ui.option("name KEY", "such as memory.nudge_interval; `hermes config show` lists them")
+    ),
+    "config path": ui.command(_path),
+    "config check": ui.command(_check),
+    "profile list": ui.command(_list),
+    "profile create": ui.command(_create, ui.option("name NAME", "small letters, digits, - and _"), json=False),
+    "profile use": ui.command(
+        _use, ui.option("name NAME", f"its name, or {DEFAULT_PROFILE} for the home itself"), json=False
+    ),
+    "profile rename": ui.command(
+        _rename,
+        ui.option("name NAME", "which profile"),
+        ui.option("new NEW", "small letters, digits, - and _"),
+        json=False,
+    ),
+    "profile delete": ui.command(_delete, ui.option("name NAME", "which profile"), ui.YES, json=False),
+    "completion": ui.command(
+        _completion, ui.option("shell SHELL", "bash, zsh or fish", choices=list(SHELLS)), json=False
+    ),
 }

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from hermes.agent import Agent
 from hermes.base.errors import SettingsError
 from hermes.base.text import counted
+from hermes.cli import ui
 from hermes.cli.chat.screen import Screen, TurnView, compacted_in_words
-from hermes.cli.output import OK, add_json_option, print_json
 from hermes.llm.embedded import DEFAULT, MODELS, EmbeddedModel, installed
 from hermes.llm.scripted import Reply, Scripted
 from hermes.session.history import open_past
@@ -24,11 +24,9 @@ from hermes.settings.yaml_file import set_value
 from hermes.storage.files import Folder
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
     from hermes.base.events import TurnFinished
-    from hermes.cli.output import Context
     from hermes.llm.client import Message
     from hermes.settings.home import Home
 
@@ -193,7 +191,7 @@ def _answer(number: int) -> str:
     )
 
 
-def _demo(given: argparse.Namespace, context: Context) -> int:
+def _demo(given: ui.Given, context: ui.Context) -> int:
     del context  # a demo has nothing to do with the home of the person who watches it
     folder = given.keep or tempfile.mkdtemp(prefix="hermes-demo-")
     if given.keep and os.path.isdir(folder) and os.listdir(folder):
@@ -207,21 +205,19 @@ def _demo(given: argparse.Namespace, context: Context) -> int:
         if not given.keep:
             shutil.rmtree(folder)
     if given.json:
-        print_json({**found, "seconds": round(time.monotonic() - began, 1), "kept": bool(given.keep)})
-        return OK
+        ui.print_json({**found, "seconds": round(time.monotonic() - began, 1), "kept": bool(given.keep)})
+        return ui.OK
     screen.line()
     left = f"It is all in {folder}: `hermes --home {folder} sessions list`." if given.keep else "Nothing of it is left."
     took = counted(max(1, round(time.monotonic() - began)), "second")
     screen.line(f"That took about {took}. {left} `hermes` starts a conversation of your own.")
-    return OK
-
-
-def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--keep", metavar="DIR", help="leave everything in this folder, to look at")
-    parser.add_argument("--scripted", action="store_true", help="without the embedded model, also when it is installed")
-    add_json_option(parser)
+    return ui.OK
 
 
 COMMANDS = {
-    "demo": (_configure, _demo),
+    "demo": ui.command(
+        _demo,
+        ui.option("--keep DIR", "leave everything in this folder, to look at"),
+        ui.option("--scripted", "without the embedded model, also when it is installed"),
+    ),
 }

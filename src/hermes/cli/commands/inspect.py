@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import hermes
 from hermes.base.errors import NotFound, SettingsError
-from hermes.cli.output import OK, REFUSED, USAGE, add_json_option, print_json, print_text, show, visible
+from hermes.cli import ui
 from hermes.memory.entries import preview
 from hermes.session.parts import open_parts
 from hermes.storage.files import explain
@@ -21,19 +21,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from hermes.cli.output import Context
     from hermes.safety.verdict import Verdict
     from hermes.session.parts import SessionParts
     from hermes.tools.builtin import Outcome, Task
     from hermes.tools.registry import Tool
 
-    Command = tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace, Context], int]]
+    Command = tuple[Callable[[argparse.ArgumentParser], None], Callable[[ui.Given, ui.Context], int]]
 
 
 _DELEGATE = "delegate_task"
 
 
-def _tool(given: argparse.Namespace, context: Context) -> int:
+def _tool(given: ui.Given, context: ui.Context) -> int:
     if given.name == _DELEGATE and not given.list:
         return _delegate(given, context)
     parts = open_parts(context.home, settings=context.settings, project=given.project or "")
@@ -43,9 +42,9 @@ def _tool(given: argparse.Namespace, context: Context) -> int:
             toolbox.add(tool)
         parts.start_external(given.session or "tool", owner="local", identity={"platform": "cli"})
     if given.list:
-        print_json(toolbox.schemas())
+        ui.print_json(toolbox.schemas())
         parts.external.close([])
-        return OK
+        return ui.OK
     if given.name is None:
         raise SettingsError("which tool? `hermes tool --list` shows them")
     result = toolbox.call(given.name, _arguments(given), TurnContext(session=given.session))
@@ -53,16 +52,16 @@ def _tool(given: argparse.Namespace, context: Context) -> int:
     return _told(result)
 
 
-def _arguments(given: argparse.Namespace) -> str | bytes | None:
+def _arguments(given: ui.Given) -> str | bytes | None:
     return sys.stdin.buffer.read() if given.arguments == "-" else given.arguments
 
 
 def _told(result: str) -> int:
-    print_text(result)
-    return REFUSED if '"success": false' in result[:20] else OK
+    ui.line(result)
+    return ui.REFUSED if '"success": false' in result[:20] else ui.OK
 
 
-def _delegate(given: argparse.Namespace, context: Context) -> int:
+def _delegate(given: ui.Given, context: ui.Context) -> int:
     """Delegated tasks need a model and a conversation that they belong to; this one is filed as `tool`."""
     from hermes.agent import Agent
 
@@ -74,14 +73,13 @@ def _delegate(given: argparse.Namespace, context: Context) -> int:
 
 def _consent() -> Callable[[str], bool] | None:
     def ask(question: str) -> bool:
-        from hermes.cli.output import said_yes
 
-        return said_yes(visible(question))
+        return ui.said_yes(ui.visible(question))
 
     return ask if sys.stdin.isatty() else None
 
 
-def _tools_of_the_agent(context: Context) -> list[Tool]:
+def _tools_of_the_agent(context: ui.Context) -> list[Tool]:
     """Those that work on files, commands and pages: not loaded for a call of memory or search."""
     from hermes.tools.builtin import BuiltinTools, DelegateTask
 
@@ -100,18 +98,7 @@ def _nobody(_task: Task) -> Outcome:
     raise AssertionError("listed only; `_delegate` runs it")
 
 
-def _configure_tool(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the tool to call")
-    parser.add_argument("arguments", nargs="?", metavar="JSON", help="its arguments; - reads them from standard input")
-    parser.add_argument("--session", default="", metavar="ID", help="call it as the model does inside this session")
-    parser.add_argument(
-        "--project", metavar="NAME", help="call it as in this project: a name, or . for this repository"
-    )
-    parser.add_argument("--list", action="store_true", help="print the schemas of all tools, as JSON")
-    add_json_option(parser)  # what tools say is JSON anyway; with it, so are mistakes
-
-
-def _prompt(given: argparse.Namespace, context: Context) -> int:
+def _prompt(given: ui.Given, context: ui.Context) -> int:
     cwd = given.cwd or os.getcwd()
     owner = "local" if given.diff else None
     parts = open_parts(context.home, settings=context.settings, owner=owner, project=given.project, cwd=cwd)
@@ -125,7 +112,7 @@ def _prompt(given: argparse.Namespace, context: Context) -> int:
         parts.close()
     sizes = prompt.sizes()
     total = {"characters": len(prompt.text), "tokens": sum(size["tokens"] for size in sizes)}
-    return show(
+    return ui.show(
         given,
         {"prompt": prompt.text, "sections": sizes, "total": total},
         *([f"{prompt.text}\n"] if not given.sizes else []),
@@ -146,18 +133,8 @@ def _print_difference(parts: SessionParts, name: str, now: str) -> int:
     lines = difflib.unified_diff(
         then.splitlines(), now.splitlines(), f"session {session.id}", "a new session", lineterm=""
     )
-    print_text("\n".join(lines) or "the prompt of that session is what a new session would get")
-    return OK
-
-
-def _configure_prompt(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--sizes", action="store_true", help="only the size of each section")
-    parser.add_argument("--diff", metavar="SESSION", help="how it differs from the prompt a session (id or title) has")
-    parser.add_argument("--model", default="", help="for which model (some get more guidance)")
-    parser.add_argument("--platform", default="cli", help="for which platform (default: cli)")
-    parser.add_argument("--cwd", metavar="DIR", help="in which folder to look for context files (default: here)")
-    parser.add_argument("--project", metavar="NAME", help="of which project (default: the repository of that folder)")
-    add_json_option(parser)
+    ui.line("\n".join(lines) or "the prompt of that session is what a new session would get")
+    return ui.OK
 
 
 _NO_FILE = (errno.ENOENT, errno.ENAMETOOLONG)
@@ -165,7 +142,7 @@ _NO_FILE = (errno.ENOENT, errno.ENAMETOOLONG)
 _SCOPES = ("memory", "context", "recall")
 
 
-def _scan(given: argparse.Namespace, context: Context) -> int:
+def _scan(given: ui.Given, context: ui.Context) -> int:
     from hermes.safety.scanner import scan  # the call of a memory tool seldom needs it
 
     del context
@@ -175,10 +152,10 @@ def _scan(given: argparse.Namespace, context: Context) -> int:
     text = data.decode("utf-8", "surrogateescape")
     judged = judge(text, scan(text, given.scope))
     if given.json:
-        print_json(judged)
+        ui.print_json(judged)
     else:
         print_judged(judged)
-    return OK if judged["verdict"] == "clean" else REFUSED
+    return ui.OK if judged["verdict"] == "clean" else ui.REFUSED
 
 
 def judge(text: str, verdict: Verdict) -> dict[str, Any]:
@@ -207,16 +184,16 @@ def _scan_lines(data: bytes, scope: str) -> int:
         except (ValueError, KeyError, TypeError):
             wrong = True
             judged = {"error": f'line {number}: expected {{"text": "…"}}'}
-        print_text(json.dumps(judged, ensure_ascii=False))
-    return USAGE if wrong else OK
+        ui.line(json.dumps(judged, ensure_ascii=False))
+    return ui.USAGE if wrong else ui.OK
 
 
 def print_judged(judged: dict[str, Any]) -> None:
-    print_text(f"{judged['verdict']}" + (f": {', '.join(judged['classes'])}" if judged["classes"] else ""))
+    ui.line(f"{judged['verdict']}" + (f": {', '.join(judged['classes'])}" if judged["classes"] else ""))
     if judged["excerpt"]:
-        print_text(f"  {judged['excerpt']}")
+        ui.line(f"  {judged['excerpt']}")
     if judged["advice"]:
-        print_text(f"  {judged['advice']}")
+        ui.line(f"  {judged['advice']}")
 
 
 def _read(file: str) -> bytes:
@@ -233,29 +210,7 @@ def _read(file: str) -> bytes:
         raise explain("read", file, error) from error
 
 
-def _configure_scan(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a file with the text; - reads the text from standard input")
-    parser.add_argument(
-        "--jsonl", action="store_true", help='one {"text": …} per line in, one JSON verdict per line out'
-    )
-    parser.add_argument("--scope", choices=_SCOPES, default="memory", help="what the text is for (default: memory)")
-    add_json_option(parser)
-
-
-def _configure_recall(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "path",
-        metavar="FILE",
-        nargs="?",
-        help="a LoCoMo, LongMemEval or CJK question file (JSON, may be .gz); without one your own conversations",
-    )
-    parser.add_argument("--limit", type=int, help="only so many questions of each conversation, or in all")
-    parser.add_argument("--semantic", action="store_true", help="search by meaning too (needs the extra)")
-    parser.add_argument("--chart", metavar="FILE.svg", help="also draw the figures (in a checkout)")
-    add_json_option(parser)
-
-
-def _recall(given: argparse.Namespace, context: Context) -> int:
+def _recall(given: ui.Given, context: ui.Context) -> int:
     checkout = _checkout() if given.chart else None
     if checkout:
         checkout.refuse_unwritable("--chart", given.chart)
@@ -263,23 +218,23 @@ def _recall(given: argparse.Namespace, context: Context) -> int:
     if checkout:
         checkout.draw_chart(given.chart, figures, "recall")
     if given.json:
-        print_json(figures)
+        ui.print_json(figures)
     else:
         print_figures(figures)
-    return OK
+    return ui.OK
 
 
 def print_figures(figures: dict[str, Any], indent: str = "") -> None:
     for name, figure in figures.items():
         if isinstance(figure, dict):
-            print_text(f"{indent}{name}")
+            ui.line(f"{indent}{name}")
             print_figures(figure, indent + "  ")
         else:
             shown = f"{figure:.4g}" if isinstance(figure, float) else figure
-            print_text(f"{indent}{name!s:<35} {shown}")
+            ui.line(f"{indent}{name!s:<35} {shown}")
 
 
-def _recall_figures(given: argparse.Namespace, context: Context) -> dict[str, Any]:
+def _recall_figures(given: ui.Given, context: ui.Context) -> dict[str, Any]:
     if given.path is not None:
         from hermes.operations.recall_bench import run
 
@@ -313,7 +268,7 @@ def _from_checkout(name: str) -> Command:
     def configure(parser: argparse.ArgumentParser) -> None:
         _checkout().COMMANDS[name][0](parser)
 
-    def run(given: argparse.Namespace, context: Context) -> int:
+    def run(given: ui.Given, context: ui.Context) -> int:
         return int(_checkout().COMMANDS[name][1](given, context))
 
     return configure, run
@@ -326,9 +281,39 @@ _NAMES = (
 
 
 COMMANDS = {
-    "tool": (_configure_tool, _tool),
-    "prompt": (_configure_prompt, _prompt),
-    "scan": (_configure_scan, _scan),
-    "bench recall": (_configure_recall, _recall),
+    "tool": ui.command(
+        _tool,
+        ui.option("name NAME", "the tool to call", nargs="?"),
+        ui.option("arguments JSON", "its arguments; - reads them from standard input", nargs="?"),
+        ui.option("--session ID", "call it as the model does inside this session", default=""),
+        ui.option("--project NAME", "call it as in this project: a name, or . for this repository"),
+        ui.option("--list", "print the schemas of all tools, as JSON"),
+    ),
+    "prompt": ui.command(
+        _prompt,
+        ui.option("--sizes", "only the size of each section"),
+        ui.option("--diff SESSION", "how it differs from the prompt a session (id or title) has"),
+        ui.option("--model MODEL", "for which model (some get more guidance)", default=""),
+        ui.option("--platform PLATFORM", "for which platform (default: cli)", default="cli"),
+        ui.option("--cwd DIR", "in which folder to look for context files (default: here)"),
+        ui.option("--project NAME", "of which project (default: the repository of that folder)"),
+    ),
+    "scan": ui.command(
+        _scan,
+        ui.option("file FILE", "a file with the text; - reads the text from standard input"),
+        ui.option("--jsonl", 'one {"text": …} per line in, one JSON verdict per line out'),
+        ui.option("--scope", "what the text is for (default: memory)", choices=_SCOPES, default="memory"),
+    ),
+    "bench recall": ui.command(
+        _recall,
+        ui.option(
+            "path FILE",
+            "a LoCoMo, LongMemEval or CJK question file (JSON, may be .gz); without one your own conversations",
+            nargs="?",
+        ),
+        ui.option("--limit LIMIT", "only so many questions of each conversation, or in all", type=int),
+        ui.option("--semantic", "search by meaning too (needs the extra)"),
+        ui.option("--chart FILE.svg", "also draw the figures (in a checkout)"),
+    ),
     **{f"bench {name}": _from_checkout(name) for name in _NAMES},
 }

@@ -10,20 +10,18 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import ExtraMissing, HermesError, NotFound, SettingsError, StorageError, command
-from hermes.cli.output import OK, REFUSED, add_json_option, confirmed, print_failure, print_json, print_text, show
+from hermes.base.errors import ExtraMissing, HermesError, NotFound, SettingsError, StorageError
+from hermes.base.errors import command as install_command
+from hermes.cli import ui
 from hermes.server.hosts import BY_MODEL, HOSTS, RECORDED, Launch, carry_out, configured, list_tools, plan, record
 from hermes.settings.home import find_home, locate_home
 
 if TYPE_CHECKING:
-    import argparse
-
-    from hermes.cli.output import Context
     from hermes.server.hosts import Change
     from hermes.settings.home import Home
 
 
-def _serve(given: argparse.Namespace, context: Context) -> int:
+def _serve(given: ui.Given, context: ui.Context) -> int:
     if given.http:
         from hermes.cli.commands.serve import start
 
@@ -44,7 +42,7 @@ def _serve(given: argparse.Namespace, context: Context) -> int:
         anyio.run(serve_stdio, build_server(lambda _context: workspace, recorded=given.recorded))
     finally:
         workspace.close()
-    return OK
+    return ui.OK
 
 
 def load_server() -> None:
@@ -52,16 +50,7 @@ def load_server() -> None:
     try:
         import hermes.server.mcp  # noqa: F401 - whoever starts the server finds it loaded
     except ImportError as error:
-        raise ExtraMissing(f"{error.name} is not installed; {command('server')} brings it") from error
-
-
-def _configure_serve(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--project", metavar="NAME", help="whose notes to show (default: the repository it starts in)")
-    parser.add_argument("--source", default="mcp", metavar="NAME", help="what recorded conversations are filed under")
-    parser.add_argument("--http", action="store_true", help="streamable HTTP at /mcp instead; needs a key")
-    parser.add_argument("--host", metavar="ADDRESS", help="with --http: where to listen (default: server.host)")
-    parser.add_argument("--port", type=int, metavar="PORT", help="with --http: on which port (default: server.port)")
-    parser.add_argument("--recorded", action="store_true", help="a hook records the host's conversations already")
+        raise ExtraMissing(f"{error.name} is not installed; {install_command('server')} brings it") from error
 
 
 # `hermes mcp install`, `uninstall`, `status` and `record`: a host's configuration, and what its hooks record.
@@ -71,7 +60,7 @@ _LARGEST = 16 << 20
 _SCRIPTS = ("hermes", "hermes-memory")
 
 
-def _install(given: argparse.Namespace, context: Context) -> int:
+def _install(given: ui.Given, context: ui.Context) -> int:
     if given.remove:
         return _uninstall(given, context)
     launch = Launch(command=_command(), home=_home_words(context.home))
@@ -86,17 +75,17 @@ def _install(given: argparse.Namespace, context: Context) -> int:
     return _write(given, changes, tools, HOSTS[given.host].records if RECORDED in command else BY_MODEL)
 
 
-def _uninstall(given: argparse.Namespace, context: Context) -> int:
+def _uninstall(given: ui.Given, context: ui.Context) -> int:
     del context
     return _write(given, plan(given.host, None, os.path.expanduser("~")), [], "")
 
 
-def _write(given: argparse.Namespace, changes: list[Change], tools: list[str], records: str) -> int:
+def _write(given: ui.Given, changes: list[Change], tools: list[str], records: str) -> int:
     host = HOSTS[given.host]
     agreed = bool(changes) and not given.dry_run and (given.yes or (not given.json and _confirmed(changes)))
     backups = carry_out(changes) if agreed else []
     if given.json:
-        print_json(
+        ui.print_json(
             {
                 "host": given.host,
                 "done": agreed or not changes,
@@ -106,29 +95,29 @@ def _write(given: argparse.Namespace, changes: list[Change], tools: list[str], r
                 "records": records,
             }
         )
-        return OK if agreed or not changes or given.dry_run else REFUSED
+        return ui.OK if agreed or not changes or given.dry_run else ui.REFUSED
     if tools:
-        print_text(f"started as {host.title} will: it answers, with {len(tools)} tools")
+        ui.line(f"started as {host.title} will: it answers, with {len(tools)} tools")
     if not changes:
-        print_text(f"{host.title}: nothing to change")
+        ui.line(f"{host.title}: nothing to change")
     elif agreed:
         for backup in backups:
-            print_text(f"the file as it was: {backup}")
-        print_text(
+            ui.line(f"the file as it was: {backup}")
+        ui.line(
             f"{host.title}: " + (f"done. Restart it. Conversations: {records}." if tools else "removed. Restart it.")
         )
     else:
         if given.dry_run or given.yes:
             _show(changes)
-        print_text("nothing was changed" + ("" if given.dry_run else "; --yes does it without asking"))
-    return OK if agreed or not changes or given.dry_run else REFUSED
+        ui.line("nothing was changed" + ("" if given.dry_run else "; --yes does it without asking"))
+    return ui.OK if agreed or not changes or given.dry_run else ui.REFUSED
 
 
-def _status(given: argparse.Namespace, context: Context) -> int:
+def _status(given: ui.Given, context: ui.Context) -> int:
     del context
     rows = [_state(host) for host in HOSTS]
-    show(given, rows, *(_told(row) for row in rows))
-    return REFUSED if any(row["problem"] for row in rows) else OK
+    ui.show(given, rows, *(_told(row) for row in rows))
+    return ui.REFUSED if any(row["problem"] for row in rows) else ui.OK
 
 
 def _state(host: str) -> dict[str, Any]:
@@ -162,7 +151,7 @@ def _told(row: dict[str, Any]) -> str:
 
 def _confirmed(changes: list[Change]) -> bool:
     _show(changes)
-    return confirmed("Write this?")
+    return ui.confirmed("Write this?")
 
 
 def _show(changes: list[Change]) -> None:
@@ -171,7 +160,7 @@ def _show(changes: list[Change]) -> None:
         after = change.after.decode("utf-8", "replace").splitlines()
         name = f"{change.path} ({change.reason})"
         lines = difflib.unified_diff(before, after, change.path if change.before else "nothing", name, lineterm="", n=1)
-        print_text("\n".join(lines) + "\n")
+        ui.line("\n".join(lines) + "\n")
 
 
 def _command() -> tuple[str, ...]:
@@ -234,19 +223,19 @@ def _home_words(home: Home) -> tuple[str, ...]:
     return words
 
 
-def _record(given: argparse.Namespace, context: Context) -> int:
+def _record(given: ui.Given, context: ui.Context) -> int:
     """Ends with 0 or 1 only: hosts take 2 as an order to stop the person's prompt or to go on with the turn."""
     try:
         result = record(context.home, given.host, _payload(given))
     except HermesError as error:
-        print_failure(error, REFUSED, as_json=given.json)
-        return REFUSED
+        ui.failure(error, ui.REFUSED, as_json=given.json)
+        return ui.REFUSED
     if given.json:
-        print_json(result)
-    return OK
+        ui.print_json(result)
+    return ui.OK
 
 
-def _payload(given: argparse.Namespace) -> dict[str, Any]:
+def _payload(given: ui.Given) -> dict[str, Any]:
     text = given.payload if given.payload is not None else sys.stdin.buffer.read(_LARGEST)
     try:
         payload: Any = json.loads(text) if text.strip() else {}
@@ -257,28 +246,30 @@ def _payload(given: argparse.Namespace) -> dict[str, Any]:
     return payload
 
 
-def _configure_install(parser: argparse.ArgumentParser) -> None:
-    _configure_uninstall(parser)
-    parser.add_argument("--remove", action="store_true", help="the same as `hermes mcp uninstall`")
-
-
-def _configure_uninstall(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("host", metavar="HOST", help=", ".join(HOSTS))
-    parser.add_argument("--yes", action="store_true", help="write without asking")
-    parser.add_argument("--dry-run", action="store_true", help="only show what would change")
-    add_json_option(parser)
-
-
-def _configure_record(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("host", metavar="HOST", help="whose hook this is")
-    parser.add_argument("payload", nargs="?", metavar="JSON", help="what it tells (default: from standard input)")
-    add_json_option(parser)
+_UNINSTALL = (
+    ui.option("host HOST", ", ".join(HOSTS)),
+    ui.option("--yes", "write without asking"),
+    ui.option("--dry-run", "only show what would change"),
+)
 
 
 COMMANDS = {
-    "mcp serve": (_configure_serve, _serve),
-    "mcp install": (_configure_install, _install),
-    "mcp uninstall": (_configure_uninstall, _uninstall),
-    "mcp status": (add_json_option, _status),
-    "mcp record": (_configure_record, _record),
+    "mcp serve": ui.command(
+        _serve,
+        ui.option("--project NAME", "whose notes to show (default: the repository it starts in)"),
+        ui.option("--source NAME", "what recorded conversations are filed under", default="mcp"),
+        ui.option("--http", "streamable HTTP at /mcp instead; needs a key"),
+        ui.option("--host ADDRESS", "with --http: where to listen (default: server.host)"),
+        ui.option("--port PORT", "with --http: on which port (default: server.port)", type=int),
+        ui.option("--recorded", "a hook records the host's conversations already"),
+        json=False,
+    ),
+    "mcp install": ui.command(_install, *_UNINSTALL, ui.option("--remove", "the same as `hermes mcp uninstall`")),
+    "mcp uninstall": ui.command(_uninstall, *_UNINSTALL),
+    "mcp status": ui.command(_status),
+    "mcp record": ui.command(
+        _record,
+        ui.option("host HOST", "whose hook this is"),
+        ui.option("payload JSON", "what it tells (default: from standard input)", nargs="?"),
+    ),
 }

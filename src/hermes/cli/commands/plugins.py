@@ -7,18 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, NotFound, SettingsError
-from hermes.cli.output import (
-    OK,
-    REFUSED,
-    add_json_option,
-    ask,
-    ask_secret,
-    choose,
-    no_options,
-    print_json,
-    print_problem,
-    print_text,
-)
+from hermes.cli import ui
 from hermes.compaction.engine import BUILT_IN
 from hermes.operations.checks import connection_of, examine, examine_engine, fields_of, secret_name
 from hermes.providers import config as provider_config
@@ -32,10 +21,8 @@ from hermes.settings.environment import save_secret, secret
 from hermes.settings.yaml_file import set_value
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable, Mapping
 
-    from hermes.cli.output import Context
     from hermes.providers.discovery import ProviderInfo
     from hermes.settings.home import Home
 
@@ -43,19 +30,19 @@ if TYPE_CHECKING:
 PROVIDER, ENGINE = "memory provider", "context engine"
 
 
-def _list(given: argparse.Namespace, context: Context) -> int:
+def _list(given: ui.Given, context: ui.Context) -> int:
     rows = _rows(context)
     if given.json:
-        print_json(rows)
-        return OK
+        ui.print_json(rows)
+        return ui.OK
     for row in rows:
         mark = "*" if row["active"] else " "
         where = "bundled" if row["bundled"] else "installed"
-        print_text(f"{mark} {row['name']:<14} {row['kind']:<15} {where:<10} {row['description']}")
-    return OK
+        ui.line(f"{mark} {row['name']:<14} {row['kind']:<15} {where:<10} {row['description']}")
+    return ui.OK
 
 
-def _rows(context: Context) -> list[dict[str, Any]]:
+def _rows(context: ui.Context) -> list[dict[str, Any]]:
     active = chosen_providers(context.settings)
     chosen = context.settings.text("context.engine") or BUILT_IN
     providers = [_as_json(each, active) for each in available_providers(context.home.operator)]
@@ -72,21 +59,21 @@ def _rows(context: Context) -> list[dict[str, Any]]:
     ]
 
 
-def _show(given: argparse.Namespace, context: Context) -> int:
+def _show(given: ui.Given, context: ui.Context) -> int:
     found = [row for row in _rows(context) if row["name"] == given.name]
     if not found:
         raise _no_plugin(given.name, context)
     if given.json:
-        print_json(found[0])
-        return OK
+        ui.print_json(found[0])
+        return ui.OK
     for row in found:
         for key, each in row.items():
             if each not in ("", [], None):
-                print_text(f"{key:<22} {', '.join(map(str, each)) if isinstance(each, list) else each}")
-    return OK
+                ui.line(f"{key:<22} {', '.join(map(str, each)) if isinstance(each, list) else each}")
+    return ui.OK
 
 
-def _no_plugin(name: str, context: Context) -> NotFound:
+def _no_plugin(name: str, context: ui.Context) -> NotFound:
     rows = _rows(context)
     places = [
         os.path.join(each, name)
@@ -104,13 +91,13 @@ def _no_plugin(name: str, context: Context) -> NotFound:
     )
 
 
-def _path(given: argparse.Namespace, context: Context) -> int:
+def _path(given: ui.Given, context: ui.Context) -> int:
     del given
-    print_text(os.path.join(context.home.operator, FOLDER))
-    return OK
+    ui.line(os.path.join(context.home.operator, FOLDER))
+    return ui.OK
 
 
-def _check(given: argparse.Namespace, context: Context) -> int:
+def _check(given: ui.Given, context: ui.Context) -> int:
     """Loads each plug-in that somebody installed, or the ones that are named, and says what is wrong."""
     chosen = [*chosen_providers(context.settings), context.settings.text("context.engine")]
     installed = [row["name"] for row in _rows(context) if not row["bundled"]]
@@ -119,16 +106,16 @@ def _check(given: argparse.Namespace, context: Context) -> int:
     for each in found:
         each["ok"] = not each["problem"] and not each.get("missing")
     if given.json:
-        print_json(found)
+        ui.print_json(found)
     else:
         for each in found:
             lacking = ", ".join(field["variable"] or field["key"] for field in each.get("missing") or ())
             said = f"not configured yet: {lacking}" if lacking else each.get("connection") or each.get("tried")
-            print_text(f"{'ok ' if each['ok'] else '!  '} {each['name']:<14} {each['problem'] or said or 'loads'}")
-    return OK if all(each["ok"] for each in found) else REFUSED
+            ui.line(f"{'ok ' if each['ok'] else '!  '} {each['name']:<14} {each['problem'] or said or 'loads'}")
+    return ui.OK if all(each["ok"] for each in found) else ui.REFUSED
 
 
-def _checked(name: str, given: argparse.Namespace, context: Context) -> list[dict[str, Any]]:
+def _checked(name: str, given: ui.Given, context: ui.Context) -> list[dict[str, Any]]:
     """Every plug-in of that name; one that is nowhere may still be an engine that a general plug-in registers."""
     kinds = {row["kind"] for row in _rows(context) if row["name"] == name}
     found = []
@@ -157,21 +144,10 @@ def _as_json(info: ProviderInfo, active: list[str]) -> dict[str, Any]:
     }
 
 
-def _configure_show(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the plug-in")
-    add_json_option(parser)
-
-
-def _configure_check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="left out: everything that was installed or is in use")
-    parser.add_argument("--connect", action="store_true", help="also ask the backend")
-    add_json_option(parser)
-
-
 # Commands that a memory provider brings itself: `hermes NAME …`, for the active provider only.
 
 
-def run_provider_command(name: str, words: list[str], context: Context) -> int:
+def run_provider_command(name: str, words: list[str], context: ui.Context) -> int:
     """Lets the provider parse and carry out its own words."""
     import argparse
 
@@ -186,14 +162,14 @@ def run_provider_command(name: str, words: list[str], context: Context) -> int:
         carry_out = getattr(given, "func", None)
         if carry_out is None:
             parser.print_help()
-            return OK
-        return int(carry_out(given) or OK)
+            return ui.OK
+        return int(carry_out(given) or ui.OK)
 
 
 _BUILT_IN_ONLY = "built-in only"
 
 
-def _setup(given: argparse.Namespace, context: Context) -> int:
+def _setup(given: ui.Given, context: ui.Context) -> int:
     answers = _pairs(given.set or [])
     talking = sys.stdin.isatty() and not given.yes
     name = given.name or _picked(context.home.operator, talking=talking)
@@ -214,11 +190,11 @@ def _setup(given: argparse.Namespace, context: Context) -> int:
         set_value(context.home, FILE, "memory.providers", ", ".join(dict.fromkeys([*several, name])))
     else:
         set_value(context.home, FILE, "memory.provider", name)
-    print_text(f"{name} is the memory provider now; new sessions use it.")
-    return OK if given.no_check else _try(name, context)
+    ui.line(f"{name} is the memory provider now; new sessions use it.")
+    return ui.OK if given.no_check else _try(name, context)
 
 
-def _own_setup(name: str, provider: Any, context: Context) -> None:
+def _own_setup(name: str, provider: Any, context: ui.Context) -> None:
     """Lets a provider ask its questions itself. As in hermes-agent it gets the settings, and its own beside them."""
     settings, home = context.settings, context.home.operator
     config: dict[str, Any] = {"memory": {}}
@@ -240,18 +216,18 @@ def _own_setup(name: str, provider: Any, context: Context) -> None:
         raise SettingsError(f"the set-up of {name} failed ({told}), and it is not in use") from error
 
 
-def _off(given: argparse.Namespace, context: Context) -> int:
+def _off(given: ui.Given, context: ui.Context) -> int:
     del given
     was = [*context.settings.texts("memory.providers"), context.settings.text("memory.provider")]
     set_value(context.home, FILE, "memory.provider", "")
     if context.settings.texts("memory.providers"):
         set_value(context.home, FILE, "memory.providers", "")
     names = ", ".join(filter(None, was))
-    print_text(f"External memory is off{f' (it was {names})' if names else ''}; built-in memory stays as it is.")
-    return OK
+    ui.line(f"External memory is off{f' (it was {names})' if names else ''}; built-in memory stays as it is.")
+    return ui.OK
 
 
-def _deliver(given: argparse.Namespace, context: Context) -> int:
+def _deliver(given: ui.Given, context: ui.Context) -> int:
     from hermes.base.values import Notices
     from hermes.session.external import build_manager, chosen_providers
 
@@ -266,11 +242,11 @@ def _deliver(given: argparse.Namespace, context: Context) -> int:
         waits = (
             f"{each['waiting']} waiting, {each['refused']} refused" if each["waiting"] or each["refused"] else "nothing"
         )
-        print_text(f"{each['name']}: {waits} left{f' (tried {again} refused again)' if again else ''}")
+        ui.line(f"{each['name']}: {waits} left{f' (tried {again} refused again)' if again else ''}")
     manager.shutdown_all()
     for notice in notices.take():
-        print_text(f"! {notice.text}")
-    return OK if done else REFUSED
+        ui.line(f"! {notice.text}")
+    return ui.OK if done else ui.REFUSED
 
 
 def _picked(home: str, *, talking: bool) -> str:
@@ -279,7 +255,7 @@ def _picked(home: str, *, talking: bool) -> str:
         names = ", ".join(each.name for each in known)
         raise SettingsError(f"name a provider: `hermes memory setup NAME --set key=value --yes` (there are: {names})")
     rows = [f"{each.name:<12} {each.description}" for each in known]
-    return [*(each.name for each in known), ""][choose("Which memory provider?", [*rows, _BUILT_IN_ONLY])]
+    return [*(each.name for each in known), ""][ui.choose("Which memory provider?", [*rows, _BUILT_IN_ONLY])]
 
 
 def _dependencies(info: ProviderInfo, *, yes: bool, talking: bool) -> None:
@@ -290,7 +266,7 @@ def _dependencies(info: ProviderInfo, *, yes: bool, talking: bool) -> None:
     for program in info.external_dependencies:
         name = str(program.get("name", ""))
         if name and shutil.which(name) is None:
-            print_text(f"{info.name} also needs the program {name}: {program.get('install', 'see its documentation')}")
+            ui.line(f"{info.name} also needs the program {name}: {program.get('install', 'see its documentation')}")
 
 
 def _install(provider: str, packages: Iterable[str], *, yes: bool, talking: bool) -> None:
@@ -303,13 +279,13 @@ def _install(provider: str, packages: Iterable[str], *, yes: bool, talking: bool
     if not lacking:
         return
     names = ", ".join(lacking)
-    agreed = yes or (talking and ask(f"{provider} needs {names}. Install? (y/n)", "y").lower().startswith("y"))
+    agreed = yes or (talking and ui.ask(f"{provider} needs {names}. Install? (y/n)", "y").lower().startswith("y"))
     command = [*_installer(), *lacking]
     if not agreed:
         raise SettingsError(
             f"{provider} needs {names}; install them (`{shlex.join(command)}`), or say --yes to have it done"
         )
-    print_text(f"installing {names}: {shlex.join(command)}")
+    ui.line(f"installing {names}: {shlex.join(command)}")
     sys.stdout.flush()
     code = subprocess.run(command, check=False).returncode
     if code:
@@ -318,7 +294,7 @@ def _install(provider: str, packages: Iterable[str], *, yes: bool, talking: bool
             f"changed. Try it by hand: `{shlex.join(command)}`, then `hermes memory setup {provider}` again"
         )
     importlib.invalidate_caches()  # a folder that was looked at before has new modules now
-    print_text(f"{names} installed")
+    ui.line(f"{names} installed")
 
 
 def _installer() -> list[str]:
@@ -387,15 +363,15 @@ def _answered(
 def _asked(name: str, field: dict[str, Any], current: Any, home: Home) -> Any:
     label = str(field.get("description") or field["key"])
     if field.get("url"):
-        print_text(f"  (get it at {field['url']})")
+        ui.line(f"  (get it at {field['url']})")
     if field.get("secret"):
         kept = secret(home, secret_name(name, field))
-        return ask_secret(label, kept=bool(kept)) or kept or ""
+        return ui.ask_secret(label, kept=bool(kept)) or kept or ""
     if field.get("choices"):
         choices = [str(each) for each in field["choices"]]
         at = choices.index(str(current)) if str(current) in choices else 0
-        return field["choices"][choose(label, choices, at)]
-    return ask(label, "" if current is None else str(current))
+        return field["choices"][ui.choose(label, choices, at)]
+    return ui.ask(label, "" if current is None else str(current))
 
 
 def _valid(field: dict[str, Any], said: Any) -> Any:
@@ -411,7 +387,7 @@ def _save(provider: Any, name: str, fields: list[dict[str, Any]], values: dict[s
     for key, variable in secrets.items():
         if values.get(key) and secret(home, variable) != values[key]:
             save_secret(home, variable, str(values[key]))
-            print_text(f"{variable} saved in {home.join(SECRETS)}, readable by you only")
+            ui.line(f"{variable} saved in {home.join(SECRETS)}, readable by you only")
     plain = {key: each for key, each in values.items() if key not in secrets and each not in (None, "")}
     if plain and hasattr(provider, "save_config"):
         provider.save_config(plain, home.operator)
@@ -419,13 +395,13 @@ def _save(provider: Any, name: str, fields: list[dict[str, Any]], values: dict[s
         provider_config.save_config(name, home.operator, plain)
 
 
-def _try(name: str, context: Context) -> int:
+def _try(name: str, context: ui.Context) -> int:
     try:
-        print_text(f"{name}: {connection_of(name, context.home, context.settings)}")
+        ui.line(f"{name}: {connection_of(name, context.home, context.settings)}")
     except HermesError as error:
-        print_problem(f"saved, but {name} does not work yet: {error}")
-        return REFUSED
-    return OK
+        ui.problem(f"saved, but {name} does not work yet: {error}")
+        return ui.REFUSED
+    return ui.OK
 
 
 def _pairs(given: list[str]) -> dict[str, str]:
@@ -438,23 +414,25 @@ def _pairs(given: list[str]) -> dict[str, str]:
     return pairs
 
 
-def _configure_setup(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the provider; left out, you are asked")
-    parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="answer one of its questions")
-    parser.add_argument("--yes", action="store_true", help="ask nothing: use what is given, known or the default")
-    parser.add_argument("--no-check", action="store_true", help="do not try to connect")
-
-
-def _configure_deliver(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seconds", type=float, default=60.0, metavar="S", help="how long to try (default: 60)")
-
-
 COMMANDS = {
-    "plugins list": (add_json_option, _list),
-    "plugins show": (_configure_show, _show),
-    "plugins path": (no_options, _path),
-    "plugins check": (_configure_check, _check),
-    "memory setup": (_configure_setup, _setup),
-    "memory deliver": (_configure_deliver, _deliver),
-    "memory off": (no_options, _off),
+    "plugins list": ui.command(_list),
+    "plugins show": ui.command(_show, ui.option("name NAME", "the plug-in")),
+    "plugins path": ui.command(_path, json=False),
+    "plugins check": ui.command(
+        _check,
+        ui.option("names NAME", "left out: everything that was installed or is in use", nargs="*"),
+        ui.option("--connect", "also ask the backend"),
+    ),
+    "memory setup": ui.command(
+        _setup,
+        ui.option("name NAME", "the provider; left out, you are asked", nargs="?"),
+        ui.option("--set KEY=VALUE", "answer one of its questions", action="append"),
+        ui.option("--yes", "ask nothing: use what is given, known or the default"),
+        ui.option("--no-check", "do not try to connect"),
+        json=False,
+    ),
+    "memory deliver": ui.command(
+        _deliver, ui.option("--seconds S", "how long to try (default: 60)", type=float, default=60.0), json=False
+    ),
+    "memory off": ui.command(_off, json=False),
 }

@@ -10,19 +10,18 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import ExtraMissing, HermesError, SettingsError, command
+from hermes.base.errors import ExtraMissing, HermesError, SettingsError
+from hermes.base.errors import command as install_command
 from hermes.base.text import counted
-from hermes.cli.output import OK, REFUSED, add_json_option, print_json, print_problem, print_text, show, when
+from hermes.cli import ui
 from hermes.operations.forget import finish_removals, forget, rehearse
 from hermes.settings.home import DATABASE
 from hermes.settings.people import OWNER, People
 
 if TYPE_CHECKING:
-    import argparse
     import socket
     from collections.abc import Iterator
 
-    from hermes.cli.output import Context
     from hermes.gateway.directory import Directory
     from hermes.operations.forget import Forgotten
     from hermes.settings.config import Settings
@@ -45,13 +44,13 @@ _SWITCH_SECONDS = 0.0005
 _LAST_PORT = 65535
 
 
-def start(context: Context, *, host: str = "", port: int | None = None, only_mcp: bool = False) -> int:
+def start(context: ui.Context, *, host: str = "", port: int | None = None, only_mcp: bool = False) -> int:
     """Serves until it is told to stop (SIGINT, SIGTERM), then lets what is running finish."""
     try:
         from hermes.http_server import HttpServer
         from hermes.server.app import build
     except ImportError as error:
-        raise ExtraMissing(f"{error.name} is not installed; {command('server')} brings it") from error
+        raise ExtraMissing(f"{error.name} is not installed; {install_command('server')} brings it") from error
     settings = context.settings
     service = build(context.home, only_mcp=only_mcp)
     host = host or settings.text("server.host")
@@ -63,7 +62,7 @@ def start(context: Context, *, host: str = "", port: int | None = None, only_mcp
     if not only_mcp:
         _say_what_is_served(settings, host, server.port)
     server.run()
-    return OK
+    return ui.OK
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -91,22 +90,17 @@ def _say_what_is_served(settings: Settings, host: str, port: int) -> None:
     try:
         main_model(settings)
     except HermesError as error:
-        print_problem(f"{error}; until then only memory, search and MCP are served")
+        ui.problem(f"{error}; until then only memory, search and MCP are served")
 
 
-def _serve(given: argparse.Namespace, context: Context) -> int:
+def _serve(given: ui.Given, context: ui.Context) -> int:
     return start(context, host=given.host or "", port=given.port)
-
-
-def _configure_serve(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--host", metavar="ADDRESS", help="where to listen (default: server.host, 127.0.0.1)")
-    parser.add_argument("--port", type=int, metavar="PORT", help="on which port (default: server.port, 8484)")
 
 
 # `hermes gateway`: people talk to their memory on chat platforms; one process for all of them.
 
 
-def _run(given: argparse.Namespace, context: Context) -> int:
+def _run(given: ui.Given, context: ui.Context) -> int:
     import signal
     import threading
 
@@ -115,7 +109,7 @@ def _run(given: argparse.Namespace, context: Context) -> int:
 
         gateway = Gateway(context.home, port=given.port)
     except ImportError as error:
-        raise ExtraMissing(f"{error.name} is not installed; {command('server')} brings it") from error
+        raise ExtraMissing(f"{error.name} is not installed; {install_command('server')} brings it") from error
     log_with_times()
     sys.setswitchinterval(_SWITCH_SECONDS)
     over = threading.Event()
@@ -127,29 +121,29 @@ def _run(given: argparse.Namespace, context: Context) -> int:
     if not gateway.stop():
         logging.getLogger("hermes.gateway").warning("some answers took too long; the next start goes on with them")
         logging.shutdown()
-        os._exit(OK)  # everything is stored; the threads that still wait for a model have nothing left to save
-    return OK
+        os._exit(ui.OK)  # everything is stored; the threads that still wait for a model have nothing left to save
+    return ui.OK
 
 
-def _status(given: argparse.Namespace, context: Context) -> int:
+def _status(given: ui.Given, context: ui.Context) -> int:
     from hermes.gateway.service import stored_status
 
     status = stored_status(context.home)
     if given.json:
-        print_json(status)
-        return OK if status["running"] else REFUSED
+        ui.print_json(status)
+        return ui.OK if status["running"] else ui.REFUSED
     if status["running"]:
-        print_text(f"running as process {status.get('pid')} since {when(status.get('started', 0))}")
+        ui.line(f"running as process {status.get('pid')} since {ui.when(status.get('started', 0))}")
         for name, each in status["platforms"].items():
-            print_text(f"  {name:<10} {each['identity'] or '-'}  {each['problem'] or 'connected'}")
+            ui.line(f"  {name:<10} {each['identity'] or '-'}  {each['problem'] or 'connected'}")
     else:
-        print_text(f"not running{_last_seen(status)}; `hermes gateway run` starts it")
+        ui.line(f"not running{_last_seen(status)}; `hermes gateway run` starts it")
     if messages := status["messages"]:
         waiting = messages["new"] + messages["running"] + messages["answered"]
-        print_text(f"{counted(waiting, 'message')} open, {messages['done']:,} answered in the last 14 days")
+        ui.line(f"{counted(waiting, 'message')} open, {messages['done']:,} answered in the last 14 days")
     if status["running"] and (memory := status.get("memory")):
-        print_text(f"memory {memory['rss_mb']} MB (at most {memory['peak_mb']}), {memory['threads']} threads")
-    return OK if status["running"] else REFUSED
+        ui.line(f"memory {memory['rss_mb']} MB (at most {memory['peak_mb']}), {memory['threads']} threads")
+    return ui.OK if status["running"] else ui.REFUSED
 
 
 def _last_seen(status: dict[str, Any]) -> str:
@@ -157,33 +151,33 @@ def _last_seen(status: dict[str, Any]) -> str:
     if not status.get("written"):
         return ""
     wrong = [f"; {name}: {each['problem']}" for name, each in status["platforms"].items() if each["problem"]]
-    return f" since {when(status['written'])}{''.join(wrong)}"
+    return f" since {ui.when(status['written'])}{''.join(wrong)}"
 
 
-def _pair(given: argparse.Namespace, context: Context) -> int:
+def _pair(given: ui.Given, context: ui.Context) -> int:
     from hermes.gateway.directory import PAIR
 
     with _directory(context) as directory:
         directory.people.home_of(given.name)
         code = directory.make_code(PAIR, given.name)
-    return show(
+    return ui.show(
         given,
         {"person": given.name, "code": code, "good_for_seconds": 3600},
         f"{given.name} sends this to the bot, once and within the hour:\n\n    /pair {code}",
     )
 
 
-def _unpair(given: argparse.Namespace, context: Context) -> int:
+def _unpair(given: ui.Given, context: ui.Context) -> int:
     with _directory(context) as directory:
         directory.unlink(given.platform, given.account)
     done: dict[str, Any] = {"platform": given.platform, "account": given.account}
-    return show(given, done, f"{given.platform} account {given.account} is nobody's any more")
+    return ui.show(given, done, f"{given.platform} account {given.account} is nobody's any more")
 
 
-def _people(given: argparse.Namespace, context: Context) -> int:
+def _people(given: ui.Given, context: ui.Context) -> int:
     with _directory(context) as directory:
         accounts = directory.accounts()
-    return show(
+    return ui.show(
         given,
         accounts,
         *(f"{each['person']:<20}  {each['platform']:<10} {each['account']}  (by {each['by']})" for each in accounts),
@@ -196,7 +190,7 @@ def _people(given: argparse.Namespace, context: Context) -> int:
 
 
 @contextmanager
-def _directory(context: Context) -> Iterator[Directory]:
+def _directory(context: ui.Context) -> Iterator[Directory]:
     from hermes.gateway.directory import Directory
     from hermes.gateway.ledger import Ledger
 
@@ -208,69 +202,54 @@ def _directory(context: Context) -> Iterator[Directory]:
         ledger.database.close()
 
 
-def _configure_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=int, metavar="PORT", help="where webhooks knock (default: gateway.port, 8485)")
-
-
-def _configure_pair(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="whose account it will be (`hermes users list`, or owner)")
-    add_json_option(parser)
-
-
-def _configure_unpair(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("platform", metavar="PLATFORM", help="telegram or webhook")
-    parser.add_argument("account", metavar="ACCOUNT", help="the account as `hermes gateway people` shows it")
-    add_json_option(parser)
-
-
 _SHOWN = 60  # letters of a phrase
 
 
-def _list(given: argparse.Namespace, context: Context) -> int:
+def _list(given: ui.Given, context: ui.Context) -> int:
     people = People(context.home)
     everybody = people.all()
     if given.json:
-        print_json([_person_as_json(people, person) for person in everybody])
-        return OK
+        ui.print_json([_person_as_json(people, person) for person in everybody])
+        return ui.OK
     for person in everybody:
-        print_text(f"{person.name:<20}  since {when(person.added)[:10]}  {counted(len(person.keys), 'key')}")
+        ui.line(f"{person.name:<20}  since {ui.when(person.added)[:10]}  {counted(len(person.keys), 'key')}")
         for key in person.keys:
-            print_text(f"    key {key.id}  made {when(key.made)[:16]}  {key.label}".rstrip())
+            ui.line(f"    key {key.id}  made {ui.when(key.made)[:16]}  {key.label}".rstrip())
     if not everybody:
-        print_text("nobody yet; `hermes users add NAME` makes a home and a key for somebody")
-    return OK
+        ui.line("nobody yet; `hermes users add NAME` makes a home and a key for somebody")
+    return ui.OK
 
 
-def _add(given: argparse.Namespace, context: Context) -> int:
+def _add(given: ui.Given, context: ui.Context) -> int:
     people = People(context.home)
     person = people.add(given.name, given.note)
     key, secret = people.make_key(given.name) if not given.no_key else (None, None)
     home = people.home_of(given.name).path
     if given.json:
-        print_json({"name": person.name, "home": home, "key_id": key.id if key else None, "key": secret})
-        return OK
-    print_text(f"{person.name} has a home at {home}")
+        ui.print_json({"name": person.name, "home": home, "key_id": key.id if key else None, "key": secret})
+        return ui.OK
+    ui.line(f"{person.name} has a home at {home}")
     if secret:
         _show_key(secret)
-    return OK
+    return ui.OK
 
 
-def _key(given: argparse.Namespace, context: Context) -> int:
+def _key(given: ui.Given, context: ui.Context) -> int:
     people = People(context.home)
     if given.revoke:
         people.revoke(given.name, given.revoke)
         done: dict[str, Any] = {"name": given.name, "revoked": given.revoke}
-        return show(given, done, f"key {given.revoke} of {given.name} no longer opens anything")
+        return ui.show(given, done, f"key {given.revoke} of {given.name} no longer opens anything")
     key, secret = people.make_key(given.name, given.label)
     if given.json:
-        print_json({"name": given.name, "key_id": key.id, "key": secret})
+        ui.print_json({"name": given.name, "key_id": key.id, "key": secret})
     else:
-        print_text(f"key {key.id} of {given.name}")
+        ui.line(f"key {key.id} of {given.name}")
         _show_key(secret)
-    return OK
+    return ui.OK
 
 
-def _forget(given: argparse.Namespace, context: Context) -> int:
+def _forget(given: ui.Given, context: ui.Context) -> int:
     people = People(context.home)
     finish_removals(people.home)
     sure = given.yes and not given.dry_run
@@ -280,25 +259,25 @@ def _forget(given: argparse.Namespace, context: Context) -> int:
         people.get(given.name)
         forget_person(people.home, given.name)
     report = forget(people, given.name) if sure else rehearse(people, given.name)
-    print_json(asdict(report)) if given.json else _print_report(report)
+    ui.print_json(asdict(report)) if given.json else _print_report(report)
     incomplete = report.elsewhere or any("could NOT" in line for line in report.providers)
-    return REFUSED if report.done and incomplete else OK
+    return ui.REFUSED if report.done and incomplete else ui.OK
 
 
 def _show_key(secret: str) -> None:
-    print_text(f"    {secret}\nThis is the only time it is shown: only its SHA-256 is kept.")
+    ui.line(f"    {secret}\nThis is the only time it is shown: only its SHA-256 is kept.")
 
 
 def _print_report(report: Forgotten) -> None:
     verb = "removed" if report.done else "would remove"
-    print_text(
+    ui.line(
         f"{verb} {report.name}: {counted(report.entries, 'memory entry', 'memory entries')} with history, "
         f"{counted(report.messages, 'message')} in {counted(report.conversations, 'conversation')}, "
         f"{counted(report.keys, 'key')}, {counted(report.files, 'file')} ({report.bytes:,} bytes)"
     )
     for line in report.providers:
-        print_text(f"provider: {line}")
-    print_text(
+        ui.line(f"provider: {line}")
+    ui.line(
         f"searched {counted(report.searched_files, 'other file')} for {counted(report.searched_phrases, 'phrase')} "
         f"of theirs: found in {counted(len(report.elsewhere), 'file')}"
     )
@@ -307,13 +286,13 @@ def _print_report(report: Forgotten) -> None:
         remedy = "look at it and remove them"
         if os.path.basename(path).startswith(DATABASE):
             remedy = "`hermes sessions search` finds them, `hermes sessions delete` removes a conversation"
-        print_text(f"    {path}: holds words of {report.name}{such}; {remedy}")
+        ui.line(f"    {path}: holds words of {report.name}{such}; {remedy}")
     for path in report.archives:
-        print_text(f"    {path}: an archive with their home in it; delete it or make it anew")
+        ui.line(f"    {path}: an archive with their home in it; delete it or make it anew")
     for problem in report.problems:
-        print_text(f"    ! {problem}")
+        ui.line(f"    ! {problem}")
     if not report.done:
-        print_text(f"nothing was changed; `hermes users forget {report.name} --yes` does it, for good")
+        ui.line(f"nothing was changed; `hermes users forget {report.name} --yes` does it, for good")
 
 
 def _person_as_json(people: People, person: Person) -> dict[str, Any]:
@@ -326,36 +305,43 @@ def _person_as_json(people: People, person: Person) -> dict[str, Any]:
     }
 
 
-def _configure_add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="small letters, digits, - and _")
-    parser.add_argument("--note", default="", metavar="TEXT", help="a remark for you, such as the person's full name")
-    parser.add_argument("--no-key", action="store_true", help="make no key yet")
-    add_json_option(parser)
-
-
-def _configure_key(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help=f"whose; {OWNER} for the home itself")
-    parser.add_argument("--label", default="", metavar="TEXT", help="what the key is for")
-    parser.add_argument("--revoke", metavar="ID", help="instead of making a key, make this one useless")
-    add_json_option(parser)
-
-
-def _configure_forget(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="whom to remove")
-    parser.add_argument("--yes", action="store_true", help="do it; without this, only say what would be removed")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
-    add_json_option(parser)
-
-
 COMMANDS = {
-    "serve": (_configure_serve, _serve),
-    "gateway run": (_configure_run, _run),
-    "gateway status": (add_json_option, _status),
-    "gateway pair": (_configure_pair, _pair),
-    "gateway unpair": (_configure_unpair, _unpair),
-    "gateway people": (add_json_option, _people),
-    "users list": (add_json_option, _list),
-    "users add": (_configure_add, _add),
-    "users key": (_configure_key, _key),
-    "users forget": (_configure_forget, _forget),
+    "serve": ui.command(
+        _serve,
+        ui.option("--host ADDRESS", "where to listen (default: server.host, 127.0.0.1)"),
+        ui.option("--port PORT", "on which port (default: server.port, 8484)", type=int),
+        json=False,
+    ),
+    "gateway run": ui.command(
+        _run, ui.option("--port PORT", "where webhooks knock (default: gateway.port, 8485)", type=int), json=False
+    ),
+    "gateway status": ui.command(_status),
+    "gateway pair": ui.command(
+        _pair, ui.option("name NAME", "whose account it will be (`hermes users list`, or owner)")
+    ),
+    "gateway unpair": ui.command(
+        _unpair,
+        ui.option("platform PLATFORM", "telegram or webhook"),
+        ui.option("account ACCOUNT", "the account as `hermes gateway people` shows it"),
+    ),
+    "gateway people": ui.command(_people),
+    "users list": ui.command(_list),
+    "users add": ui.command(
+        _add,
+        ui.option("name NAME", "small letters, digits, - and _"),
+        ui.option("--note TEXT", "a remark for you, such as the person's full name", default=""),
+        ui.option("--no-key", "make no key yet"),
+    ),
+    "users key": ui.command(
+        _key,
+        ui.option("name NAME", f"whose; {OWNER} for the home itself"),
+        ui.option("--label TEXT", "what the key is for", default=""),
+        ui.option("--revoke ID", "instead of making a key, make this one useless"),
+    ),
+    "users forget": ui.command(
+        _forget,
+        ui.option("name NAME", "whom to remove"),
+        ui.option("--yes", "do it; without this, only say what would be removed"),
+        ui.option("--dry-run", "only say what would be removed"),
+    ),
 }

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hermes.base.errors import HermesError, Interrupted, SettingsError
+from hermes.cli import ui
 from hermes.cli.chat.screen import Screen
-from hermes.cli.output import OK, Progress, add_json_option, ask, no_options, print_json, print_text, show
 from hermes.llm.catalogue import LOCAL, OWN_KEY, PROVIDERS, find_local_server, listed_context
 from hermes.llm.connect import answers, list_models
 from hermes.llm.embedded import DEFAULT, MODELS, SIZE, fetch, installed
@@ -22,15 +22,13 @@ from hermes.settings.environment import read_secrets, remove_secret, save_secret
 from hermes.settings.yaml_file import set_value, unset_value
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping
 
-    from hermes.cli.output import Context
     from hermes.llm.client import Model
     from hermes.settings.home import Home
 
 
-def _list(given: argparse.Namespace, context: Context) -> int:
+def _list(given: ui.Given, context: ui.Context) -> int:
     server = find_local_server(list_models)
     found: dict[str, Any] = {
         "chosen": context.settings.text("model.default"),
@@ -40,41 +38,36 @@ def _list(given: argparse.Namespace, context: Context) -> int:
         "embedded": {name: installed(name, context.home.root) for name in MODELS},
     }
     if given.json:
-        print_json(found)
-        return OK
+        ui.print_json(found)
+        return ui.OK
     if name := found["chosen"]:
         where = f" at {found['base_url']}" if found["base_url"] else ""
         chosen = f"{name}{where} (another: `hermes setup`, or `hermes config set model.default NAME`)"
     else:
         chosen = "none (`hermes setup` leads you through it)"
-    print_text(f"chosen              {chosen}")
+    ui.line(f"chosen              {chosen}")
     for name, there in found["providers"].items():
-        print_text(f"{name:<19} {'has a key' if there else f'no key ({PROVIDERS[name].key_name} in .env)'}")
-    print_text(f"local server        {', '.join(found['local_server']['models']) if server else 'none answers'}")
+        ui.line(f"{name:<19} {'has a key' if there else f'no key ({PROVIDERS[name].key_name} in .env)'}")
+    ui.line(f"local server        {', '.join(found['local_server']['models']) if server else 'none answers'}")
     for name, there in found["embedded"].items():
         state = (
             "ready" if there else f"`hermes model fetch {name}`" if not MODELS[name].package else "bin/install local"
         )
-        print_text(f"{name:<19} {state}: {MODELS[name].limits}")
-    return OK
+        ui.line(f"{name:<19} {state}: {MODELS[name].limits}")
+    return ui.OK
 
 
-def _fetch(given: argparse.Namespace, context: Context) -> int:
-    progress = Progress("fetching", SIZE)
+def _fetch(given: ui.Given, context: ui.Context) -> int:
+    progress = ui.Progress("fetching", SIZE)
     try:
         path = fetch(given.name, context.home.root, progress.update)
     finally:
         progress.close()
-    return show(
+    return ui.show(
         given,
         {"model": given.name, "file": path},
         f"{given.name} is here ({path}); `hermes --model {given.name}` talks to it",
     )
-
-
-def _configure_fetch(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="MODEL", help="such as local/qwen2.5-1.5b (1.1 GB)")
-    add_json_option(parser)
 
 
 _SECONDS = 60
@@ -145,7 +138,7 @@ def _choose(home: Home, screen: Screen) -> _Choice:
         screen.line(f"  {number}  {row}")
     suggested = "4" if server else "5" if installed() else "1"
     while True:
-        said = ask("Which one?", suggested)
+        said = ui.ask("Which one?", suggested)
         if said in ("1", "2", "3"):
             return _provider(home, list(_TITLES)[int(said) - 1])
         if said == "4":
@@ -160,7 +153,7 @@ def _provider(home: Home, name: str) -> _Choice:
     if not os.environ.get(key_name):  # a key that turned out wrong can be typed anew
         keep = "; Enter keeps the one in .env" if secret(home, key_name) else ""
         key = getpass(f"{_TITLES[name]} key (it is not shown{keep}): ").strip()
-    return _Choice(model=ask("Model", _SUGGESTED[name]), provider=name, key_name=key_name, key=key)
+    return _Choice(model=ui.ask("Model", _SUGGESTED[name]), provider=name, key_name=key_name, key=key)
 
 
 def _own_server(home: Home, screen: Screen, suggested: str) -> _Choice:
@@ -172,7 +165,7 @@ def _own_server(home: Home, screen: Screen, suggested: str) -> _Choice:
     entries = {str(entry["id"]): entry for entry in models or ()}
     if entries:
         screen.line(f"it has {', '.join(list(entries)[:20])}", "dim")
-    while not (chosen := ask("Model", next(iter(entries), ""))):
+    while not (chosen := ui.ask("Model", next(iter(entries), ""))):
         screen.line("it does not say which models it has: type the name of one (llama.cpp takes any)", "yellow")
     window = listed_context(entries[chosen]) if chosen in entries else None
     return _Choice(model=chosen, provider="custom", base_url=address, key_name=OWN_KEY, key=key, context_length=window)
@@ -180,11 +173,11 @@ def _own_server(home: Home, screen: Screen, suggested: str) -> _Choice:
 
 def _address(screen: Screen, suggested: str, key: str) -> tuple[str, list[Mapping[str, Any]] | None]:
     """Where the server is and what it has; an address is taken at the second time, its server may be started later."""
-    address, models = _looked_up(ask("Address", suggested), key)
+    address, models = _looked_up(ui.ask("Address", suggested), key)
     while models is None and not answers(address):
         screen.line(f"nothing answers at {address}: start the server, or type another address", "yellow")
         before = address
-        address, models = _looked_up(ask("Address (Enter goes on with this one)", address), key)
+        address, models = _looked_up(ui.ask("Address (Enter goes on with this one)", address), key)
         if address == before:
             break
     return address, models
@@ -231,7 +224,7 @@ def _answers(screen: Screen, model: Model) -> bool:
         answer(model, "Answer with one word.", "Are you there?", _SECONDS)
     except HermesError as error:
         screen.line(f"it did not answer: {error}", "yellow")
-        return ask("Keep it all the same? (y/n)", "n").lower().startswith("y")
+        return ui.ask("Keep it all the same? (y/n)", "n").lower().startswith("y")
     screen.line(f"{model.name} answers; saved. `hermes setup` changes it.", "green")
     return True
 
@@ -243,7 +236,7 @@ def _has_key(home: Home, name: str) -> str:
     return "; there is one in .env" if secret(home, key_name) else ""
 
 
-def _setup(given: argparse.Namespace, context: Context) -> int:
+def _setup(given: ui.Given, context: ui.Context) -> int:
     del given
     if not sys.stdin.isatty():
         raise SettingsError(
@@ -251,11 +244,11 @@ def _setup(given: argparse.Namespace, context: Context) -> int:
             f" NAME` and put the key into {context.home.join(SECRETS)}"
         )
     set_up(context.home)
-    return OK
+    return ui.OK
 
 
 COMMANDS = {
-    "model list": (add_json_option, _list),
-    "model fetch": (_configure_fetch, _fetch),
-    "setup": (no_options, _setup),
+    "model list": ui.command(_list),
+    "model fetch": ui.command(_fetch, ui.option("name MODEL", "such as local/qwen2.5-1.5b (1.1 GB)")),
+    "setup": ui.command(_setup, json=False),
 }

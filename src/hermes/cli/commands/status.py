@@ -9,7 +9,7 @@ from hermes.base.errors import HermesError
 from hermes.base.events import PROBLEM
 from hermes.base.text import counted
 from hermes.base.version import __version__
-from hermes.cli.output import OK, REFUSED, Stages, add_json_option, bytes_in_words, print_json, print_text, when
+from hermes.cli import ui
 from hermes.cli.sessions.look import in_words
 from hermes.compaction.engine import BUILT_IN
 from hermes.conversations.maintenance import Upkeep
@@ -23,33 +23,31 @@ from hermes.session.review import last_review
 from hermes.settings.home import DATABASE, UNSAVED
 
 if TYPE_CHECKING:
-    import argparse
     from typing import Any
 
-    from hermes.cli.output import Context
     from hermes.session.parts import SessionParts
 
 
 def _print_sessions(state: dict[str, Any]) -> None:
     if "problem" in state:
-        print_text(f"sessions  ! {state['problem']}")
+        ui.line(f"sessions  ! {state['problem']}")
         _print_unsaved(state["unsaved"])
         return
-    print_text(
+    ui.line(
         f"sessions  {counted(state['conversations'], 'conversation')}, {counted(state['messages'], 'message')}"
-        + (f", {bytes_in_words(state['file_bytes'])} on disk" if "file_bytes" in state else "")
+        + (f", {ui.bytes_in_words(state['file_bytes'])} on disk" if "file_bytes" in state else "")
     )
     grown = (f"{counted(each['messages'], 'message')} in {each['month']}" for each in state["by_month"])
-    print_text(f"growth    {', '.join(grown) or 'nothing yet'}")
+    ui.line(f"growth    {', '.join(grown) or 'nothing yet'}")
     for words in state.get("unfinished", ()):
-        print_text(f"          ! {words}")
+        ui.line(f"          ! {words}")
     _print_unsaved(state["unsaved"])
 
 
 def _print_unsaved(files: list[dict[str, Any]]) -> None:
     for each in files:
         now = "open now" if each["open"] else "the next session adds it"
-        print_text(f"          ! 1 conversation is not in state.db: {each['file']} ({each.get('problem') or now})")
+        ui.line(f"          ! 1 conversation is not in state.db: {each['file']} ({each.get('problem') or now})")
 
 
 def _print_engine(state: dict[str, Any]) -> None:
@@ -59,15 +57,15 @@ def _print_engine(state: dict[str, Any]) -> None:
         when_ = "when it decides"  # compression.threshold is the built-in one's
     compacted = counted(state["recent_sessions_compacted"], "recent session")
     name = used if used == state["name"] else f"{used} instead of {state['name']}"
-    print_text(f"context   {name}, {when_}; {compacted} compacted; breaker {state['breaker']}")
+    ui.line(f"context   {name}, {when_}; {compacted} compacted; breaker {state['breaker']}")
     if problem := state.get("problem"):
-        print_text(f"          ! {problem}")
+        ui.line(f"          ! {problem}")
     for each in state["held_back"]:
-        print_text(f"          ! {each['session_id']}: {each['why']}")
+        ui.line(f"          ! {each['session_id']}: {each['why']}")
 
 
 def _review(review: dict[str, Any]) -> str:
-    at = f"{when(review['at'])}: " if "at" in review else ""
+    at = f"{ui.when(review['at'])}: " if "at" in review else ""
     saved = f", {counted(len(review.get('saved', ())), 'save')}" if review.get("saved") else ""
     error = f" (! {review['error']})" if review.get("error") else ""
     cost = f", {review['tokens']:,} tokens" if review.get("tokens") else ""
@@ -77,7 +75,7 @@ def _review(review: dict[str, Any]) -> str:
 def _curation(run: dict[str, Any]) -> str:
     disputed = f", {counted(len(run['contradictions']), 'contradiction')} (`hermes curator status`)"
     return (
-        f"{run['id']} {when(run['at'])}: {counted(len(run['operations']), 'operation')}"
+        f"{run['id']} {ui.when(run['at'])}: {counted(len(run['operations']), 'operation')}"
         f"{disputed if run['contradictions'] else ''}{', taken back' if run['undone_by'] else ''}"
     )
 
@@ -87,7 +85,7 @@ _RECENT = 20
 _MONTHS = 2
 
 
-def _status(given: argparse.Namespace, context: Context) -> int:
+def _status(given: ui.Given, context: ui.Context) -> int:
     parts = open_parts(context.home, settings=context.settings)
     try:
         state: dict[str, Any] = {
@@ -107,13 +105,13 @@ def _status(given: argparse.Namespace, context: Context) -> int:
     finally:
         parts.close()
     if given.json:
-        print_json(state)
+        ui.print_json(state)
     else:
         _print_state(state)
-    return OK
+    return ui.OK
 
 
-def _providers(context: Context) -> list[dict[str, Any]]:
+def _providers(context: ui.Context) -> list[dict[str, Any]]:
     """How external memory fared last, and what waits for it; none of its code is run."""
     if not (context.settings.text("memory.provider") or context.settings.texts("memory.providers")):
         return []
@@ -192,28 +190,28 @@ def _engine(parts: SessionParts) -> dict[str, Any]:
 
 def _print_state(state: dict[str, Any]) -> None:
     ttl = state["prompt_cache_ttl"]
-    print_text(f"hermes {state['version']}  {state['home']} (profile {state['profile']})")
+    ui.line(f"hermes {state['version']}  {state['home']} (profile {state['profile']})")
     for target, used in state["memory"].items():
-        print_text(f"{target:<9} {used}")
-    print_text(f"pending   {counted(state['pending_writes'], 'memory write')}")
-    print_text(f"model     {state['model'] or 'none chosen (`hermes setup`)'}")
+        ui.line(f"{target:<9} {used}")
+    ui.line(f"pending   {counted(state['pending_writes'], 'memory write')}")
+    ui.line(f"model     {state['model'] or 'none chosen (`hermes setup`)'}")
     for each in state["providers"]:
         refused = f", {each['refused']} refused" if each["refused"] else ""
         last = f"; {each['last']}" if each.get("last") else ""
-        print_text(f"provider  {each['name']}, {counted(each['waiting'], 'call')} waiting{refused}{last}")
+        ui.line(f"provider  {each['name']}, {counted(each['waiting'], 'call')} waiting{refused}{last}")
     if not state["providers"]:
-        print_text("provider  built-in memory only")
+        ui.line("provider  built-in memory only")
     _print_engine(state["engine"])
-    print_text(f"skills    {state['skills']}")
+    ui.line(f"skills    {state['skills']}")
     _print_sessions(state["sessions"])
     share = state["sessions"].get("cached_share")
     known = "" if share is None else f"{share:.0%} of the prompt tokens of recent sessions came from it; "
-    print_text(f"cache     {known}kept for {ttl}")
+    ui.line(f"cache     {known}kept for {ttl}")
     if miss := state["sessions"].get("last_cache_miss"):
-        print_text(f"          last miss: {miss}")
+        ui.line(f"          last miss: {miss}")
     review, curation = state["review"], state["curation"]
-    print_text(f"review    {_review(review) if review else 'none yet'}")
-    print_text(f"curation  {_curation(curation) if curation else 'none yet'}")
+    ui.line(f"review    {_review(review) if review else 'none yet'}")
+    ui.line(f"curation  {_curation(curation) if curation else 'none yet'}")
 
 
 # `hermes doctor`: tries everything for real and says what to do; `--fix` does what is safe.
@@ -221,34 +219,32 @@ def _print_state(state: dict[str, Any]) -> None:
 _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
 
 
-def _doctor(given: argparse.Namespace, context: Context) -> int:
-    stages = Stages()
+def _doctor(given: ui.Given, context: ui.Context) -> int:
+    stages = ui.Stages()
     options = Options(fix=given.fix, connect=not given.offline, progress=stages.show)
     checks = []
     for check in examine(context.home, options):
         checks.append(check)
         if not given.json:
             stages.clear()
-            print_text(f"{_SIGNS[check.state]} {check.name}: {check.found}{' (fixed)' if check.fixed else ''}")
+            ui.line(f"{_SIGNS[check.state]} {check.name}: {check.found}{' (fixed)' if check.fixed else ''}")
             if check.remedy:
-                print_text(f"    → {check.remedy}")
+                ui.line(f"    → {check.remedy}")
     healthy = not any(check.state == PROBLEM for check in checks)
     if given.json:
-        print_json({"healthy": healthy, "checks": [check.as_json() for check in checks]})
+        ui.print_json({"healthy": healthy, "checks": [check.as_json() for check in checks]})
     elif healthy:
-        print_text("Everything that must work works.")
+        ui.line("Everything that must work works.")
     else:
-        print_text("Something needs you: see the lines marked ✗.")
-    return OK if healthy else REFUSED
-
-
-def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--fix", action="store_true", help="do what is safe: privacy, leftovers, index, log")
-    parser.add_argument("--offline", action="store_true", help="do not ask models and providers whether they answer")
-    add_json_option(parser)
+        ui.line("Something needs you: see the lines marked ✗.")
+    return ui.OK if healthy else ui.REFUSED
 
 
 COMMANDS = {
-    "status": (add_json_option, _status),
-    "doctor": (_configure, _doctor),
+    "status": ui.command(_status),
+    "doctor": ui.command(
+        _doctor,
+        ui.option("--fix", "do what is safe: privacy, leftovers, index, log"),
+        ui.option("--offline", "do not ask models and providers whether they answer"),
+    ),
 }

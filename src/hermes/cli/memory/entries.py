@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING
 
 from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.text import counted
-from hermes.cli.output import (
-    OK,
-    add_json_option,
-    indented,
-    pick,
-    print_json,
-    print_problem,
-    print_text,
-    show,
-    when,
-)
+from hermes.cli import ui
 from hermes.memory.entries import index_of, preview
 from hermes.memory.history import Cause, is_trusted, newest_to_undo, provenance, replay
 from hermes.memory.metadata import PIN, UNPIN
@@ -25,11 +15,9 @@ from hermes.memory.operations import usage
 from hermes.memory.store import ALL_TARGETS, MemoryStore, find
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from hermes.cli.output import Context
     from hermes.memory.history import Change
     from hermes.memory.store import Archived, Written
 
@@ -37,7 +25,7 @@ if TYPE_CHECKING:
 BY_HAND = Cause(origin="user", note="from the command line")
 
 
-def open_store(context: Context, given: argparse.Namespace | None = None) -> MemoryStore:
+def open_store(context: ui.Context, given: ui.Given | None = None) -> MemoryStore:
     """The store, with the notes of the project that was named; they are the target then, unless another was named.
 
     Where only the target is named, they are those of the repository around the current folder, as in a chat there.
@@ -66,28 +54,22 @@ def open_store(context: Context, given: argparse.Namespace | None = None) -> Mem
     return store
 
 
-def add_target(parser: argparse.ArgumentParser, *, default: str | None = "") -> None:
+PROJECT = ui.option("--project NAME", "the notes of a project: its name, or . for this repository")
+
+
+def targets(default: str | None = "") -> tuple[ui.Option, ui.Option]:
     usual = "all" if default is None else "memory"
-    parser.add_argument("--target", choices=ALL_TARGETS, default=default, help=f"default: {usual}")
-    add_project(parser)
-    add_json_option(parser)
+    return ui.option("--target", f"default: {usual}", choices=ALL_TARGETS, default=default), PROJECT
 
 
-def add_project(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--project", metavar="NAME", help="the notes of a project: its name, or . for this repository")
-
-
-def add_which(parser: argparse.ArgumentParser, name: str, metavar: str, **more: Any) -> None:
-    parser.add_argument(
-        name,
-        metavar=metavar,
-        help="its number in the list, or a piece of the entry that no other entry has",
-        **more,
+def _which(words: str, **more: Any) -> tuple[ui.Option, ui.Option]:
+    return (
+        ui.option(words, "its number in the list, or a piece of the entry that no other entry has", **more),
+        ui.option("--text", f"{words.split()[1]} is a piece of the entry even if it is a number"),
     )
-    parser.add_argument("--text", action="store_true", help=f"{metavar} is a piece of the entry even if it is a number")
 
 
-def numbered(store: MemoryStore, target: str, word: str, given: argparse.Namespace) -> str:
+def numbered(store: MemoryStore, target: str, word: str, given: ui.Given) -> str:
     """The entry that has this number in the list; "" when there is none, or the word is meant as text."""
     if given.text or not (word.isascii() and word.isdecimal()):
         return ""
@@ -95,14 +77,14 @@ def numbered(store: MemoryStore, target: str, word: str, given: argparse.Namespa
     return entries[int(word) - 1] if 0 < int(word) <= len(entries) else ""
 
 
-def report(given: argparse.Namespace, written: Written) -> int:
+def report(given: ui.Given, written: Written) -> int:
     """Says what one write did."""
-    return show(given, _as_json(written), _in_words(written))
+    return ui.show(given, _as_json(written), _in_words(written))
 
 
-def report_all(given: argparse.Namespace, written: list[Written]) -> int:
+def report_all(given: ui.Given, written: list[Written]) -> int:
     """Says what several writes did; one JSON list for scripts."""
-    return show(given, [_as_json(each) for each in written], *map(_in_words, written))
+    return ui.show(given, [_as_json(each) for each in written], *map(_in_words, written))
 
 
 def _in_words(written: Written) -> str:
@@ -117,41 +99,41 @@ def _as_json(written: Written) -> dict[str, Any]:
         "change": written.change.id if written.change else None,
         "entries": list(written.entries),
         "usage": written.usage,
-        "archived": [pick(each, "entry", "reason") for each in written.archived],
+        "archived": [ui.pick(each, "entry", "reason") for each in written.archived],
     }
 
 
 # `hermes memory restore`, `pin` and `unpin`: what left for the archive, and what must never leave.
 
 
-def list_archived(given: argparse.Namespace, store: MemoryStore) -> int:
+def list_archived(given: ui.Given, store: MemoryStore) -> int:
     """`hermes memory list --archived`."""
     found = {target: store.archived(target) for target in ([given.target] if given.target else store.targets)}
     if given.json:
-        print_json({target: [_archived_as_json(each) for each in archived] for target, archived in found.items()})
-        return OK
+        ui.print_json({target: [_archived_as_json(each) for each in archived] for target, archived in found.items()})
+        return ui.OK
     for target, archived in found.items():
-        print_text(f"{target}  {len(archived)} archived")
+        ui.line(f"{target}  {len(archived)} archived")
         for each in archived:
-            print_text(indented(each.entry, f"  {when(each.at)[:10]}  "))
+            ui.line(ui.indented(each.entry, f"  {ui.when(each.at)[:10]}  "))
             stands = f"; now: {preview(each.into)!r}" if each.into else ""
-            print_text(f"              {each.change}: {each.reason}{stands}")
-    return OK
+            ui.line(f"              {each.change}: {each.reason}{stands}")
+    return ui.OK
 
 
-def _restore(given: argparse.Namespace, context: Context) -> int:
+def _restore(given: ui.Given, context: ui.Context) -> int:
     store = open_store(context, given)
     archived = [each for target in store.targets for each in store.archived(target)]
     wanted = find([each for each in archived if given.target in (None, each.target)], given.words)
     return report(given, store.restore(wanted.target, wanted.entry, cause=BY_HAND))
 
 
-def _marking(kind: str) -> Callable[[argparse.Namespace, Context], int]:
-    def command(given: argparse.Namespace, context: Context) -> int:
+def _marking(kind: str) -> Callable[[ui.Given, ui.Context], int]:
+    def command(given: ui.Given, context: ui.Context) -> int:
         store = open_store(context, given)
         target, entry = _entry(store, given)
         store.marks_file(target).add(kind, [entry])
-        return show(
+        return ui.show(
             given,
             {"target": target, "entry": entry, "pinned": kind == PIN},
             f"{'pinned' if kind == PIN else 'no longer pinned'}: {preview(entry)} ({target})",
@@ -160,7 +142,7 @@ def _marking(kind: str) -> Callable[[argparse.Namespace, Context], int]:
     return command
 
 
-def _entry(store: MemoryStore, given: argparse.Namespace) -> tuple[str, str]:
+def _entry(store: MemoryStore, given: ui.Given) -> tuple[str, str]:
     words = given.words
     if entry := numbered(store, given.target or "memory", words, given):
         return given.target or "memory", entry
@@ -175,33 +157,23 @@ def _archived_as_json(archived: Archived) -> dict[str, object]:
     return {
         "entry": archived.entry,
         "archived_at": archived.at,
-        "when": when(archived.at),
+        "when": ui.when(archived.at),
         "change": archived.change,
         "reason": archived.reason,
         "into": archived.into or None,
     }
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", metavar="TEXT", help="a piece of the entry that no other entry has")
-    add_target(parser, default=None)
-
-
-def _configure_mark(parser: argparse.ArgumentParser) -> None:
-    add_which(parser, "words", "ENTRY")
-    add_target(parser, default=None)
-
-
 # `hermes memory list`, `show`, `add`, `replace` and `remove`: the entries themselves.
 
 
-def _list(given: argparse.Namespace, context: Context) -> int:
+def _list(given: ui.Given, context: ui.Context) -> int:
     store = open_store(context, given)
     if given.archived:
         return list_archived(given, store)
     readings = {target: store.read(target) for target in ([given.target] if given.target else store.targets)}
     if given.json:
-        print_json(
+        ui.print_json(
             {
                 target: {
                     "entries": list(reading.entries),
@@ -214,19 +186,19 @@ def _list(given: argparse.Namespace, context: Context) -> int:
                 for target, reading in readings.items()
             }
         )
-        return OK
+        return ui.OK
     for target, reading in readings.items():
-        print_text(f"{target}  {usage(reading.entries, store.limit(target))}")
+        ui.line(f"{target}  {usage(reading.entries, store.limit(target))}")
         beside = _beside(store, target, reading.entries)
         for number, entry in enumerate(reading.entries, start=1):
-            print_text(indented(entry, f"{number:>4} {'*' if entry in beside['pinned'] else ' '}"))
+            ui.line(ui.indented(entry, f"{number:>4} {'*' if entry in beside['pinned'] else ' '}"))
             if (origin := beside["origins"][entry]) != "unknown" and not is_trusted(origin):
-                print_text(f"      (from outside: {origin})")
+                ui.line(f"      (from outside: {origin})")
         if reading.drift:
-            print_text(f"      ! {store.path(target)}: {reading.drift} (`hermes memory adopt --target {target}`)")
+            ui.line(f"      ! {store.path(target)}: {reading.drift} (`hermes memory adopt --target {target}`)")
         if target == "project" and not reading.entries:
             _name_namesakes(store)
-    return OK
+    return ui.OK
 
 
 def _name_namesakes(store: MemoryStore) -> None:
@@ -237,7 +209,7 @@ def _name_namesakes(store: MemoryStore) -> None:
 
     folder = os.path.dirname(os.path.dirname(store.path("project")))
     for each in namesakes(folder, store.project):
-        print_text(
+        ui.line(
             f"      there are notes of {each}, in another place (`hermes memory list --project {each}`); when it was "
             f"moved here, move the files of {os.path.join(folder, each)} to {os.path.join(folder, store.project)}"
         )
@@ -254,7 +226,7 @@ def _beside(store: MemoryStore, target: str, entries: Sequence[str]) -> dict[str
     }
 
 
-def _show(given: argparse.Namespace, context: Context) -> int:
+def _show(given: ui.Given, context: ui.Context) -> int:
     store, words = open_store(context, given), " ".join(given.which)
     entries = store.entries(given.target)
     entry = numbered(store, given.target, words, given)
@@ -281,27 +253,27 @@ def _show(given: argparse.Namespace, context: Context) -> int:
         "category": marks.category,
     }
     if given.json:
-        print_json(facts)
-        return OK
+        ui.print_json(facts)
+        return ui.OK
     by = f" ({facts['note']})" if facts["note"] else ""
     session = f", session {facts['session']}" if facts["session"] else ""
-    used = f"{when(marks.last_used)} (uses: {marks.uses})" if marks.last_used else "not since it was added"
-    print_text(f"{entry}\n")
-    print_text(f"entry     {at + 1} of {len(entries)} in {given.target}, {len(entry):,} characters")
-    print_text(f"origin    {known.origin}{by}{session}{'' if known.trusted else ', not trusted'}")
-    print_text(f"added     {f'{when(change.at)}, change {change.id}' if change else 'unknown'}")
-    print_text(f"last use  {used}")
+    used = f"{ui.when(marks.last_used)} (uses: {marks.uses})" if marks.last_used else "not since it was added"
+    ui.line(f"{entry}\n")
+    ui.line(f"entry     {at + 1} of {len(entries)} in {given.target}, {len(entry):,} characters")
+    ui.line(f"origin    {known.origin}{by}{session}{'' if known.trusted else ', not trusted'}")
+    ui.line(f"added     {f'{ui.when(change.at)}, change {change.id}' if change else 'unknown'}")
+    ui.line(f"last use  {used}")
     if marks.pinned or marks.category:
-        print_text(f"marks     {', '.join(filter(None, ['pinned' if marks.pinned else '', marks.category]))}")
-    return OK
+        ui.line(f"marks     {', '.join(filter(None, ['pinned' if marks.pinned else '', marks.category]))}")
+    return ui.OK
 
 
-def _add(given: argparse.Namespace, context: Context) -> int:
+def _add(given: ui.Given, context: ui.Context) -> int:
     store = open_store(context, given)
     return report(given, store.add(given.target, _content(given.content), cause=BY_HAND))
 
 
-def _replace(given: argparse.Namespace, context: Context) -> int:
+def _replace(given: ui.Given, context: ui.Context) -> int:
     store = open_store(context, given)
     content = _content([given.content])
     entry = numbered(store, given.target, given.old_text, given)
@@ -312,7 +284,7 @@ def _replace(given: argparse.Namespace, context: Context) -> int:
     return report(given, _naming(written, given.old_text))
 
 
-def _remove(given: argparse.Namespace, context: Context) -> int:
+def _remove(given: ui.Given, context: ui.Context) -> int:
     store = open_store(context, given)
     old_text = " ".join(given.old_text)
     entry = numbered(store, given.target, old_text, given)
@@ -330,9 +302,7 @@ def _naming(written: Written, word: str) -> Written:
     return written.saying(f"{written.message} It was {preview(written.change.removed()[0])!r}.")
 
 
-def _with_the_right_target(
-    refused: WriteRefused, store: MemoryStore, given: argparse.Namespace, words: str
-) -> WriteRefused:
+def _with_the_right_target(refused: WriteRefused, store: MemoryStore, given: ui.Given, words: str) -> WriteRefused:
     """An entry that is not in this target may be in another one; who types by hand easily forgets `--target`."""
     if refused.kind != "no_match":
         return refused
@@ -358,54 +328,28 @@ def _content(words: list[str]) -> str:
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
 
 
-def _configure_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--archived", action="store_true", help="the entries that made room for others instead")
-    add_target(parser, default=None)
-
-
-def _configure_add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("content", nargs="+", metavar="TEXT", help="the entry; - reads it from standard input")
-    add_target(parser)
-
-
-def _configure_replace(parser: argparse.ArgumentParser) -> None:
-    add_which(parser, "old_text", "OLD")
-    parser.add_argument("content", metavar="NEW", help="the whole new entry; - reads it from standard input")
-    add_target(parser)
-
-
-def _configure_remove(parser: argparse.ArgumentParser) -> None:
-    add_which(parser, "old_text", "OLD", nargs="+")
-    add_target(parser)
-
-
-def _configure_show(parser: argparse.ArgumentParser) -> None:
-    add_which(parser, "which", "ENTRY", nargs="+")
-    add_target(parser)
-
-
-def _log(given: argparse.Namespace, context: Context) -> int:
+def _log(given: ui.Given, context: ui.Context) -> int:
     changes = _changes(open_store(context, given), given.target)
     told = _told(given.session, context, changes) if given.session else {}
     wanted = [each for each in changes if any(given.grep in entry for entry in each.removed() + each.added())]
     wanted = [each for each in reversed(wanted) if not given.session or each.id in told]
     wanted = wanted[: given.limit] if given.limit else wanted
     if given.json:
-        print_json([_change_as_json(change) | ({"told": told[change.id]} if told else {}) for change in wanted])
-        return OK
+        ui.print_json([_change_as_json(change) | ({"told": told[change.id]} if told else {}) for change in wanted])
+        return ui.OK
     if not wanted:
-        print_text("no such change; `hermes memory log` shows all" if changes else "nothing has changed yet")
+        ui.line("no such change; `hermes memory log` shows all" if changes else "nothing has changed yet")
     for change in wanted:
-        print_text(_headline(change))
+        ui.line(_headline(change))
         if told:
-            print_text(f"      {told[change.id]}")
+            ui.line(f"      {told[change.id]}")
         _print_difference(change.removed(), change.added())
         for leaving in change.archived:
-            print_text(f"      archived {preview(leaving.entry)!r}: {leaving.reason}")
-    return OK
+            ui.line(f"      archived {preview(leaving.entry)!r}: {leaving.reason}")
+    return ui.OK
 
 
-def _told(name: str, context: Context, changes: list[Change]) -> dict[str, str]:
+def _told(name: str, context: ui.Context, changes: list[Change]) -> dict[str, str]:
     """How a conversation learnt of changes; loaded only when it is asked for."""
     from hermes.cli.sessions.look import named, open_existing
     from hermes.session.history import how_told
@@ -414,7 +358,7 @@ def _told(name: str, context: Context, changes: list[Change]) -> dict[str, str]:
         return how_told(db, named(db, name).id, changes)
 
 
-def _undo(given: argparse.Namespace, context: Context) -> int:
+def _undo(given: ui.Given, context: ui.Context) -> int:
     store = open_store(context, given)
     changes = _changes(store)
     change = _find(store, given.change) if given.change else newest_to_undo(changes)
@@ -425,7 +369,7 @@ def _undo(given: argparse.Namespace, context: Context) -> int:
     return report(given, store.undo(change.id, cause=BY_HAND))
 
 
-def _diff(given: argparse.Namespace, context: Context) -> int:
+def _diff(given: ui.Given, context: ui.Context) -> int:
     store = open_store(context, given)
     change = _find(store, given.since or given.change)
     if given.since:
@@ -437,11 +381,11 @@ def _diff(given: argparse.Namespace, context: Context) -> int:
     else:
         removed, added = change.removed(), change.added()
     if given.json:
-        print_json({"change": change.id, "target": change.target, "removed": removed, "added": added})
-        return OK
-    print_text(f"since {_headline(change)}" if given.since else _headline(change))
+        ui.print_json({"change": change.id, "target": change.target, "removed": removed, "added": added})
+        return ui.OK
+    ui.line(f"since {_headline(change)}" if given.since else _headline(change))
     _print_difference(removed, added)
-    return OK
+    return ui.OK
 
 
 def _changes(store: MemoryStore, target: str | None = None) -> list[Change]:
@@ -451,7 +395,7 @@ def _changes(store: MemoryStore, target: str | None = None) -> list[Change]:
         changes, damaged = store.history(each)
         found += changes
         if damaged:
-            print_problem(f"{damaged} records of the {each} history are damaged and left out")
+            ui.problem(f"{damaged} records of the {each} history are damaged and left out")
     return sorted(found, key=lambda change: change.at)
 
 
@@ -470,14 +414,14 @@ def _headline(change: Change) -> str:
     undoes = f" of {change.undoes}" if change.undoes else ""
     note = f" ({change.cause.note})" if change.cause.note else ""
     who = f"{change.action}{undoes} by {change.cause.origin}{session}{note}"
-    return f"{change.id}  {when(change.at)}  {change.target}  {who}"
+    return f"{change.id}  {ui.when(change.at)}  {change.target}  {who}"
 
 
 def _print_difference(removed: list[str], added: list[str]) -> None:
     for entry in removed:
-        print_text(indented(entry, "    - "))
+        ui.line(ui.indented(entry, "    - "))
     for entry in added:
-        print_text(indented(entry, "    + "))
+        ui.line(ui.indented(entry, "    + "))
 
 
 def _change_as_json(change: Change) -> dict[str, Any]:
@@ -485,7 +429,7 @@ def _change_as_json(change: Change) -> dict[str, Any]:
         "id": change.id,
         "target": change.target,
         "at": change.at,
-        "when": when(change.at),
+        "when": ui.when(change.at),
         "action": change.action,
         "origin": change.cause.origin,
         "session": change.cause.session,
@@ -493,42 +437,47 @@ def _change_as_json(change: Change) -> dict[str, Any]:
         "undoes": change.undoes or None,
         "removed": change.removed(),
         "added": change.added(),
-        "archived": [pick(each, "entry", "reason", "into") for each in change.archived],
+        "archived": [ui.pick(each, "entry", "reason", "into") for each in change.archived],
     }
 
 
-def _configure_log(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-n", "--limit", type=int, default=0, metavar="N", help="only the newest N (default: all)")
-    parser.add_argument("--grep", default="", metavar="TEXT", help="only changes whose entries contain this")
-    parser.add_argument(
-        "--session", metavar="ID|TITLE", help="only what this conversation was told or wrote, and when and how"
-    )
-    add_target(parser, default=None)
-
-
-def _configure_undo(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("change", nargs="?", metavar="CHANGE", help="its id from the log (default: the newest change)")
-    add_project(parser)
-    add_json_option(parser)
-
-
-def _configure_diff(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("change", nargs="?", metavar="CHANGE", help="its id from the log (default: the newest change)")
-    parser.add_argument("--since", metavar="CHANGE", help="from the state before this change until now")
-    add_project(parser)
-    add_json_option(parser)
+_MARK = (*_which("words ENTRY"), *targets(None))
 
 
 COMMANDS = {
-    "memory restore": (_configure, _restore),
-    "memory pin": (_configure_mark, _marking(PIN)),
-    "memory unpin": (_configure_mark, _marking(UNPIN)),
-    "memory list": (_configure_list, _list),
-    "memory show": (_configure_show, _show),
-    "memory add": (_configure_add, _add),
-    "memory replace": (_configure_replace, _replace),
-    "memory remove": (_configure_remove, _remove),
-    "memory log": (_configure_log, _log),
-    "memory undo": (_configure_undo, _undo),
-    "memory diff": (_configure_diff, _diff),
+    "memory restore": ui.command(
+        _restore, ui.option("words TEXT", "a piece of the entry that no other entry has"), *targets(None)
+    ),
+    "memory pin": ui.command(_marking(PIN), *_MARK),
+    "memory unpin": ui.command(_marking(UNPIN), *_MARK),
+    "memory list": ui.command(
+        _list, ui.option("--archived", "the entries that made room for others instead"), *targets(None)
+    ),
+    "memory show": ui.command(_show, *_which("which ENTRY", nargs="+"), *targets()),
+    "memory add": ui.command(
+        _add, ui.option("content TEXT", "the entry; - reads it from standard input", nargs="+"), *targets()
+    ),
+    "memory replace": ui.command(
+        _replace,
+        *_which("old_text OLD"),
+        ui.option("content NEW", "the whole new entry; - reads it from standard input"),
+        *targets(),
+    ),
+    "memory remove": ui.command(_remove, *_which("old_text OLD", nargs="+"), *targets()),
+    "memory log": ui.command(
+        _log,
+        ui.option("-n --limit N", "only the newest N (default: all)", type=int, default=0),
+        ui.option("--grep TEXT", "only changes whose entries contain this", default=""),
+        ui.option("--session ID|TITLE", "only what this conversation was told or wrote, and when and how"),
+        *targets(None),
+    ),
+    "memory undo": ui.command(
+        _undo, ui.option("change CHANGE", "its id from the log (default: the newest change)", nargs="?"), PROJECT
+    ),
+    "memory diff": ui.command(
+        _diff,
+        ui.option("change CHANGE", "its id from the log (default: the newest change)", nargs="?"),
+        ui.option("--since CHANGE", "from the state before this change until now"),
+        PROJECT,
+    ),
 }

@@ -6,22 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotConfirmed, StorageError
 from hermes.base.text import counted
+from hermes.cli import ui
 from hermes.cli.commands.inspect import judge, print_judged
 from hermes.cli.commands.portability import carry_out
-from hermes.cli.memory.entries import BY_HAND, add_project, add_target, open_store, report, report_all
-from hermes.cli.output import (
-    OK,
-    REFUSED,
-    add_ids,
-    add_json_option,
-    chosen_ids,
-    confirmed,
-    print_json,
-    print_problem,
-    print_text,
-    show,
-    when,
-)
+from hermes.cli.memory.entries import BY_HAND, PROJECT, open_store, report, report_all, targets
 from hermes.memory.approval import Approvals
 from hermes.memory.operations import usage
 from hermes.memory.store import TARGETS
@@ -32,29 +20,27 @@ from hermes.session.external import chosen_providers
 from hermes.settings.home import named_project
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
 
-    from hermes.cli.output import Context
     from hermes.memory.store import MemoryStore
 
 
 def _print_providers(found: list[dict[str, Any]]) -> None:
     for each in found:
-        print_text(f"provider {each['name']}: {_in_short(each)}")
+        ui.line(f"provider {each['name']}: {_in_short(each)}")
         if each.get("runs"):
-            print_text(f"        runs {each['runs']}")
+            ui.line(f"        runs {each['runs']}")
         for key, text in (each.get("config") or {}).items():
-            print_text(f"        {key}: {text}")
+            ui.line(f"        {key}: {text}")
         for field in each.get("missing") or ():
             where = f" ({field['url']})" if field["url"] else ""
-            print_text(f"        ! {field['variable'] or field['key']} is missing{where}")
+            ui.line(f"        ! {field['variable'] or field['key']} is missing{where}")
         if each["waiting"]:
-            print_text(f"        {counted(each['waiting'], 'call')} waiting to be handed over")
+            ui.line(f"        {counted(each['waiting'], 'call')} waiting to be handed over")
         if each["refused"]:
-            print_text(f"        ! {counted(each['refused'], 'call')} refused and set aside")
+            ui.line(f"        ! {counted(each['refused'], 'call')} refused and set aside")
         if each.get("last"):
-            print_text(f"        {when(each['last_at'])}: {each['last']}")
+            ui.line(f"        {ui.when(each['last_at'])}: {each['last']}")
 
 
 def _in_short(found: dict[str, Any]) -> str:
@@ -70,7 +56,7 @@ def _in_short(found: dict[str, Any]) -> str:
 _LISTING = "hermes memory pending"
 
 
-def _status(given: argparse.Namespace, context: Context) -> int:
+def _status(given: ui.Given, context: ui.Context) -> int:
     store = open_store(context, given)
     waiting, unreadable = Approvals(context.home).pending()
     targets = (*TARGETS, "project") if "project" in store.targets else TARGETS
@@ -78,7 +64,7 @@ def _status(given: argparse.Namespace, context: Context) -> int:
     names = chosen_providers(context.settings)
     providers = [examine(context.home, context.settings, name, connect=not given.offline) for name in names]
     if given.json:
-        print_json(
+        ui.print_json(
             {
                 "home": context.home.path,
                 "files": files,
@@ -88,23 +74,23 @@ def _status(given: argparse.Namespace, context: Context) -> int:
                 "providers": providers,
             }
         )
-        return OK
+        return ui.OK
     for target, state in files.items():
-        print_text(f"{target:<7} {state['usage'] if state['enabled'] else 'switched off'}")
+        ui.line(f"{target:<7} {state['usage'] if state['enabled'] else 'switched off'}")
         if state["enabled"]:
             held = f"{counted(state['entries'] or 0, 'entry', 'entries')}, {counted(state['changes'] or 0, 'change')}"
-            print_text(f"        {state['file']}: {held} in the log")
+            ui.line(f"        {state['file']}: {held} in the log")
         if state["problem"]:
-            print_text(f"        ! {state['problem']}")
+            ui.line(f"        ! {state['problem']}")
     approval = "on" if context.settings.flag("memory.write_approval") else "off"
-    print_text(f"write approval is {approval}; {counted(len(waiting), 'write')} pending")
+    ui.line(f"write approval is {approval}; {counted(len(waiting), 'write')} pending")
     for path in unreadable:
-        print_text(f"! {path} cannot be understood; look at it and remove it")
+        ui.line(f"! {path} cannot be understood; look at it and remove it")
     if providers:
         _print_providers(providers)
     else:
-        print_text("no external memory (`hermes memory setup`)")
-    return OK
+        ui.line("no external memory (`hermes memory setup`)")
+    return ui.OK
 
 
 def _file_status(store: MemoryStore, target: str) -> dict[str, Any]:
@@ -125,87 +111,70 @@ def _file_status(store: MemoryStore, target: str) -> dict[str, Any]:
     }
 
 
-def _pending(given: argparse.Namespace, context: Context) -> int:
+def _pending(given: ui.Given, context: ui.Context) -> int:
     waiting, unreadable = Approvals(context.home).pending()
     if given.json:
-        print_json([each.as_dict() for each in waiting])
-        return OK
+        ui.print_json([each.as_dict() for each in waiting])
+        return ui.OK
     for each in waiting:
-        print_text(f"{each.id}  {when(each.created_at)}  {each.target}  by {each.cause.origin}  {each.summary}")
+        ui.line(f"{each.id}  {ui.when(each.created_at)}  {each.target}  by {each.cause.origin}  {each.summary}")
         if each.reason:
-            print_text(f"          because {each.reason}")
+            ui.line(f"          because {each.reason}")
     for path in unreadable:
-        print_problem(f"{path} cannot be understood; look at it and remove it")
+        ui.problem(f"{path} cannot be understood; look at it and remove it")
     if not waiting:
-        print_text("nothing is pending")
-    return OK
+        ui.line("nothing is pending")
+    return ui.OK
 
 
-def _approve(given: argparse.Namespace, context: Context) -> int:
+def _approve(given: ui.Given, context: ui.Context) -> int:
     approvals, store = Approvals(context.home), open_store(context, given)
     return report_all(given, [approvals.approve(pending_id, store) for pending_id in _chosen(given, approvals)])
 
 
-def _reject(given: argparse.Namespace, context: Context) -> int:
+def _reject(given: ui.Given, context: ui.Context) -> int:
     approvals = Approvals(context.home)
     rejected = [approvals.reject(pending_id) for pending_id in _chosen(given, approvals)]
-    return show(
+    return ui.show(
         given, [each.as_dict() for each in rejected], *(f"{each.id} rejected: {each.summary}" for each in rejected)
     )
 
 
-def _chosen(given: argparse.Namespace, approvals: Approvals) -> list[str]:
-    return chosen_ids(given, _LISTING, lambda: (each.id for each in approvals.pending()[0]))
+def _chosen(given: ui.Given, approvals: Approvals) -> list[str]:
+    return ui.chosen_ids(given, _LISTING, lambda: (each.id for each in approvals.pending()[0]))
 
 
-def _adopt(given: argparse.Namespace, context: Context) -> int:
+def _adopt(given: ui.Given, context: ui.Context) -> int:
     store = open_store(context, given)
     return report(given, store.adopt(given.target, cause=BY_HAND))
 
 
-def _reset(given: argparse.Namespace, context: Context) -> int:
+def _reset(given: ui.Given, context: ui.Context) -> int:
     store = open_store(context, given)
     everything = ["project"] if given.project else list(store.targets)
     targets = [given.target] if given.target else everything
-    if not given.yes and not confirmed(f"forget everything in {' and '.join(targets)}?"):
+    if not given.yes and not ui.confirmed(f"forget everything in {' and '.join(targets)}?"):
         raise NotConfirmed("nothing was changed (use --yes to skip the question)")
     return report_all(given, [store.reset(target, cause=BY_HAND) for target in targets])
-
-
-def _configure_status(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--offline", action="store_true", help="do not ask the backends of external memory")
-    add_project(parser)
-    add_json_option(parser)
-
-
-def _configure_decision(parser: argparse.ArgumentParser) -> None:
-    add_ids(parser, _LISTING)
-    add_project(parser)
-    add_json_option(parser)
-
-
-def _configure_reset(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    add_target(parser, default=None)
 
 
 # `hermes memory scan`: the scanner's verdict on what is already stored, with the origin of each entry.
 
 
-def _scan_memory(given: argparse.Namespace, context: Context) -> int:
+def _scan_memory(given: ui.Given, context: ui.Context) -> int:
     judged = list(_stored(context))
     flagged = [each for each in judged if each["verdict"] != "clean"]
     if given.json:
-        print_json({"entries": len(judged), "flagged": flagged})
+        ui.print_json({"entries": len(judged), "flagged": flagged})
     else:
         for each in flagged:
-            print_text(f"{each['target']} entry {each['number']}, by {each['origin']}")
+            ui.line(f"{each['target']} entry {each['number']}, by {each['origin']}")
             print_judged(each)
-        print_text(f"{counted(len(judged), 'entry', 'entries')} scanned, {len(flagged)} flagged")
-    return REFUSED if flagged else OK
+        ui.line(f"{counted(len(judged), 'entry', 'entries')} scanned, {len(flagged)} flagged")
+    return ui.REFUSED if flagged else ui.OK
 
 
-def _stored(context: Context) -> Iterator[dict[str, Any]]:
+def _stored(context: ui.Context) -> Iterator[dict[str, Any]]:
     store = open_store(context)
     for target in store.targets:
         entries = store.entries(target)
@@ -214,33 +183,32 @@ def _stored(context: Context) -> Iterator[dict[str, Any]]:
             yield {"target": target, "number": number, "origin": origins[entry].origin, **judge(entry, verdict)}
 
 
-def _import(given: argparse.Namespace, context: Context) -> int:
+def _import(given: ui.Given, context: ui.Context) -> int:
     project = named_project(given.project) if given.project else ""
     work = MemoryImport(context.home, given.source, given.format, given.target, project)
     report = work.plan()
     code = carry_out(given, work, report)
-    return code or (REFUSED if report.warnings else code)
+    return code or (ui.REFUSED if report.warnings else code)
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "source", metavar="FILE|FOLDER|NAME", help="what to read; claude-code or codex: their usual places"
-    )
-    parser.add_argument("--format", choices=FORMATS, help="what it is (default: recognised by itself)")
-    parser.add_argument("--target", choices=("memory", "user"), help="where all of it goes (default: by what it is)")
-    parser.add_argument("--project", metavar="NAME", help="into the notes of this project")
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    add_json_option(parser)
+_DECISION = (*ui.ids(_LISTING), PROJECT)
 
 
 COMMANDS = {
-    "memory status": (_configure_status, _status),
-    "memory pending": (add_json_option, _pending),
-    "memory approve": (_configure_decision, _approve),
-    "memory reject": (_configure_decision, _reject),
-    "memory adopt": (add_target, _adopt),
-    "memory reset": (_configure_reset, _reset),
-    "memory scan": (add_json_option, _scan_memory),
-    "memory import": (_configure, _import),
+    "memory status": ui.command(_status, ui.option("--offline", "do not ask the backends of external memory"), PROJECT),
+    "memory pending": ui.command(_pending),
+    "memory approve": ui.command(_approve, *_DECISION),
+    "memory reject": ui.command(_reject, *_DECISION),
+    "memory adopt": ui.command(_adopt, *targets()),
+    "memory reset": ui.command(_reset, ui.YES, *targets(None)),
+    "memory scan": ui.command(_scan_memory),
+    "memory import": ui.command(
+        _import,
+        ui.option("source FILE|FOLDER|NAME", "what to read; claude-code or codex: their usual places"),
+        ui.option("--format", "what it is (default: recognised by itself)", choices=FORMATS),
+        ui.option("--target", "where all of it goes (default: by what it is)", choices=("memory", "user")),
+        ui.option("--project NAME", "into the notes of this project"),
+        ui.DRY_RUN,
+        ui.YES,
+    ),
 }

@@ -10,21 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotConfirmed, NotFound, SettingsError, StorageError
 from hermes.base.text import counted
-from hermes.cli.output import (
-    OK,
-    Progress,
-    Stages,
-    add_json_option,
-    bytes_in_words,
-    confirmed,
-    print_json,
-    print_text,
-    show,
-    tell_damaged,
-    visible,
-    when,
-    whole_number,
-)
+from hermes.cli import ui
 from hermes.cli.sessions.look import as_json, chosen_mask, name_of, named, named_exactly, open_existing
 from hermes.conversations.context import Contexts
 from hermes.conversations.database import Opened, Pages
@@ -34,11 +20,9 @@ from hermes.session.review import QUICKLY_REWRITTEN
 from hermes.settings.home import DATABASE, UNSAVED
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable, Iterator
     from typing import TextIO
 
-    from hermes.cli.output import Context
     from hermes.conversations.database import SessionDB
     from hermes.portability.conversations_export import Writer
     from hermes.settings.home import Home
@@ -51,26 +35,28 @@ _LISTED = 10
 _EMBEDDED_AT_ONCE = 1_000
 
 
-def _rename(given: argparse.Namespace, context: Context) -> int:
+def _rename(given: ui.Given, context: ui.Context) -> int:
     with open_existing(context) as db:
         session = named_exactly(db, given.session)
         title = db.rename(session.id, " ".join(given.title))
-    return show(
-        given, {"session_id": session.id, "title": title}, f"{session.id} is now called {visible(title or '(nothing)')}"
+    return ui.show(
+        given,
+        {"session_id": session.id, "title": title},
+        f"{session.id} is now called {ui.visible(title or '(nothing)')}",
     )
 
 
-def _delete(given: argparse.Namespace, context: Context) -> int:
+def _delete(given: ui.Given, context: ui.Context) -> int:
     with open_existing(context) as db:
         chosen = {session.root: session for session in (named_exactly(db, name) for name in given.sessions)}.values()
         names = ", ".join(f"{name_of(session)!r} ({session.id})" for session in chosen)
-        if not given.yes and not confirmed(f"delete {names} with all messages, for good?"):
+        if not given.yes and not ui.confirmed(f"delete {names} with all messages, for good?"):
             raise NotConfirmed("nothing was deleted (use --yes to skip the question)")
         removed = _remove(db, chosen)
-    return show(given, removed, _removed_in_words(removed))
+    return ui.show(given, removed, _removed_in_words(removed))
 
 
-def _prune(given: argparse.Namespace, context: Context) -> int:
+def _prune(given: ui.Given, context: ui.Context) -> int:
     days = context.settings.get("sessions.retention_days") if given.older_than is None else given.older_than
     with open_existing(context) as db:
         Opened(db).end_abandoned()
@@ -78,7 +64,7 @@ def _prune(given: argparse.Namespace, context: Context) -> int:
         old = upkeep.unused(days, source=given.source, archived=given.include_archived)
         if given.dry_run or not old:
             return _say_what_is_old(given, old, days)
-        if not given.yes and not confirmed(
+        if not given.yes and not ui.confirmed(
             f"delete {_conversations(len(old))} not used for {counted(days, 'day')}, for good?"
         ):
             raise NotConfirmed(
@@ -87,22 +73,24 @@ def _prune(given: argparse.Namespace, context: Context) -> int:
         removed = _remove(db, old)
         if context.settings.flag("sessions.vacuum_after_prune") and upkeep.sizes()["file_bytes"] <= QUICKLY_REWRITTEN:
             upkeep.rewrite()
-    return show(given, {**removed, "dry_run": False}, _removed_in_words(removed))
+    return ui.show(given, {**removed, "dry_run": False}, _removed_in_words(removed))
 
 
-def _say_what_is_old(given: argparse.Namespace, old: list[Session], days: int) -> int:
+def _say_what_is_old(given: ui.Given, old: list[Session], days: int) -> int:
     if given.json:
-        print_json({"dry_run": given.dry_run, "conversations": len(old), "sessions": [as_json(each) for each in old]})
-        return OK
+        ui.print_json(
+            {"dry_run": given.dry_run, "conversations": len(old), "sessions": [as_json(each) for each in old]}
+        )
+        return ui.OK
     if not old:
-        print_text(f"no ended conversation was unused for {counted(days, 'day')}")
-        return OK
-    print_text(f"{_conversations(len(old))} would be deleted, the least recently used first:")
+        ui.line(f"no ended conversation was unused for {counted(days, 'day')}")
+        return ui.OK
+    ui.line(f"{_conversations(len(old))} would be deleted, the least recently used first:")
     for session in old[:_LISTED]:
-        print_text(f"  {session.id}  {when(session.last_active)[:16]}  {name_of(session)[:60]}")
+        ui.line(f"  {session.id}  {ui.when(session.last_active)[:16]}  {name_of(session)[:60]}")
     if len(old) > _LISTED:
-        print_text(f"  and {len(old) - _LISTED:,} more (--json lists all)")
-    return OK
+        ui.line(f"  and {len(old) - _LISTED:,} more (--json lists all)")
+    return ui.OK
 
 
 def _remove(db: SessionDB, chosen: Iterable[Session]) -> dict[str, Any]:
@@ -110,7 +98,7 @@ def _remove(db: SessionDB, chosen: Iterable[Session]) -> dict[str, Any]:
     sessions: list[str] = []
     messages = conversations = 0
     rows = list(chosen)
-    progress = Progress("deleting", len(rows))
+    progress = ui.Progress("deleting", len(rows))
     for session in rows:
         for part in reversed(db.lineage(session.id)):
             if db.find_session(part.id) is not None:  # a delegated part goes with the one that started it
@@ -135,13 +123,13 @@ def _conversations(count: int) -> str:
     return counted(count, "conversation")
 
 
-def _optimize(given: argparse.Namespace, context: Context) -> int:
+def _optimize(given: ui.Given, context: ui.Context) -> int:
     with open_existing(context) as db:
         upkeep = Upkeep.of_db(db)
         before = upkeep.sizes()
         indexed = db.index()
         embedded = _embed(db)
-        progress = Progress("merging the index, step")
+        progress = ui.Progress("merging the index, step")
         steps = 0
         for steps in upkeep.settle():
             progress.update(steps)
@@ -150,48 +138,27 @@ def _optimize(given: argparse.Namespace, context: Context) -> int:
         progress.close()
         after = upkeep.sizes()
     if given.json:
-        print_json({"before": before, "after": after, "merge_steps": steps, "indexed": indexed, "embedded": embedded})
-        return OK
+        ui.print_json(
+            {"before": before, "after": after, "merge_steps": steps, "indexed": indexed, "embedded": embedded}
+        )
+        return ui.OK
     if embedded:
-        print_text(f"vectors of meaning made for {embedded:,} messages")
+        ui.line(f"vectors of meaning made for {embedded:,} messages")
     merged = f"index merged in {counted(steps, 'step')}" if steps else "the index was merged already"
     old, new = (sizes["file_bytes"] + sizes["log_bytes"] for sizes in (before, after))
     grown = (
         " (it grew: merging writes the index anew before the old one is free for later messages)" if new > old else ""
     )
-    print_text(f"{merged}; {bytes_in_words(old)} on disk before, {bytes_in_words(new)} now{grown}")
+    ui.line(f"{merged}; {ui.bytes_in_words(old)} on disk before, {ui.bytes_in_words(new)} now{grown}")
     if after["free_bytes"] > after["file_bytes"] // 4 and not given.vacuum:
-        print_text(f"{bytes_in_words(after['free_bytes'])} are free inside the file; --vacuum gives them back")
-    return OK
-
-
-def _configure_rename(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="ID|TITLE", help="which conversation")
-    parser.add_argument("title", nargs="+", metavar="NEW TITLE", help="what it is called from now on")
-    add_json_option(parser)
-
-
-def _configure_delete(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sessions", nargs="+", metavar="ID|TITLE", help="which conversations")
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
-    add_json_option(parser)
-
-
-def _configure_prune(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--older-than", type=whole_number(0), metavar="DAYS", help="days without use (default: sessions.retention_days)"
-    )
-    parser.add_argument("--source", metavar="NAME", help="only from there")
-    parser.add_argument("--include-archived", action="store_true", help="archived conversations too")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
-    add_json_option(parser)
+        ui.line(f"{ui.bytes_in_words(after['free_bytes'])} are free inside the file; --vacuum gives them back")
+    return ui.OK
 
 
 def _embed(db: SessionDB) -> int:
     """Makes the vectors that searches have not made yet; none where meaning is not searched."""
     embedded = 0
-    progress = Progress("vectors of meaning, messages")
+    progress = ui.Progress("vectors of meaning, messages")
     while step := db.embed(_EMBEDDED_AT_ONCE):
         embedded += step
         progress.update(embedded)
@@ -199,23 +166,18 @@ def _embed(db: SessionDB) -> int:
     return embedded
 
 
-def _configure_optimize(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--vacuum", action="store_true", help="also give free space back; others wait meanwhile")
-    add_json_option(parser)
-
-
 # `hermes sessions export`: conversations out of the database, as JSONL, Markdown or HTML.
 
 FORMATS = ("jsonl", "markdown", "html")
 
 
-def _export(given: argparse.Namespace, context: Context) -> int:
+def _export(given: ui.Given, context: ui.Context) -> int:
     if bool(given.sessions) == given.all:
         raise SettingsError("name the conversations to export, or use --all")
     mask = chosen_mask(given)
     with open_existing(context) as db:
         chosen = _chosen(db, given)
-        progress = Progress("exporting", sum(session.message_count for session in chosen))
+        progress = ui.Progress("exporting", sum(session.message_count for session in chosen))
         with _output(given.out, replace=given.force) as file:
             writer = _writer(given.format, db, file.write, mask)
             done = export(db, chosen, writer, progress.update)
@@ -225,10 +187,10 @@ def _export(given: argparse.Namespace, context: Context) -> int:
             f"{given.out} holds {counted(done.sessions, 'session')} with {counted(done.messages, 'message')}",
             file=sys.stderr,
         )
-    return tell_damaged(done.damaged)
+    return ui.tell_damaged(done.damaged)
 
 
-def _chosen(db: SessionDB, given: argparse.Namespace) -> list[Session]:
+def _chosen(db: SessionDB, given: ui.Given) -> list[Session]:
     if given.all:
         return list(Pages.of_db(db).sessions())
     parts = [part for name in given.sessions for part in db.lineage(named(db, name).id)]
@@ -269,22 +231,13 @@ def _output(path: str | None, *, replace: bool) -> Iterator[TextIO]:
             os.unlink(part)
 
 
-def _configure_export(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sessions", nargs="*", metavar="ID|TITLE", help="whole conversations, by any of their ids")
-    parser.add_argument("--all", action="store_true", help="every conversation")
-    parser.add_argument("--format", choices=FORMATS, default="jsonl", help="jsonl (default) can be imported again")
-    parser.add_argument("--out", metavar="FILE", help="where to write (default: standard output)")
-    parser.add_argument("--force", action="store_true", help="replace the file if it is there")
-    parser.add_argument("--mask", action="store_true", help="mask passwords, keys and other secrets")
-
-
 # `hermes sessions repair`: make a damaged database whole again and say exactly what came back.
 
 
-def _repair(given: argparse.Namespace, context: Context) -> int:
+def _repair(given: ui.Given, context: ui.Context) -> int:
     from hermes.storage.local.repair.check import repair
 
-    stages = Stages()
+    stages = ui.Stages()
     told = repair(
         given.path or context.home.join(DATABASE),
         dry_run=given.dry_run,
@@ -292,12 +245,12 @@ def _repair(given: argparse.Namespace, context: Context) -> int:
     )
     added = [] if given.dry_run or given.path else _added(context.home)
     if given.json:
-        print_json(told.as_json() | {"dry_run": given.dry_run, "added": added})
-        return OK
+        ui.print_json(told.as_json() | {"dry_run": given.dry_run, "added": added})
+        return ui.OK
     stages.clear()
     for line in [*_lines(told, dry_run=given.dry_run), *added]:
-        print_text(line)
-    return OK
+        ui.line(line)
+    return ui.OK
 
 
 def _added(home: Home) -> list[str]:
@@ -335,13 +288,7 @@ def _lines(told: Repair, *, dry_run: bool) -> list[str]:
     return lines
 
 
-def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", nargs="?", metavar="FILE", help="the database (default: state.db of the home)")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be kept, change nothing")
-    add_json_option(parser)
-
-
-def _restore(given: argparse.Namespace, context: Context) -> int:
+def _restore(given: ui.Given, context: ui.Context) -> int:
     with open_existing(context) as db:
         session = db.tip(named(db, given.session).id)
         contexts = Contexts(db)
@@ -349,7 +296,7 @@ def _restore(given: argparse.Namespace, context: Context) -> int:
             raise NotFound(f"{session.id} was never compacted; there is nothing to restore")
         restored, messages = contexts.restore(session.id)
         title = db.get_session(restored).title
-    return show(
+    return ui.show(
         given,
         {"session_id": restored, "restored_from": session.id, "title": title, "messages": messages},
         f"{restored} holds all {counted(messages, 'message')} of {session.id}, which stays as it is",
@@ -357,17 +304,42 @@ def _restore(given: argparse.Namespace, context: Context) -> int:
     )
 
 
-def _configure_restore(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="ID|TITLE", help="any session of the compacted conversation")
-    add_json_option(parser)
-
-
 COMMANDS = {
-    "sessions rename": (_configure_rename, _rename),
-    "sessions delete": (_configure_delete, _delete),
-    "sessions prune": (_configure_prune, _prune),
-    "sessions optimize": (_configure_optimize, _optimize),
-    "sessions export": (_configure_export, _export),
-    "sessions repair": (_configure, _repair),
-    "sessions restore": (_configure_restore, _restore),
+    "sessions rename": ui.command(
+        _rename,
+        ui.option("session ID|TITLE", "which conversation"),
+        ui.option("title NEW TITLE", "what it is called from now on", nargs="+"),
+    ),
+    "sessions delete": ui.command(
+        _delete, ui.option("sessions ID|TITLE", "which conversations", nargs="+"), ui.option("--yes -y", "do not ask")
+    ),
+    "sessions prune": ui.command(
+        _prune,
+        ui.option("--older-than DAYS", "days without use (default: sessions.retention_days)", type=ui.whole_number(0)),
+        ui.option("--source NAME", "only from there"),
+        ui.option("--include-archived", "archived conversations too"),
+        ui.option("--dry-run", "only say what would be deleted"),
+        ui.option("--yes -y", "do not ask"),
+    ),
+    "sessions optimize": ui.command(
+        _optimize, ui.option("--vacuum", "also give free space back; others wait meanwhile")
+    ),
+    "sessions export": ui.command(
+        _export,
+        ui.option("sessions ID|TITLE", "whole conversations, by any of their ids", nargs="*"),
+        ui.option("--all", "every conversation"),
+        ui.option("--format", "jsonl (default) can be imported again", choices=FORMATS, default="jsonl"),
+        ui.option("--out FILE", "where to write (default: standard output)"),
+        ui.option("--force", "replace the file if it is there"),
+        ui.option("--mask", "mask passwords, keys and other secrets"),
+        json=False,
+    ),
+    "sessions repair": ui.command(
+        _repair,
+        ui.option("path FILE", "the database (default: state.db of the home)", nargs="?"),
+        ui.option("--dry-run", "say what would be kept, change nothing"),
+    ),
+    "sessions restore": ui.command(
+        _restore, ui.option("session ID|TITLE", "any session of the compacted conversation")
+    ),
 }

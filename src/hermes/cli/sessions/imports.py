@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hermes.base.errors import HermesError, LockTimeout, NotFound, SettingsError, StorageError
 from hermes.base.text import counted
-from hermes.cli.output import OK, REFUSED, Progress, add_json_option, pick, print_problem, print_text, show
+from hermes.cli import ui
 from hermes.compaction.boundaries import renumbered
 from hermes.conversations.database import SessionDB
 from hermes.conversations.recorded_import import RecordedDB, unfinished_imports
@@ -22,11 +22,9 @@ from hermes.portability.transcripts.importer import BringIn
 from hermes.settings.home import DATABASE, named_project
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
     from typing import BinaryIO
 
-    from hermes.cli.output import Context
     from hermes.conversations.recorded_import import Unfinished
     from hermes.portability.transcripts.formats import Source
     from hermes.portability.transcripts.importer import Brought
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 _MANY = 10_000  # messages after which the index is worth merging
 
 
-def _import(given: argparse.Namespace, context: Context) -> int:
+def _import(given: ui.Given, context: ui.Context) -> int:
     if given.discard:
         return _discard(given, context)
     if given.file is None:
@@ -60,11 +58,11 @@ def _format_of(path: str) -> str | None:
     return recognised(real) or (None if path.endswith((".json", ".zip", ".db", ".sqlite", ".af")) else JSONL)
 
 
-def _bring_in(given: argparse.Namespace, context: Context, form: str | None) -> Brought:
+def _bring_in(given: ui.Given, context: ui.Context, form: str | None) -> Brought:
     found = sources(given.file, form)
     if not found:
         raise NotFound(f"there are no transcripts that can be read in {given.file}; --format names what they are")
-    progress = Progress("importing", sum(source.size() for source in found), unit=" bytes")
+    progress = ui.Progress("importing", sum(source.size() for source in found), unit=" bytes")
     with _taken_back_on_failure(given, context) as db:
         work = BringIn(db, project=named_project(given.project) if given.project else None, on_bytes=progress.update)
         try:
@@ -73,7 +71,7 @@ def _bring_in(given: argparse.Namespace, context: Context, form: str | None) -> 
             return work.finish()
         except KeyboardInterrupt:
             progress.close()
-            print_problem("stopped; the same command goes on from here, and --discard takes back what came in")
+            ui.problem("stopped; the same command goes on from here, and --discard takes back what came in")
             raise
         finally:
             progress.close()
@@ -101,7 +99,7 @@ def _take(db: RecordedDB, work: BringIn, source: Source) -> None:
 
 
 @contextmanager
-def _taken_back_on_failure(given: argparse.Namespace, context: Context) -> Iterator[RecordedDB]:
+def _taken_back_on_failure(given: ui.Given, context: ui.Context) -> Iterator[RecordedDB]:
     """A failure leaves the database as it was. A person who stops it keeps what is there; the next run goes on."""
     path, name = context.home.join(DATABASE), _name_of_import(given.file)
     with RecordedDB.open(path, durability="turn", name=name, about=_command_of(given)) as db:
@@ -125,24 +123,24 @@ def _settle_index(db: RecordedDB, *, many: bool) -> None:
     """Indexes what still waits; many messages leave the index in pieces, and a search has to look into each."""
     from hermes.conversations.maintenance import Upkeep
 
-    progress = Progress("merging the index, step")
+    progress = ui.Progress("merging the index, step")
     try:
         db.index()
         for step in Upkeep.of_db(db).settle() if many else ():
             progress.update(step)
     except StorageError as error:
-        print_problem(f"everything is imported, but its index is not ready ({error}); run `hermes sessions optimize`")
+        ui.problem(f"everything is imported, but its index is not ready ({error}); run `hermes sessions optimize`")
     finally:
         progress.close()
 
 
-def _watch(given: argparse.Namespace, context: Context) -> int:
+def _watch(given: ui.Given, context: ui.Context) -> int:
     """Looks again and again, and says what came; ends when the person stops it.
 
     What is there at the start may go and come back later; what is not there has been mistyped.
     """
     check_name(given.file)
-    print_text(f"watching {given.file}; Ctrl-C ends it")
+    ui.line(f"watching {given.file}; Ctrl-C ends it")
     told: set[str] = set()
     try:
         while True:
@@ -150,10 +148,10 @@ def _watch(given: argparse.Namespace, context: Context) -> int:
             sys.stdout.flush()
             time.sleep(given.interval)
     except KeyboardInterrupt:
-        return OK
+        return ui.OK
 
 
-def _look_once(given: argparse.Namespace, context: Context, told: set[str]) -> None:
+def _look_once(given: ui.Given, context: ui.Context, told: set[str]) -> None:
     count, problems = (0, 0), []
     try:
         result = _bring_in(given, context, given.format)
@@ -162,36 +160,36 @@ def _look_once(given: argparse.Namespace, context: Context, told: set[str]) -> N
         problems = [str(error)]
     for problem in problems:
         if problem not in told:
-            print_problem(f"{problem}")
+            ui.problem(f"{problem}")
     told.update(problems)
     if count[0]:
-        print_text(f"{counted(count[0], 'new message')}, {counted(count[1], 'new session')}")
+        ui.line(f"{counted(count[0], 'new message')}, {counted(count[1], 'new session')}")
 
 
-def _report(given: argparse.Namespace, result: Brought) -> int:
+def _report(given: ui.Given, result: Brought) -> int:
     for problem in result.problems:
-        print_problem(f"{problem}")
+        ui.problem(f"{problem}")
     if result.bad > len(result.problems):
-        print_problem(f"and {result.bad - len(result.problems):,} more could not be read")
-    show(
+        ui.problem(f"and {result.bad - len(result.problems):,} more could not be read")
+    ui.show(
         given,
-        pick(result, "files", "unchanged", "sessions", "messages", "already_there", "bad", "problems"),
+        ui.pick(result, "files", "unchanged", "sessions", "messages", "already_there", "bad", "problems"),
         f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')} from "
         f"{counted(result.files, 'file')}; {result.already_there:,} messages were there already, "
         f"{counted(result.unchanged, 'file')} had not changed",
     )
-    return REFUSED if result.bad else OK
+    return ui.REFUSED if result.bad else ui.OK
 
 
-def _import_lines(given: argparse.Namespace, context: Context) -> int:
+def _import_lines(given: ui.Given, context: ui.Context) -> int:
     title = None if given.file == "-" else os.path.splitext(os.path.basename(given.file))[0]
 
     def problem(number: int, text: str) -> None:
         progress.close()
-        print_problem(f"line {number}: {text}")
+        ui.problem(f"line {number}: {text}")
 
     with _input(given.file) as (file, size):
-        progress = Progress("importing", size, unit=" bytes")
+        progress = ui.Progress("importing", size, unit=" bytes")
         with _taken_back_on_failure(given, context) as db:
             importer = Importer(
                 db,
@@ -204,25 +202,25 @@ def _import_lines(given: argparse.Namespace, context: Context) -> int:
             result = importer.read(file)
             progress.close()
     if result.bad_lines > len(result.problems):
-        print_problem(f"and {result.bad_lines - len(result.problems):,} more lines could not be read")
-    show(
+        ui.problem(f"and {result.bad_lines - len(result.problems):,} more lines could not be read")
+    ui.show(
         given,
         {
-            **pick(result, "sessions", "messages", "already_there", "bad_lines"),
+            **ui.pick(result, "sessions", "messages", "already_there", "bad_lines"),
             "problems": [{"line": number, "problem": text} for number, text in result.problems],
         },
         f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')}; "
         f"{result.already_there:,} messages were there already",
     )
-    return REFUSED if result.problems else OK
+    return ui.REFUSED if result.problems else ui.OK
 
 
-def _import_database(given: argparse.Namespace, context: Context) -> int:
+def _import_database(given: ui.Given, context: ui.Context) -> int:
     """A `state.db` of hermes-agent: brought in from elsewhere; where ours would be, adopted with the original kept."""
     from hermes.portability.exchange import HomeCopy
     from hermes.portability.hermes_agent import adopt_hermes_agent, import_hermes_agent
 
-    progress = Progress("importing", None, unit=" messages")
+    progress = ui.Progress("importing", None, unit=" messages")
     kept = None
     if os.path.realpath(given.file) == os.path.realpath(context.home.join(DATABASE)):
         with HomeCopy(context.home.path) as copy:
@@ -234,9 +232,9 @@ def _import_database(given: argparse.Namespace, context: Context) -> int:
         with _taken_back_on_failure(given, context) as db:
             counts = import_hermes_agent(given.file, db, lambda _stage, done, _total: progress.update(done))
     progress.close()
-    return show(
+    return ui.show(
         given,
-        {**pick(counts, "sessions", "messages", "known"), "original": kept},
+        {**ui.pick(counts, "sessions", "messages", "known"), "original": kept},
         f"imported {counted(counts.sessions, 'session')} with {counted(counts.messages, 'message')} of hermes-agent",
         *([f"the original is kept as {kept}"] if kept else []),
     )
@@ -261,12 +259,12 @@ def _name_of_import(file: str) -> str:
     return hashlib.sha256(_place(file).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def _command_of(given: argparse.Namespace) -> str:
+def _command_of(given: ui.Given) -> str:
     """The command that goes on with it."""
     words = ["hermes", "sessions", "import", _place(given.file)]
-    for option in ("format", "project"):
-        if getattr(given, option):
-            words += [f"--{option}", getattr(given, option)]
+    for name in ("format", "project"):
+        if chosen := getattr(given, name):
+            words += [f"--{name}", chosen]
     return shlex.join(words)
 
 
@@ -276,7 +274,7 @@ def _place(file: str) -> str:
     return file if is_name else os.path.realpath(file)
 
 
-def _discard(given: argparse.Namespace, context: Context) -> int:
+def _discard(given: ui.Given, context: ui.Context) -> int:
     path = context.home.join(DATABASE)
     chosen = [] if not os.path.exists(path) else _chosen(path, given.file)
     if not chosen:
@@ -289,7 +287,7 @@ def _discard(given: argparse.Namespace, context: Context) -> int:
             kept += db.take_back(everything=True)
             db.sync()
     messages, sessions = (sum(getattr(each, name) for each in chosen) for name in ("messages", "sessions"))
-    return show(
+    return ui.show(
         given,
         {"imports": [each.about for each in chosen], "messages": messages, "sessions": sessions, "kept": kept},
         *(f"taken back: {counted(each.messages, 'message')} of `{each.about}`" for each in chosen),
@@ -310,26 +308,19 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _configure_import(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file",
-        nargs="?",
-        metavar="FILE|FOLDER|NAME",
-        help="a file, a folder of them, claude-code or codex for their usual places, or - for JSONL on standard input",
-    )
-    parser.add_argument("--format", choices=FORMATS, help="what it is (default: recognised by itself)")
-    parser.add_argument("--project", metavar="NAME", help="file everything under this project")
-    parser.add_argument("--source", default="import", metavar="NAME", help="source of sessions that name none (JSONL)")
-    parser.add_argument("--watch", action="store_true", help="go on and bring in what is new until stopped")
-    parser.add_argument(
-        "--interval", type=_seconds, default=5.0, metavar="SECONDS", help="how often --watch looks (default: 5)"
-    )
-    parser.add_argument(
-        "--discard", action="store_true", help="take back what an unfinished import of it (or all of them) brought in"
-    )
-    add_json_option(parser)
-
-
 COMMANDS = {
-    "sessions import": (_configure_import, _import),
+    "sessions import": ui.command(
+        _import,
+        ui.option(
+            "file FILE|FOLDER|NAME",
+            "a file, a folder of them, claude-code or codex for their usual places, or - for JSONL on standard input",
+            nargs="?",
+        ),
+        ui.option("--format", "what it is (default: recognised by itself)", choices=FORMATS),
+        ui.option("--project NAME", "file everything under this project"),
+        ui.option("--source NAME", "source of sessions that name none (JSONL)", default="import"),
+        ui.option("--watch", "go on and bring in what is new until stopped"),
+        ui.option("--interval SECONDS", "how often --watch looks (default: 5)", type=_seconds, default=5.0),
+        ui.option("--discard", "take back what an unfinished import of it (or all of them) brought in"),
+    ),
 }

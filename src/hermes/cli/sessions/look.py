@@ -13,23 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.base import dates
 from hermes.base.errors import NotFound
 from hermes.base.text import counted
-from hermes.cli.output import (
-    OK,
-    REFUSED,
-    USAGE,
-    add_json_option,
-    bytes_in_words,
-    has_styles,
-    moment_option,
-    pick,
-    print_json,
-    print_problem,
-    print_text,
-    show,
-    visible,
-    when,
-    whole_number,
-)
+from hermes.cli import ui
 from hermes.conversations.database import Pages
 from hermes.conversations.maintenance import Upkeep
 from hermes.conversations.recorded_import import unfinished_imports
@@ -40,11 +24,9 @@ from hermes.session.history import open_past, parts_of, turns
 from hermes.settings.home import named_project
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable
     from typing import NoReturn
 
-    from hermes.cli.output import Context
     from hermes.conversations.database import SessionDB
     from hermes.conversations.retrieval import Found, Match
     from hermes.storage.local.conversations import Session
@@ -58,22 +40,22 @@ _NOT_STORED = "(this text was not kept; only its size is known)"
 _SOURCES = {"recalled": "recall", "folder_notes": "notes"}
 
 
-def show_context(given: argparse.Namespace, db: SessionDB, session: Session) -> int:
+def show_context(given: ui.Given, db: SessionDB, session: Session) -> int:
     found = [each for each in turns(db, session.id) if given.context in (0, each["turn"])]
     if given.context and not found:
         raise NotFound(f"there is no turn {given.context}; `hermes sessions show {session.id} --context` lists them")
     _choose_texts(found, with_text=given.text)
     if given.json:
-        print_json({**as_json(session), "turns": found})
-        return OK
-    print_text(f"{name_of(session)}\n{session.id}\n")
+        ui.print_json({**as_json(session), "turns": found})
+        return ui.OK
+    ui.line(f"{name_of(session)}\n{session.id}\n")
     prompt = None
     for each in found:
         _print_turn(each, prompt)
         prompt = each["prompt"]
     if not found:
-        print_text("nobody has said anything yet")
-    return OK
+        ui.line("nobody has said anything yet")
+    return ui.OK
 
 
 def _choose_texts(found: list[dict[str, Any]], *, with_text: bool) -> None:
@@ -87,8 +69,8 @@ def _choose_texts(found: list[dict[str, Any]], *, with_text: bool) -> None:
 
 def _print_turn(turn: dict[str, Any], before: dict[str, Any] | None) -> None:
     """Prints a turn; the text of a prompt that is the same as at the turn before is not repeated."""
-    said = " ".join(visible(turn["said"]).split())
-    print_text(f"turn {turn['turn']}  {when(turn['at'])[:16]}  {said[:_SAID]}{'…' if len(said) > _SAID else ''}")
+    said = " ".join(ui.visible(turn["said"]).split())
+    ui.line(f"turn {turn['turn']}  {ui.when(turn['at'])[:16]}  {said[:_SAID]}{'…' if len(said) > _SAID else ''}")
     _line("prompt", _prompt(turn["prompt"]) + (f"; {counted(turn['tools'], 'tool')}" if turn["tools"] else ""))
     if turn["prompt"] != before:
         for each in turn["prompt"]["sections"]:
@@ -114,16 +96,16 @@ def _print_turn(turn: dict[str, Any], before: dict[str, Any] | None) -> None:
         _line("counted", f"{answer['input_tokens']:,} prompt tokens{share}{broken}")
     for each in turn["compacted"]:
         _line("compacted", f"before the next turn: {_summary(each)}")
-    print_text("")
+    ui.line("")
 
 
 def _print_text(part: dict[str, Any], heading: str = "") -> None:
     if "text" not in part:
         return
     text = part["text"].strip("\n") if part["text"] is not None else _NOT_STORED
-    for line in [*filter(None, [heading]), *visible(text).split("\n")]:
-        print_text(f"    {line}".rstrip())
-    print_text("")
+    for line in [*filter(None, [heading]), *ui.visible(text).split("\n")]:
+        ui.line(f"    {line}".rstrip())
+    ui.line("")
 
 
 def _summary(each: dict[str, Any]) -> str:
@@ -150,7 +132,7 @@ def _added(each: dict[str, Any], announced: dict[str, str]) -> str:
 
 
 def _line(name: str, text: str) -> None:
-    print_text(f"  {name:<13}{text}")
+    ui.line(f"  {name:<13}{text}")
 
 
 _SHOWN_NAME = 60
@@ -167,22 +149,22 @@ _NO_FIGURES = {
 }
 
 
-def _list(given: argparse.Namespace, context: Context) -> int:
+def _list(given: ui.Given, context: ui.Context) -> int:
     db = open_past(context.home)
     if db is None:
-        return show(given, [], "there are no conversations yet")
+        return ui.show(given, [], "there are no conversations yet")
     with db:
         rows = _rows(db, given)
         unfinished = [] if given.json else in_words(db)
     if given.json:
-        print_json([as_json(session) for session in rows])
-        return OK
+        ui.print_json([as_json(session) for session in rows])
+        return ui.OK
     _print_rows(rows)
     if not rows:
-        print_text("no conversation matches")
+        ui.line("no conversation matches")
     for words in unfinished:
-        print_problem(words)
-    return OK
+        ui.problem(words)
+    return ui.OK
 
 
 def _print_rows(rows: list[Session]) -> None:
@@ -190,20 +172,18 @@ def _print_rows(rows: list[Session]) -> None:
     wide = max((len(session.id) for session in rows), default=0)
     columns = os.get_terminal_size().columns if sys.stdout.isatty() else 0
     if columns and rows:
-        print_text(
-            f"{'id':<{wide}}  {'last used':<16}  {'source':<12}  {'messages':>8}  title or first words"[:columns]
-        )
+        ui.line(f"{'id':<{wide}}  {'last used':<16}  {'source':<12}  {'messages':>8}  title or first words"[:columns])
     for session in rows:
         messages = f"{session.message_count:,}"
         mark = " (archived)" if session.archived else ""
         line = (
-            f"{session.id:<{wide}}  {when(session.last_active)[:16]}  {visible(session.source):<12.12}  {messages:>8}  "
-            f"{name_of(session)[:_SHOWN_NAME]}{mark}"
+            f"{session.id:<{wide}}  {ui.when(session.last_active)[:16]}  {ui.visible(session.source):<12.12}  "
+            f"{messages:>8}  {name_of(session)[:_SHOWN_NAME]}{mark}"
         )
-        print_text(f"{line[: columns - 1]}…" if columns and len(line) > columns else line)
+        ui.line(f"{line[: columns - 1]}…" if columns and len(line) > columns else line)
 
 
-def _rows(db: SessionDB, given: argparse.Namespace) -> list[Session]:
+def _rows(db: SessionDB, given: ui.Given) -> list[Session]:
     chosen = {"source": given.source, "project": project_option(given.project)}
     if not given.all:
         return db.list_sessions(limit=given.limit, begun=True, **chosen)
@@ -211,17 +191,17 @@ def _rows(db: SessionDB, given: argparse.Namespace) -> list[Session]:
     return sorted(rows, key=lambda session: -session.activity)
 
 
-def _search(given: argparse.Namespace, context: Context) -> int:
+def _search(given: ui.Given, context: ui.Context) -> int:
     query = " ".join(given.question)
     if not query.strip():
-        print_problem("a question is needed: `hermes sessions search WORDS`; `hermes sessions list` shows the newest")
-        return USAGE
+        ui.problem("a question is needed: `hermes sessions search WORDS`; `hermes sessions list` shows the newest")
+        return ui.USAGE
     wanted = Criteria(
         limit=given.limit,
         sort=given.sort,
         roles=tuple(given.role.replace(",", " ").split()) if given.role else None,
-        since=moment_option(dates.since, given.since),
-        until=moment_option(dates.until, given.until),
+        since=ui.moment_option(dates.since, given.since),
+        until=ui.moment_option(dates.until, given.until),
         source=given.source,
         project=project_option(given.project),
         prefer_project=project_option(given.prefer_project),
@@ -231,46 +211,46 @@ def _search(given: argparse.Namespace, context: Context) -> int:
         found = Finder(db, mask=mask_secrets).find(query, wanted)
         answers = [answer_to(db, match) for match in found.matches]
     if given.json:
-        print_json(_search_as_json(query, found, answers))
+        ui.print_json(_search_as_json(query, found, answers))
     else:
         for match, answer in zip(found.matches, answers, strict=True):
             _print_match(match, answer)
     for note in found.notes:
-        print_problem(f"{note}")
+        ui.problem(f"{note}")
     if not found.matches:
         more = "" if found.notes else _by_meaning(context)
-        print_problem(f"no conversation matches {query!r}; try fewer or other words{more}")
-        return REFUSED
-    return OK
+        ui.problem(f"no conversation matches {query!r}; try fewer or other words{more}")
+        return ui.REFUSED
+    return ui.OK
 
 
-def _by_meaning(context: Context) -> str:
+def _by_meaning(context: ui.Context) -> str:
     """Where words were not enough: how to search by meaning too, unless that is there or not wanted."""
-    from hermes.base.errors import command
+    from hermes.base.errors import command as install_command
     from hermes.conversations.search.semantic import static_vectors
 
     if context.settings.text("recall.semantic") == "off" or static_vectors() is not None:
         return ""
-    return f". Only words were compared; {command('semantic')} adds a search by meaning"
+    return f". Only words were compared; {install_command('semantic')} adds a search by meaning"
 
 
 def _print_match(match: Match, answer: StoredMessage | None) -> None:
     session = match.session
-    print_text(f"{name_of(session)}  ({when(session.started_at)[:16]}, {visible(session.source)})")
+    ui.line(f"{name_of(session)}  ({ui.when(session.started_at)[:16]}, {ui.visible(session.source)})")
     at = "" if match.message_id is None else f" --around {match.message_id}"
-    print_text(f"    {match.role}: {highlighted(match.snippet)}")
+    ui.line(f"    {match.role}: {highlighted(match.snippet)}")
     if answer is not None:
-        print_text(f"    assistant: {_beginning(answer)}")
-    print_text(f"    hermes sessions show {session.id}{at}")
+        ui.line(f"    assistant: {_beginning(answer)}")
+    ui.line(f"    hermes sessions show {session.id}{at}")
     if match.explanation:
         parts = sorted(match.explanation.items(), key=lambda part: -abs(part[1]))
         shown = "  ".join(f"{name} {value:.2f}" for name, value in parts if value)
-        print_text(f"    score {match.score:.2f} = {shown}")
-    print_text("")
+        ui.line(f"    score {match.score:.2f} = {shown}")
+    ui.line("")
 
 
 def _beginning(message: StoredMessage) -> str:
-    return shorten(visible(mask_secrets(message.text)), _SHOWN_ANSWER, placeholder=" …")
+    return shorten(ui.visible(mask_secrets(message.text)), _SHOWN_ANSWER, placeholder=" …")
 
 
 def _search_as_json(query: str, found: Found, answers: list[StoredMessage | None]) -> dict[str, Any]:
@@ -294,10 +274,10 @@ def _search_as_json(query: str, found: Found, answers: list[StoredMessage | None
     }
 
 
-def _show(given: argparse.Namespace, context: Context) -> int:
+def _show(given: ui.Given, context: ui.Context) -> int:
     if given.text and given.context is None:
-        print_problem(f"--text belongs to --context: `hermes sessions show {given.session} --context 1 --text`")
-        return USAGE
+        ui.problem(f"--text belongs to --context: `hermes sessions show {given.session} --context 1 --text`")
+        return ui.USAGE
     with open_existing(context) as db:
         session = named(db, given.session)
         if given.context is not None:
@@ -312,23 +292,23 @@ def _show(given: argparse.Namespace, context: Context) -> int:
             session = holder
             messages = db.messages(session.id, around=given.around, window=given.window)
         if given.json:
-            print_json(
+            ui.print_json(
                 {
                     **as_json(session),
                     "messages": [
-                        pick(message, "id", "timestamp", "compacted", "damaged", "message") for message in messages
+                        ui.pick(message, "id", "timestamp", "compacted", "damaged", "message") for message in messages
                     ],
                 }
             )
-            return OK
-        facts = [session.id, when(session.started_at)[:16], session.source, session.model, session.project]
-        print_text(f"{name_of(session)}\n{visible('  '.join(fact for fact in facts if fact))}\n")
+            return ui.OK
+        facts = [session.id, ui.when(session.started_at)[:16], session.source, session.model, session.project]
+        ui.line(f"{name_of(session)}\n{ui.visible('  '.join(fact for fact in facts if fact))}\n")
         for message in messages:
             _print_message(message, marked=message.id == given.around)
         others = [each.id for each in db.lineage(session.id) if each.id != session.id and each.kind != "delegate"]
         if others:
-            print_text(f"other parts of this conversation: {', '.join(others)}")
-    return OK
+            ui.line(f"other parts of this conversation: {', '.join(others)}")
+    return ui.OK
 
 
 def _print_message(message: StoredMessage, *, marked: bool) -> None:
@@ -336,11 +316,11 @@ def _print_message(message: StoredMessage, *, marked: bool) -> None:
     notes += _cache_notes(message.message)
     extra = f" ({', '.join(notes)})" if notes else ""
     sign = ">" if marked else " "
-    print_text(f"{sign} {message.id}  {visible(message.role)}  {when(message.timestamp)[:16]}{extra}")
+    ui.line(f"{sign} {message.id}  {ui.visible(message.role)}  {ui.when(message.timestamp)[:16]}{extra}")
     text = message.text
     for call, arguments in tool_calls(message):
         text = f"{text}\n[calls {call} {arguments}]" if text else f"[calls {call} {arguments}]"
-    print_text("\n".join(f"    {line}" for line in visible(text).split("\n")) + "\n")
+    ui.line("\n".join(f"    {line}" for line in ui.visible(text).split("\n")) + "\n")
 
 
 def _cache_notes(message: dict[str, Any]) -> list[str]:
@@ -352,10 +332,10 @@ def _cache_notes(message: dict[str, Any]) -> list[str]:
     return [share + (f": {cache['broken_by']}" if cache.get("broken_by") else "")]
 
 
-def _stats(given: argparse.Namespace, context: Context) -> int:
+def _stats(given: ui.Given, context: ui.Context) -> int:
     db = open_past(context.home)
     if db is None:
-        return show(given, _NO_FIGURES, "there are no conversations yet")
+        return ui.show(given, _NO_FIGURES, "there are no conversations yet")
     with db:
         upkeep = Upkeep.of_db(db)
         figures = {
@@ -367,70 +347,22 @@ def _stats(given: argparse.Namespace, context: Context) -> int:
             "by_month": upkeep.by_month(),
         }
     if given.json:
-        print_json(figures)
-        return OK
-    print_text(f"{figures['file']} ({figures['journal_mode']})")
-    print_text(
+        ui.print_json(figures)
+        return ui.OK
+    ui.line(f"{figures['file']} ({figures['journal_mode']})")
+    ui.line(
         f"conversations  {figures['conversations']:,}  ({figures['sessions']:,} sessions, {figures['open']:,} open)"
     )
-    print_text(f"messages       {figures['messages']:,}  ({figures['tool_calls']:,} tool calls)")
-    free = bytes_in_words(figures["free_bytes"])
-    log = bytes_in_words(figures["log_bytes"])
-    print_text(f"on disk        {bytes_in_words(figures['file_bytes'])}  ({free} of it free; log {log})")
+    ui.line(f"messages       {figures['messages']:,}  ({figures['tool_calls']:,} tool calls)")
+    free = ui.bytes_in_words(figures["free_bytes"])
+    log = ui.bytes_in_words(figures["log_bytes"])
+    ui.line(f"on disk        {ui.bytes_in_words(figures['file_bytes'])}  ({free} of it free; log {log})")
     for title, name in (("by source", "by_source"), ("by month", "by_month")):
-        print_text(f"\n{title}")
+        ui.line(f"\n{title}")
         for row in figures[name]:
-            label = visible(str(row.get("source") or row.get("month")))
-            print_text(f"  {label:<14} {row['sessions']:>8,} sessions {row['messages']:>10,} messages")
-    return OK
-
-
-def _add_filters(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--source", metavar="NAME", help="only from there: cli, telegram, cron, …")
-    parser.add_argument("--project", metavar="NAME", help="only of this project: its name, or . for this repository")
-    add_json_option(parser)
-
-
-def _configure_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-n", "--limit", type=whole_number(1), default=20, metavar="N", help="how many (default: 20)")
-    parser.add_argument("--all", action="store_true", help="all of them, archived and empty ones too")
-    _add_filters(parser)
-
-
-def _configure_search(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "question", nargs="+", metavar="QUESTION", help='plain words, or "a phrase", AND, OR, NOT, begin*'
-    )
-    parser.add_argument("-n", "--limit", type=whole_number(1), default=5, metavar="N", help="how many (default: 5)")
-    parser.add_argument(
-        "--sort", choices=["relevance", "newest", "oldest"], default="relevance", help="what comes first"
-    )
-    parser.add_argument("--since", metavar="WHEN", help="2024-05-03, May 2024, yesterday, last week, 3 days ago, …")
-    parser.add_argument("--until", metavar="WHEN", help="up to and including then")
-    parser.add_argument("--role", metavar="ROLES", help="whose messages: user,assistant (default), tool, system")
-    parser.add_argument("--prefer-project", metavar="NAME", help="rank conversations of this project higher")
-    parser.add_argument("--explain", action="store_true", help="say what each hit's score is made of")
-    _add_filters(parser)
-
-
-def _configure_show(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="ID|TITLE", help="which conversation")
-    parser.add_argument("--around", type=whole_number(1), metavar="MESSAGE", help="only around this message")
-    parser.add_argument(
-        "--window", type=whole_number(0), default=5, metavar="N", help="messages on each side (default: 5)"
-    )
-    parser.add_argument(
-        "--context",
-        nargs="?",
-        const=0,
-        type=whole_number(1),
-        metavar="N",
-        help="instead: what was in front of the model at each turn, or at turn N, with source and size",
-    )
-    parser.add_argument(
-        "--text", action="store_true", help="with --context: the texts too, as the model saw them, secrets masked"
-    )
-    add_json_option(parser)
+            label = ui.visible(str(row.get("source") or row.get("month")))
+            ui.line(f"  {label:<14} {row['sessions']:>8,} sessions {row['messages']:>10,} messages")
+    return ui.OK
 
 
 # Which conversation a person means, and how it is shown; the other commands use these too.
@@ -440,7 +372,7 @@ _LOOKED_AT = 500
 _MARKED = re.compile(r">>>(.*?)<<<", re.DOTALL)
 
 
-def open_existing(context: Context) -> SessionDB:
+def open_existing(context: ui.Context) -> SessionDB:
     db = open_past(context.home)
     if db is None:
         raise NotFound("there are no conversations yet; `hermes sessions import FILE` brings some in")
@@ -481,12 +413,12 @@ def _listed(sessions: list[Session]) -> str:
 
 def highlighted(snippet: str) -> str:
     """Found words in bold where styles are wanted, between marks elsewhere."""
-    text = " ".join(visible(snippet).split())
-    return _MARKED.sub("\x1b[1m\\1\x1b[0m", text) if has_styles(sys.stdout) else text
+    text = " ".join(ui.visible(snippet).split())
+    return _MARKED.sub("\x1b[1m\\1\x1b[0m", text) if ui.has_styles(sys.stdout) else text
 
 
 def name_of(session: Session) -> str:
-    return visible(" ".join(mask_secrets(session.title or session.preview or "(empty)").split()))
+    return ui.visible(" ".join(mask_secrets(session.title or session.preview or "(empty)").split()))
 
 
 def as_json(session: Session) -> dict[str, Any]:
@@ -494,12 +426,12 @@ def as_json(session: Session) -> dict[str, Any]:
     return {
         "session_id": session.id,
         "title": mask_secrets(session.title) if session.title else session.title,
-        **pick(session, "source", "model", "project", *times, "archived", "message_count", "tool_call_count"),
+        **ui.pick(session, "source", "model", "project", *times, "archived", "message_count", "tool_call_count"),
         "preview": mask_secrets(session.preview) if session.preview else session.preview,
     }
 
 
-def chosen_mask(given: argparse.Namespace) -> Callable[[str], str]:
+def chosen_mask(given: ui.Given) -> Callable[[str], str]:
     return mask_secrets if given.mask else unmasked
 
 
@@ -517,9 +449,42 @@ def in_words(db: SessionDB) -> list[str]:
     ]
 
 
+_FILTERS = (
+    ui.option("--source NAME", "only from there: cli, telegram, cron, …"),
+    ui.option("--project NAME", "only of this project: its name, or . for this repository"),
+)
 COMMANDS = {
-    "sessions list": (_configure_list, _list),
-    "sessions search": (_configure_search, _search),
-    "sessions show": (_configure_show, _show),
-    "sessions stats": (add_json_option, _stats),
+    "sessions list": ui.command(
+        _list,
+        ui.option("-n --limit N", "how many (default: 20)", type=ui.whole_number(1), default=20),
+        ui.option("--all", "all of them, archived and empty ones too"),
+        *_FILTERS,
+    ),
+    "sessions search": ui.command(
+        _search,
+        ui.option("question QUESTION", 'plain words, or "a phrase", AND, OR, NOT, begin*', nargs="+"),
+        ui.option("-n --limit N", "how many (default: 5)", type=ui.whole_number(1), default=5),
+        ui.option("--sort", "what comes first", choices=["relevance", "newest", "oldest"], default="relevance"),
+        ui.option("--since WHEN", "2024-05-03, May 2024, yesterday, last week, 3 days ago, …"),
+        ui.option("--until WHEN", "up to and including then"),
+        ui.option("--role ROLES", "whose messages: user,assistant (default), tool, system"),
+        ui.option("--prefer-project NAME", "rank conversations of this project higher"),
+        ui.option("--explain", "say what each hit's score is made of"),
+        *_FILTERS,
+    ),
+    "sessions show": ui.command(
+        _show,
+        ui.option("session ID|TITLE", "which conversation"),
+        ui.option("--around MESSAGE", "only around this message", type=ui.whole_number(1)),
+        ui.option("--window N", "messages on each side (default: 5)", type=ui.whole_number(0), default=5),
+        ui.option(
+            "--context N",
+            "instead: what was in front of the model at each turn, or at turn N, with source and size",
+            nargs="?",
+            const=0,
+            type=ui.whole_number(1),
+        ),
+        ui.option("--text", "with --context: the texts too, as the model saw them, secrets masked"),
+    ),
+    "sessions stats": ui.command(_stats),
 }

@@ -5,19 +5,24 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import SettingsError
 from hermes.base.text import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, TextIO
+    from typing import TextIO
 
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
+    Run = Callable[[argparse.Namespace, "Context"], int | None]
+    Command = tuple[Callable[[argparse.ArgumentParser], None], Run]
+
 OK, REFUSED, USAGE = 0, 1, 2
+Option = tuple[list[str], dict[str, Any]]
+Given = argparse.Namespace  # the options of a command, as they were given
 
 
 class Context:
@@ -62,6 +67,35 @@ class Context:
         return self._run(words, self)
 
 
+# What a command is: the function that runs it, and its options.
+
+
+def option(words: str, text: str, **more: Any) -> Option:
+    """An argument of argparse in short: `-n --limit N` takes a value, `--all` takes none, `name NAME` has no dashes."""
+    names = [word for word in words.split() if word.startswith("-")] or words.split()[:1]
+    if value := words.split()[len(names) :]:
+        more["metavar"] = " ".join(value)
+    elif "choices" not in more:
+        more["action"] = "store_true"
+    return names, {**more, "help": text}
+
+
+YES = option("--yes", "do not ask")
+DRY_RUN = option("--dry-run", "only show what would be done")
+
+
+def command(run: Run, *options: Option, json: bool = True) -> Command:
+    """What adds the options to a parser, and what runs; `--json` is everybody's, unless there is nothing to print."""
+
+    def configure(parser: argparse.ArgumentParser) -> None:
+        for names, more in options:
+            parser.add_argument(*names, **more)
+        if json:
+            add_json_option(parser)
+
+    return configure, run
+
+
 # How commands print: plain lines for people, one JSON document for scripts.
 
 # What would move the cursor, change colours or answer questions when it reaches a terminal. Bold, which our own lines
@@ -83,24 +117,24 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 def print_json(document: Any) -> None:
     import json
 
-    print_text(json.dumps(document, ensure_ascii=False, indent=2))
+    line(json.dumps(document, ensure_ascii=False, indent=2))
 
 
-def print_text(text: str) -> None:
+def line(text: str) -> None:
     """Prints whatever the terminal can show; a character it cannot show becomes an escape, never an error."""
     encoding = sys.stdout.encoding or "utf-8"
     print(visible(text).encode(encoding, "backslashreplace").decode(encoding))
 
 
-def print_problem(text: object) -> None:
+def problem(text: object) -> None:
     """A line on standard error, which may name files and quote texts that others wrote."""
     print(f"hermes: {visible(str(text))}", file=sys.stderr)
 
 
-def print_failure(error: Exception, code: int, *, as_json: bool) -> None:
+def failure(error: Exception, code: int, *, as_json: bool) -> None:
     """Why a command failed, on standard error: a line for people, a JSON object in one line for scripts."""
     if not as_json:
-        print_problem(error)
+        problem(error)
         return
     import json
 
@@ -116,23 +150,19 @@ def visible(text: str) -> str:
     return re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", text.replace("\r\n", "\n"))
 
 
-def show(given: argparse.Namespace, document: Any, *lines: str) -> int:
+def show(given: Given, document: Any, *lines: str) -> int:
     """Prints the document with `--json`, otherwise the lines; the exit code is OK."""
     if given.json:
         print_json(document)
     else:
-        for line in lines:
-            print_text(line)
+        for text in lines:
+            line(text)
     return OK
 
 
 def pick(thing: object, *names: str) -> dict[str, Any]:
     """These attributes as a dictionary, for JSON."""
     return {name: getattr(thing, name) for name in names}
-
-
-def no_options(parser: argparse.ArgumentParser) -> None:
-    del parser
 
 
 def when(moment: float) -> str:
@@ -143,7 +173,7 @@ def tell_damaged(count: int) -> int:
     """The exit code of an export, after saying what could not be part of it."""
     if not count:
         return OK
-    print_problem(f"{count:,} damaged messages were left out; `hermes sessions repair` looks at them")
+    problem(f"{count:,} damaged messages were left out; `hermes sessions repair` looks at them")
     return REFUSED
 
 
@@ -265,7 +295,7 @@ def said_yes(question: str) -> bool:
     try:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:  # Ctrl-D
-        print_text("")
+        line("")
         return False
 
 
@@ -284,26 +314,25 @@ def ask_secret(question: str, *, kept: bool) -> str:
 def choose(question: str, rows: Sequence[str], suggested: int = 0) -> int:
     """The place of the chosen row."""
     for number, row in enumerate(rows, start=1):
-        print_text(f"  {number}  {row}")
+        line(f"  {number}  {row}")
     while True:
         said = ask(question, str(suggested + 1))
         if said.isdecimal() and 1 <= int(said) <= len(rows):
             return int(said) - 1
         if said in rows:
             return list(rows).index(said)
-        print_text(f"a number from 1 to {len(rows)}, please")
+        line(f"a number from 1 to {len(rows)}, please")
 
 
-def add_ids(parser: argparse.ArgumentParser, listing: str) -> None:
-    parser.add_argument("ids", nargs="*", metavar="ID", help=f"their ids from `{listing}`")
-    parser.add_argument("--all", action="store_true", help="all of them")
+def ids(listing: str) -> tuple[Option, Option]:
+    return option("ids ID", f"their ids from `{listing}`", nargs="*"), option("--all", "all of them")
 
 
-def chosen_ids(given: argparse.Namespace, listing: str, every: Callable[[], Iterable[str]]) -> list[str]:
+def chosen_ids(given: Given, listing: str, every: Callable[[], Iterable[str]]) -> list[str]:
     if given.all:
         found = list(every())
         if not found and not given.json:
-            print_text("nothing is pending")
+            line("nothing is pending")
         return found
     if not given.ids:
         raise SettingsError(f"name the ids, or use --all (`{listing}` lists them)")
