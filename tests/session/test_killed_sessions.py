@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Ran
-    from hermes.storage.local.conversations import Session
+    from hermes.storage.records import Session
 
 
 def killed_while(home: Path, work: Callable[[], str]) -> str:

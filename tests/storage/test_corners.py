@@ -13,8 +13,8 @@ from damaged import alter, kept
 
 from hermes.base.errors import DamagedFile, NotFound, StorageError
 from hermes.conversations.database import SessionDB
+from hermes.storage.local.damage import seal
 from hermes.storage.local.database import APPLICATION_ID, PAGE, Database, one_row
-from hermes.storage.local.messages import seal
 from hermes.storage.local.repair import check as checkup
 from hermes.storage.local.repair import rebuild
 from hermes.storage.local.repair.check import repair

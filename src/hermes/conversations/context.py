@@ -13,9 +13,10 @@ from hermes.base.errors import LockTimeout, StorageError
 from hermes.base.values import value
 from hermes.conversations.database import Pages
 from hermes.storage.files import is_running
+from hermes.storage.local.damage import details_seal
 from hermes.storage.local.database import one_row
-from hermes.storage.local.messages import COMPACTED, details_seal
-from hermes.storage.local.schema import BLOCK, BLOCK_BITS, add_summaries
+from hermes.storage.local.schema import add_summaries
+from hermes.storage.records import BLOCK, BLOCK_BITS, COMPACTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     import apsw
 
     from hermes.conversations.database import SessionDB
-    from hermes.storage.local.conversations import Session
-    from hermes.storage.local.messages import StoredMessage
+    from hermes.storage.records import Session, StoredMessage
 
 WRITTEN = "compaction"  # on every row a compaction wrote
 COPY = "copy_of"  # on a row that another session took over: the id of the original

@@ -19,7 +19,8 @@ from hermes.conversations.search.semantic import Meaning
 from hermes.safety.fence import storable
 from hermes.storage.files import is_running
 from hermes.storage.images import IMAGES, ImageFiles, to_store
-from hermes.storage.local.conversations import COUNTERS, PLAIN, Conversations, Transcripts
+from hermes.storage.local.conversations import Conversations, Transcripts
+from hermes.storage.local.damage import seal
 from hermes.storage.local.database import OPTIONAL_WAIT, REPAIR, Database, all_rows, one_row
 from hermes.storage.local.index import (
     BATCH,
@@ -30,8 +31,20 @@ from hermes.storage.local.index import (
     remove_rows,
     set_title,
 )
-from hermes.storage.local.messages import COMPACTED, REWOUND, calls, encode, length, moment, preview_of, seal
-from hermes.storage.local.schema import BLOCK, BLOCK_BITS, WITH_IMAGES, add_images, migrate
+from hermes.storage.local.schema import WITH_IMAGES, add_images, migrate
+from hermes.storage.records import (
+    BLOCK,
+    BLOCK_BITS,
+    COMPACTED,
+    COUNTERS,
+    PLAIN,
+    REWOUND,
+    calls,
+    encode,
+    length,
+    moment,
+    preview_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,9 +54,8 @@ if TYPE_CHECKING:
 
     from hermes.conversations.search.results import SearchResults
     from hermes.conversations.search.semantic import Find
-    from hermes.storage.local.conversations import Session
     from hermes.storage.local.database import Durability
-    from hermes.storage.local.messages import StoredMessage
+    from hermes.storage.records import Session, StoredMessage
 
 _NEW_BLOCK = "INSERT INTO blocks (owner, session, first_place) VALUES (?, ?, ?)"
 

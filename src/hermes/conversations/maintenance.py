@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hermes.conversations.database import SessionDB
-    from hermes.storage.local.conversations import Session
     from hermes.storage.local.database import Database
+    from hermes.storage.records import Session
 
 INDEXES = ("messages_fts", "tools_fts", "titles_fts")
 _PAGES_PER_STEP = 128

@@ -15,8 +15,8 @@ from hermes.conversations.database import SessionDB
 from hermes.storage.files import Folder
 from hermes.storage.local.database import all_rows, one_row
 from hermes.storage.local.index import set_title
-from hermes.storage.local.schema import BLOCK_BITS
 from hermes.storage.locks import FileLock, is_held
+from hermes.storage.records import BLOCK_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

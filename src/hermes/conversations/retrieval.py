@@ -17,15 +17,14 @@ import apsw
 from hermes.base.errors import StorageError
 from hermes.base.text import change_texts, in_words
 from hermes.base.words import STOP_WORDS, unspaced_runs
-from hermes.storage.local.messages import readable
+from hermes.storage.records import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hermes.conversations.database import SessionDB
     from hermes.conversations.search.results import Hit
-    from hermes.storage.local.conversations import Session
-    from hermes.storage.local.messages import StoredMessage
+    from hermes.storage.records import Session, StoredMessage
 
     Mask = Callable[[str], str]
 

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
     from hermes.conversations.database import SessionDB
     from hermes.conversations.retrieval import Criteria, Found, Mask, Match
-    from hermes.storage.local.conversations import Session
-    from hermes.storage.local.messages import StoredMessage
+    from hermes.storage.records import Session, StoredMessage
 
 CONCURRENT, MOST, SECONDS, WIDTH = 3, 5, 90.0, 100_000
 

@@ -16,17 +16,15 @@ from hermes.conversations.context import ORDER
 from hermes.conversations.database import Pages
 from hermes.portability.conversations_import import IMPORTED_AT, Places
 from hermes.storage.images import IMAGES
-from hermes.storage.local.conversations import COUNTERS
-from hermes.storage.local.messages import readable
+from hermes.storage.records import COUNTERS, readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hermes.conversations.database import SessionDB
     from hermes.conversations.retrieval import Mask
-    from hermes.storage.local.conversations import Session
     from hermes.storage.local.dump import Dump
-    from hermes.storage.local.messages import StoredMessage
+    from hermes.storage.records import Session, StoredMessage
 
     class Writer(Protocol):
         """One output format."""

@@ -23,15 +23,14 @@ from hermes.conversations.context import COPY, WRITTEN
 from hermes.conversations.database import Pages
 from hermes.safety.fence import storable
 from hermes.storage.images import bare
-from hermes.storage.local.conversations import COUNTERS, KINDS
-from hermes.storage.local.messages import encode
+from hermes.storage.records import COUNTERS, KINDS, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import BinaryIO
 
     from hermes.conversations.database import SessionDB
-    from hermes.storage.local.messages import StoredMessage
+    from hermes.storage.records import StoredMessage
 
     Renumbered = Callable[[Mapping[str, Any], Callable[[int, int], list[tuple[int, int]]]], dict[str, Any]]
 

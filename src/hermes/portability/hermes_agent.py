@@ -46,8 +46,8 @@ from hermes.settings.environment import read_secrets
 from hermes.settings.home import DATABASE, PROFILES, Home, profile_path
 from hermes.settings.yaml_file import keep_known, place_value
 from hermes.storage.files import keep_private, readable_by_others
+from hermes.storage.local.damage import mended
 from hermes.storage.local.database import HERMES_AGENT, all_rows, foreign_program
-from hermes.storage.local.messages import mended
 from hermes.storage.local.repair.check import SIDE_FILES
 from hermes.storage.local.repair.salvage import open_unchanged
 

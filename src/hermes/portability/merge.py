@@ -23,7 +23,7 @@ from hermes.settings.config import load_settings
 from hermes.settings.home import DATABASE
 from hermes.storage.documents import history_name, records_in
 from hermes.storage.images import IMAGES
-from hermes.storage.local.schema import BLOCK
+from hermes.storage.records import BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hermes.server.auth import CallLimits
     from hermes.server.conversations import Conversations
     from hermes.server.workspace import Workspace
-    from hermes.storage.local.conversations import Session
+    from hermes.storage.records import Session
 
     Given = dict[str, Any]
     Act = Callable[[Workspace, Given], Any]

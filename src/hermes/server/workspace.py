@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from hermes.conversations.retrieval import Criteria, Found
     from hermes.memory.store import MemoryStore, Written
     from hermes.settings.home import Home
-    from hermes.storage.local.conversations import Session
-    from hermes.storage.local.messages import StoredMessage
+    from hermes.storage.records import Session, StoredMessage
 
 DECISIONS = ("approve", "reject")
 

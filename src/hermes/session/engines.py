@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hermes.llm.client import Model
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
-    from hermes.storage.local.conversations import Session
+    from hermes.storage.records import Session
 
 BREAKER = "breaker"  # the name under which a session's breaker is kept
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hermes.memory.history import Change
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
-    from hermes.storage.local.messages import StoredMessage
+    from hermes.storage.records import StoredMessage
     from hermes.tools.context import ContextExpand
 
 LOCAL = "local"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hermes.session.compaction import Compactor
     from hermes.session.models import Helper
     from hermes.session.parts import SessionParts
-    from hermes.storage.local.messages import StoredMessage
+    from hermes.storage.records import StoredMessage
 
 
 def take_back(database: SessionDB, session_id: str) -> tuple[str, list[StoredMessage]]:

@@ -57,8 +57,8 @@ from hermes.session.lifecycle import (
 from hermes.session.parts import SessionOptions, open_parts
 from hermes.session.unsaved import KIND, close_quietly, note_of, store
 from hermes.storage.images import IMAGES, public_images, taken_in, without_bytes
-from hermes.storage.local.conversations import new_id
 from hermes.storage.local.database import OPTIONAL_WAIT
+from hermes.storage.records import new_id
 from hermes.tools.registry import CUT_OFF, failure, to_json
 from hermes.tools.taint import TurnContext
 
@@ -77,8 +77,7 @@ if TYPE_CHECKING:
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
     from hermes.storage.images import Content, Entry
-    from hermes.storage.local.conversations import Session
-    from hermes.storage.local.messages import StoredMessage
+    from hermes.storage.records import Session, StoredMessage
     from hermes.tools.registry import Tool
     from hermes.tools.taint import Source, Taint
 

@@ -24,14 +24,14 @@ from hermes.session.context import Nudges
 from hermes.settings.home import DATABASE
 from hermes.settings.home import UNSAVED as FOLDER
 from hermes.storage.files import Folder
-from hermes.storage.local.conversations import COUNTERS
 from hermes.storage.locks import FileLock, is_held
+from hermes.storage.records import COUNTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hermes.settings.home import Home
-    from hermes.storage.local.conversations import Session
+    from hermes.storage.records import Session
 
 KIND = "storage"  # of the notices
 # Ids of a spare database begin here: a summary in the context may name messages of state.db by theirs.

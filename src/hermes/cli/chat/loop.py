@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hermes.agent import Agent
     from hermes.cli.chat.screen import Screen
     from hermes.storage.images import Content
-    from hermes.storage.local.conversations import Session
+    from hermes.storage.records import Session
 
 _RECENT = 20
 _MILLION = 1_000_000

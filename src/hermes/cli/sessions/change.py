@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from hermes.conversations.database import SessionDB
     from hermes.portability.conversations_export import Writer
     from hermes.settings.home import Home
-    from hermes.storage.local.conversations import Session
     from hermes.storage.local.repair.check import Repair
+    from hermes.storage.records import Session
 
 
 _LISTED = 10

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from hermes.conversations.database import SessionDB
     from hermes.conversations.retrieval import Found, Match
-    from hermes.storage.local.conversations import Session
-    from hermes.storage.local.messages import StoredMessage
+    from hermes.storage.records import Session, StoredMessage
 
 
 _SAID = 70

@@ -20,18 +20,17 @@ from hermes.conversations.search.ranking import Candidate, Reader, Statistics, W
 from hermes.conversations.search.results import Filters, Hit, SearchResults, snippet
 from hermes.conversations.search.semantic import NEAREST, ONLY_NEAR, fuse
 from hermes.storage.local.conversations import Transcripts
-from hermes.storage.local.messages import called, checksum, only_looks_back, readable, unpacked
 from hermes.storage.local.postings import TABLES, Places, Postings
-from hermes.storage.local.schema import BLOCK_BITS
 from hermes.storage.local.sqlite_pages import varint
+from hermes.storage.records import BLOCK_BITS, called, checksum, only_looks_back, readable, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hermes.conversations.search.semantic import Meaning, Nearness
-    from hermes.storage.local.conversations import Conversations, Session
+    from hermes.storage.local.conversations import Conversations
     from hermes.storage.local.database import Database
-    from hermes.storage.local.messages import Row
+    from hermes.storage.records import Row, Session
 
 # Text read to weigh candidates, in characters: enough for every turn of a long chat, bounded in a large store.
 _READ = 70_000

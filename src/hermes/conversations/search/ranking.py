@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hermes.base import words as english
-from hermes.storage.local.messages import called, readable, unpacked
+from hermes.storage.records import called, readable, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from hermes.base.dates import Span
     from hermes.base.words import Words
     from hermes.conversations.search.query import Query
-    from hermes.storage.local.conversations import Session
-    from hermes.storage.local.messages import Row
+    from hermes.storage.records import Row, Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from hermes.base.words import Words
     from hermes.conversations.search.query import Query
-    from hermes.storage.local.conversations import Session
-    from hermes.storage.local.messages import Row
+    from hermes.storage.records import Row, Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import ExtraMissing, StorageError, command
 from hermes.storage.local.database import OPTIONAL_WAIT
-from hermes.storage.local.messages import readable, unpacked
-from hermes.storage.local.schema import BLOCK, BLOCK_BITS, add_vectors
+from hermes.storage.local.schema import add_vectors
+from hermes.storage.records import BLOCK, BLOCK_BITS, readable, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

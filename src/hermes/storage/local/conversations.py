@@ -7,24 +7,16 @@ own; a delegated task belongs to the conversation that started it and is never l
 from __future__ import annotations
 
 import json
-import os
-import re
 import time
 from array import array
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from hermes.base.errors import DamagedFile, NotFound, StorageError
-from hermes.storage.local.database import all_rows, one_row
-from hermes.storage.local.messages import (
-    COLUMNS,
-    REWOUND,
-    STATE_BITS,
+from hermes.storage.local.damage import (
     UNREADABLE,
     careful_row,
-    checksum,
-    decode,
     details_seal,
     identity_holds,
     is_shaped,
@@ -32,81 +24,42 @@ from hermes.storage.local.messages import (
     select,
     texts_hold,
 )
-from hermes.storage.local.schema import BLOCK, BLOCK_BITS
+from hermes.storage.local.database import all_rows, one_row
+from hermes.storage.records import (
+    BLOCK,
+    BLOCK_BITS,
+    COLUMNS,
+    KINDS,
+    PLAIN,
+    REWOUND,
+    STATE_BITS,
+    Created,
+    Session,
+    base_title,
+    checksum,
+    clean_title,
+    decode,
+    new_id,
+    numbered_title,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hermes.storage.local.database import Database
-    from hermes.storage.local.messages import Row, StoredMessage
+    from hermes.storage.records import Row, StoredMessage
 
-KINDS = ("compression", "branch", "delegate")
-TITLE_LENGTH = 100
 _FIELDS = (
     "key, id, source, title, model, parent, root, kind, archived, started_at, last_active, ended_at, end_reason, "
     "last_id, message_count, tool_call_count, preview, project, cwd, input_tokens, output_tokens, cache_read_tokens, "
     "cache_write_tokens, reasoning_tokens, api_call_count, estimated_cost_usd, actual_cost_usd, activity"
 )
 _SEALED = f"{_FIELDS}, seal"
-COUNTERS = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-    "api_call_count",
-    "estimated_cost_usd",
-    "actual_cost_usd",
-)
-PLAIN = ("model", "project", "cwd", "ended_at", "end_reason", "archived", *COUNTERS)
-# Control and invisible characters have no place in a name that is shown in lists and typed again.
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ud800-\udfff]")
 # As AUTOINCREMENT would count, but known before the row is written.
 _NEXT_KEY = """
     SELECT 1 + max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'sessions'), 0),
         coalesce((SELECT max(key) FROM sessions), 0))
 """
-_NUMBERED = re.compile(r" #(\d+)$")
-
-
-class Session(NamedTuple):
-    """One row of `sessions`, in the order of `_FIELDS`; a tuple, because a search or a list makes dozens of them."""
-
-    key: int
-    id: str
-    source: str
-    title: str | None
-    model: str | None
-    parent: int | None
-    root: int
-    kind: str | None
-    archived: int
-    started_at: float
-    last_active: float
-    ended_at: float | None
-    end_reason: str | None
-    last_id: int
-    message_count: int
-    tool_call_count: int
-    preview: str | None
-    project: str | None
-    cwd: str | None
-    input_tokens: int
-    output_tokens: int
-    cache_read_tokens: int
-    cache_write_tokens: int
-    reasoning_tokens: int
-    api_call_count: int
-    estimated_cost_usd: float | None
-    actual_cost_usd: float | None
-    activity: int
-    damaged: bool = False  # what it shows was altered on disk, so title, preview and source are left out
-
-
-class Created(NamedTuple):
-    id: str
-    key: int
-    title: str | None
 
 
 class Conversations:
@@ -260,7 +213,7 @@ class Conversations:
         clean = clean_title(title)
         if clean is None:
             return None
-        base = _NUMBERED.sub("", clean)
+        base = base_title(clean)
         taken = {
             name
             for (name,) in connection.execute(
@@ -271,12 +224,8 @@ class Conversations:
         }
         if clean not in taken:
             return clean
-        numbers = [int(found[1]) for name in taken if (found := _NUMBERED.search(name))]
-        number = f" #{max([1, *numbers]) + 1}"
-        if len(base) + len(number) <= TITLE_LENGTH:
-            return base + number
-        # A title that was cut behind its number could neither be typed again nor be counted on.
-        return self.free_title(connection, base[: TITLE_LENGTH - len(number)].rstrip() + number, holder=holder)
+        free = numbered_title(base, taken)
+        return free if free.startswith(f"{base} #") else self.free_title(connection, free, holder=holder)
 
     def next_activity(self, connection: apsw.Connection) -> int:
         newest = "SELECT max(activity) FROM sessions WHERE owner = ? AND listed = 1 AND archived = 0"
@@ -302,21 +251,11 @@ class Conversations:
         return session._replace(source="unknown", title=None, preview=None, damaged=True)
 
 
-def clean_title(title: str | None) -> str | None:
-    if title is None:
-        return None
-    return " ".join(_UNSEEN.sub(" ", title).split())[:TITLE_LENGTH].strip() or None
-
-
 def _add_details(connection: apsw.Connection, key: int, more: Mapping[str, Any]) -> None:
     rest = {k: v for k, v in more.items() if k not in PLAIN and k != "system_prompt" and v is not None}
     if rest or more.get("system_prompt") is not None:
         details = (key, more.get("system_prompt"), json.dumps(rest) if rest else None)
         connection.execute("INSERT INTO session_details VALUES (?, ?, ?, ?)", (*details, details_seal(*details)))
-
-
-def new_id(now: float) -> str:
-    return f"{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}_{os.urandom(4).hex()}"
 
 
 # Reads transcripts in the order in which messages arrived; a row that fails its checksum is shown without its text.

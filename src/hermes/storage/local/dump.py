@@ -11,10 +11,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import DamagedFile, StorageError
+from hermes.storage.local.damage import details_seal, seal
 from hermes.storage.local.database import Database, all_rows
 from hermes.storage.local.index import BULK_BATCH, index_waiting, set_title
-from hermes.storage.local.messages import COLUMNS, COMPACTED, REWOUND, STATE_BITS, decode, details_seal, encode, seal
-from hermes.storage.local.schema import BLOCK, BLOCK_BITS, OPTIONAL, apply_steps, migrate
+from hermes.storage.local.schema import OPTIONAL, apply_steps, migrate
+from hermes.storage.records import BLOCK, BLOCK_BITS, COLUMNS, COMPACTED, REWOUND, STATE_BITS, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

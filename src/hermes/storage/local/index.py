@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hermes.base.errors import DamagedFile
 from hermes.base.words import searchable
 from hermes.storage.local.database import REPAIR, all_rows
-from hermes.storage.local.messages import REWOUND, STATE_BITS, called, said
-from hermes.storage.local.schema import AUTOMERGE, BLOCK, BLOCK_BITS, NO_CRISIS, set_option
+from hermes.storage.local.schema import AUTOMERGE, NO_CRISIS, set_option
+from hermes.storage.records import BLOCK, BLOCK_BITS, REWOUND, STATE_BITS, called, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,7 +9,7 @@ from itertools import islice, zip_longest
 from typing import TYPE_CHECKING
 
 from hermes.storage.local.index import FOREIGN, LOCAL_OWNER, owner_word
-from hermes.storage.local.schema import BLOCK, BLOCK_BITS
+from hermes.storage.records import BLOCK, BLOCK_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     Step = tuple[str, Callable[[apsw.Connection], None]]
 
-BLOCK_BITS = 5
-BLOCK = 1 << BLOCK_BITS
 # A live append merges a little of the index with it. Half as often as usual keeps it below 40 bytes written per byte of
 # content at a million messages; merging a whole level at once, as FTS5 would at 16 segments, is never wanted.
 AUTOMERGE = 8

@@ -21,25 +21,13 @@ import apsw
 
 from hermes.base.errors import LockTimeout, NotFound, StorageError
 from hermes.storage.files import Folder
+from hermes.storage.local.damage import details_seal, identity_holds, is_shaped, mended, text_as_bytes, texts_hold
 from hermes.storage.local.database import WAIT_SECONDS, foreign_program, one_row
-from hermes.storage.local.messages import (
-    COLUMNS,
-    REWOUND,
-    STATE_BITS,
-    called,
-    checksum,
-    details_seal,
-    identity_holds,
-    is_shaped,
-    mended,
-    said,
-    text_as_bytes,
-    texts_hold,
-)
 from hermes.storage.local.repair.rebuild import rebuild
 from hermes.storage.local.repair.salvage import open_unchanged
 from hermes.storage.local.sqlite_pages import Image
 from hermes.storage.locks import WriteQueue
+from hermes.storage.records import COLUMNS, REWOUND, STATE_BITS, called, checksum, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,20 +7,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import StorageError
+from hermes.storage.local.damage import seal
 from hermes.storage.local.database import Database, all_rows
 from hermes.storage.local.index import BULK_BATCH, index_waiting, set_title
-from hermes.storage.local.messages import REWOUND, STATE_BITS, beginning, readable, seal, unpacked
 from hermes.storage.local.repair.salvage import Source
-from hermes.storage.local.schema import BLOCK, BLOCK_BITS, migrate
+from hermes.storage.local.schema import migrate
+from hermes.storage.records import BLOCK, BLOCK_BITS, REWOUND, STATE_BITS, beginning, readable, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import apsw
 
-    from hermes.storage.local.messages import Row
     from hermes.storage.local.repair.salvage import Structure
     from hermes.storage.local.sqlite_pages import Image
+    from hermes.storage.records import Row
 
     Progress = Callable[[str, int, int], None]
 

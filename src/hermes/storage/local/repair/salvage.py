@@ -12,27 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from hermes.storage.local.damage import details_seal, identity_holds, is_shaped, mended, text_as_bytes, texts_hold
 from hermes.storage.local.database import DAMAGE, open_immutable
-from hermes.storage.local.messages import (
-    COLUMNS,
-    bound,
-    details_seal,
-    identity_holds,
-    is_shaped,
-    mended,
-    text_as_bytes,
-    texts_hold,
-    unbound,
-)
-from hermes.storage.local.schema import BLOCK_BITS, add_summaries
+from hermes.storage.local.schema import add_summaries
 from hermes.storage.local.sqlite_pages import Scan
+from hermes.storage.records import BLOCK_BITS, COLUMNS, bound, unbound
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from hermes.storage.local.database import Database
-    from hermes.storage.local.messages import Row
     from hermes.storage.local.sqlite_pages import Image
+    from hermes.storage.records import Row
 
 NODES, EDGES = "summaries", "summary_children"
 NODE_COLUMNS = ["node", "session", "depth", "ids", "messages", "text", "made_by", "made_at"]

@@ -1,20 +1,22 @@
-"""Messages as rows: stored with a checksum, read back in order, in pages of bounded size."""
+"""Sessions and messages as records: what every storage engine keeps, and how a message becomes a row and comes back."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import time
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes.base.errors import DamagedFile
 from hermes.base.words import scrub
-from hermes.storage.local.database import DAMAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from hermes.storage.local.database import Database
-
+# Message ids are given out in blocks of 32, and a block belongs to one session: an id tells its session and its place.
+BLOCK_BITS = 5
+BLOCK = 1 << BLOCK_BITS
 LIVE, COMPACTED, REWOUND = 0, 1, 2
 STATE_BITS = 3
 TIMED = 4  # the message itself carried its timestamp
@@ -239,80 +241,6 @@ def _storable(text: str) -> bool:
     return scrub(text) is text and not text.startswith("\x00")
 
 
-# How damage is noticed and read around: seals on session rows, and texts whose bytes are no longer text.
-#
-# Messages carry a checksum of their own (`transcripts.checksum`). A session's row carries a seal of two halves: who
-# it is (key, owner, id) and what it shows (source, title, preview). A row that fails the first half is nobody's.
-
-_HALF = 32
-_INTEGER: tuple[type, ...] = (int,)
-_TEXT: tuple[type, ...] = (str, type(None))
-_KINDS = (_INTEGER, (str,), _INTEGER, (float, int), *[_TEXT] * 4, (*_INTEGER, type(None)), _TEXT, _INTEGER)
-UNREADABLE = (*DAMAGE, UnicodeDecodeError)
-
-
-def seal(key: int, owner: int, name: str, *shown: str | None) -> int:
-    """What a session's row must carry to be believed; `shown` is its source, title and preview."""
-    return _crc(key, owner, name) - (1 << 31) << _HALF | _crc(key, *shown)  # fits SQLite's signed 64 bits
-
-
-def identity_holds(stored: Any, key: int, owner: int, name: str) -> bool:
-    return isinstance(stored, int) and (stored >> _HALF) + (1 << 31) == _crc(key, owner, name)
-
-
-def texts_hold(stored: Any, key: int, *shown: str | None) -> bool:
-    return isinstance(stored, int) and stored & (1 << _HALF) - 1 == _crc(key, *shown)
-
-
-def details_seal(session: int, system_prompt: str | None, details: str | None) -> int:
-    return _crc(session, system_prompt, details)
-
-
-def select(database: Database, columns: str, rest: str, values: Sequence[Any] | dict[str, Any]) -> list[Any]:
-    """`SELECT columns rest`; a text that is no longer UTF-8 comes back with replacement characters, never genuine."""
-    try:
-        return database.rows(f"SELECT {columns} {rest}", values)
-    except DamagedFile as error:
-        if not isinstance(error.__cause__, UnicodeDecodeError):
-            raise
-    return [mended(row) for row in database.rows(f"SELECT {text_as_bytes(columns)} {rest}", values)]
-
-
-def text_as_bytes(columns: str) -> str:
-    """The columns with text as bytes, because damaged text need not be UTF-8."""
-    return ", ".join(f"iif(typeof({name}) = 'text', CAST({name} AS BLOB), {name})" for name in columns.split(", "))
-
-
-def mended(row: Sequence[Any]) -> Any:
-    """The row with bytes as text; what cannot be decoded fails every checksum."""
-    return tuple(value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in row)
-
-
-def careful_row(database: Database, message_id: int) -> Row | None:
-    """One message, whatever its bytes; None when it is not there, a row without a text when its page is bad."""
-    try:
-        row = database.row(f"SELECT {text_as_bytes(COLUMNS)} FROM messages WHERE id = ?", (message_id,))  # noqa: S608
-    except DamagedFile:
-        return _unreadable(message_id)
-    if row is None:
-        return None
-    whole: Row = mended(row)
-    return whole if is_shaped(whole) else _unreadable(message_id)
-
-
-def is_shaped(row: Sequence[Any]) -> bool:
-    """True when each value has a kind it can have in a message, so that nothing stumbles before the checksum speaks."""
-    return all(type(value) in kinds for value, kinds in zip(row, _KINDS, strict=True))
-
-
-def _unreadable(message_id: int) -> Row:
-    return (message_id, "unknown", 0, 0.0, None, None, None, None, None, None, -1)  # -1 is no CRC, so it never holds
-
-
-def _crc(*values: object) -> int:
-    return zlib.crc32("\x1f".join(map(str, values)).encode("utf-8", "surrogatepass"))
-
-
 _PREVIEW = 60
 _OF_ONE_WORD = 8
 _LATEST = 1e12  # seconds; what is larger is no time
@@ -349,3 +277,88 @@ def beginning(text: str) -> str:
     if not begun.isascii():  # scripts without spaces, which no key is written in
         whole = shown[:_PREVIEW]
     return f"{whole or shown[:_OF_ONE_WORD]}..."
+
+
+# Sessions
+
+KINDS = ("compression", "branch", "delegate")
+TITLE_LENGTH = 100
+COUNTERS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "api_call_count",
+    "estimated_cost_usd",
+    "actual_cost_usd",
+)
+PLAIN = ("model", "project", "cwd", "ended_at", "end_reason", "archived", *COUNTERS)
+# Control and invisible characters have no place in a name that is shown in lists and typed again.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ud800-\udfff]")
+_NUMBERED = re.compile(r" #(\d+)$")
+
+
+class Session(NamedTuple):
+    """One row of `sessions`; a tuple, because a search or a list makes dozens of them."""
+
+    key: int
+    id: str
+    source: str
+    title: str | None
+    model: str | None
+    parent: int | None
+    root: int
+    kind: str | None
+    archived: int
+    started_at: float
+    last_active: float
+    ended_at: float | None
+    end_reason: str | None
+    last_id: int
+    message_count: int
+    tool_call_count: int
+    preview: str | None
+    project: str | None
+    cwd: str | None
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    api_call_count: int
+    estimated_cost_usd: float | None
+    actual_cost_usd: float | None
+    activity: int
+    damaged: bool = False  # what it shows was altered on disk, so title, preview and source are left out
+
+
+class Created(NamedTuple):
+    id: str
+    key: int
+    title: str | None
+
+
+def clean_title(title: str | None) -> str | None:
+    if title is None:
+        return None
+    return " ".join(_UNSEEN.sub(" ", title).split())[:TITLE_LENGTH].strip() or None
+
+
+def base_title(clean: str) -> str:
+    """The title without its number."""
+    return _NUMBERED.sub("", clean)
+
+
+def numbered_title(base: str, taken: Iterable[str]) -> str:
+    """The title with the next free ` #N`."""
+    numbers = [int(found[1]) for name in taken if (found := _NUMBERED.search(name))]
+    number = f" #{max([1, *numbers]) + 1}"
+    if len(base) + len(number) <= TITLE_LENGTH:
+        return base + number
+    # A title that was cut behind its number could neither be typed again nor be counted on.
+    return base[: TITLE_LENGTH - len(number)].rstrip() + number
+
+
+def new_id(now: float) -> str:
+    return f"{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}_{os.urandom(4).hex()}"
