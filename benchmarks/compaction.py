@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.measure import best_cpu
 from hermes.base.tokens import estimate, estimate_message
-from hermes.compaction.block import format_ranges, is_block, parse_block
 from hermes.compaction.compressor import ContextCompressor
-from hermes.compaction.messages import characters, text_of
+from hermes.compaction.messages import characters, format_ranges, is_block, parse_block, text_of
 from hermes.conversations.context import Contexts, NewContext
 from hermes.conversations.database import SessionDB
 from hermes.tools.context import ContextExpand

@@ -10,10 +10,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.agent_log import make
-from hermes.memory.history import UNTRUSTED, Cause
+from hermes.memory.entries import UNTRUSTED, Cause
 from hermes.memory.store import MemoryStore
-from hermes.session.background import capture_turn
 from hermes.session.curator import Curator
+from hermes.session.lifecycle import capture_turn
 from hermes.session.parts import open_parts
 from hermes.session.session import MemorySession
 from hermes.settings.config import load_settings

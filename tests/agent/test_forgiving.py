@@ -14,7 +14,7 @@ from model_server import Answer, ModelServer, chat, claude
 from hermes import Agent, MemorySession, MemoryStore, SessionDB
 from hermes.base.errors import ModelRefused
 from hermes.base.events import Continuing, Notice, TextDelta, ToolReturned, TurnFinished
-from hermes.base.json_repair import read_arguments, valid_arguments
+from hermes.base.text import read_arguments, valid_arguments
 from hermes.llm.anthropic import Anthropic
 from hermes.llm.client import Endpoint
 from hermes.llm.openai import OpenAICompatible

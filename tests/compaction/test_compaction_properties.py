@@ -11,9 +11,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from hermes.base.tokens import estimate_message
-from hermes.compaction.block import is_block, parse_block, parse_ranges
-from hermes.compaction.boundaries import last_request
 from hermes.compaction.compressor import ContextCompressor
+from hermes.compaction.messages import is_block, last_request, parse_block, parse_ranges
 from hermes.tools.context import ContextExpand
 
 if TYPE_CHECKING:

@@ -8,10 +8,18 @@ import pytest
 from histories import call, openai_faults, working_session
 
 from hermes.base.tokens import estimate
-from hermes.compaction.block import SYSTEM_NOTE, is_block, parse_block
-from hermes.compaction.boundaries import CLEARED, MISSING_RESULT, clear_tool_results, find_cut, repair_pairs
 from hermes.compaction.compressor import Breaker, ContextCompressor
-from hermes.compaction.messages import Counts
+from hermes.compaction.messages import (
+    CLEARED,
+    MISSING_RESULT,
+    SYSTEM_NOTE,
+    Counts,
+    clear_tool_results,
+    find_cut,
+    is_block,
+    parse_block,
+    repair_pairs,
+)
 
 if TYPE_CHECKING:
     from histories import Message

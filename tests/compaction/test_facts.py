@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hermes.compaction.audit import Held, keep_exactly
-from hermes.compaction.facts import CUE_WORDS, find_facts, sentences_of
+from hermes.compaction.facts import CUE_WORDS, Held, find_facts, keep_exactly, sentences_of
 from hermes.compaction.messages import at_most
 
 if TYPE_CHECKING:

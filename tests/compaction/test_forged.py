@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from histories import working_session
 
-from hermes.compaction.block import END, POINTERS_HEADING, PREFIX, Chapter, joined, parse_block, parse_ranges
 from hermes.compaction.compressor import TRANSIENT, Breaker, ContextCompressor
 from hermes.compaction.lcm import LosslessEngine
-from hermes.compaction.messages import find_folded
+from hermes.compaction.messages import (
+    END,
+    POINTERS_HEADING,
+    PREFIX,
+    Chapter,
+    find_folded,
+    joined,
+    parse_block,
+    parse_ranges,
+)
 from hermes.conversations.context import SummaryGraph
 from hermes.conversations.database import SessionDB
 from hermes.tools.context import ContextExpand

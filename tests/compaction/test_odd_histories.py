@@ -9,13 +9,23 @@ import pytest
 from histories import working_session
 
 from hermes.base.tokens import estimate
-from hermes.compaction.audit import Held, count_kept, keep_exactly
-from hermes.compaction.block import BRIDGE, PREFIX, SYSTEM_NOTE, is_block, parse_block
-from hermes.compaction.boundaries import find_cut, last_request, newest
 from hermes.compaction.compressor import ContextCompressor
-from hermes.compaction.facts import find_facts
+from hermes.compaction.facts import Held, count_kept, find_facts, keep_exactly
 from hermes.compaction.lcm import MOST_CHARACTERS, LosslessEngine
-from hermes.compaction.messages import Counts, calls_of, text_of, tool_counts
+from hermes.compaction.messages import (
+    BRIDGE,
+    PREFIX,
+    SYSTEM_NOTE,
+    Counts,
+    calls_of,
+    find_cut,
+    is_block,
+    last_request,
+    newest,
+    parse_block,
+    text_of,
+    tool_counts,
+)
 from hermes.compaction.summary import MOST_PIECES, Record, SummaryFailed, Task, cut_in_pieces, summarise
 from hermes.conversations.context import SummaryGraph
 from hermes.conversations.database import SessionDB

@@ -8,21 +8,20 @@ import pytest
 from histories import call, working_session
 
 from hermes.base.tokens import estimate
-from hermes.compaction.audit import Held, fault, keep_exactly, missing
-from hermes.compaction.block import (
+from hermes.compaction.compressor import ContextCompressor
+from hermes.compaction.facts import Fact, Held, fault, find_facts, keep_exactly, missing, sentences_of, words_of
+from hermes.compaction.messages import (
     Chapter,
     chapters_of,
     is_block,
     joined,
+    one_line,
     parse_block,
     parse_ranges,
     render_block,
     render_chapters,
 )
-from hermes.compaction.compressor import ContextCompressor
-from hermes.compaction.extract import extract
-from hermes.compaction.facts import Fact, find_facts, sentences_of, words_of
-from hermes.compaction.messages import one_line
+from hermes.compaction.summary import extract
 
 if TYPE_CHECKING:
     from histories import Message

@@ -9,8 +9,7 @@ import pytest
 from compacted import configure, talk, texts
 from histories import call
 
-from hermes.compaction.block import is_block, parse_block
-from hermes.compaction.boundaries import renumbered
+from hermes.compaction.messages import is_block, parse_block, renumbered
 from hermes.conversations.context import Contexts
 from hermes.session.session import MemorySession
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from hermes.base.errors import WriteRefused
 from hermes.memory import entries as text
-from hermes.memory.history import Cause
-from hermes.memory.metadata import PIN
+from hermes.memory.entries import PIN, Cause
 from hermes.memory.store import MemoryStore
 from hermes.safety.scanner import scan
 from hermes.session.parts import find_archived

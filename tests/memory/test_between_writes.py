@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes.base.errors import LockTimeout, StorageError, UnsafePath
+from hermes.memory.entries import Cause
 from hermes.memory.file import Plan
-from hermes.memory.history import Cause
 from hermes.memory.store import MemoryStore
 from hermes.storage.files import OpenFile
 

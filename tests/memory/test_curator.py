@@ -16,7 +16,7 @@ from hermes.base.dates import absolute
 from hermes.base.errors import ModelBusy, NotFound, WriteRefused
 from hermes.memory.capture import Fact
 from hermes.memory.curation import allowance, consolidate
-from hermes.memory.history import UNTRUSTED, Cause
+from hermes.memory.entries import UNTRUSTED, Cause
 from hermes.memory.store import MemoryStore
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hermes.base.errors import LockTimeout, StorageError, UnsafePath, WriteRefused
 from hermes.memory import entries as text
 from hermes.memory.approval import Approvals
-from hermes.memory.history import Cause, replay
+from hermes.memory.entries import Cause, replay
 from hermes.memory.store import MemoryStore
 from hermes.settings.home import find_home
 from hermes.storage.documents import ChangedMeanwhile, SharedFile

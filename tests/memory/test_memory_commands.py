@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.memory.metadata import USE
+from hermes.memory.entries import USE
 from hermes.memory.store import MemoryStore
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.memory.history import UNTRUSTED, Cause, Change, Edit, provenance
+from hermes.memory.entries import UNTRUSTED, Cause, Change, Edit, provenance
 from hermes.memory.store import MemoryStore
 from hermes.session.parts import open_parts
 from hermes.storage.documents import Fingerprint

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.base.errors import WriteRefused
-from hermes.memory.operations import blocked_in_prompt
-from hermes.memory.store import MemoryStore
+from hermes.memory.store import MemoryStore, blocked_in_prompt
 from hermes.safety import fast_path as plain
 from hermes.safety import tables
 from hermes.safety.fast_path import harmless_prose, look

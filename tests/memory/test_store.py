@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes.base.errors import StorageError, UnsafePath, WriteRefused
-from hermes.memory.history import Cause
+from hermes.memory.entries import Cause
 from hermes.memory.store import MemoryStore
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from killing import killed
 
 from hermes.base.errors import HermesError
 from hermes.conversations.database import SessionDB
-from hermes.memory.history import Cause
+from hermes.memory.entries import Cause
 from hermes.memory.store import MemoryStore
 from hermes.portability.backups import create_backup, restore_backup
 

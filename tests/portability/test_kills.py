@@ -21,7 +21,7 @@ from killing import AT_THE_END, killed
 from hermes.base.errors import DamagedFile, LockTimeout, NotFound, StorageError
 from hermes.conversations.database import SessionDB
 from hermes.conversations.recorded_import import RecordedDB
-from hermes.memory.history import Cause
+from hermes.memory.entries import Cause
 from hermes.memory.store import MemoryStore
 from hermes.portability import exchange
 from hermes.portability.exchange import HomeCopy

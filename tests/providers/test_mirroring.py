@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from provider_plugins import Notebook, use
 
-from hermes.memory.history import Cause
+from hermes.memory.entries import Cause
 from hermes.server.workspace import Workspace
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home

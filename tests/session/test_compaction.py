@@ -10,7 +10,7 @@ import pytest
 from compacted import configure, talk, texts
 
 from hermes.base.events import Compacted, Notice
-from hermes.compaction.block import is_block
+from hermes.compaction.messages import is_block
 from hermes.conversations.database import SessionDB
 from hermes.session.session import MemorySession
 

@@ -12,7 +12,7 @@ from histories import anthropic_faults, histories, openai_faults
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from hermes.compaction.boundaries import last_request
+from hermes.compaction.messages import last_request
 from hermes.conversations.context import Contexts
 from hermes.session.context import in_tool_order
 from hermes.session.session import MemorySession

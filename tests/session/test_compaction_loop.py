@@ -12,7 +12,7 @@ from histories import openai_faults
 from hermes.agent import Agent
 from hermes.base.errors import ContextTooLong, ModelRefused, ModelUnreachable
 from hermes.base.events import Compacted, Notice, TurnFinished, Usage
-from hermes.compaction.block import is_block
+from hermes.compaction.messages import is_block
 from hermes.conversations.context import Contexts
 from hermes.conversations.database import SessionDB
 from hermes.llm.scripted import Reply, Scripted

@@ -10,7 +10,7 @@ import pytest
 from hermes import MemorySession, SessionDB
 from hermes.base.errors import ModelBusy
 from hermes.memory.store import MemoryStore
-from hermes.session.background import write_note
+from hermes.session.lifecycle import write_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable

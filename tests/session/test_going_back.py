@@ -10,7 +10,7 @@ from compacted import configure, talk, texts
 from histories import call, openai_faults
 
 from hermes.base.errors import NotFound
-from hermes.compaction.block import is_block
+from hermes.compaction.messages import is_block
 from hermes.conversations.context import Contexts, NewContext
 from hermes.conversations.database import SessionDB
 from hermes.session.session import MemorySession

@@ -16,7 +16,7 @@ from hermes.base.errors import NotFound, StorageError
 from hermes.base.events import ToolReturned
 from hermes.llm.scripted import Reply, Scripted
 from hermes.memory.store import MemoryStore
-from hermes.session import background as episodes
+from hermes.session import lifecycle as episodes
 from hermes.session.lifecycle import Titles
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from hermes.base.errors import HermesError
 from hermes.memory import entries as text
-from hermes.memory.history import replay
+from hermes.memory.entries import replay
 from hermes.memory.store import TARGETS, MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from hermes.memory.history import Change
+    from hermes.memory.entries import Change
 
     Entries = tuple[str, ...]
     # What each target may hold, and which changes (id to session) its history must list.

@@ -14,7 +14,7 @@ from histories import openai_faults
 
 import hermes.session.compaction  # noqa: F401 - loaded before the first fork
 from hermes.base.errors import HermesError
-from hermes.compaction.block import is_block, parse_block
+from hermes.compaction.messages import is_block, parse_block
 from hermes.conversations.context import COPY, ORDER, WRITTEN, Contexts
 from hermes.conversations.database import SessionDB
 from hermes.session.session import MemorySession

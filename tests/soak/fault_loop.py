@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hermes.base.errors import HermesError
 from hermes.memory.approval import Approvals
-from hermes.memory.history import replay
+from hermes.memory.entries import replay
 from hermes.memory.store import TARGETS, MemoryStore
 from hermes.settings.home import find_home
 from soak.checks import leftovers_and_modes

@@ -17,7 +17,7 @@ import homes
 import openclaw_home
 
 from hermes.cli.app import run as run_command
-from hermes.memory.history import Cause
+from hermes.memory.entries import Cause
 from hermes.memory.store import MemoryStore
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hermes.base.errors import HermesError
 from hermes.memory.approval import Approvals
-from hermes.memory.history import Cause
+from hermes.memory.entries import Cause
 from hermes.memory.store import MemoryStore
 from hermes.settings.home import find_home
 from soak.checks import leftovers_and_modes

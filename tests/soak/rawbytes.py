@@ -9,7 +9,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import HermesError, WriteRefused
-from hermes.memory.history import replay
+from hermes.memory.entries import replay
 from hermes.memory.store import MemoryStore
 from soak.common import Outcome, Progress
 

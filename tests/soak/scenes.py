@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hermes.memory.approval import Approvals
-from hermes.memory.history import Cause
+from hermes.memory.entries import Cause
 from hermes.memory.store import MemoryStore
 from hermes.settings.home import find_home
 

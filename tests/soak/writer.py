@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hermes.memory.history import Cause
+from hermes.memory.entries import Cause
 from hermes.memory.store import TARGETS
 
 if TYPE_CHECKING:

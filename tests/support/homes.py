@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from hermes.conversations.database import SessionDB
-from hermes.memory.history import Cause
+from hermes.memory.entries import Cause
 from hermes.memory.store import MemoryStore
 from hermes.storage.local.schema import add_summaries
 

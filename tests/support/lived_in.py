@@ -13,8 +13,7 @@ from hermes.conversations.context import SummaryGraph
 from hermes.gateway.ledger import Chat, Ledger
 from hermes.gateway.platforms.base import Incoming
 from hermes.memory.approval import Approvals
-from hermes.memory.history import Cause
-from hermes.memory.metadata import PIN, MarksFile
+from hermes.memory.entries import PIN, Cause, MarksFile
 from hermes.memory.store import MemoryStore
 from hermes.providers.config import save_config
 from hermes.providers.delivery import Outbox

@@ -1,4 +1,4 @@
-"""JSON, times and counts as text, without slow imports."""
+"""JSON, also as a model wrote it almost right; times and counts in words. No slow imports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
 _SPACE = " \t\n\r"
@@ -72,9 +72,6 @@ def _read_by_json(text: str | bytes) -> Any:
     return json.loads(text)
 
 
-# Every text inside a JSON value, changed alike.
-
-
 def change_texts(value: Any, change: Callable[[str], str]) -> Any:
     """The same value with each text changed; names of fields stay as they are."""
     if isinstance(value, str):
@@ -82,9 +79,6 @@ def change_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         return {key: change_texts(inner, change) for key, inner in value.items()}
     return [change_texts(inner, change) for inner in value] if isinstance(value, list) else value
-
-
-# Moments in words, where the machine stands; stored numbers come from other clocks and other programs.
 
 
 def in_words(moment: float, form: str) -> str:
@@ -102,3 +96,201 @@ def day(moment: float) -> str:
 def counted(number: int, one: str, many: str = "") -> str:
     """`1 entry`, `2 entries`; without `many`, an s is added."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+_BLANKS = " \t\n\r\f\v\u00a0\ufeff"
+_CLOSERS = "}])"
+_WORDS = {
+    "true": True,
+    "True": True,
+    "false": False,
+    "False": False,
+    "null": None,
+    "None": None,
+    # No JSON has these, and every server refuses them.
+    "NaN": None,
+    "nan": None,
+    "Infinity": None,
+    "-Infinity": None,
+    "undefined": None,
+}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "'": "'", "\\": "\\", "/": "/", "\n": ""}
+_LETTERS = frozenset("ntrbfux")  # in a path, C:\new\Users, these may be meant as letters
+
+
+def read_arguments(text: str | bytes | Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
+    """The arguments as an object, None when they cannot be read, and what is wrong with the JSON; "" when nothing."""
+    if text is not None and not isinstance(text, str | bytes):
+        return dict(text), ""
+    try:
+        given = _strictly(text) if text and text.strip() else None
+        wrong = "" if given is None or isinstance(given, dict) else f"expected a JSON object, found {_named(given)}"
+    except (ValueError, RecursionError) as error:
+        given = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        wrong = str(error) or "too deeply nested"
+    if wrong:
+        try:
+            given = repaired(given) if isinstance(given, str) else given
+        except (ValueError, RecursionError):
+            given = wrong
+    return (given or {} if given is None or isinstance(given, dict) else None), wrong
+
+
+def valid_arguments(text: str | Mapping[str, Any] | None) -> str:
+    """The JSON text of an object, whatever a model wrote: what was right stays as it is, what is unreadable is {}."""
+    given, wrong = read_arguments(text)
+    return text if isinstance(text, str) and not wrong and text.strip()[:1] == "{" else encode(given or {})
+
+
+def repaired(text: str) -> Any:
+    """The value of a text that is nearly JSON; ValueError when it may mean several things or nothing."""
+    reader = _Reader(_without_fence(text))
+    value = reader.value()
+    if reader.text[reader.at :].strip(_BLANKS + _CLOSERS + ";"):
+        raise ValueError(f"there is more behind the end of the value (character {reader.at})")
+    return value
+
+
+def _strictly(text: str | bytes) -> Any:
+    value = decode(text)
+    words = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    if "NaN" in words or "Infinity" in words:
+        import json
+
+        json.loads(words, parse_constant=_refuse_constant)
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")
+
+
+def _named(value: object) -> str:
+    return {list: "a list", str: "a text", bool: "a truth value"}.get(type(value), "a number")
+
+
+def _without_fence(text: str) -> str:
+    text = text.strip(_BLANKS)
+    if not text.startswith("```"):
+        return text
+    head, _, rest = text[3:].partition("\n")
+    inside = rest if rest and head.strip().isalnum() else text[3:].removeprefix("json")
+    return inside.rstrip(_BLANKS).removesuffix("```").strip(_BLANKS)
+
+
+class _Reader:
+    """Reads one value from the beginning of a text; `at` is how far it came."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+
+    def value(self) -> Any:
+        self._skip()
+        match self._here():
+            case "{":
+                return self._object()
+            case "[":
+                return self._array()
+            case '"' | "'":
+                return self._string()
+            case _:
+                return self._word()
+
+    def _object(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        self.at += 1
+        while not self._closed("}", first=not found):
+            key = self._string() if self._here() in "\"'" else self._token()
+            if not key:
+                raise self._wrong("a key")
+            self._skip()
+            if self._here() != ":":
+                raise self._wrong("a colon")
+            self.at += 1
+            found[key] = self.value()
+        return found
+
+    def _array(self) -> list[Any]:
+        found: list[Any] = []
+        self.at += 1
+        while not self._closed("]", first=not found):
+            found.append(self.value())
+        return found
+
+    def _closed(self, closer: str, *, first: bool) -> bool:
+        """Whether a bracket ends here, by its closer or with the text; else what follows is its next element."""
+        self._skip()
+        if self._here() == "," and not first:
+            self.at += 1
+            self._skip()
+            if not self._here():
+                raise self._wrong("what follows the comma")
+        elif not first and self._here() not in ("", closer):
+            raise self._wrong("a comma")
+        if self._here() == closer:
+            self.at += 1
+            return True
+        return not self._here()
+
+    def _string(self) -> str:
+        if self._here() == '"':
+            from json.decoder import scanstring  # type: ignore[attr-defined] # it has no stub, and loads its error
+
+            try:
+                value, self.at = scanstring(self.text, self.at + 1, False)
+            except ValueError:
+                return self._string_by_hand()  # a wrong escape, or no end
+            return str(value)
+        return self._string_by_hand()
+
+    def _string_by_hand(self) -> str:
+        quote, at, pieces = self.text[self.at], self.at + 1, [""]
+        escapes: set[str] = set()
+        while True:
+            ends = [found for found in (self.text.find(quote, at), self.text.find("\\", at)) if found >= 0]
+            if not ends or self.text.find(quote, at) < 0:
+                raise ValueError(f"the string that begins at character {self.at} has no end")
+            stop = min(ends)
+            pieces.append(self.text[at:stop])
+            if self.text[stop] == quote:
+                if escapes & _LETTERS and escapes - _ESCAPES.keys() - _LETTERS:
+                    raise ValueError(f"the string that begins at character {self.at} mixes escapes and backslashes")
+                self.at = stop + 1
+                joined = "".join(pieces).encode("utf-16-le", "surrogatepass")  # halves that \\u wrote become one again
+                return joined.decode("utf-16-le", "replace")
+            escapes.add(self.text[stop + 1 : stop + 2])
+            piece, at = self._escape(stop)
+            pieces.append(piece)
+
+    def _escape(self, at: int) -> tuple[str, int]:
+        letter = self.text[at + 1 : at + 2]
+        end = at + 2 + {"u": 4, "x": 2}.get(letter, 0)  # the latter as Python writes it
+        digits = self.text[at + 2 : end]
+        if digits and len(digits) == end - at - 2 and all(each in "0123456789abcdefABCDEF" for each in digits):
+            return chr(int(digits, 16)), end
+        # Not an escape of JSON: a pattern such as \d or a path, where the model forgot to double the backslash.
+        return _ESCAPES.get(letter, f"\\{letter}"), at + 2
+
+    def _word(self) -> Any:
+        word = self._token()
+        if word in _WORDS:
+            return _WORDS[word]
+        if not word or (word[0] not in "-0123456789") or not self._here():
+            raise self._wrong("a value")  # and a number at the very end may have lost its last digits
+        return decode(word)
+
+    def _token(self) -> str:
+        start = self.at
+        while self._here() and (self._here().isalnum() or self._here() in "_-+.$"):
+            self.at += 1
+        return self.text[start : self.at]
+
+    def _here(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def _skip(self) -> None:
+        while self._here() and self._here() in _BLANKS:
+            self.at += 1
+
+    def _wrong(self, wanted: str) -> ValueError:
+        return ValueError(f"expected {wanted} at character {self.at}, found {self.text[self.at : self.at + 20]!r}")

@@ -17,37 +17,34 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes.base.text import counted
 from hermes.base.tokens import estimate_message
-from hermes.compaction.audit import NAMES_SHARE, Held, count_kept, keep_exactly
-from hermes.compaction.block import (
+from hermes.compaction.engine import ContextEngine
+from hermes.compaction.facts import NAMES_SHARE, Held, count_kept, facts_in, find_facts, keep_exactly
+from hermes.compaction.messages import (
     SYSTEM_NOTE,
+    Counts,
+    block_messages,
     chapters_of,
+    clear_tool_results,
+    estimate_sampled,
+    find_cut,
+    group_start,
     is_block,
     join_blocks,
     parse_block,
     render_block,
     render_chapters,
-)
-from hermes.compaction.boundaries import (
-    block_messages,
-    clear_tool_results,
-    find_cut,
-    group_start,
     repair_pairs,
     shorten_results,
     shortened_ids,
+    text_of,
 )
-from hermes.compaction.engine import ContextEngine
-from hermes.compaction.extract import extract
-from hermes.compaction.facts import facts_in, find_facts
-from hermes.compaction.messages import Counts, estimate_sampled, text_of
-from hermes.compaction.summary import SummaryFailed, Task, summarise
+from hermes.compaction.summary import SummaryFailed, Task, extract, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hermes.compaction.block import Block, Chapter
-    from hermes.compaction.boundaries import Cut
     from hermes.compaction.facts import Fact
+    from hermes.compaction.messages import Block, Chapter, Cut
     from hermes.compaction.summary import Summariser
 
     Messages = Sequence[dict[str, Any]]

@@ -14,10 +14,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.tokens import estimate
-from hermes.compaction.block import format_ranges, parse_ranges, to_ranges
 from hermes.compaction.compressor import EXTRACT, Attempt, ContextCompressor
 from hermes.compaction.facts import find_facts
-from hermes.compaction.messages import Counts, calls_of, excerpt, find_folded, one_line, text_of
+from hermes.compaction.messages import (
+    Counts,
+    calls_of,
+    excerpt,
+    find_folded,
+    format_ranges,
+    one_line,
+    parse_ranges,
+    text_of,
+    to_ranges,
+)
 from hermes.compaction.summary import Task
 from hermes.conversations.context import Contexts, SummaryGraph
 

@@ -1,18 +1,27 @@
-"""What compaction reads from OpenAI-format messages: text, tool calls, size in tokens."""
+"""How compaction reads a conversation: texts and sizes, where it may be cut, and the block that replaces its middle."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 from bisect import bisect_right
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.base.tokens import BLOB_TOKENS, estimate, estimate_message
+from hermes.base.values import value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     Message = Mapping[str, Any]
+    from collections.abc import Callable
+
+    Messages = Sequence[dict[str, Any]]
+    NewIds = Callable[[int, int], list[tuple[int, int]]]
 
 _SAMPLE = 48  # messages that say enough about how many characters make a token in a history
 _PLACES = 12
@@ -154,3 +163,501 @@ def _part_characters(part: object) -> int:
     if isinstance(part, dict) and not isinstance(part.get("text"), str):
         return _BLOB_CHARACTERS
     return len(_part_text(part))
+
+
+# The compacted block: one message that replaces many, with pointers to them, as text that can be read back.
+#
+# [CONTEXT COMPACTION — REFERENCE ONLY] …how to read it…
+# …summary…
+# ## Kept exactly
+# ## Where the originals are
+# --- END OF CONTEXT SUMMARY …
+
+CHAPTER_CHARACTERS = 15_000  # a chapter is what one context_expand can show
+MOST_CHAPTERS = 48
+_MOST_RANGES = 4  # of one chapter; ids of other conversations may lie between
+_LABEL = 90
+_LABELLED = 200  # messages of a chapter that its label is made of
+_LONG_RESULTS = "long tool results"
+_ID = r"\d{1,18}"  # anybody may write a longer number into a text; no message has one
+_LINE = re.compile(
+    rf"^- (?P<ids>{_ID}(?:-{_ID})?(?:, {_ID}(?:-{_ID})?)*) \((?P<count>{_ID}) messages?\)(?:: (?P<label>.*))?$"
+)
+_RANGE = re.compile(rf"(?<!\d)({_ID})(?!\d)\s*(?:(?:-|\N{{EN DASH}}|\.\.)\s*({_ID})(?!\d))?")
+
+
+@value
+class Chapter:
+    """Some consecutive messages of the past: their ids, how many they are, and what they were about."""
+
+    ids: tuple[tuple[int, int], ...]
+    count: int
+    label: str = ""
+
+    @property
+    def line(self) -> str:
+        noun = "message" if self.count == 1 else "messages"
+        label = f": {self.label}" if self.label else ""
+        return f"- {format_ranges(self.ids)} ({self.count} {noun}){label}"
+
+
+def to_ranges(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Runs of consecutive ids as (first, last)."""
+    numbers = sorted(set(ids))
+    runs: list[tuple[int, int]] = []
+    for each in numbers:
+        if runs and each == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], each)
+        else:
+            runs.append((each, each))
+    return tuple(runs)
+
+
+def format_ranges(ranges: Iterable[tuple[int, int]]) -> str:
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def parse_ranges(text: str) -> list[range]:
+    """`"12-15, 20"` as ranges; [] when the text holds anything else."""
+    if re.sub(_RANGE, "", text).strip(" ,;\t\n"):
+        return []
+    return [range(int(low), int(high or low) + 1) for low, high in _RANGE.findall(text)]
+
+
+def chapters_of(
+    messages: Sequence[Message],
+    ids: Sequence[int | None],
+    more: Sequence[int] = (),
+    sizes: Sequence[int] | None = None,
+) -> list[Chapter]:
+    """The messages in order, cut into chapters that one expansion can show, at most `MOST_CHAPTERS` of them.
+
+    `more` are ids that some of the messages point to themselves; `sizes` are characters, where they are known.
+    """
+    sizes = sizes if sizes is not None else [characters(message) for message in messages]
+    limit = max(CHAPTER_CHARACTERS, sum(sizes) // (MOST_CHAPTERS - 8))
+    chapters = [Chapter(ids=few(to_ranges(more)), count=len(more), label=_LONG_RESULTS)] if more else []
+    ends = list(accumulate(sizes))
+    start = 0
+    while start < len(ends):
+        full = ends[start] - sizes[start] + limit
+        stop = max(bisect_right(ends, full), start + 1)
+        while stop < len(ends) and messages[stop].get("role") == "tool":
+            stop += 1  # a result stays in the chapter of its call
+        if known := [each for each in ids[start:stop] if each is not None]:
+            label = _label(messages[start:stop])
+            chapters.append(Chapter(ids=few(to_ranges(known)), count=len(known), label=label))
+        start = stop
+    return chapters
+
+
+def render_chapters(chapters: Sequence[Chapter], room: int) -> str:
+    """One line per chapter in at most about `room` tokens: labels go first, then neighbours are joined."""
+    kept = joined(chapters, MOST_CHAPTERS)
+    text = "\n".join([chapter.line for chapter in kept])
+    if at_most(text) <= room or estimate(text) <= room:
+        return text
+    kept = [Chapter(ids=each.ids, count=each.count) for each in kept]
+    text = "\n".join([chapter.line for chapter in kept])
+    while len(kept) > 1 and estimate(text) > room:
+        kept = joined(kept, (len(kept) + 1) // 2)
+        text = "\n".join([chapter.line for chapter in kept])
+    return text
+
+
+def parse_chapters(text: str) -> list[Chapter]:
+    chapters = []
+    for line in text.splitlines():
+        if found := _LINE.match(line.strip()):
+            spans = tuple((span.start, span.stop - 1) for span in parse_ranges(found["ids"]))
+            chapters.append(Chapter(ids=spans, count=int(found["count"]), label=found["label"] or ""))
+    return chapters
+
+
+def joined(chapters: Sequence[Chapter], most: int) -> list[Chapter]:
+    """At most `most` chapters: the two smallest neighbours become one until it fits."""
+    kept, most = list(chapters), max(most, 1)
+    while len(kept) > 2 * most:  # far too many, as only a text has that looks like a block: no look for the smallest
+        kept = [_together(*kept[at : at + 2]) for at in range(0, len(kept), 2)]
+    while len(kept) > most:
+        smallest = min(range(len(kept) - 1), key=lambda position: kept[position].count + kept[position + 1].count)
+        kept[smallest : smallest + 2] = [_together(*kept[smallest : smallest + 2])]
+    return kept
+
+
+def _together(one: Chapter, *others: Chapter) -> Chapter:
+    for other in others:
+        label = one_line(" / ".join(filter(None, (one.label, other.label))), _LABEL)
+        one = Chapter(ids=few(one.ids + other.ids), count=one.count + other.count, label=label)
+    return one
+
+
+def few(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """At most `_MOST_RANGES` ranges that cover the given ones; what lies in the gaps belongs to nobody here."""
+    runs = sorted(ranges)
+    whole: list[tuple[int, int]] = []
+    for first, last in runs:
+        if whole and first <= whole[-1][1] + 1:
+            whole[-1] = (whole[-1][0], max(last, whole[-1][1]))
+        else:
+            whole.append((first, last))
+    if len(whole) > _MOST_RANGES:
+        gaps = sorted(range(1, len(whole)), key=lambda at: whole[at - 1][1] - whole[at][0])[: _MOST_RANGES - 1]
+        borders = [0, *sorted(gaps), len(whole)]
+        whole = [(whole[a][0], whole[b - 1][1]) for a, b in pairwise(borders)]
+    return tuple(whole)
+
+
+def _label(messages: Sequence[Message]) -> str:
+    """The first thing a person said in it, and the tools that were used most."""
+    some = messages[:_LABELLED]
+    said = next((one_line(text_of(each), 60) for each in some if each.get("role") == "user" and text_of(each)), "")
+    most = sorted(tool_counts(some).items(), key=lambda each: -each[1])[:3]
+    used = ", ".join([f"{times} {name}" if times > 1 else name for name, times in most])
+    return one_line(" · ".join(filter(None, (f"“{said}”" if said else "", used))), _LABEL)
+
+
+MARK = "[CONTEXT COMPACTION"
+PREFIX = f"{MARK} — REFERENCE ONLY]"
+LEGACY_PREFIX = "[CONTEXT SUMMARY]:"
+END = "--- END OF CONTEXT SUMMARY"
+KEPT_HEADING = "## Kept exactly"
+POINTERS_HEADING = "## Where the originals are"
+BRIDGE = "[Part of this conversation was compacted; I go on from what is known.]"
+SYSTEM_NOTE = "[Note: Some earlier turns of this conversation have been compacted into one block marked as such.]"
+_FLAG = "_compressed_summary"  # how hermes-agent marks its own
+_TEXTS = os.path.join(os.path.dirname(__file__), "text")
+_SIGNS = "[#- "
+_PREAMBLE_END = re.compile(r"\n\s*\n")
+
+
+@value
+class Block:
+    """What a block says: the summary, the facts kept word for word, the chapters it points to."""
+
+    summary: str
+    kept: str = ""
+    chapters: tuple[Chapter, ...] = ()
+
+
+def is_block(message: Message) -> bool:
+    content = message.get("content")  # a block is always one text
+    marked = isinstance(content, str) and content.startswith((MARK, LEGACY_PREFIX))
+    return (marked or _FLAG in message) and message.get("role") in ("user", "assistant")
+
+
+def render_block(summary: str, kept: str, pointers: str) -> str:
+    parts = [f"{PREFIX} {prose('preamble')}", _without_marks(summary.strip())]
+    if kept:
+        parts.append(f"{KEPT_HEADING}\n{_without_marks(kept)}")
+    if pointers:
+        parts.append(f"{POINTERS_HEADING}\n{prose('pointers')}\n{pointers}")
+    parts.append(f"{END} — {prose('ending')} ---")
+    return "\n\n".join(part for part in parts if part)
+
+
+def parse_block(message: Message) -> Block:
+    """Reads a block back; one that another program wrote is all summary."""
+    text = text_of(message).strip()
+    if text.startswith(MARK):
+        found = _PREAMBLE_END.search(text)
+        text = text[found.end() :] if found else text.partition("]")[2]
+    elif text.startswith(LEGACY_PREFIX):
+        text = text[len(LEGACY_PREFIX) :]
+    # Whatever stands behind the last end line is no part of the block.
+    text = text.rpartition(f"\n{END}")[0] if f"\n{END}" in text else text
+    text, _, pointers = text.partition(f"\n{POINTERS_HEADING}\n")
+    summary, _, kept = text.partition(f"{KEPT_HEADING}\n")
+    return Block(summary=summary.strip(), kept=kept.strip(), chapters=tuple(parse_chapters(pointers)))
+
+
+def _without_marks(text: str) -> str:
+    """The text without our own headings: a model or a person who writes them must not end a section early."""
+    for mark in (MARK, END, KEPT_HEADING, POINTERS_HEADING):
+        if mark in text:
+            bare = mark.strip(_SIGNS)
+            before = text.split(bare)
+            # All signs before it go: of "## ##" one would be left.
+            before[:-1] = [each.rstrip(_SIGNS) if f"{each}{bare}".endswith(mark) else each for each in before[:-1]]
+            text = bare.join(before)
+    return text
+
+
+def join_blocks(blocks: Sequence[Block]) -> Block:
+    """Several blocks of one history as one, oldest first."""
+    return Block(
+        summary="\n\n".join(block.summary for block in blocks),
+        kept="\n".join(block.kept for block in blocks if block.kept),
+        chapters=tuple(chapter for block in blocks for chapter in block.chapters),
+    )
+
+
+@cache
+def prose(name: str) -> str:
+    """One of the texts beside this module."""
+    with open(os.path.join(_TEXTS, f"{name}.md"), encoding="utf-8") as file:
+        return file.read().strip()
+
+
+# Where a history may be cut, and how pointers are renumbered when it moves to another database.
+#
+# Phase 1 clears old tool results, phase 2 finds head and tail by token budget without separating a call from its
+# results, phase 4 puts the pieces together so that both the OpenAI and the Anthropic format accept them.
+
+CLEARED = "[Old tool output cleared to save context space]"
+CLEAR_OVER = 200  # characters of a tool result that may stay
+MISSING_RESULT = "[The result of this call is no longer in the context.]"
+# What programs put into a conversation under the user's name; none of it is the person's last request.
+_SYNTHETIC = (
+    "[System: Your previous response was truncated",
+    "[System: The previous response was cut off",
+    "[System: Your previous tool call",
+    "[IMPORTANT: Background process ",
+)
+_POINTER = 'context_expand ids="'
+POINTED = re.compile(r'(?:\] |; )context_expand ids="(\d{1,19})" shows')
+Item = TypeVar("Item")
+_CHARACTERS_PER_TOKEN = 2  # a cautious reading: no text has fewer on average but Chinese, and then a result is shorter
+
+
+@value
+class Cut:
+    """messages[:head] and messages[tail:] stay; so does the one at `pinned`, the last request, when it is between."""
+
+    head: int
+    tail: int
+    pinned: int | None = None
+
+    def middle(self, beside: Sequence[Item]) -> list[Item]:
+        """What lies between, of the messages or of anything that stands beside them."""
+        if self.pinned is None:
+            return [*beside[self.head : self.tail]]
+        return [*beside[self.head : self.pinned], *beside[self.pinned + 1 : self.tail]]
+
+
+def clear_tool_results(
+    messages: Messages, end: int, ids: Sequence[int | None] | None = None, start: int = 0
+) -> list[dict[str, Any]]:
+    """Phase 1: tool results of messages[start:end] that are longer than `CLEAR_OVER` make room.
+
+    With ids they say how to read them again. Other messages are the same objects as before.
+    """
+    cleared = list(messages)
+    for position in range(start, end):
+        message = messages[position]
+        if message.get("role") == "tool" and len(text_of(message)) > CLEAR_OVER:
+            number = ids[position] if ids is not None else None
+            pointer = f' {_POINTER}{number}" shows it.' if number is not None else ""
+            cleared[position] = {**message, "content": CLEARED + pointer}
+    return cleared
+
+
+def shortened_ids(messages: Messages) -> list[int]:
+    """Ids of the originals of results that an earlier compaction cleared or shortened."""
+    results = [message.get("content") for message in messages if message.get("role") == "tool"]
+    pointing = [content for content in results if type(content) is str and _POINTER in content]
+    return [int(number) for content in pointing for number in POINTED.findall(content)]
+
+
+def find_cut(
+    messages: Messages,
+    counts: Counts,
+    *,
+    protect_first_n: int,
+    protect_last_n: int,
+    tail_budget: int,
+    head_ceiling: int,
+    tail_ceiling: int,
+) -> Cut:
+    """Phase 2: what stays.
+
+    The tail holds as many whole groups as fit its budget, or `protect_last_n` messages if that is more and fits the
+    ceiling; the last group always. The head gives way only when it is larger than its ceiling.
+    """
+    head = _head(messages, counts, protect_first_n, head_ceiling)
+    tail = _tail(messages, counts, head, protect_last_n=protect_last_n, budget=tail_budget, ceiling=tail_ceiling)
+    return _pinned(messages, head, tail)
+
+
+def newest(messages: Messages, first: int, last: int) -> Cut:
+    """Everything between the first messages and the last ones, whole groups."""
+    head = min(first, len(messages))
+    while head < len(messages) and messages[head].get("role") == "tool":
+        head += 1
+    tail = max(group_start(messages, len(messages) - max(last, 1)), head)
+    return _pinned(messages, head, tail)
+
+
+def _pinned(messages: Messages, head: int, tail: int) -> Cut:
+    last = last_request(messages)
+    return Cut(head=head, tail=tail, pinned=last if last is not None and head <= last < tail else None)
+
+
+def last_request(messages: Messages) -> int | None:
+    """Where the person spoke last."""
+    for position in range(len(messages) - 1, -1, -1):
+        message = messages[position]
+        if message.get("role") == "user" and not is_block(message) and not is_synthetic(message):
+            return position
+    return None
+
+
+def group_start(messages: Messages, position: int) -> int:
+    """Where the group begins that `position` lies in: a message with all the tool results after it is one group."""
+    while 0 < position < len(messages) and messages[position].get("role") == "tool":
+        position -= 1
+    return position
+
+
+def shorten_results(messages: Messages, ids: Sequence[int | None], counts: Counts, room: int) -> list[dict[str, Any]]:
+    """Tool results that alone would overflow the window keep their beginning and end, with a pointer between."""
+    positions = [at for at, message in enumerate(messages) if message.get("role") == "tool"]
+    total = sum(counts[at] for at in range(len(messages)))
+    if total <= room or not positions:
+        return list(messages)
+    results = sum(counts[at] for at in positions)
+    share = max((room - (total - results)) // len(positions), 50) * _CHARACTERS_PER_TOKEN
+    shortened = list(messages)
+    for at in positions:
+        text = text_of(messages[at])
+        if len(text) > share:
+            number = ids[at]
+            pointer = f'; {_POINTER}{number}" shows all of it' if number is not None else ""
+            marker = f"\n[… {len(text) - share:,} of {len(text):,} characters left out{pointer} …]\n"
+            shown = text[: share * 3 // 4] + marker + text[len(text) - share // 4 :]
+            shortened[at] = {**messages[at], "content": shown}
+    return shortened
+
+
+def block_messages(text: str, before: Message | None, after: Message | None) -> list[dict[str, Any]]:
+    """Phase 4: the block in the role that fits between its neighbours, with one assistant line where none does.
+
+    Roles must alternate for some models, and the first message must be the user's. The line is never put into the
+    user's mouth.
+    """
+    asked = before is not None and before.get("role") in ("user", "tool")
+    answers_next = after is not None and after.get("role") == "assistant"
+    bridge = {"role": "assistant", "content": BRIDGE}
+    if asked and not answers_next:
+        return [{"role": "assistant", "content": text}]
+    block = {"role": "user", "content": text}
+    if asked:
+        return [bridge, block]
+    return [block] if answers_next or after is None else [block, bridge]
+
+
+def repair_pairs(messages: Messages) -> tuple[list[dict[str, Any]], list[int | None]]:
+    """A history in which every result directly follows its call and every call has one.
+
+    Beside it: for each message its position in what was given, None for a result made up here.
+    """
+    repaired: list[dict[str, Any]] = []
+    origin: list[int | None] = []
+    waiting: dict[str, str] = {}
+    for position, message in enumerate(messages):
+        role = message.get("role")
+        if role == "tool":
+            if waiting.pop(str(message.get("tool_call_id")), None) is None:
+                continue  # an orphan: no wire takes it
+        else:
+            if waiting:
+                _answer(waiting, repaired, origin)
+            if role == "assistant" and message.get("tool_calls"):
+                waiting = {number: name for number, name, _ in calls_of(message)}
+        repaired.append(message)
+        origin.append(position)
+    _answer(waiting, repaired, origin)
+    return repaired, origin
+
+
+def _answer(waiting: dict[str, str], repaired: list[dict[str, Any]], origin: list[int | None]) -> None:
+    for number, name in waiting.items():
+        repaired.append({"role": "tool", "tool_call_id": number, "name": name, "content": MISSING_RESULT})
+        origin.append(None)
+    waiting.clear()
+
+
+def _head(messages: Messages, counts: Counts, protect_first_n: int, ceiling: int) -> int:
+    lowest = 0
+    while lowest < len(messages) and messages[lowest].get("role") in ("system", "developer"):
+        lowest += 1
+    head = min(max(protect_first_n, lowest), len(messages))
+    head = next((at for at in range(lowest, head) if is_block(messages[at])), head)
+    if head > lowest and messages[head - 1].get("content") == BRIDGE:
+        head -= 1
+    whole = head
+    while whole < len(messages) and messages[whole].get("role") == "tool":
+        whole += 1
+    head = whole
+    while head > lowest and sum(counts[at] for at in range(lowest, head)) > ceiling:
+        head = max(lowest, group_start(messages, head - 1))
+    return head
+
+
+def _tail(messages: Messages, counts: Counts, head: int, *, protect_last_n: int, budget: int, ceiling: int) -> int:
+    tail = len(messages)
+    filled = 0
+    while tail > head:
+        start = max(group_start(messages, tail - 1), head)
+        filled += sum(counts[at] for at in range(start, tail))
+        wanted = filled <= budget or (len(messages) - tail < protect_last_n and filled <= ceiling)
+        if (tail < len(messages) and not wanted) or is_block(messages[start]):
+            break
+        tail = start
+    if tail < len(messages) and messages[tail].get("content") == BRIDGE:
+        tail += 1
+    return tail
+
+
+def is_synthetic(message: Message) -> bool:
+    """Whether a program put it into the conversation under the user's name."""
+    if any(key.endswith("_synthetic") for key in message if key.startswith("_")):
+        return True
+    content = message.get("content")
+    return isinstance(content, str) and content.startswith(_SYNTHETIC)
+
+
+_NOWHERE = 0  # no message has it
+_SUMMARY_OF = re.compile(r"^### lcm:\d{1,18} · messages ([\d, -]+)$", re.MULTILINE)
+
+
+def renumbered(message: Mapping[str, Any], new_ids: NewIds) -> dict[str, Any]:
+    """A message of a compacted history for another database, in which the messages it points to have other ids.
+
+    A line that would lead to no message is left out.
+    """
+    text = message.get("content")
+    if not isinstance(text, str):
+        return dict(message)
+    if is_block(message):
+        said, heading, pointers = text.partition(f"\n{POINTERS_HEADING}\n")
+        # The summaries themselves stay behind; what they say is in the block, and the messages are found by their ids.
+
+        def moved(found: re.Match[str]) -> str:
+            spans = ((span.start, span.stop - 1) for span in parse_ranges(found[1]))
+            return f"### messages {format_ranges(_moved(spans, new_ids))}"
+
+        said = _SUMMARY_OF.sub(moved, said)
+        lines = [line for each in pointers.split("\n") if (line := _line(each, new_ids)) is not None]
+        return {**message, "content": said + heading + "\n".join(lines)}
+    if message.get("role") == "tool":
+
+        def renumber(found: re.Match[str]) -> str:
+            new = _moved([(int(found[1]), int(found[1]))], new_ids) or ((_NOWHERE, _NOWHERE),)
+            return found[0].replace(found[1], str(new[0][0]))
+
+        return {**message, "content": POINTED.sub(renumber, text)}
+    return dict(message)
+
+
+def _line(line: str, new_ids: NewIds) -> str | None:
+    chapters = parse_chapters(line)
+    if not chapters:
+        return line
+    (chapter,) = chapters
+    ids = _moved(chapter.ids, new_ids)
+    return Chapter(ids=ids, count=chapter.count, label=chapter.label).line if ids else None
+
+
+def _moved(spans: Iterable[tuple[int, int]], new_ids: NewIds) -> tuple[tuple[int, int], ...]:
+    return few(moved for first, last in spans for moved in new_ids(first, last))

@@ -11,9 +11,8 @@ from hermes.base.text import counted
 from hermes.gateway.conversations import NEW
 from hermes.gateway.directory import FORGET, HAND_OVER
 from hermes.memory.approval import Approvals
-from hermes.memory.history import Cause
-from hermes.memory.operations import usage
-from hermes.memory.store import MemoryStore
+from hermes.memory.entries import Cause
+from hermes.memory.store import MemoryStore, usage
 from hermes.operations.forget import finish_removals, forget, rehearse
 from hermes.session.external import chosen_providers, leave_for_providers
 from hermes.session.history import open_past

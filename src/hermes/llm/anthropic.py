@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import SettingsError
 from hermes.base.events import Usage
-from hermes.base.json_repair import read_arguments
+from hermes.base.text import read_arguments
 from hermes.llm.client import Answer, HttpModel, ended_early
 from hermes.llm.wire import WireLog, encode
 from hermes.storage.images import text_only

@@ -6,8 +6,8 @@ import time
 
 from hermes.base.errors import NotFound, StorageError, WriteRefused
 from hermes.base.values import value
+from hermes.memory.entries import Cause
 from hermes.memory.file import pending_path
-from hermes.memory.history import Cause
 from hermes.storage.documents import Waiting, new_id
 
 TYPE_CHECKING = False
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from hermes.memory.operations import Operation
-    from hermes.memory.store import MemoryStore, Written
+    from hermes.memory.store import MemoryStore, Operation, Written
     from hermes.settings.home import Home
 
 

@@ -1,13 +1,23 @@
-"""The text format of MEMORY.md and USER.md: entries separated by a line that holds only `§`."""
+"""Entries of curated memory: text format, history, origin, and the marks that decide which one leaves."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import time
+
 from hermes.base.errors import WriteRefused
+from hermes.base.text import day
 from hermes.base.values import value
+from hermes.storage.documents import Fingerprint, Journal
+from hermes.storage.files import Folder
+from hermes.storage.locks import FileLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from hermes.storage.documents import OldVersion, Record
 
 MARK = "§"
 DELIMITER = f"\n{MARK}\n"
@@ -123,3 +133,491 @@ def _decode_utf16(data: bytes) -> Decoded:
             text=data.decode("utf-16", "replace"), damage="it starts like UTF-16 text but breaks off in a character"
         )
     return Decoded(text=text.replace("\r\n", "\n"), note="it was saved as UTF-16 and is read as such")
+
+
+# The history of curated memory: every change with author, time, session, before and after; and each entry's origin.
+#
+# Each memory file has a journal beside it. A normal record lists the entries it touched; a change made by somebody
+# else (an editor, a shell, another program) is noticed at the next write and recorded with the whole state before and
+# after. Each record knows the file's fingerprint on both sides, so a record whose write never reached the file is
+# recognised.
+
+# From the most to the least trusted. "external" is whoever edited the file without us: usually the person.
+_TRUSTED = ("user", "agent", "background_review", "curator", "import", "external")
+_OUTSIDE = ("recall", "provider", "file", "tool", "web")
+ORIGINS = (*_TRUSTED, *_OUTSIDE)
+UNTRUSTED = frozenset(_OUTSIDE)  # may only become memory when a person agrees
+EXTERNAL = "external"  # the origin of what somebody wrote into the file without us
+CURATE = "curate"  # the action of a change the curator made
+
+
+@value
+class Cause:
+    """Who caused a write. Stamped by the program that calls the store, never by the model."""
+
+    origin: str = "agent"
+    session: str = ""
+    note: str = ""
+    approved: bool = False  # a person has seen this very text and agreed
+
+
+@value
+class Edit:
+    """One entry before and after; None where there is none. `index` is its place at that moment."""
+
+    index: int
+    before: str | None
+    after: str | None
+
+
+@value
+class Leaving:
+    """An entry that moved to the archive, why, and the entry that stands for it from now on, if one does."""
+
+    entry: str
+    reason: str
+    into: str = ""
+
+
+@value
+class Change:
+    """One record of the history. `state` is set for what others did to the file, `was` also for ours on top of it.
+
+    `archived` are the removed entries that live on in the archive; `preimage` is the file before, where rendering its
+    entries would not give the same bytes again.
+    """
+
+    id: str
+    target: str
+    at: float
+    action: str
+    cause: Cause
+    before: Fingerprint
+    after: Fingerprint
+    edits: tuple[Edit, ...] = ()
+    was: tuple[str, ...] | None = None
+    state: tuple[str, ...] | None = None
+    undoes: str = ""
+    archived: tuple[Leaving, ...] = ()
+    preimage: str | None = None
+
+    def removed(self) -> list[str]:
+        if self.state is not None:
+            return [entry for entry in self.was or () if entry not in self.state]
+        return [edit.before for edit in self.edits if edit.before is not None]
+
+    def added(self) -> list[str]:
+        if self.state is not None:
+            return [entry for entry in self.state if entry not in (self.was or ())]
+        return [edit.after for edit in self.edits if edit.after is not None]
+
+
+def to_record(change: Change) -> Record:
+    record: Record = {
+        "id": change.id,
+        "target": change.target,
+        "at": change.at,
+        "action": change.action,
+        "origin": change.cause.origin,
+        "session": change.cause.session,
+        "note": change.cause.note,
+        "approved": change.cause.approved,
+        "from": [change.before.size, change.before.check, change.before.inode],
+        "to": [change.after.size, change.after.check, change.after.inode],
+    }
+    if change.state is None:
+        record["edits"] = [[edit.index, edit.before, edit.after] for edit in change.edits]
+    else:
+        record["state"] = list(change.state)
+    if change.was is not None:
+        record["was"] = list(change.was)
+    if change.undoes:
+        record["undoes"] = change.undoes
+    if change.archived:
+        record["archived"] = [[leaving.entry, leaving.reason, leaving.into] for leaving in change.archived]
+    if change.preimage is not None:
+        record["preimage"] = change.preimage
+    return record
+
+
+def from_record(record: Record) -> Change:
+    return Change(
+        id=record["id"],
+        target=record["target"],
+        at=record["at"],
+        action=record["action"],
+        cause=Cause(
+            origin=record["origin"],
+            session=record["session"],
+            note=record["note"],
+            approved=record.get("approved", False),
+        ),
+        before=_fingerprint(record["from"]),
+        after=_fingerprint(record["to"]),
+        edits=tuple(Edit(index=i, before=before, after=after) for i, before, after in record.get("edits", ())),
+        was=tuple(record["was"]) if "was" in record else None,
+        state=tuple(record["state"]) if "state" in record else None,
+        undoes=record.get("undoes", ""),
+        archived=tuple(Leaving(entry=e, reason=reason, into=into) for e, reason, into in record.get("archived", ())),
+        preimage=record.get("preimage"),
+    )
+
+
+def _fingerprint(fields: list[int]) -> Fingerprint:
+    size, check, inode = fields
+    return Fingerprint(size=size, check=check, inode=inode)
+
+
+def in_effect(changes: Sequence[Change], now: Fingerprint | None) -> list[Change]:
+    """The changes whose writes reached the file; `now` is the file as it is, None when unknown.
+
+    A record is written just before its file. When the program is killed between the two, the next record (or the file)
+    still starts from the state before it.
+    """
+    following = [*(later.before for later in changes), now][1:]
+    return [change for change, then in zip(changes, following, strict=False) if not _never_happened(change, then)]
+
+
+def _never_happened(change: Change, then: Fingerprint | None) -> bool:
+    # The same bytes in another file were brought back by somebody, after the change; only the very same file means
+    # that it was never replaced.
+    return then == change.before and not change.before.same_bytes(change.after)
+
+
+def replay(changes: Iterable[Change]) -> tuple[str, ...]:
+    """The entries after these changes, oldest first."""
+    entries: tuple[str, ...] = ()
+    for change in changes:
+        entries = apply_edits(entries, change.edits) if change.state is None else change.state
+    return entries
+
+
+def apply_edits(entries: Sequence[str], edits: Iterable[Edit]) -> tuple[str, ...]:
+    live = list(entries)
+    for edit in edits:
+        _apply(live, edit)
+    return tuple(live)
+
+
+def _apply(entries: list[str], edit: Edit) -> None:
+    if edit.before is None and edit.after is not None:
+        entries.insert(min(edit.index, len(entries)), edit.after)
+    elif edit.before in entries:
+        # The recorded place is where it stood; look there first, because twins may exist.
+        at = entries.index(edit.before, edit.index if entries[edit.index : edit.index + 1] == [edit.before] else 0)
+        entries[at : at + 1] = [] if edit.after is None else [edit.after]
+
+
+def reverse(change: Change, entries: Sequence[str]) -> tuple[Edit, ...]:
+    """The edits that take one change back, or a refusal when a later change stands in the way."""
+    live = list(entries)
+    undone: list[Edit] = []
+    for edit in _inverse_edits(change, live):
+        if edit.before is not None and edit.before not in live:
+            raise WriteRefused(
+                f"change {change.id} cannot be undone alone: its entry was changed again later; "
+                "undo the later change first (`hermes memory log` lists them)",
+                kind="undo",
+            )
+        index = min(edit.index, len(live)) if edit.before is None else live.index(edit.before)
+        placed = Edit(index=index, before=edit.before, after=edit.after)
+        _apply(live, placed)
+        undone.append(placed)
+    return tuple(undone)
+
+
+def _inverse_edits(change: Change, live: Sequence[str]) -> list[Edit]:
+    if change.state is None:
+        return [Edit(index=edit.index, before=edit.after, after=edit.before) for edit in reversed(change.edits)]
+    was = change.was or ()
+    gone = [Edit(index=0, before=entry, after=None) for entry in change.state if entry not in was]
+    back = [
+        Edit(index=index, before=None, after=entry)
+        for index, entry in enumerate(was)
+        if entry not in change.state and entry not in live
+    ]
+    return gone + back
+
+
+def newest_to_undo(changes: Sequence[Change]) -> Change | None:
+    """Of changes in order, the newest that is neither an undo nor undone: undoing twice goes two steps back."""
+    undone: set[str] = set()
+    for change in reversed(changes):
+        if change.undoes:
+            undone ^= {change.undoes} if change.id not in undone else set()
+        elif change.id not in undone and (change.edits or change.state is not None):
+            return change
+    return None
+
+
+# The hidden name of a replaced version says enough to write its record again after a power cut.
+_LONGEST_LABEL = 150
+_ASCII = 128
+
+
+def label_of(number: int, action: str, cause: Cause) -> str:
+    """What the hidden name of a replaced version says about the change that replaced it; empty if too long."""
+    if cause.note:
+        return ""
+    label = f"{number}.{action}.{_escaped(cause.origin)}.{_escaped(cause.session)}"
+    return label if len(label) <= _LONGEST_LABEL else ""
+
+
+def _escaped(word: str) -> str:
+    """The word in letters that a file name may have and that are no dots."""
+    if word.isascii() and word.isalnum():
+        return word
+    return "".join(
+        chr(byte) if chr(byte).isalnum() and byte < _ASCII else f"%{byte:02x}"
+        for byte in word.encode("utf-8", "surrogatepass")
+    )
+
+
+def _unescaped(word: str) -> str:
+    first, *rest = word.split("%")
+    data = first.encode() + b"".join(bytes.fromhex(piece[:2]) + piece[2:].encode() for piece in rest)
+    return data.decode("utf-8", "surrogatepass")
+
+
+def labelled_number(version: OldVersion) -> int:
+    number = version.label.partition(".")[0]
+    return int(number) if number.isdecimal() else 0
+
+
+def recovered(
+    target: str, version: OldVersion, number: int, before: tuple[bytes, Fingerprint], after: tuple[bytes, Fingerprint]
+) -> Change:
+    _, action, origin, session = [*version.label.split("."), "", "", ""][:4]
+    return Change(
+        id=f"{target[0]}{number}",
+        target=target,
+        at=version.written_at,
+        action=action,
+        cause=Cause(origin=_unescaped(origin), session=_unescaped(session), note="recovered after a power cut"),
+        before=before[1],
+        after=after[1],
+        was=parse(decode(before[0]).text),
+        state=parse(decode(after[0]).text),
+    )
+
+
+@value
+class Provenance:
+    """The origin of one entry and the change that brought it in; origin "unknown" when no record tells.
+
+    It comes from the history, never from what the entry says about itself. An entry keeps the least trusted origin of
+    everything it was made from: replacing a sentence from a web page, or removing it and adding another in one batch,
+    does not wash it clean. Only a person who writes the text does.
+    """
+
+    origin: str
+    change: Change | None = None
+
+    @property
+    def trusted(self) -> bool:
+        return is_trusted(self.origin)
+
+
+def provenance(entries: Sequence[str], changes: Sequence[Change]) -> dict[str, Provenance]:
+    """The provenance of each live entry, from the changes that took effect, oldest first."""
+    known: dict[str, Provenance] = {}
+    for change in changes:
+        if change.undoes or change.action == "restore":
+            continue  # taking a change back, or out of the archive, brings an entry back with the origin it always had
+        lineage = _lineage(change)
+        made_room = {leaving.entry for leaving in change.archived}  # they left; nothing was made from them
+        removed = [entry for entry in change.removed() if entry not in made_room]
+        for entry in dict.fromkeys([*change.added(), *lineage]):
+            origin = _origin(change, lineage.get(entry, removed), known, entry)
+            known[entry] = Provenance(origin=origin, change=_brought_in(change, lineage.get(entry, []), known))
+    return {entry: known.get(entry, Provenance(origin="unknown")) for entry in entries}
+
+
+def is_trusted(origin: str) -> bool:
+    """Only what is known to be; a file may hold any word there."""
+    return origin in ORIGINS and origin not in UNTRUSTED
+
+
+def least_trusted(origins: Sequence[str]) -> str:
+    return max(origins, key=lambda origin: ORIGINS.index(origin) if origin in ORIGINS else len(ORIGINS))
+
+
+def _lineage(change: Change) -> dict[str, list[str]]:
+    """For a change of the curator: what each entry that stands now was made from, itself included if it stood before.
+
+    Everybody else's batch is one thought: what it adds may come from anything it removes.
+    """
+    made_from: dict[str, list[str]] = {}
+    if change.action == CURATE:
+        for edit in change.edits:
+            if edit.before is not None and edit.after is not None:
+                made_from.setdefault(edit.after, []).append(edit.before)
+        replaced = {source for sources in made_from.values() for source in sources}
+        for leaving in change.archived:
+            stood = [] if leaving.into in made_from or leaving.into in replaced else [leaving.into]
+            made_from.setdefault(leaving.into, stood).append(leaving.entry)
+    return made_from
+
+
+def _origin(change: Change, sources: Sequence[str], known: dict[str, Provenance], entry: str) -> str:
+    if change.cause.origin in ("user", "external"):
+        return change.cause.origin
+    earlier = [known[source].origin for source in sources if source in known]
+    if change.action == CURATE:
+        return least_trusted(earlier or ["unknown"])
+    # An entry that once came from outside does not become clean by leaving and being written again.
+    again = [known[entry].origin] if entry in known else []
+    return least_trusted([change.cause.origin, *(origin for origin in earlier + again if not is_trusted(origin))])
+
+
+def _brought_in(change: Change, sources: Sequence[str], known: dict[str, Provenance]) -> Change:
+    """The change an entry dates from: what the curator only tidied keeps the date of its oldest source."""
+    if change.action != CURATE:
+        return change
+    dated = [found for source in sources if source in known and (found := known[source].change) is not None]
+    return min(dated, key=lambda each: each.at, default=change)
+
+
+PIN, UNPIN, USE, CATEGORY = "pin", "unpin", "use", "category"
+
+
+@value
+class Marks:
+    pinned: bool = False
+    category: str = ""
+    uses: int = 0
+    last_used: float = 0.0
+    settled: tuple[str, ...] = ()  # other entries a person said this one does not contradict, as keys
+
+
+NONE = Marks()
+
+
+def key_of(entry: str) -> str:
+    return hashlib.sha256(entry.encode("utf-8", "surrogatepass")).hexdigest()[:20]
+
+
+class MarksFile:
+    """The marks of one memory file."""
+
+    def __init__(self, path: str, *, lock_timeout: float) -> None:
+        self._folder, self._name = os.path.split(path)
+        self._lock_timeout = lock_timeout
+
+    def read(self) -> dict[str, Marks]:
+        """The marks by `key_of` the entry."""
+        folder = Folder.open(self._folder)
+        if folder is None:
+            return {}
+        with folder:
+            records, _ = self._journal(folder).read()
+        found: dict[str, Marks] = {}
+        for record in records:
+            found[record["of"]] = _marked(found.get(record["of"], NONE), record)
+        return found
+
+    def add(self, kind: str, entries: Iterable[str], *, what: str = "") -> None:
+        """Marks the entries; durable when it returns."""
+        records: list[Record] = [
+            {"at": time.time(), "kind": kind, "of": key_of(entry), "what": what} for entry in entries
+        ]
+        if not records:
+            return
+        lock = f"{self._name}.lock"
+        with Folder.create(self._folder) as folder, FileLock(folder, lock, timeout=self._lock_timeout):
+            self._journal(folder).append(records, sync=True)
+
+    def _journal(self, folder: Folder) -> Journal:
+        return Journal(folder, f"{self._name}.marks.jsonl")
+
+
+def _marked(marks: Marks, record: Record) -> Marks:
+    kind = record["kind"]
+    used = kind == USE
+    return Marks(
+        pinned=kind == PIN or (marks.pinned and kind != UNPIN),
+        category=record["what"] if kind == CATEGORY else marks.category,
+        uses=marks.uses + used,
+        last_used=max(marks.last_used, record["at"]) if used else marks.last_used,
+        settled=(*marks.settled, record["what"]) if kind == "settled" else marks.settled,
+    )
+
+
+def of_entries(marks: Mapping[str, Marks], entries: Iterable[str], changes: Sequence[Change]) -> dict[str, Marks]:
+    """The marks of each entry; one that was reworded keeps those of its earlier wording."""
+    known = dict(marks)
+    for change in changes if known else ():
+        for edit in change.edits:
+            if edit.before is not None and edit.after is not None and (old := known.get(key_of(edit.before))):
+                known.setdefault(key_of(edit.after), old)
+    return {entry: known.get(key_of(entry), NONE) for entry in entries}
+
+
+DAY = 86_400.0
+_HALF_LIFE = 30 * DAY
+_IMPORTANCE = {"identity": 4.0, "lesson": 3.0, "project": 2.0, "environment": 2.0}
+_UNKNOWN_IMPORTANCE = 2.0
+_RULES = frozenset(["always", "never", "must", "important", "don't", "not", "cannot", "only", "required"])
+_UNTRUSTED_LOSES = 2.0
+_MOST_USES = 5
+
+
+@value
+class Known:
+    """What speaks for and against one entry."""
+
+    marks: Marks = NONE
+    provenance: Provenance | None = None
+
+    @property
+    def added_at(self) -> float:
+        change = self.provenance.change if self.provenance else None
+        return change.at if change else 0.0
+
+    @property
+    def last_touched(self) -> float:
+        return max(self.added_at, self.marks.last_used)
+
+
+def worth(entry: str, known: Known, now: float) -> float:
+    """Importance first; half of the rest is gone a month after the entry was last of use."""
+    importance = _IMPORTANCE.get(known.marks.category, _UNKNOWN_IMPORTANCE)
+    importance += not _RULES.isdisjoint(entry.lower().split())
+    freshness: float = 0.5 ** (max(0.0, now - known.last_touched) / _HALF_LIFE)
+    use = min(known.marks.uses, _MOST_USES) / _MOST_USES
+    untrusted = known.provenance is not None and not known.provenance.trusted and known.provenance.origin != "unknown"
+    return importance * (0.5 + freshness + use) - (_UNTRUSTED_LOSES if untrusted else 0.0)
+
+
+def least_valuable(
+    live: Sequence[str], kept: Collection[str], limit: int, known: Mapping[str, Known], now: float | None = None
+) -> list[Leaving]:
+    """The entries that must leave so that the rest fits; none when not even that would be enough."""
+    moment = time.time() if now is None else now
+    ranked = sorted(
+        (worth(entry, known.get(entry, Known()), moment), place, entry)
+        for place, entry in enumerate(live)
+        if entry not in kept and not known.get(entry, Known()).marks.pinned
+    )
+    rest, leaving = list(live), []
+    for _, _, entry in ranked:
+        if size(rest) <= limit:
+            break
+        rest.remove(entry)
+        leaving.append(entry)
+    if size(rest) > limit:
+        return []
+    for entry in reversed(leaving):  # a large one that left later may have made room for a small one again
+        if size([*rest, entry]) <= limit:
+            rest.append(entry)
+            leaving.remove(entry)
+    return [Leaving(entry=entry, reason=_reason(known.get(entry, Known()))) for entry in leaving]
+
+
+def _reason(known: Known) -> str:
+    """In words, for the tool's result and the log."""
+    added = f"added {day(known.added_at)}" if known.added_at else "of unknown age"
+    used = f"last of use {day(known.marks.last_used)}" if known.marks.last_used else "not used since"
+    kind = f", category {known.marks.category}" if known.marks.category else ""
+    origin = known.provenance.origin if known.provenance else "unknown"
+    return f"the store was full and this was the least valuable entry: {added} by {origin}, {used}{kind}, not pinned"

@@ -8,7 +8,7 @@ import time
 from hermes.base.errors import StorageError, UnsafePath, WriteRefused
 from hermes.base.values import value
 from hermes.memory import entries as text
-from hermes.memory.history import (
+from hermes.memory.entries import (
     CURATE,
     EXTERNAL,
     Cause,
@@ -29,7 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from hermes.memory.history import Leaving
+    from hermes.memory.entries import Leaving
     from hermes.settings.home import Home
     from hermes.storage.documents import Identity, Journal, OldVersion, ReadSoFar, Seen
 

@@ -13,12 +13,12 @@ from hermes.providers.base import SeparateProcess
 from hermes.providers.config import configured, missing_fields, read_config
 from hermes.providers.delivery import Outbox
 from hermes.providers.discovery import find_provider
+from hermes.providers.hosting.client import in_passing, open_provider
 from hermes.providers.manager import running_for
 from hermes.providers.worker import TimedOut, Worker, in_words
 from hermes.session.compaction import UnusableResult, compress_with
 from hermes.session.engines import BUNDLED, engine_folders, known_engines, named_engine
 from hermes.session.external import chosen_providers
-from hermes.session.provider_host import in_passing, open_provider
 from hermes.settings.home import DATABASE
 from hermes.tools.registry import usable_schemas
 

@@ -260,8 +260,7 @@ def _settings_remedy(problem: str) -> str:
 
 def _memory(home: Home, settings: Settings) -> Iterator[Check]:
     """Reads the memory files as a session does, takes their locks, and looks for threats already stored."""
-    from hermes.memory.operations import blocked_in_prompt
-    from hermes.memory.store import MemoryStore
+    from hermes.memory.store import MemoryStore, blocked_in_prompt
     from hermes.storage.files import Folder
     from hermes.storage.locks import FileLock
 

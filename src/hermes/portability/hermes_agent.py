@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import DamagedFile, HermesError, NotFound, SettingsError, StorageError
 from hermes.conversations.database import SessionDB
 from hermes.conversations.maintenance import Upkeep
-from hermes.memory.entries import parse
+from hermes.memory.entries import Cause, parse
 from hermes.memory.file import FILES, FOLDER
-from hermes.memory.history import Cause
 from hermes.memory.store import TARGETS, MemoryStore
 from hermes.portability.plan import (
     ARCHIVED,

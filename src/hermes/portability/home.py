@@ -17,7 +17,7 @@ from hermes.memory.file import FILES, PROJECTS
 from hermes.portability.archive import ArchiveReader, ArchiveWriter, create_inside
 from hermes.portability.conversations_export import reading_copies
 from hermes.portability.exchange import NewHome, is_empty
-from hermes.session.provider_host import in_passing, open_provider
+from hermes.providers.hosting.client import in_passing, open_provider
 from hermes.settings.config import load_settings
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.home import DATABASE, PEOPLE, PROFILES

@@ -8,12 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import DamagedFile
-from hermes.compaction.boundaries import renumbered
+from hermes.compaction.messages import renumbered
 from hermes.conversations.context import ORDER
 from hermes.conversations.database import SessionDB
-from hermes.memory.entries import decode, parse
+from hermes.memory.entries import decode, from_record, in_effect, parse, provenance
 from hermes.memory.file import FILES, FOLDER
-from hermes.memory.history import from_record, in_effect, provenance
 from hermes.memory.store import TARGETS, MemoryStore
 from hermes.portability.conversations_import import Importer, Places
 from hermes.portability.hermes_agent import open_for_import

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import StorageError, WriteRefused
 from hermes.memory import entries as text
+from hermes.memory.entries import UNTRUSTED, Cause, Edit, Leaving
 from hermes.memory.file import Plan
-from hermes.memory.history import UNTRUSTED, Cause, Edit, Leaving
-from hermes.memory.operations import screen_write
+from hermes.memory.store import screen_write
 from hermes.portability.backups import FOLDER as BACKUPS
 from hermes.portability.backups import create_backup, new_name, prune_backups
 from hermes.portability.exchange import HomeCopy, is_empty

@@ -22,7 +22,7 @@ from hermes.base.text import change_texts
 from hermes.base.words import scrub
 from hermes.conversations.retrieval import Criteria
 from hermes.memory.approval import Approvals
-from hermes.memory.history import Cause, newest_to_undo
+from hermes.memory.entries import Cause, newest_to_undo
 from hermes.safety.secrets import mask_secrets
 from hermes.server import openai_wire as wire
 from hermes.server import schemas
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from hermes.memory.history import Change
+    from hermes.memory.entries import Change
     from hermes.server.auth import CallLimits
     from hermes.server.conversations import Conversations
     from hermes.server.workspace import Workspace

@@ -20,7 +20,7 @@ from mcp.shared.exceptions import MCPError
 
 from hermes.base.errors import HermesError, WriteRefused
 from hermes.base.version import __version__
-from hermes.memory.operations import ACTIONS
+from hermes.memory.store import ACTIONS
 from hermes.skills.tool import ACTIONS as SKILL_ACTIONS
 from hermes.tools.registry import failure, to_json
 

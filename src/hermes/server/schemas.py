@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes.memory.operations import ACTIONS
+from hermes.memory.store import ACTIONS
 from hermes.server.workspace import DECISIONS
 
 Schema = dict[str, Any]

@@ -17,10 +17,9 @@ from hermes.base.text import change_texts
 from hermes.base.version import __version__
 from hermes.base.words import scrub
 from hermes.conversations.retrieval import Finder
+from hermes.memory.entries import Cause
 from hermes.memory.file import FILES
-from hermes.memory.history import Cause
-from hermes.memory.operations import blocked_in_prompt, usage
-from hermes.memory.store import block
+from hermes.memory.store import block, blocked_in_prompt, usage
 from hermes.safety.fence import storable
 from hermes.safety.secrets import mask_secrets
 from hermes.session.parts import open_parts

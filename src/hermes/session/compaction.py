@@ -18,9 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hermes.base.errors import NotFound, StorageError
 from hermes.base.events import Compacted
 from hermes.base.tokens import estimate
-from hermes.compaction.audit import count_kept
-from hermes.compaction.block import SYSTEM_NOTE, is_block, parse_block, parse_ranges
-from hermes.compaction.boundaries import Cut, group_start, last_request, newest, repair_pairs
 from hermes.compaction.compressor import (
     HYGIENE_MESSAGES,
     HYGIENE_THRESHOLD,
@@ -30,7 +27,21 @@ from hermes.compaction.compressor import (
     ContextCompressor,
     unchanged,
 )
-from hermes.compaction.messages import Counts, calls_of, text_of
+from hermes.compaction.facts import count_kept
+from hermes.compaction.messages import (
+    SYSTEM_NOTE,
+    Counts,
+    Cut,
+    calls_of,
+    group_start,
+    is_block,
+    last_request,
+    newest,
+    parse_block,
+    parse_ranges,
+    repair_pairs,
+    text_of,
+)
 from hermes.conversations.context import Contexts, NewContext, holder_name, refuse_held
 from hermes.session.context import WIRE_KEYS, settled_until
 from hermes.session.engines import BREAKER, built_in, summarisers

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes.base.errors import StorageError
-from hermes.base.json_repair import read_arguments, valid_arguments
+from hermes.base.text import read_arguments, valid_arguments
 from hermes.base.tokens import estimate_message
-from hermes.compaction.block import is_block
-from hermes.compaction.boundaries import is_synthetic
+from hermes.compaction.messages import is_block, is_synthetic
 from hermes.conversations.context import WRITTEN
+from hermes.memory.entries import least_trusted
 from hermes.memory.file import FILES
-from hermes.memory.history import least_trusted
-from hermes.memory.operations import blocked_in_prompt
+from hermes.memory.store import blocked_in_prompt
 from hermes.safety.fence import storable
 from hermes.storage.images import (
     IMAGES,
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from hermes.base.values import Notices
     from hermes.conversations.database import SessionDB
-    from hermes.memory.history import Change
+    from hermes.memory.entries import Change
     from hermes.memory.store import MemoryStore
     from hermes.prompt.assembly import Prompt
     from hermes.settings.config import Settings

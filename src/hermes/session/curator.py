@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 from hermes.base.errors import HermesError, ModelError, NotFound, WriteRefused
 from hermes.memory.capture import Fact
 from hermes.memory.curation import Proposals, category_of, checked, consolidate, question
+from hermes.memory.entries import CATEGORY, CURATE, NONE, Cause, Edit, Leaving
 from hermes.memory.file import Plan
-from hermes.memory.history import CURATE, Cause, Edit, Leaving
-from hermes.memory.metadata import CATEGORY, NONE
 from hermes.storage.documents import Journal
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock

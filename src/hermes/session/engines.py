@@ -8,7 +8,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, ModelError
-from hermes.compaction.block import prose
 from hermes.compaction.compressor import TRIPS_AFTER, Breaker, ContextCompressor
 from hermes.compaction.engine import (
     BUILT_IN,
@@ -21,6 +20,7 @@ from hermes.compaction.engine import (
     register_plugins,
 )
 from hermes.compaction.lcm import register as register_lcm
+from hermes.compaction.messages import prose
 from hermes.conversations.context import Contexts
 from hermes.llm.catalogue import UNKNOWN_CONTEXT
 from hermes.session.models import answer, helper_model

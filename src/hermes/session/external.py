@@ -259,13 +259,10 @@ def build_manager(
     handed: Sequence[MemoryProvider] = (),
 ) -> MemoryManager:
     """A manager with these providers, loaded and not yet started."""
-    from hermes.session.provider_host import Opening
+    from hermes.providers.hosting.client import Opening
 
     opening = Opening(home, settings, names)
-    from hermes.providers.manager import (
-        Limits,
-        MemoryManager,  # while processes start
-    )
+    from hermes.providers.manager import Limits, MemoryManager
 
     manager = MemoryManager(
         home.path,

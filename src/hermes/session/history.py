@@ -14,7 +14,7 @@ from hermes.base.errors import LockTimeout
 from hermes.base.tokens import estimate, estimate_message
 from hermes.conversations.context import COPY, ORDER, REPLACED_PROMPT, WRITTEN, Originals
 from hermes.conversations.session_search import Helpers
-from hermes.memory.history import replay
+from hermes.memory.entries import replay
 from hermes.session.context import wire_message
 from hermes.session.models import helper
 from hermes.settings.home import DATABASE, locate_home
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from hermes.conversations.database import SessionDB
     from hermes.conversations.search.semantic import Embedding
-    from hermes.memory.history import Change
+    from hermes.memory.entries import Change
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
     from hermes.storage.records import StoredMessage

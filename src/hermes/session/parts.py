@@ -13,8 +13,7 @@ from hermes.base.errors import ForeignFile, HermesError, LockTimeout, OutOfOrder
 from hermes.base.text import day
 from hermes.base.values import Notices, value
 from hermes.memory.approval import Approvals
-from hermes.memory.history import Cause
-from hermes.memory.metadata import NONE, USE
+from hermes.memory.entries import NONE, USE, Cause
 from hermes.memory.store import SWITCHES, MemoryStore, search
 from hermes.safety.verdict import NOTHING_FOUND
 from hermes.session.external import External, ProviderTool

@@ -22,8 +22,8 @@ from hermes.base.tokens import estimate, estimate_message
 from hermes.conversations.database import Opened
 from hermes.conversations.maintenance import Upkeep
 from hermes.memory.approval import Approvals
-from hermes.session.background import Fork, transcript
 from hermes.session.context import MEMORY, SKILLS, Request
+from hermes.session.lifecycle import Fork, transcript
 from hermes.tools.loop import run_turn
 from hermes.tools.memory import MemoryTool
 from hermes.tools.registry import Toolbox

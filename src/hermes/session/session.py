@@ -25,7 +25,6 @@ from hermes.base.tokens import estimate
 from hermes.conversations.context import WRITTEN, Contexts
 from hermes.memory.approval import Approvals
 from hermes.safety.fence import UNCLOSED, build_memory_context_block, is_unclosed, public_words, without_private
-from hermes.session.background import STAGE, capture_turn, end_of_session
 from hermes.session.context import (
     ENDED,
     OUTSIDE,
@@ -45,11 +44,14 @@ from hermes.session.context import (
     with_valid_calls,
 )
 from hermes.session.lifecycle import (
+    STAGE,
     About,
     PromptOptions,
     begin,
     branch_off,
+    capture_turn,
     end,
+    end_of_session,
     go_on,
     take_back,
     what_broke_the_cache,

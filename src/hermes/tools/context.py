@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes.compaction.block import format_ranges, parse_ranges
-from hermes.compaction.messages import calls_of, find_folded, text_of
+from hermes.compaction.messages import calls_of, find_folded, format_ranges, parse_ranges, text_of
 from hermes.tools.registry import failure
 from hermes.tools.taint import NO_TURN
 

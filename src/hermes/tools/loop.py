@@ -23,7 +23,7 @@ from hermes.base.events import (
     TurnFinished,
     Usage,
 )
-from hermes.base.json_repair import read_arguments, valid_arguments
+from hermes.base.text import read_arguments, valid_arguments
 from hermes.safety.fence import StreamingContextScrubber
 
 if TYPE_CHECKING:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from hermes.base.errors import WriteRefused
-from hermes.memory.entries import preview
-from hermes.memory.history import Cause
-from hermes.memory.operations import ACTIONS, ASK
+from hermes.memory.entries import Cause, preview
+from hermes.memory.store import ACTIONS, ASK
 from hermes.tools.registry import failure
 from hermes.tools.taint import NO_TURN
 
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hermes.memory.approval import Approvals, Pending
-    from hermes.memory.operations import Operation
-    from hermes.memory.store import MemoryStore, Written
+    from hermes.memory.store import MemoryStore, Operation, Written
     from hermes.tools.taint import Taint, TurnContext
 
 _OPERATION = {

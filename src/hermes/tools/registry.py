@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, WriteRefused
-from hermes.base.json_repair import read_arguments
-from hermes.base.text import decode, encode
+from hermes.base.text import decode, encode, read_arguments
 from hermes.tools.taint import NO_TURN
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ def _from_text(kind: str, given: str) -> Any:
     except (ValueError, RecursionError):
         if kind not in ("array", "object"):
             return given
-    from hermes.base.json_repair import repaired
+    from hermes.base.text import repaired
 
     try:
         return repaired(given)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hermes.base.values import value
 from hermes.memory.capture import LIMITING, NEGATIONS, SMALL_WORDS, is_name, stem
-from hermes.memory.history import Cause, least_trusted
+from hermes.memory.entries import Cause, least_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -14,7 +14,7 @@ from hermes.cli.chat.editor import Editor, Typeahead
 from hermes.cli.chat.screen import TurnView, compacted_in_words
 from hermes.cli.sessions.look import named, open_existing
 from hermes.llm.embedded import MODELS
-from hermes.memory.operations import usage
+from hermes.memory.store import usage
 from hermes.session.history import open_past
 from hermes.session.models import script_from_here
 from hermes.session.parts import open_parts

@@ -14,7 +14,7 @@ from hermes.cli.sessions.look import in_words
 from hermes.compaction.engine import BUILT_IN
 from hermes.conversations.maintenance import Upkeep
 from hermes.memory.approval import Approvals
-from hermes.memory.operations import usage
+from hermes.memory.store import usage
 from hermes.operations.doctor import Options, examine
 from hermes.session.curator import CurationLog
 from hermes.session.engines import engine_state

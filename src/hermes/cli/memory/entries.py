@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING
 from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.text import counted
 from hermes.cli import ui
-from hermes.memory.entries import index_of, preview
-from hermes.memory.history import Cause, is_trusted, newest_to_undo, provenance, replay
-from hermes.memory.metadata import PIN, UNPIN
-from hermes.memory.operations import usage
-from hermes.memory.store import ALL_TARGETS, MemoryStore, find
+from hermes.memory.entries import PIN, UNPIN, Cause, index_of, is_trusted, newest_to_undo, preview, provenance, replay
+from hermes.memory.store import ALL_TARGETS, MemoryStore, find, usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from hermes.memory.history import Change
+    from hermes.memory.entries import Change
     from hermes.memory.store import Archived, Written
 
 

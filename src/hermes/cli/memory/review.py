@@ -11,8 +11,7 @@ from hermes.cli.commands.inspect import judge, print_judged
 from hermes.cli.commands.portability import carry_out
 from hermes.cli.memory.entries import BY_HAND, PROJECT, open_store, report, report_all, targets
 from hermes.memory.approval import Approvals
-from hermes.memory.operations import usage
-from hermes.memory.store import TARGETS
+from hermes.memory.store import TARGETS, usage
 from hermes.operations.checks import examine
 from hermes.portability.notes import FORMATS, MemoryImport
 from hermes.safety.scanner import scan_entries

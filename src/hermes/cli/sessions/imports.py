@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hermes.base.errors import HermesError, LockTimeout, NotFound, SettingsError, StorageError
 from hermes.base.text import counted
 from hermes.cli import ui
-from hermes.compaction.boundaries import renumbered
+from hermes.compaction.messages import renumbered
 from hermes.conversations.database import SessionDB
 from hermes.conversations.recorded_import import RecordedDB, unfinished_imports
 from hermes.portability.conversations_import import Importer

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.dates import spans
 from hermes.base.words import Words
-from hermes.conversations.search.candidates import (
-    ExactSearch,
-    Spelling,
-    gather,
-    newest_or_oldest,
-    rarity,
-)
+from hermes.conversations.search.candidates import ExactSearch, Spelling, gather, newest_or_oldest, rarity
 from hermes.conversations.search.query import Query, parse, plain
 from hermes.conversations.search.ranking import Candidate, Reader, Statistics, Weights, rank, spread, without_speakers
 from hermes.conversations.search.results import Filters, Hit, SearchResults, snippet
