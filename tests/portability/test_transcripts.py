@@ -17,7 +17,7 @@ from benchmarks.importing import run as bench_import
 from hermes.conversations.database import SessionDB
 from hermes.conversations.recorded_import import RecordedDB
 from hermes.portability.transcripts.formats import sources
-from hermes.portability.transcripts.importer import BringIn
+from hermes.portability.transcripts.importer import TranscriptImport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -261,7 +261,7 @@ def test_an_import_that_fails_leaves_the_database_as_it_was(home: Path, tmp_path
 
 
 def _bring(db: RecordedDB, folder: Path) -> Any:
-    work = BringIn(db)
+    work = TranscriptImport(db)
     for source in sources(str(folder)):
         work.take(source)
     return work.finish()

@@ -17,7 +17,7 @@ from hermes.base.frontmatter import split_frontmatter
 from hermes.memory.store import MemoryStore
 from hermes.portability.plan import carry_out, merging, new_report, plan_merge
 from hermes.portability.sources import files_below, read_bytes, read_text
-from hermes.portability.transcripts import letta
+from hermes.portability.transcripts.chat_exports import is_letta, letta_blocks
 from hermes.settings.config import load_settings
 
 if TYPE_CHECKING:
@@ -216,8 +216,8 @@ def _markdown(found: ForeignMemory, path: str, target: str | None) -> None:
 
 def _documents(found: ForeignMemory, path: str, form: str, target: str | None) -> None:
     for item in _items(path):
-        if form == LETTA or letta.recognises(item):
-            for label, text in letta.blocks(item) if isinstance(item, dict) else ():
+        if form == LETTA or is_letta(item):
+            for label, text in letta_blocks(item) if isinstance(item, dict) else ():
                 chosen = target or ("user" if label.casefold() in _ABOUT_THE_PERSON else "memory")
                 found.entries[chosen] += entries(text)
             continue

@@ -625,22 +625,22 @@ def record(home: Home, host: str, payload: Payload) -> dict[str, Any]:
 
 
 def _record_claude_code(home: Home, payload: Payload) -> dict[str, Any]:
-    from hermes.portability.transcripts.claude_code import NAME
+    from hermes.portability.transcripts.coding_agents import CLAUDE_CODE
 
-    return _bring_in(home, os.path.expanduser(str(payload.get("transcript_path") or "")), NAME)
+    return _bring_in(home, os.path.expanduser(str(payload.get("transcript_path") or "")), CLAUDE_CODE)
 
 
 def _record_codex(home: Home, payload: Payload) -> dict[str, Any]:
     if payload.get("type") != "agent-turn-complete":
         return {"added": 0}
-    from hermes.portability.transcripts.codex import NAME
+    from hermes.portability.transcripts.coding_agents import CODEX
 
     thread = str(payload.get("thread-id") or "")
     folder = os.environ.get("CODEX_HOME") or os.path.expanduser(os.path.join("~", ".codex"))
     pattern = os.path.join(glob.escape(folder), "sessions", "**", f"*{glob.escape(thread)}.jsonl")
     found = glob.glob(pattern, recursive=True) if thread else []
     if found:
-        return _bring_in(home, found[0], NAME)
+        return _bring_in(home, found[0], CODEX)
     said = payload.get("input-messages")
     messages = [{"role": "user", "content": str(text)} for text in (said if isinstance(said, list) else [])]
     if answer := payload.get("last-assistant-message"):
@@ -686,12 +686,12 @@ def _turn(home: Home, host: str, key: Any, messages: list[dict[str, Any]], paylo
 def _bring_in(home: Home, path: str, form: str) -> dict[str, Any]:
     from hermes.conversations.database import SessionDB
     from hermes.portability.transcripts.formats import sources
-    from hermes.portability.transcripts.importer import BringIn
+    from hermes.portability.transcripts.importer import TranscriptImport
 
     if not os.path.isfile(path) or os.path.getsize(path) == 0:
         return {"added": 0}  # a host names the transcript of a session in which nothing was said
     with SessionDB.open(home.join(DATABASE), durability="turn") as db:
-        work = BringIn(db)
+        work = TranscriptImport(db)
         for source in sources(path, form):
             work.take(source)
         result = work.finish()

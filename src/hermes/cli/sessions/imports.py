@@ -18,7 +18,7 @@ from hermes.conversations.database import SessionDB
 from hermes.conversations.recorded_import import RecordedDB, unfinished_imports
 from hermes.portability.conversations_import import Importer
 from hermes.portability.transcripts.formats import FORMATS, HERMES_AGENT, JSONL, check_name, recognised, sources
-from hermes.portability.transcripts.importer import BringIn
+from hermes.portability.transcripts.importer import TranscriptImport
 from hermes.settings.home import DATABASE, named_project
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hermes.conversations.recorded_import import Unfinished
     from hermes.portability.transcripts.formats import Source
-    from hermes.portability.transcripts.importer import Brought
+    from hermes.portability.transcripts.importer import Imported
 
 
 _MANY = 10_000  # messages after which the index is worth merging
@@ -58,13 +58,15 @@ def _format_of(path: str) -> str | None:
     return recognised(real) or (None if path.endswith((".json", ".zip", ".db", ".sqlite", ".af")) else JSONL)
 
 
-def _bring_in(given: ui.Given, context: ui.Context, form: str | None) -> Brought:
+def _bring_in(given: ui.Given, context: ui.Context, form: str | None) -> Imported:
     found = sources(given.file, form)
     if not found:
         raise NotFound(f"there are no transcripts that can be read in {given.file}; --format names what they are")
     progress = ui.Progress("importing", sum(source.size() for source in found), unit=" bytes")
     with _taken_back_on_failure(given, context) as db:
-        work = BringIn(db, project=named_project(given.project) if given.project else None, on_bytes=progress.update)
+        work = TranscriptImport(
+            db, project=named_project(given.project) if given.project else None, on_bytes=progress.update
+        )
         try:
             for source in found:
                 _take(db, work, source)
@@ -77,7 +79,7 @@ def _bring_in(given: ui.Given, context: ui.Context, form: str | None) -> Brought
             progress.close()
 
 
-def _take(db: RecordedDB, work: BringIn, source: Source) -> None:
+def _take(db: RecordedDB, work: TranscriptImport, source: Source) -> None:
     """A folder may hold files of every kind; those with readers of their own are read by them."""
     if source.format == HERMES_AGENT:
         from hermes.portability.hermes_agent import import_hermes_agent
@@ -166,7 +168,7 @@ def _look_once(given: ui.Given, context: ui.Context, told: set[str]) -> None:
         ui.line(f"{counted(count[0], 'new message')}, {counted(count[1], 'new session')}")
 
 
-def _report(given: ui.Given, result: Brought) -> int:
+def _report(given: ui.Given, result: Imported) -> int:
     for problem in result.problems:
         ui.problem(f"{problem}")
     if result.bad > len(result.problems):

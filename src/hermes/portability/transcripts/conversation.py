@@ -130,23 +130,43 @@ def text_of(content: Any) -> str:
         return content
     if isinstance(content, dict):
         content = [content]
-    if not isinstance(content, list):
-        return ""
-    return "\n".join(filter(None, (_text_of_part(part) for part in content)))
-
-
-def _text_of_part(part: Any) -> str:
-    if isinstance(part, str):
-        return part
-    if not isinstance(part, dict):
-        return ""
-    text = part.get("text")
-    return text if isinstance(text, str) else text_of(part.get("content"))
+    texts = []
+    for part in content if isinstance(content, list) else ():
+        text = part if isinstance(part, str) else mapping(part).get("text")
+        texts.append(text if isinstance(text, str) else text_of(mapping(part).get("content")))
+    return "\n".join(filter(None, texts))
 
 
 def tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return {"id": str(call_id), "type": "function", "function": {"name": str(name), "arguments": text}}
+
+
+def spoken(role: str, content: str, parts: list[Any], names: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """One message of Anthropic's content blocks: what was said, thought and called; none when there is nothing."""
+    message: dict[str, Any] = {"role": role, "content": content or None}
+    thoughts = "\n".join(str(part.get("thinking") or "") for part in _of_kind(parts, "thinking"))
+    if thoughts.strip():
+        message["reasoning"] = thoughts
+    if calls := [(call.get("id") or call.get("name"), call) for call in _of_kind(parts, "tool_use")]:
+        names |= {str(number): str(call.get("name")) for number, call in calls}
+        message["tool_calls"] = [tool_call(number, call.get("name"), call.get("input")) for number, call in calls]
+    if content or len(message) > 2:  # noqa: PLR2004 - more than its role and an empty content
+        yield message
+
+
+def tool_results(parts: list[Any], names: dict[str, str]) -> Iterator[dict[str, Any]]:
+    for part in _of_kind(parts, "tool_result"):
+        yield _tool_result(str(part.get("tool_use_id") or part.get("name")), text_of(part.get("content")), names)
+
+
+def _tool_result(call: str, content: str, names: dict[str, str]) -> dict[str, Any]:
+    message = {"role": "tool", "tool_call_id": call, "content": content}
+    return {**message, "name": names[call]} if call in names else message
+
+
+def _of_kind(parts: list[Any], kind: str) -> list[dict[str, Any]]:
+    return [part for part in parts if isinstance(part, dict) and part.get("type") == kind]
 
 
 def json_lines(path: str, told: Told, on_bytes: Callable[[int], None] | None = None) -> Iterator[dict[str, Any]]:
@@ -194,9 +214,7 @@ def message_of(item: dict[str, Any], names: dict[str, str]) -> dict[str, Any] | 
         arguments = item.get(_CALLS[str(kind)])
         return {"role": "assistant", "content": None, "tool_calls": [tool_call(call, name, arguments)]}
     if kind in _RESULTS:
-        call = str(item.get("call_id"))
-        message = {"role": "tool", "tool_call_id": call, "content": _output(item.get("output"))}
-        return {**message, "name": names[call]} if call in names else message
+        return _tool_result(str(item.get("call_id")), _output(item.get("output")), names)
     if kind in _HOSTED:
         arguments = {key: value for key, value in item.items() if key not in ("type", "id", "status")}
         return {"role": "assistant", "content": None, "tool_calls": [tool_call(item.get("id"), kind, arguments)]}

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from hermes.base.errors import DamagedFile, NotFound, SettingsError, StorageError
-from hermes.portability.transcripts import agents_sdk, chatgpt, claude_code, claude_export, codex, letta
-from hermes.portability.transcripts import conversation as json_stream
+from hermes.portability.transcripts import chat_exports as exports
+from hermes.portability.transcripts import coding_agents as agents
+from hermes.portability.transcripts.conversation import items
 from hermes.storage.local.database import foreign_program
 from hermes.storage.local.repair.salvage import open_unchanged
 
@@ -26,9 +27,17 @@ if TYPE_CHECKING:
 
 HERMES_AGENT = "hermes-agent"
 JSONL = "jsonl"
-_BY_LINE: dict[str, Any] = {module.NAME: module for module in (claude_code, codex)}
-_BY_ITEM: dict[str, Any] = {module.NAME: module for module in (chatgpt, claude_export, letta)}
-FORMATS = (*_BY_LINE, agents_sdk.NAME, *_BY_ITEM, HERMES_AGENT, JSONL)
+# How to recognise a file by its first lines, or a document by its first item, and how to read it.
+_BY_LINE: dict[str, tuple[Any, Any]] = {
+    agents.CLAUDE_CODE: (agents.is_claude_code, agents.claude_code),
+    agents.CODEX: (agents.is_codex, agents.codex),
+}
+_BY_ITEM: dict[str, tuple[Any, Any]] = {
+    exports.CHATGPT: (exports.is_chatgpt, exports.chatgpt),
+    exports.CLAUDE: (exports.is_claude, exports.claude),
+    exports.LETTA: (exports.is_letta, exports.letta),
+}
+FORMATS = (*_BY_LINE, agents.AGENTS_SDK, *_BY_ITEM, HERMES_AGENT, JSONL)
 SUFFIXES = (".jsonl", ".json", ".af", ".zip", ".db", ".sqlite", ".sqlite3")
 _DATABASE = b"SQLite format 3\x00"
 _ZIP = b"PK\x03\x04"
@@ -65,39 +74,33 @@ def sources(given: str, form: str | None = None) -> list[Source]:
     if os.path.exists(given):
         return [Source(path=os.path.abspath(given), format=form or _named(given))]
     if given in _BY_LINE:
-        places = [place for place in _BY_LINE[given].places() if os.path.isdir(place)]
-        if not places:
-            looked = " and ".join(_BY_LINE[given].places())
-            raise NotFound(f"there are no transcripts of {given} in {looked}; give their folder")
-        if found := [source for place in places for source in sources(place, given)]:
+        places = agents.usual_places(given)
+        if found := [source for place in places if os.path.isdir(place) for source in sources(place, given)]:
             return found
         raise NotFound(
             f"there are no transcripts of {given} in {' and '.join(places)}; give their folder if they are elsewhere"
         )
-    raise _absent(given)
+    check_name(given)
+    return []
 
 
 def check_name(given: str) -> None:
     """Refuses what is neither there nor a program, whose transcripts may be yet to come."""
     if not os.path.exists(given) and given not in _BY_LINE:
-        raise _absent(given)
-
-
-def _absent(given: str) -> NotFound:
-    return NotFound(f"there is no file {given}; name a file, a folder, or one of {', '.join(_BY_LINE)}")
+        raise NotFound(f"there is no file {given}; name a file, a folder, or one of {', '.join(_BY_LINE)}")
 
 
 def read(source: Source, told: Told, on_bytes: Callable[[int], None] | None = None) -> Iterator[Conversation]:
     """The conversations of one file."""
     if source.format in _BY_LINE:
-        yield from _BY_LINE[source.format].conversations(source.path, told, on_bytes)
-    elif source.format == agents_sdk.NAME:
-        yield from agents_sdk.conversations(source.path, told, on_bytes)
+        yield from _BY_LINE[source.format][1](source.path, told, on_bytes)
+    elif source.format == agents.AGENTS_SDK:
+        yield from agents.agents_sdk(source.path, told, on_bytes)
     else:
-        module = _BY_ITEM[source.format]
+        is_one, conversations = _BY_ITEM[source.format]
         for item in _items(source.path, on_bytes):
-            if module.recognises(item):
-                yield from module.conversations(item, source.path)
+            if is_one(item):
+                yield from conversations(item)
             else:
                 told("an item is no conversation in this format and is left out")
 
@@ -115,7 +118,8 @@ def recognised(path: str) -> str | None:
         return _database(path)
     try:
         if head.startswith(_ZIP) or path.endswith((".af", ".json")) or _one_document(head):
-            return _by_item(path) or _by_line(head)
+            item = next(_items(path, None), None)
+            return next((name for name, (is_one, _) in _BY_ITEM.items() if is_one(item)), None) or _by_line(head)
     except DamagedFile:
         return _by_line(head)
     return _by_line(head)
@@ -124,21 +128,17 @@ def recognised(path: str) -> str | None:
 def _named(path: str) -> str:
     real = os.path.realpath(path)
     found = recognised(real)
-    if found is None and _begins_with(real, _DATABASE):
-        raise StorageError(
-            f"{path} is a database, but neither one of hermes-agent nor a session store of the Agents SDK; "
-            "a Hermes home is moved with `hermes export` and `hermes import`"
-        )
     if found is None:
+        with open(real, "rb") as file:
+            if file.read(len(_DATABASE)) == _DATABASE:
+                raise StorageError(
+                    f"{path} is a database, but neither one of hermes-agent nor a session store of the Agents SDK; "
+                    "a Hermes home is moved with `hermes export` and `hermes import`"
+                )
         raise SettingsError(
             f"{path} is in none of the formats that can be told apart; say which with --format ({', '.join(FORMATS)})"
         )
     return found
-
-
-def _begins_with(path: str, mark: bytes) -> bool:
-    with open(path, "rb") as file:
-        return file.read(len(mark)) == mark
 
 
 def _below(folder: str, form: str | None) -> Iterator[Source]:
@@ -173,8 +173,8 @@ def _by_line(head: bytes) -> str | None:
             continue
         if isinstance(record, dict):
             records.append(record)
-    for name, module in _BY_LINE.items():
-        if module.recognises(records):
+    for name, (is_one, _) in _BY_LINE.items():
+        if is_one(records):
             return name
     wanted = ("role", "messages", "segments")
     if any(any(key in record for key in wanted) or record.get("type") in ("session", "message") for record in records):
@@ -182,16 +182,11 @@ def _by_line(head: bytes) -> str | None:
     return None
 
 
-def _by_item(path: str) -> str | None:
-    item = next(_items(path, None), None)
-    return next((name for name, module in _BY_ITEM.items() if module.recognises(item)), None)
-
-
 def _items(path: str, on_bytes: Callable[[int], None] | None) -> Iterator[Any]:
     """The items of a JSON document, or of the documents named `conversations` inside a zip."""
     if not zipfile.is_zipfile(path):
         with open(path, "rb") as file:
-            yield from json_stream.items(file, path, on_bytes)
+            yield from items(file, path, on_bytes)
         return
     try:
         with zipfile.ZipFile(path) as archive:
@@ -200,7 +195,7 @@ def _items(path: str, on_bytes: Callable[[int], None] | None) -> Iterator[Any]:
                     if info.file_size > _LARGEST_INSIDE or info.flag_bits & 1:
                         raise DamagedFile(f"{info.filename} in {path} is encrypted or larger than any export")
                     with archive.open(info) as file:
-                        yield from json_stream.items(_Bounded(file, info.file_size), f"{path}:{info.filename}", None)
+                        yield from items(_Bounded(file, info.file_size), f"{path}:{info.filename}", None)
                     if on_bytes is not None:
                         on_bytes(info.compress_size)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
@@ -228,9 +223,9 @@ def _database(path: str) -> str | None:
         if connection is None:
             return None
         try:
-            found = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (agents_sdk.TABLE,)).fetchall()
+            found = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (agents.AGENTS_TABLE,)).fetchall()
         finally:
             connection.close()
     except (apsw.Error, StorageError):
         return None
-    return agents_sdk.NAME if found else None
+    return agents.AGENTS_SDK if found else None
