@@ -7,9 +7,10 @@ import json
 import os
 import re
 import time
+from abc import abstractmethod
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from hermes.base.text import change_texts, in_words
 from hermes.conversations.context import ORDER
@@ -19,39 +20,13 @@ from hermes.storage.images import IMAGES
 from hermes.storage.records import COUNTERS, readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hermes.conversations.database import SessionDB
     from hermes.conversations.retrieval import Mask
     from hermes.storage.local.dump import Dump
     from hermes.storage.records import Session, StoredMessage
 
-    class Writer(Protocol):
-        """One output format."""
-
-        def begin(self, sessions: Sequence[Session]) -> None: ...
-
-        def session(self, session: Session) -> None: ...
-
-        def message(self, session: Session, message: StoredMessage) -> None: ...
-
-        def end(self) -> None: ...
-
-
-# The page holds text of all kinds; the policy keeps a browser from running or fetching anything that slipped through.
-_HEAD = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{title}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<h1>{title}</h1>
-"""
 _ROLES = frozenset(("user", "assistant", "tool", "system"))
 _LONG_OUTPUT = 400
 _FENCE = re.compile(r"`{3,}")
@@ -86,17 +61,41 @@ def export(
     return Exported(sessions=len(chosen), messages=count, damaged=damaged)
 
 
-class JsonlWriter:
+class Writer:
+    """One output format. `write` takes a piece of the output, `mask` hides the secrets in a text."""
+
+    def __init__(self, write: Callable[[str], object], mask: Mask) -> None:
+        self._write = write
+        self._mask = mask
+
+    def begin(self, sessions: Sequence[Session]) -> None:
+        """Before the first session."""
+
+    @abstractmethod
+    def session(self, session: Session) -> None:
+        """Before the messages of a session."""
+
+    @abstractmethod
+    def message(self, session: Session, message: StoredMessage) -> None:
+        """One message of the session named last."""
+
+    def end(self) -> None:
+        """After the last message."""
+
+    def _name(self, session: Session) -> str:
+        return " ".join(self._mask(session.title or session.preview or session.id).split())
+
+
+class JsonlWriter(Writer):
     """One line per session first (parents before children), then one per message, session after session.
 
     Sessions come in the order of their last use, so that an import restores the order of the list too.
     """
 
     def __init__(self, db: SessionDB, write: Callable[[str], object], mask: Mask) -> None:
+        super().__init__(write, mask)
         self._db = db
         self._pages = Pages.of_db(db)
-        self._write = write
-        self._mask = mask
         self._pointed_to: set[int] = set()  # sessions whose messages a compacted block or a copy names by their ids
         self._places = Places()
 
@@ -129,9 +128,6 @@ class JsonlWriter:
             content[IMAGES] = [self._image(each) for each in images] if isinstance(images, list) else images
         content["timestamp"] = message.timestamp  # always last, whether the message had one or not
         self._line({"type": "message", "session": session.id, **flags, "message": content})
-
-    def end(self) -> None:
-        pass
 
     def _image(self, entry: Any) -> Any:
         """An image with its bytes, so that a file of conversations is all there is to carry."""
@@ -169,39 +165,36 @@ class JsonlWriter:
         self._write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-class MarkdownWriter:
-    def __init__(self, write: Callable[[str], object], mask: Mask) -> None:
-        self._write = write
-        self._mask = mask
-
-    def begin(self, sessions: Sequence[Session]) -> None:
-        pass
-
+class MarkdownWriter(Writer):
     def session(self, session: Session) -> None:
         facts = [f"`{session.id}`", moment(session.started_at), session.source, session.model, session.project]
-        heading = " ".join(self._mask(session.title or session.preview or session.id).split())
-        self._write(f"# {heading}\n\n{' · '.join(fact for fact in facts if fact)}\n\n")
+        self._write(f"# {self._name(session)}\n\n{' · '.join(fact for fact in facts if fact)}\n\n")
 
     def message(self, session: Session, message: StoredMessage) -> None:
         del session
-        speaker = message.message.get("name")
-        who = f"{message.role} ({speaker})" if isinstance(speaker, str) and speaker else message.role
         note = ", compacted" if message.compacted else ""
-        self._write(f"## {who} · {moment(message.timestamp)}{note}\n\n")
-        text = self._mask(message.text)
-        if text:
-            self._write(f"{fenced(text) if message.role == 'tool' else text}\n\n")
-        for call in tool_calls(message):
-            self._write(f"Called **{call[0]}**:\n\n{fenced(self._mask(call[1]), 'json')}\n\n")
-
-    def end(self) -> None:
-        pass
+        about = f"{moment(message.timestamp)}{note}"
+        self._write(_markdown(message.message, message.text, about, self._mask))
 
 
-def tool_calls(message: StoredMessage) -> list[tuple[str, str]]:
+def _markdown(message: Mapping[str, Any], text: str, about: str, mask: Mask) -> str:
+    """A message with its calls under a heading that says who spoke, and `about` it when."""
+    text = mask(text)
+    body = f"{fenced(text) if message['role'] == 'tool' else text}\n\n" if text else ""
+    for name, arguments in tool_calls(message):
+        body += f"Called **{name}**:\n\n{fenced(mask(arguments), 'json')}\n\n"
+    return f"## {_speaker(message)} · {about}\n\n{body}"
+
+
+def _speaker(message: Mapping[str, Any]) -> str:
+    name = message.get("name")
+    return f"{message['role']} ({name})" if isinstance(name, str) and name else str(message["role"])
+
+
+def tool_calls(message: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Name and arguments of each call, as text."""
     found = []
-    calls = message.message.get("tool_calls") or []
+    calls = message.get("tool_calls") or []
     for call in calls if isinstance(calls, list) else [calls]:
         function = call.get("function", call) if isinstance(call, dict) else {}
         arguments = function.get("arguments", function.get("input", "")) if isinstance(function, dict) else ""
@@ -221,17 +214,12 @@ def moment(when: float) -> str:
     return in_words(when, "%Y-%m-%d %H:%M")
 
 
-class HtmlWriter:
-    def __init__(self, write: Callable[[str], object], mask: Mask) -> None:
-        self._write = write
-        self._mask = mask
-        self._open = False
+class HtmlWriter(Writer):
+    _open = False
 
     def begin(self, sessions: Sequence[Session]) -> None:
-        with open(os.path.join(os.path.dirname(__file__), "text", "export.css"), encoding="utf-8") as file:
-            style = file.read()
         title = self._name(sessions[0]) if len(sessions) == 1 else f"{len(sessions):,} conversations"
-        self._write(_HEAD.format(title=escape(title), style=style))
+        self._write(packaged_text("export.html").format(title=escape(title), style=packaged_text("export.css")))
         if len(sessions) > 1:
             rows = sorted(sessions, key=lambda session: (session.activity, session.key))
             items = "".join(f'<li><a href="#{_anchor(s)}">{escape(self._name(s))}</a></li>\n' for s in rows)
@@ -249,17 +237,19 @@ class HtmlWriter:
     def message(self, session: Session, message: StoredMessage) -> None:
         del session
         role = message.role if message.role in _ROLES else "other"
-        speaker = message.message.get("name")
-        who = f"{message.role} ({speaker})" if isinstance(speaker, str) and speaker else message.role
         compacted = " compacted" if message.compacted else ""
         self._write(
-            f'<article class="{role}{compacted}"><header><span>{escape(who)}</span>'
+            f'<article class="{role}{compacted}"><header><span>{escape(_speaker(message.message))}</span>'
             f"<time>{moment(message.timestamp)}</time></header>"
         )
         text = self._mask(message.text)
-        if text:
-            self._write(_output(text) if role == "tool" else f'<p class="text">{escape(text)}</p>')
-        for name, arguments in tool_calls(message):
+        if text and role != "tool":
+            self._write(f'<p class="text">{escape(text)}</p>')
+        elif text:
+            shown = f"<pre>{escape(text)}</pre>"
+            folded = f"<details><summary>{len(text):,} characters of output</summary>{shown}</details>"
+            self._write(shown if len(text) <= _LONG_OUTPUT else folded)
+        for name, arguments in tool_calls(message.message):
             shown = f"<pre>{escape(self._mask(arguments))}</pre>"
             self._write(f"<details><summary>called {escape(name)}</summary>{shown}</details>")
         self._write("</article>\n")
@@ -273,19 +263,14 @@ class HtmlWriter:
             self._write("</section>\n")
         self._open = False
 
-    def _name(self, session: Session) -> str:
-        return " ".join(self._mask(session.title or session.preview or session.id).split())
-
 
 def _anchor(session: Session) -> str:
     return f"session-{session.key}"
 
 
-def _output(text: str) -> str:
-    shown = f"<pre>{escape(text)}</pre>"
-    if len(text) <= _LONG_OUTPUT:
-        return shown
-    return f"<details><summary>{len(text):,} characters of output</summary>{shown}</details>"
+def packaged_text(name: str) -> str:
+    with open(os.path.join(os.path.dirname(__file__), "text", name), encoding="utf-8") as file:
+        return file.read()
 
 
 _NOT_IN_A_NAME = re.compile(r"[^\w-]+")
@@ -298,7 +283,9 @@ def reading_copies(dump: Dump) -> Iterator[tuple[str, str]]:
     pieces: list[str] = []
     for record in dump.records():
         if record["type"] == "message":
-            pieces.append(_message(record))
+            notes = "".join(f", {state}" for state in ("compacted", "rewound") if record.get(state))
+            message, about = record["message"], f"{_moment(record['at'])}{notes}"
+            pieces.append(_markdown(message, readable(message.get("content")), about, lambda text: text))
             continue
         if session is not None:
             yield _name(session), "".join(pieces)
@@ -319,20 +306,6 @@ def _heading(session: dict[str, Any]) -> str:
     facts = [f"`{session['id']}`", _moment(session.get("started_at")), session["source"]]
     facts += [str(session[name]) for name in ("model", "project") if session.get(name)]
     return f"# {title}\n\n{' · '.join(facts)}\n\n"
-
-
-def _message(record: dict[str, Any]) -> str:
-    message = record["message"]
-    who = message["role"] if not message.get("name") else f"{message['role']} ({message['name']})"
-    notes = "".join(f", {state}" for state in ("compacted", "rewound") if record.get(state))
-    text = readable(message.get("content"))
-    body = f"{fenced(text) if message['role'] == 'tool' else text}\n\n" if text else ""
-    for call in message.get("tool_calls") or ():
-        function = call.get("function", call) if isinstance(call, dict) else {}
-        given = function.get("arguments", "") if isinstance(function, dict) else ""
-        name = function.get("name", "?") if isinstance(function, dict) else "?"
-        body += f"Called **{name}**:\n\n{fenced(str(given), 'json')}\n\n"
-    return f"## {who} · {_moment(record['at'])}{notes}\n\n{body}"
 
 
 def _moment(when: Any) -> str:

@@ -15,7 +15,7 @@ import apsw
 from hermes.base.errors import DamagedFile, HermesError, NotFound, StorageError
 from hermes.memory.file import FILES, PROJECTS
 from hermes.portability.archive import ArchiveReader, ArchiveWriter, create_inside
-from hermes.portability.conversations_export import reading_copies
+from hermes.portability.conversations_export import packaged_text, reading_copies
 from hermes.portability.exchange import NewHome, is_empty
 from hermes.providers.hosting.client import in_passing, open_provider
 from hermes.settings.config import load_settings
@@ -223,15 +223,6 @@ FORMAT = "hermes-export"
 VERSION = 1
 HOME = "home"
 CONVERSATIONS = "conversations.jsonl"
-_ABOUT = """# An export of Hermes
-
-- `home/` holds everything as it stood: memory as Markdown, skills, settings.
-- `home/conversations.jsonl` holds the conversations, one JSON object per line: a session, then its messages.
-- `reading/` holds the same conversations as Markdown, for people. An import does not need them.
-- `manifest.json` names every file with its size and SHA-256.
-
-`hermes import` of this archive into an empty home makes the same home again.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +298,7 @@ class _Export:
         self.done = done
 
     def write(self, archive: ArchiveWriter) -> None:
-        archive.add("README.md", [_ABOUT.encode()], kind="about")
+        archive.add("README.md", [packaged_text("export.md").encode()], kind="about")
         for file in self._files:
             self._add(archive, file)
         left_out = sorted(self._files.left_out)

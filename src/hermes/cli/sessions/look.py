@@ -317,7 +317,7 @@ def _print_message(message: StoredMessage, *, marked: bool) -> None:
     sign = ">" if marked else " "
     ui.line(f"{sign} {message.id}  {ui.visible(message.role)}  {ui.when(message.timestamp)[:16]}{extra}")
     text = message.text
-    for call, arguments in tool_calls(message):
+    for call, arguments in tool_calls(message.message):
         text = f"{text}\n[calls {call} {arguments}]" if text else f"[calls {call} {arguments}]"
     ui.line("\n".join(f"    {line}" for line in ui.visible(text).split("\n")) + "\n")
 
