@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Sequence
-    from typing import Protocol, Self
+    from typing import Protocol
 
     from hermes.base.events import Notice
 
@@ -94,22 +94,6 @@ _METHODS = {
     "__hash__": _hash,
     "__repr__": _represent,
 }
-
-
-# `with thing:` for whatever has a `close`.
-
-
-class Closing:
-    __slots__ = ()
-
-    def close(self) -> None:
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class Notices:

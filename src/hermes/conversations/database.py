@@ -13,7 +13,6 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from hermes.base.errors import DamagedFile, NotFound, StorageError
-from hermes.base.values import Closing
 from hermes.conversations.search.engine import SearchEngine
 from hermes.conversations.search.semantic import Meaning
 from hermes.safety.fence import storable
@@ -137,7 +136,7 @@ _TO_APPEND_TO = """
 """
 
 
-class SessionDB(Closing):
+class SessionDB:
     """Every conversation of one owner in one SQLite file: written durably, searched in plain words."""
 
     def __init__(self, database: Database, owner: str, owner_key: int, semantic: Find | None = None) -> None:
@@ -429,6 +428,12 @@ class SessionDB(Closing):
                 connection.execute("DELETE FROM state_meta WHERE key = ?", (named,))
             else:
                 connection.execute("INSERT OR REPLACE INTO state_meta (key, value) VALUES (?, ?)", (named, value))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         self._database.close()

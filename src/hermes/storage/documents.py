@@ -9,7 +9,7 @@ import zlib
 
 from hermes.base.errors import StorageError, UnsafePath
 from hermes.base.text import decode, encode
-from hermes.base.values import Closing, value
+from hermes.base.values import value
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock
 
@@ -440,7 +440,7 @@ def history_name(name: str) -> str:
     return f"{name}.history.jsonl"
 
 
-class LockedFile(Closing):
+class LockedFile:
     """A file that others write too, with its folder, its lock and its history; use it in a `with` block."""
 
     __slots__ = ("folder", "journal", "lock", "shared")
@@ -450,6 +450,12 @@ class LockedFile(Closing):
         self.shared = SharedFile(folder, name, at_most=at_most)
         self.journal = Journal(folder, history_name(name))
         self.lock = FileLock(folder, f"{name}.lock", timeout=lock_timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         self.lock.__exit__()

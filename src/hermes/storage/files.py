@@ -13,11 +13,11 @@ import stat
 import threading
 
 from hermes.base.errors import DamagedFile, StorageError, UnsafePath
-from hermes.base.values import Closing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
 MIGRATION_FOLDER = ".migrating"  # in a home that is being built
 LOCK = "migration.lock"
@@ -117,7 +117,7 @@ _REMEDIES = {
 }
 
 
-class Folder(Closing):
+class Folder:
     """An open private directory; use it in a `with` block."""
 
     __slots__ = ("_descriptor", "path")
@@ -146,6 +146,12 @@ class Folder(Closing):
         if folder is None:
             raise StorageError(f"{path} disappeared while it was being opened; try again")
         return folder
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -288,7 +294,7 @@ class Folder(Closing):
             raise explain("make durable", self.path, error) from error
 
 
-class OpenFile(Closing):
+class OpenFile:
     """An open regular file; `status` is what the system said when it was opened."""
 
     __slots__ = ("descriptor", "path", "status")
@@ -309,6 +315,12 @@ class OpenFile(Closing):
             _close(descriptor)
             raise UnsafePath(f"{path} is {_kind(status.st_mode)}, not a regular file; move it away and try again")
         return cls(path, descriptor, status)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         if self.descriptor >= 0:
