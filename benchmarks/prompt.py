@@ -18,8 +18,8 @@ from hermes.llm.anthropic import cache_points, with_cache_points
 from hermes.llm.scripted import Scripted
 from hermes.llm.wire import encode
 from hermes.prompt.assembly import PromptInputs, assemble
-from hermes.session.parts import Judged
-from hermes.skills.files import SkillIndex
+from hermes.prompt.context_files import ScanCache
+from hermes.skills.files import KNOWN_SKILLS, SkillIndex, parse_known, render_known
 
 SKILLS = 200
 HISTORIES = (1_000, 10_000, 100_000)
@@ -63,11 +63,11 @@ def _assembly(chance: random.Random) -> dict[str, float]:
         with open(os.path.join(home, "AGENTS.md"), "w", encoding="utf-8") as file:
             file.write(_sentence(chance, 1_500))
         never = best_cpu(lambda: _assemble_as_new(home), 3)
-        first = Judged(home)
+        first = ScanCache(home)
         index = _index(home, first)
         _assemble(home, index, first)
         first.save()
-        first.keep_skills(index)
+        first.keep(KNOWN_SKILLS, render_known(index.take_changed() or {}))
         return {
             "assembly_first_ever_ms": never * 1e3,
             "assembly_new_process_ms": best_cpu(lambda: _assemble_as_new(home), 9) * 1e3,
@@ -77,15 +77,15 @@ def _assembly(chance: random.Random) -> dict[str, float]:
 
 def _assemble_as_new(home: str) -> str:
     """As the first prompt of a process does."""
-    judged = Judged(home)
+    judged = ScanCache(home)
     return _assemble(home, _index(home, judged), judged)
 
 
-def _index(home: str, judged: Judged) -> SkillIndex:
-    return SkillIndex(os.path.join(home, "skills"), judged.scan, known=judged.known_skills())
+def _index(home: str, judged: ScanCache) -> SkillIndex:
+    return SkillIndex(os.path.join(home, "skills"), judged.scan, known=parse_known(judged.kept(KNOWN_SKILLS)))
 
 
-def _assemble(home: str, index: SkillIndex, judged: Judged) -> str:
+def _assemble(home: str, index: SkillIndex, judged: ScanCache) -> str:
     tools = frozenset({"memory", "session_search", "skills_list", "skill_view", "skill_manage"})
     inputs = PromptInputs(
         scan=judged.scan,

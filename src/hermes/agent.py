@@ -23,7 +23,7 @@ from hermes.base.errors import HermesError
 from hermes.base.events import Continuing, Retrying, TextDelta, ToolReturned, TurnFinished
 from hermes.safety.fence import without_private
 from hermes.session.lifecycle import Titles
-from hermes.session.models import check_names, helper, is_enabled, main_model, toolsets_of
+from hermes.session.models import helper, main_model
 from hermes.session.parts import SessionOptions
 from hermes.session.review import Reviews
 from hermes.session.session import MemorySession
@@ -32,6 +32,7 @@ from hermes.settings.home import find_home
 from hermes.storage.images import words_of
 from hermes.tools.builtin import BuiltinTools, Outcome
 from hermes.tools.loop import OutsideFunctions, run_turn
+from hermes.tools.registry import check_toolsets, is_enabled, toolsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -100,7 +101,7 @@ class AgentParts:
             settings=settings,
             named=model,
             model=main_model(settings, model) if isinstance(model, str) else _checked(model),
-            toolsets=toolsets_of(settings, source) if toolsets is None else check_names(toolsets),
+            toolsets=toolsets_of(settings, source) if toolsets is None else check_toolsets(toolsets),
             run_task=run_task if depth < settings.integer("delegation.max_spawn_depth") else None,
             depth=depth,
         )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def tools_page() -> str:
-    from hermes.session.models import TOOLSETS
+    from hermes.tools.registry import TOOLSETS
 
     parts = [
         "# Tools\n",

@@ -10,7 +10,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from hermes.conversations.database import SessionDB
-from hermes.session.history import session_search_tool
+from hermes.session.parts import session_search_tool
 from hermes.settings.home import locate_home
 from hermes.tools.session_search import SCHEMA, SessionSearchTool
 

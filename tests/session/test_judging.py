@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes import MemorySession
-from hermes.session.parts import FILE, SKILLS
+from hermes.prompt.context_files import CLEAN_TEXTS
+from hermes.skills.files import KNOWN_SKILLS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,10 +36,10 @@ def work(home: Path, tmp_path: Path) -> Path:
 @pytest.mark.proves("prompt.judged-before")
 def test_a_second_session_gets_the_same_prompt_without_judging_again(home: Path, work: Path) -> None:
     first = prompt_of(home, work)
-    kept = {name: (home / name).read_bytes() for name in (FILE, SKILLS)}
+    kept = {name: (home / name).read_bytes() for name in (CLEAN_TEXTS, KNOWN_SKILLS)}
 
     assert prompt_of(home, work) == first
-    assert {name: (home / name).read_bytes() for name in (FILE, SKILLS)} == kept
+    assert {name: (home / name).read_bytes() for name in (CLEAN_TEXTS, KNOWN_SKILLS)} == kept
     assert all((home / name).stat().st_mode & 0o777 == 0o600 for name in kept)
 
 
@@ -56,7 +57,7 @@ def test_a_file_that_became_an_attack_is_judged_anew(home: Path, work: Path) -> 
 
 
 @pytest.mark.proves("prompt.judged-before")
-@pytest.mark.parametrize("name", [FILE, SKILLS])
+@pytest.mark.parametrize("name", [CLEAN_TEXTS, KNOWN_SKILLS])
 def test_noise_in_what_is_kept_only_costs_another_look(home: Path, work: Path, name: str) -> None:
     first = prompt_of(home, work)
     kept = (home / name).read_bytes()
@@ -69,6 +70,6 @@ def test_noise_in_what_is_kept_only_costs_another_look(home: Path, work: Path, n
 def test_a_verdict_of_another_scanner_is_worth_nothing(home: Path, work: Path) -> None:
     (work / "AGENTS.md").write_text(ATTACK)
     called_clean = blake2b(ATTACK.encode(), digest_size=16).digest()
-    (home / FILE).write_bytes(b"another scanner!" + called_clean)
+    (home / CLEAN_TEXTS).write_bytes(b"another scanner!" + called_clean)
 
     assert "evil.example" not in prompt_of(home, work)

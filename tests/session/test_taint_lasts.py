@@ -14,7 +14,7 @@ from hermes.memory.store import MemoryStore
 from hermes.session.review import Reviews
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home
-from hermes.skills.lifecycle import PendingSkills
+from hermes.skills.files import PendingSkills
 from hermes.tools.taint import is_said
 
 if TYPE_CHECKING:

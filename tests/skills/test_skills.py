@@ -12,9 +12,8 @@ import pytest
 from skills_home import NOON, Skills, skill_text
 
 from hermes.base.frontmatter import split_frontmatter
-from hermes.skills import tool as usage
 from hermes.skills.files import THIS_PLATFORM
-from hermes.skills.tool import EXAMPLE
+from hermes.skills.lifecycle import EXAMPLE, usage_counts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -318,7 +317,7 @@ def test_opening_and_changing_is_counted(skills: Skills) -> None:
     skills.create()
     skills.call("skill_view", name="deploy")
     skills.call("skill_view", name="ops/deploy")
-    counts = usage.read(str(skills.root))
+    counts = usage_counts(str(skills.root))
     assert counts == {"ops/deploy": {"changes": 1, "views": 2, "first_used": NOON, "last_used": NOON}}
     assert stat.S_IMODE((skills.root / ".usage.json").stat().st_mode) == 0o600
 
@@ -329,7 +328,7 @@ def test_a_damaged_count_file_is_moved_aside_and_never_stands_in_the_way(skills:
     for damage in ("not json", "[1]", '{"a": 1}'):
         (skills.root / ".usage.json").write_text(damage, encoding="utf-8")
         assert skills.call("skill_view", name="deploy")["success"] is True
-        assert usage.read(str(skills.root))["ops/deploy"]["views"] == 1
+        assert usage_counts(str(skills.root))["ops/deploy"]["views"] == 1
         assert (skills.root / ".usage.json.damaged").read_text(encoding="utf-8") == damage
 
 
@@ -349,7 +348,7 @@ def test_two_processes_lose_no_count_and_no_patch(tmp_path: Path) -> None:
         worker.start()
     for worker in workers:
         worker.join(60)
-    assert usage.read(str(tmp_path / "skills"))["ops/deploy"] == {
+    assert usage_counts(str(tmp_path / "skills"))["ops/deploy"] == {
         "changes": 21,
         "views": 20,
         "first_used": NOON,

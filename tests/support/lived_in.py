@@ -21,8 +21,7 @@ from hermes.session.session import MemorySession
 from hermes.settings.home import SHARED, find_home
 from hermes.settings.people import People
 from hermes.skills import lifecycle
-from hermes.skills import tool as usage
-from hermes.skills.lifecycle import PendingSkills
+from hermes.skills.files import PendingSkills
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +87,7 @@ def _skills(home: Path) -> None:
     root = home / "skills"
     for name in ("weather", "retired"):
         skill(root / "ops" / name, f"{name} it is")
-    usage.count(str(root), "ops/weather", "use", time.time())
+    lifecycle.count(str(root), "ops/weather", "use", time.time())
     lifecycle.pin(str(root), "weather", pinned=True)
     lifecycle.archive(str(root), "retired", time.time())
 

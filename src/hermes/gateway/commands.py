@@ -15,7 +15,7 @@ from hermes.memory.entries import Cause
 from hermes.memory.store import MemoryStore, usage
 from hermes.operations.forget import finish_removals, forget, rehearse
 from hermes.session.external import chosen_providers, leave_for_providers
-from hermes.session.history import open_past
+from hermes.session.parts import open_past
 from hermes.settings.config import load_settings
 from hermes.settings.people import OWNER
 from hermes.settings.schema import nearest

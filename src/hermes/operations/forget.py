@@ -14,7 +14,7 @@ from hermes.conversations.database import Pages
 from hermes.memory.file import PROJECTS
 from hermes.memory.store import MemoryStore
 from hermes.session.external import chosen_providers
-from hermes.session.history import open_past
+from hermes.session.parts import open_past
 from hermes.settings.config import load_settings
 from hermes.settings.home import PEOPLE, person_home
 from hermes.settings.people import LEAVING

@@ -6,12 +6,18 @@ One type is used, the first that exists: `.hermes.md` or `HERMES.md` (here or fu
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
+from functools import cache
+from hashlib import blake2b
 
+from hermes.base.errors import StorageError
 from hermes.base.frontmatter import split_frontmatter
 from hermes.base.values import value
+from hermes.safety.verdict import NOTHING_FOUND
+from hermes.storage.files import Folder
 from hermes.storage.text_files import is_inside, read_foreign
 
 TYPE_CHECKING = False
@@ -30,6 +36,10 @@ NATIVE = (".hermes.md", "HERMES.md")
 ALTERNATIVES = (("AGENTS.md", "agents.md"), ("CLAUDE.md", "claude.md"))
 CURSOR_FILE = ".cursorrules"
 CURSOR_FOLDER = os.path.join(".cursor", "rules")
+CLEAN_TEXTS = ".judged"  # the file in a home with what was found clean
+_MOST_CLEAN = 4_000  # texts, oldest forgotten first
+_DIGEST_SIZE = 16  # bytes
+_LARGEST_CACHE = 1 << 23
 
 
 @value
@@ -279,3 +289,79 @@ def _words(command: str) -> list[str]:
         return shlex.split(command[:10_000])
     except ValueError:  # an unbalanced quote; the shell will complain about it, not we
         return [word.strip("'\"") for word in command[:10_000].split()]
+
+
+class ScanCache:
+    """The scanner for what enters a prompt from files, and which texts of a home it found clean before.
+
+    Nearly all of what a prompt costs is judging skills, context files and identity again. Only clean verdicts are kept,
+    as digests: a text that changes by one byte is judged again, and everything is when a file of the scanner changes or
+    the list cannot be read.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._clean: dict[bytes, None] | None = None
+        self._new = False
+
+    def scan(self, text: str) -> Verdict:
+        known = self._known()
+        mark = _digest(text.encode("utf-8", "surrogatepass"))
+        if mark in known:
+            return NOTHING_FOUND
+        from hermes.safety.scanner import scan
+
+        verdict = scan(text, "context")
+        if verdict == NOTHING_FOUND:
+            known[mark] = None
+            self._new = True
+        return verdict
+
+    def save(self) -> None:
+        """Keeps what is new for the next session; without it, that session judges again."""
+        if self._new and self._clean is not None:
+            self._new = False
+            self.keep(CLEAN_TEXTS, b"".join(list(self._clean)[-_MOST_CLEAN:]))
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Keeps what was made of judged texts, for as long as the scanner is the same."""
+        with contextlib.suppress(StorageError), Folder.create(self._folder) as folder:
+            folder.replace(name, _scanner() + data)  # a home that cannot be written to costs time, nothing else
+
+    def kept(self, name: str) -> bytes:
+        """What `keep` was given; empty when another scanner judged it, or when it cannot be read."""
+        try:
+            folder = Folder.open(self._folder)
+            if folder is None:
+                return b""
+            with folder:
+                data = folder.read(name, at_most=_LARGEST_CACHE) or b""
+        except StorageError:
+            return b""
+        return data[_DIGEST_SIZE:] if data[:_DIGEST_SIZE] == _scanner() else b""
+
+    def _known(self) -> dict[bytes, None]:
+        if self._clean is None:
+            data = self.kept(CLEAN_TEXTS)
+            self._clean = dict.fromkeys(data[at : at + _DIGEST_SIZE] for at in range(0, len(data), _DIGEST_SIZE))
+        return self._clean
+
+
+@cache
+def _scanner() -> bytes:
+    """Changes with every file the scanner is made of."""
+    from hermes import safety
+
+    here = os.path.dirname(safety.__file__ or "")
+    seen = []
+    for place in (here, os.path.join(here, "lexicons")):
+        with os.scandir(place) as found:
+            for each in found:
+                if each.is_file():
+                    status = each.stat()
+                    seen.append(f"{each.name} {status.st_size} {status.st_mtime_ns}")
+    return _digest("\n".join(sorted(seen)).encode())
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=_DIGEST_SIZE).digest()

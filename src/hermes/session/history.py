@@ -1,4 +1,4 @@
-"""Past conversations of a home: opening them for search, and what was in front of the model at each turn.
+"""What was in front of the model at each turn of a stored conversation.
 
 Every session stores the sections of its prompt, every message what was added to it on the way to the model, and every
 compaction what it wrote in the place of what. Sizes and sources are recorded; the texts are cut out of what is stored.
@@ -6,157 +6,25 @@ compaction what it wrote in the place of what. Sizes and sources are recorded; t
 
 from __future__ import annotations
 
-import os
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import LockTimeout
 from hermes.base.tokens import estimate, estimate_message
 from hermes.conversations.context import COPY, ORDER, REPLACED_PROMPT, WRITTEN, Originals
-from hermes.conversations.session_search import Helpers
 from hermes.memory.entries import replay
 from hermes.session.context import wire_message
-from hermes.session.models import helper
-from hermes.settings.home import DATABASE, locate_home
-from hermes.tools.session_search import SessionSearchTool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hermes.conversations.database import SessionDB
-    from hermes.conversations.search.semantic import Embedding
     from hermes.memory.entries import Change
-    from hermes.settings.config import Settings
-    from hermes.settings.home import Home
     from hermes.storage.records import StoredMessage
-    from hermes.tools.context import ContextExpand
-
-LOCAL = "local"
-DIGEST, REWRITE = "session_search", "memory_query_rewrite"  # tasks of helper models
-
-
-def open_past(home: Home, owner: str = LOCAL) -> SessionDB | None:
-    """The home's conversations, or None when nothing was ever stored; looking does not create the file.
-
-    While another program keeps them locked they are opened for reading.
-    """
-    path = home.join(DATABASE)
-    if not os.path.lexists(path):
-        return None
-    from hermes.conversations.database import SessionDB
-
-    semantic = partial(embedding_of, home)
-    try:
-        return SessionDB.open(path, owner=owner, semantic=semantic)
-    except LockTimeout:
-        return SessionDB.open(path, owner=owner, semantic=semantic, reading=True)
-
-
-def embedding_of(home: Home) -> Embedding | None:
-    """What a home's conversations are searched by meaning with, as its settings say."""
-    from hermes.conversations.search.semantic import static_vectors
-    from hermes.settings.config import load_settings
-
-    return static_vectors(load_settings(home).text("recall.semantic"))
-
-
-def is_named(settings: Settings, task: str) -> bool:
-    """Whether the settings name a model for a task of its own."""
-    keys = ("provider", "model", "base_url")
-    named = any(settings.text(f"auxiliary.{task}.{key}") not in ("", "auto", "main") for key in keys)
-    return named and settings.flag(f"auxiliary.{task}.enabled")
-
-
-def session_search_tool(
-    home: Home,
-    database: Callable[[], SessionDB | None] = lambda: None,
-    archived: Callable[[str, str], list[dict[str, Any]]] = lambda _query, _session: [],
-    *,
-    project: str = "",
-    helpers: Helpers | None = None,
-) -> SessionSearchTool:
-    """The tool for a home; `database` is asked at each call for the one that is open.
-
-    Whose conversations are searched is the owner of that database, in other profiles too; those of `project`
-    come first.
-    """
-
-    def past(profile: str) -> AbstractContextManager[SessionDB] | None:
-        opened = database()
-        if opened is None:
-            return open_past(locate_home(home.root, profile) if profile else home)
-        if profile:
-            return open_past(locate_home(home.root, profile), owner=opened.owner)
-        from contextlib import nullcontext
-
-        return nullcontext(opened)
-
-    return SessionSearchTool(past, archived=archived, project=project, helpers=helpers)
-
-
-def context_expand_tool(
-    home: Home,
-    database: Callable[[Sequence[int]], SessionDB | None] = lambda _ids: None,
-) -> ContextExpand:
-    """Reads the messages of the conversation the model is in; without one, of any conversation of the owner."""
-
-    def read(ids: Sequence[int], session_id: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        from hermes.conversations.context import Contexts
-
-        opened = database(ids)
-        if opened is not None:
-            yield from Contexts(opened).read(session_id, ids)
-            return
-        past = open_past(home)
-        if past is not None:
-            with past:
-                yield from Contexts(past).read(session_id, ids)
-
-    from hermes.tools.context import ContextExpand
-
-    return ContextExpand(read)
 
 
 # Helper models for searching past conversations: used when the settings name one, so that searching is free without.
 #
 # `auxiliary.session_search` writes a digest of each conversation that was found, `auxiliary.memory_query_rewrite`
 # puts a question in other words.
-
-_MOST_QUERIES = 3
-
-
-def search_helpers(settings: Settings) -> Helpers | None:
-    """Models are made when they are asked; one that cannot be made or does not answer leaves the plain search."""
-    if not any(is_named(settings, task) for task in (DIGEST, REWRITE)):
-        return None
-    digest, rewrite = _asking(settings, DIGEST), _asking(settings, REWRITE)
-
-    def summarise(text: str) -> str:
-        return digest(_prose("search_digest.md"), text)
-
-    def expand(question: str) -> list[str]:
-        lines = [line.strip(" -*") for line in rewrite(_prose("search_queries.md"), question).splitlines()]
-        return [line for line in lines if line][:_MOST_QUERIES]
-
-    return Helpers(
-        summarise=summarise if is_named(settings, DIGEST) else None,
-        expand=expand if is_named(settings, REWRITE) else None,
-    )
-
-
-def _asking(settings: Settings, task: str) -> Callable[[str, str], str]:
-    def asked(system: str, text: str) -> str:
-        ask = helper(settings, task, own_only=True)  # one for each question: several may be asked at once
-        assert ask is not None  # noqa: S101 - nobody asks for a task that names no model
-        return ask(system, text)
-
-    return asked
-
-
-def _prose(name: str) -> str:
-    with open(os.path.join(os.path.dirname(__file__), "text", name), encoding="utf-8") as file:
-        return file.read().strip()
 
 
 # The texts behind the recorded sizes: what was added on the way to the model, cut out of what is stored.

@@ -19,8 +19,7 @@ from hermes.conversations.context import COPY, ORDER, WRITTEN, Contexts, first_i
 from hermes.conversations.database import Opened
 from hermes.memory.capture import KNOWN, capture, placed
 from hermes.memory.entries import USE
-from hermes.session.context import Announcements, Nudges, Request, wire_message
-from hermes.tools.registry import CUT_OFF, failure, to_json
+from hermes.session.context import Announcements, Nudges
 from hermes.tools.taint import NO_TURN
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from hermes.memory.entries import Cause
     from hermes.memory.store import MemoryStore
     from hermes.tools.memory import MemoryTool
-    from hermes.tools.registry import Toolbox
     from hermes.tools.taint import TurnContext
 
     Ask = Callable[[str, str], str]
@@ -47,36 +45,6 @@ if TYPE_CHECKING:
 VERBATIM = 24  # newest messages another model sees whole
 _OLDER = {"user": 300, "assistant": 200}
 _LONGEST = 4_000
-
-
-class Fork:
-    """What `tools/loop` talks to during a review; nothing of it is stored, observed, searched or told to anybody.
-
-    The model sees the parent's tools byte for byte, so that its cache is hit; only those of `toolbox` run.
-    """
-
-    def __init__(self, parent: Request, instruction: str, toolbox: Toolbox, turn: TurnContext) -> None:
-        self._parent = parent
-        self._messages = [*parent.messages, {"role": "user", "content": instruction}]
-        self._toolbox = toolbox
-        self._turn = turn
-
-    def request(self) -> Request:
-        return Request(system=self._parent.system, messages=list(self._messages), tools=self._parent.tools)
-
-    def record(self, message: Mapping[str, Any]) -> None:
-        self._messages.append(wire_message(dict(message)))
-
-    def call_tool(self, name: str, arguments: str, *, call_id: str, cut_off: bool = False) -> str:
-        if cut_off:
-            result = to_json(failure(CUT_OFF))
-        elif name in self._toolbox.names():
-            result = self._toolbox.call(name, arguments, self._turn)
-        else:
-            allowed = ", ".join(self._toolbox.names())
-            result = to_json(failure(f"{name} is not available in a review; nobody is there to agree. Use {allowed}"))
-        self._messages.append({"role": "tool", "tool_call_id": call_id, "name": name, "content": result})
-        return result
 
 
 def transcript(messages: Sequence[Mapping[str, Any]]) -> str:

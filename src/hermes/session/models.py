@@ -1,4 +1,4 @@
-"""Which models and toolsets the settings name: the model to talk to, its fallbacks, helpers, and which tools are on.
+"""Which models the settings name: the one to talk to, its fallbacks, and helpers.
 
 Keys come from the environment or from the `.env` beside the settings. Nothing is asked of a model here, but a model
 that no provider is known for is looked for on the usual ports of this machine.
@@ -11,7 +11,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import Interrupted, ModelUnreachable, NotFound, SettingsError, WrongKey
-from hermes.settings.schema import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from hermes.settings.config import Settings
 
     Helper = Callable[[str, str], str]
-    from collections.abc import Collection, Iterable
 
 SCRIPTED = "scripted"
 
@@ -200,59 +198,3 @@ def _effort(endpoint: Endpoint, effort: str) -> dict[str, Any]:
 
 
 # Which groups of tools are on: by platform, from the settings. A group that is off costs neither schema nor import.
-
-MEMORY = "memory"
-TOOLSETS: dict[str, tuple[str, ...]] = {
-    MEMORY: ("memory",),  # and whatever memory providers offer
-    "session_search": ("session_search",),
-    "skills": ("skills_list", "skill_view", "skill_manage"),
-    "context": ("context_expand", "context_compact"),
-    "todo": ("todo",),
-    "delegation": ("delegate_task",),
-    "files": ("read_file", "write_file", "patch", "search_files"),
-    "terminal": ("terminal",),
-    "web": ("fetch_url",),
-    "mcp": (),  # whatever the servers in mcp_servers offer
-}
-# Hands on the machine: on where its owner sits in front of it, off for chats and servers until the settings say so.
-_HANDS = frozenset({"files", "terminal"})
-_AT_THE_MACHINE = frozenset({"cli", "demo", "subagent"})
-_ANYWHERE = "default"
-
-
-def toolsets_of(settings: Settings, platform: str) -> frozenset[str]:
-    """The toolsets a session of a platform gets."""
-    enabled = _named_toolsets(settings, "enabled_toolsets", platform)
-    disabled = _named_toolsets(settings, "disabled_toolsets", platform) or ()
-    if enabled is None:
-        enabled = frozenset(TOOLSETS) if platform in _AT_THE_MACHINE else frozenset(TOOLSETS) - _HANDS
-    everywhere = _checked("disabled_toolsets", (settings.get("disabled_toolsets") or {}).get(_ANYWHERE, ()))
-    return frozenset(enabled) - frozenset(disabled) - frozenset(everywhere)
-
-
-def check_names(names: Collection[str]) -> frozenset[str]:
-    """Toolsets somebody named, or an error that knows the right spelling."""
-    return _checked("toolsets", names)
-
-
-def is_enabled(tool: str, toolsets: Collection[str] | None, toolset: str | None = None) -> bool:
-    """Whether a tool is offered; one that belongs to no toolset always is."""
-    belongs = toolset or next((name for name, tools in TOOLSETS.items() if tool in tools), None)
-    return toolsets is None or belongs is None or belongs in toolsets
-
-
-def _named_toolsets(settings: Settings, key: str, platform: str) -> frozenset[str] | None:
-    by_platform = settings.get(key) or {}
-    given = by_platform.get(platform, by_platform.get(_ANYWHERE) if key == "enabled_toolsets" else None)
-    return None if given is None else _checked(f"{key}.{platform}", given)
-
-
-def _checked(key: str, names: Any) -> frozenset[str]:
-    listed: Iterable[str] = [names] if isinstance(names, str) else names
-    if not isinstance(listed, list | tuple | set | frozenset):
-        raise SettingsError(f"{key}: expected a list of toolsets, found {names!r}")
-    for name in listed:
-        if name not in TOOLSETS:
-            known = ", ".join(TOOLSETS)
-            raise SettingsError(f"{key}: there is no toolset {name!r}{nearest(str(name), TOOLSETS)} (known: {known})")
-    return frozenset(listed)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, fields, replace
-from functools import cache, cached_property
-from hashlib import blake2b
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from hermes.base.errors import ForeignFile, HermesError, LockTimeout, OutOfOrder, StorageError, UnsafePath
@@ -15,38 +13,41 @@ from hermes.base.values import Notices, value
 from hermes.memory.approval import Approvals
 from hermes.memory.entries import NONE, USE, Cause
 from hermes.memory.store import SWITCHES, MemoryStore, search
-from hermes.safety.verdict import NOTHING_FOUND
 from hermes.session.external import External, ProviderTool
-from hermes.session.models import MEMORY, check_names, is_enabled, toolsets_of
 from hermes.settings.config import load_settings
-from hermes.settings.home import DATABASE, SHARED, UNSAVED, find_home
+from hermes.settings.home import DATABASE, SHARED, UNSAVED, find_home, locate_home
 from hermes.settings.schema import nearest
-from hermes.storage.files import Folder
 from hermes.tools.memory import MemoryTool
-from hermes.tools.registry import Toolbox, check_tool
+from hermes.tools.registry import Toolbox, check_tool, check_toolsets, is_enabled, toolsets_of
 from hermes.tools.taint import Taint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from datetime import date
 
     from hermes.compaction.engine import Choice
     from hermes.conversations.database import SessionDB
+    from hermes.conversations.search.semantic import Embedding
+    from hermes.conversations.session_search import Helpers
     from hermes.memory.store import Archived
     from hermes.prompt.assembly import Prompt
-    from hermes.prompt.context_files import SubdirectoryHints
+    from hermes.prompt.context_files import ScanCache, SubdirectoryHints
     from hermes.providers.base import MemoryProvider
-    from hermes.safety.verdict import Verdict
     from hermes.session.context import Context
     from hermes.session.unsaved import Spare
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
-    from hermes.skills.files import Known, SkillIndex
     from hermes.skills.tool import SkillTools
+    from hermes.tools.context import ContextExpand
     from hermes.tools.registry import Tool
+    from hermes.tools.session_search import SessionSearchTool
 
 # One search that happens to touch an entry proves nothing; the second says that it is missed.
 USES_THAT_BRING_BACK = 2
+LOCAL = "local"
+DIGEST, REWRITE = "session_search", "memory_query_rewrite"  # tasks of helper models
+_MOST_QUERIES = 3
 CHAT = "gateway_session_key"  # what a gateway tells about a chat of its own
 
 
@@ -75,119 +76,6 @@ def _used(store: MemoryStore, found: Archived, session_id: str) -> dict[str, Any
         store.restore(found.target, found.entry, cause=cause)
         shown["restored"] = True
     return shown
-
-
-# Remembers which texts were judged clean: exactly these bytes, by exactly this scanner. All else is judged anew.
-#
-# Nearly all of what a prompt costs is judging texts that were judged when the last session began: skills, context
-# files, identity. Only clean verdicts are kept, as digests; a text that changes by one byte, or a scanner that
-# changes in any file, is judged again, and so is everything when the list cannot be read.
-
-FILE = ".judged"
-SKILLS = ".skills-read"
-_MOST = 4_000  # texts, oldest forgotten first
-_SIZE = 16  # bytes of a digest
-_LARGEST = 1 << 23
-_FIELDS = ("name", "full_name", "category", "description", "platforms", "note")  # of an entry of the skills' index
-
-
-class Judged:
-    """The scanner for what enters a prompt from files, with what a home remembers of its verdicts."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._clean: dict[bytes, None] | None = None
-        self._new = False
-
-    def known_skills(self) -> Known:
-        """What an earlier session read and judged of the skills' files, by path."""
-        from hermes.skills.files import Entry
-
-        data = self._stored(SKILLS)
-        if data[:_SIZE] != _scanner():
-            return {}
-        try:
-            listed = json.loads(data[_SIZE:])
-            return {path: ((a, b, c, d), Entry(**fields)) for path, (a, b, c, d), fields in listed}
-        except (ValueError, TypeError):
-            return {}
-
-    def keep_skills(self, index: SkillIndex) -> None:
-        if not index.changed:
-            return
-        index.changed = False
-        listed = [
-            (path, stamp, {field: getattr(entry, field) for field in _FIELDS})
-            for path, (stamp, entry) in index.known.items()
-        ]
-        self._keep(SKILLS, json.dumps(listed).encode())
-
-    def scan(self, text: str) -> Verdict:
-        known = self._known()
-        mark = _digest(text.encode("utf-8", "surrogatepass"))
-        if mark in known:
-            return NOTHING_FOUND
-        from hermes.safety.scanner import scan
-
-        verdict = scan(text, "context")
-        if verdict == NOTHING_FOUND:
-            known[mark] = None
-            self._new = True
-        return verdict
-
-    def save(self) -> None:
-        """Keeps what is new for the next session; without it, that session judges again."""
-        if not self._new or self._clean is None:
-            return
-        self._new = False
-        self._keep(FILE, b"".join(list(self._clean)[-_MOST:]))
-
-    def _keep(self, name: str, data: bytes) -> None:
-        try:
-            with Folder.create(self._folder) as folder:
-                folder.replace(name, _scanner() + data)
-        except StorageError:
-            return  # a home that cannot be written to costs time, nothing else
-
-    def _known(self) -> dict[bytes, None]:
-        if self._clean is None:
-            data = self._stored(FILE)
-            marks = (data[at : at + _SIZE] for at in range(_SIZE, len(data), _SIZE))
-            self._clean = dict.fromkeys(marks) if data[:_SIZE] == _scanner() else {}
-        return self._clean
-
-    def _stored(self, name: str) -> bytes:
-        try:
-            folder = Folder.open(self._folder)
-            if folder is None:
-                return b""
-            with folder:
-                return folder.read(name, at_most=_LARGEST) or b""
-        except StorageError:
-            return b""
-
-
-@cache
-def _scanner() -> bytes:
-    """Changes with every file the scanner is made of."""
-    from hermes import safety
-
-    here = os.path.dirname(safety.__file__ or "")
-    seen = []
-    for place in (here, os.path.join(here, "lexicons")):
-        with os.scandir(place) as found:
-            for each in found:
-                if each.is_file():
-                    status = each.stat()
-                    seen.append(f"{each.name} {status.st_size} {status.st_mtime_ns}")
-    return _digest("\n".join(sorted(seen)).encode())
-
-
-def _digest(data: bytes) -> bytes:
-    return blake2b(data, digest_size=_SIZE).digest()
-
-
-# What the settings say about where a conversation takes place: the day there, and how text is shown.
 
 
 def local_day(settings: Settings) -> date:
@@ -291,7 +179,6 @@ class SessionStorage:
 
     def open_again(self, *, wait: float) -> SessionDB:
         from hermes.conversations.database import SessionDB
-        from hermes.session.history import embedding_of
 
         return SessionDB.open(
             self._home.join(DATABASE),
@@ -516,22 +403,25 @@ class SessionParts:
         return chosen_engine(self.home, self.settings)
 
     @cached_property
-    def judged(self) -> Judged:
+    def scan_cache(self) -> ScanCache:
         """What judges the files that enter a prompt, with what was judged before."""
-        return Judged(self.home.path)
+        from hermes.prompt.context_files import ScanCache
+
+        return ScanCache(self.home.path)
 
     @cached_property
     def skills(self) -> SkillTools:
+        from hermes.skills.files import KNOWN_SKILLS, parse_known
         from hermes.skills.tool import SkillTools
 
         return SkillTools(
             self.home.join("skills"),
-            self.judged.scan,
+            self.scan_cache.scan,
             disabled=frozenset(self.settings.texts("skills.disabled")),
             also=tuple(os.path.expanduser(each) for each in self.settings.texts("skills.external_dirs")),
             strict=self.settings.flag("skills.guard_agent_created"),
             fill_in=self.settings.flag("skills.template_vars"),
-            known=self.judged.known_skills(),
+            known=parse_known(self.scan_cache.kept(KNOWN_SKILLS)),
         )
 
     def start_external(
@@ -544,7 +434,7 @@ class SessionParts:
         follows: External | None = None,
     ) -> None:
         """Starts the memory providers of the settings and those handed in, if this platform has memory tools."""
-        if self.toolsets is not None and MEMORY not in self.toolsets:
+        if self.toolsets is not None and "memory" not in self.toolsets:
             return
         if follows is None or not self.external.follow(follows, self.home, self.store):
             self.external.start(
@@ -576,12 +466,13 @@ class SessionParts:
         """The system prompt a session that starts now would get."""
         from hermes.prompt.assembly import PromptInputs, assemble
         from hermes.prompt.context_files import LIMIT
+        from hermes.skills.files import KNOWN_SKILLS, render_known
 
         store = self.store
         instead, more = platform_words(self.settings, platform)
         prompt = assemble(
             PromptInputs(
-                scan=self.judged.scan,
+                scan=self.scan_cache.scan,
                 started=today or local_day(self.settings),
                 home=self.home.operator,
                 tools=frozenset(self.toolbox.names()),
@@ -602,8 +493,9 @@ class SessionParts:
                 skip_context_files=skip_context_files,
             )
         )
-        self.judged.save()
-        self.judged.keep_skills(self.skills.index)
+        self.scan_cache.save()
+        if (known := self.skills.index.take_changed()) is not None:
+            self.scan_cache.keep(KNOWN_SKILLS, render_known(known))
         return prompt
 
     def subdirectory_hints(self, cwd: str | None) -> SubdirectoryHints | None:
@@ -614,12 +506,10 @@ class SessionParts:
         if not cwd:
             return None
         return SubdirectoryHints(
-            cwd, self.judged.scan, limit=limit, tell=lambda text: self.notices.add("context", text)
+            cwd, self.scan_cache.scan, limit=limit, tell=lambda text: self.notices.add("context", text)
         )
 
     def _session_search(self) -> Tool:
-        from hermes.session.history import search_helpers, session_search_tool
-
         return session_search_tool(
             self.home,
             self.storage.past,
@@ -629,8 +519,6 @@ class SessionParts:
         )
 
     def _context_expand(self) -> Tool:
-        from hermes.session.history import context_expand_tool
-
         return context_expand_tool(self.home, self.storage.past)
 
     def _context_compact(self) -> Tool:
@@ -640,7 +528,7 @@ class SessionParts:
 
     def skill_tool(self, name: str, taint: Taint | None = None) -> Tool:
         """A tool for skills, of the conversation or of somebody who looks back on it with a taint of their own."""
-        from hermes.skills.lifecycle import PendingSkills
+        from hermes.skills.files import PendingSkills
         from hermes.tools.builtin import Gate, SkillTool
 
         gate = Gate(
@@ -677,7 +565,7 @@ def open_parts(
     chosen = settings or load_settings(place)
     toolsets = options.toolsets
     if toolsets is not None:
-        toolsets = check_names(toolsets)
+        toolsets = check_toolsets(toolsets)
     elif platform is not None:
         toolsets = toolsets_of(chosen, platform)
     strict = chosen.flag("sessions.required") if options.must_store is None else options.must_store
@@ -728,3 +616,123 @@ def _project(settings: Settings, project: str | None, cwd: str | None) -> str:
     from hermes.settings.home import named_project, project_of
 
     return project_of(cwd or "") if project is None else named_project(project, cwd)
+
+
+def open_past(home: Home, owner: str = LOCAL) -> SessionDB | None:
+    """The home's conversations, or None when nothing was ever stored; looking does not create the file.
+
+    While another program keeps them locked they are opened for reading.
+    """
+    path = home.join(DATABASE)
+    if not os.path.lexists(path):
+        return None
+    from hermes.conversations.database import SessionDB
+
+    semantic = partial(embedding_of, home)
+    try:
+        return SessionDB.open(path, owner=owner, semantic=semantic)
+    except LockTimeout:
+        return SessionDB.open(path, owner=owner, semantic=semantic, reading=True)
+
+
+def embedding_of(home: Home) -> Embedding | None:
+    """What a home's conversations are searched by meaning with, as its settings say."""
+    from hermes.conversations.search.semantic import static_vectors
+
+    return static_vectors(load_settings(home).text("recall.semantic"))
+
+
+def is_named(settings: Settings, task: str) -> bool:
+    """Whether the settings name a model for a task of its own."""
+    keys = ("provider", "model", "base_url")
+    named = any(settings.text(f"auxiliary.{task}.{key}") not in ("", "auto", "main") for key in keys)
+    return named and settings.flag(f"auxiliary.{task}.enabled")
+
+
+def session_search_tool(
+    home: Home,
+    database: Callable[[], SessionDB | None] = lambda: None,
+    archived: Callable[[str, str], list[dict[str, Any]]] = lambda _query, _session: [],
+    *,
+    project: str = "",
+    helpers: Helpers | None = None,
+) -> SessionSearchTool:
+    """The tool for a home; `database` is asked at each call for the one that is open.
+
+    Whose conversations are searched is the owner of that database, in other profiles too; those of `project`
+    come first.
+    """
+
+    def past(profile: str) -> AbstractContextManager[SessionDB] | None:
+        opened = database()
+        if opened is None:
+            return open_past(locate_home(home.root, profile) if profile else home)
+        if profile:
+            return open_past(locate_home(home.root, profile), owner=opened.owner)
+        from contextlib import nullcontext
+
+        return nullcontext(opened)
+
+    from hermes.tools.session_search import SessionSearchTool
+
+    return SessionSearchTool(past, archived=archived, project=project, helpers=helpers)
+
+
+def context_expand_tool(
+    home: Home,
+    database: Callable[[Sequence[int]], SessionDB | None] = lambda _ids: None,
+) -> ContextExpand:
+    """Reads the messages of the conversation the model is in; without one, of any conversation of the owner."""
+
+    def read(ids: Sequence[int], session_id: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        from hermes.conversations.context import Contexts
+
+        opened = database(ids)
+        if opened is not None:
+            yield from Contexts(opened).read(session_id, ids)
+            return
+        past = open_past(home)
+        if past is not None:
+            with past:
+                yield from Contexts(past).read(session_id, ids)
+
+    from hermes.tools.context import ContextExpand
+
+    return ContextExpand(read)
+
+
+def search_helpers(settings: Settings) -> Helpers | None:
+    """Models are made when they are asked; one that cannot be made or does not answer leaves the plain search."""
+    if not any(is_named(settings, task) for task in (DIGEST, REWRITE)):
+        return None
+    digest, rewrite = _asking(settings, DIGEST), _asking(settings, REWRITE)
+
+    def summarise(text: str) -> str:
+        return digest(_prose("search_digest.md"), text)
+
+    def expand(question: str) -> list[str]:
+        lines = [line.strip(" -*") for line in rewrite(_prose("search_queries.md"), question).splitlines()]
+        return [line for line in lines if line][:_MOST_QUERIES]
+
+    from hermes.conversations.session_search import Helpers
+
+    return Helpers(
+        summarise=summarise if is_named(settings, DIGEST) else None,
+        expand=expand if is_named(settings, REWRITE) else None,
+    )
+
+
+def _asking(settings: Settings, task: str) -> Callable[[str, str], str]:
+    def asked(system: str, text: str) -> str:
+        from hermes.session.models import helper
+
+        ask = helper(settings, task, own_only=True)  # one for each question: several may be asked at once
+        assert ask is not None  # noqa: S101 - nobody asks for a task that names no model
+        return ask(system, text)
+
+    return asked
+
+
+def _prose(name: str) -> str:
+    with open(os.path.join(os.path.dirname(__file__), "text", name), encoding="utf-8") as file:
+        return file.read().strip()

@@ -22,15 +22,15 @@ from hermes.base.tokens import estimate, estimate_message
 from hermes.conversations.database import Opened
 from hermes.conversations.maintenance import Upkeep
 from hermes.memory.approval import Approvals
-from hermes.session.context import MEMORY, SKILLS, Request
-from hermes.session.lifecycle import Fork, transcript
+from hermes.session.context import MEMORY, SKILLS, Request, wire_message
+from hermes.session.lifecycle import transcript
 from hermes.tools.loop import run_turn
 from hermes.tools.memory import MemoryTool
-from hermes.tools.registry import Toolbox
+from hermes.tools.registry import CUT_OFF, Toolbox, failure, to_json
 from hermes.tools.taint import Taint, TurnContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from hermes.base.events import Usage
     from hermes.conversations.database import SessionDB
@@ -38,6 +38,37 @@ if TYPE_CHECKING:
     from hermes.session.session import MemorySession
     from hermes.settings.config import Settings
     from hermes.tools.registry import Tool
+
+
+class Fork:
+    """What `tools/loop` talks to during a review; nothing of it is stored, observed, searched or told to anybody.
+
+    The model sees the parent's tools byte for byte, so that its cache is hit; only those of `toolbox` run.
+    """
+
+    def __init__(self, parent: Request, instruction: str, toolbox: Toolbox, turn: TurnContext) -> None:
+        self._parent = parent
+        self._messages = [*parent.messages, {"role": "user", "content": instruction}]
+        self._toolbox = toolbox
+        self._turn = turn
+
+    def request(self) -> Request:
+        return Request(system=self._parent.system, messages=list(self._messages), tools=self._parent.tools)
+
+    def record(self, message: Mapping[str, Any]) -> None:
+        self._messages.append(wire_message(dict(message)))
+
+    def call_tool(self, name: str, arguments: str, *, call_id: str, cut_off: bool = False) -> str:
+        if cut_off:
+            result = to_json(failure(CUT_OFF))
+        elif name in self._toolbox.names():
+            result = self._toolbox.call(name, arguments, self._turn)
+        else:
+            allowed = ", ".join(self._toolbox.names())
+            result = to_json(failure(f"{name} is not available in a review; nobody is there to agree. Use {allowed}"))
+        self._messages.append({"role": "tool", "tool_call_id": call_id, "name": name, "content": result})
+        return result
+
 
 LAST_PRUNE = "last_auto_prune"
 # Rewriting a file makes writers wait; up to this size that is about a second.

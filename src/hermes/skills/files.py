@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hermes.base.errors import WriteRefused
+from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.frontmatter import split_frontmatter
 from hermes.base.values import value
+from hermes.storage.documents import Waiting, new_id
 from hermes.storage.text_files import is_inside, read_foreign
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from hermes.base.values import Scan
@@ -28,6 +31,7 @@ LONGEST_PATH = 240
 LONGEST_PART = 100
 FOLDERS = ("references", "templates", "scripts", "assets")
 MAIN_FILE = "SKILL.md"
+KNOWN_SKILLS = ".skills-read"  # the file in a home with what was read and judged of them
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)
 _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))})
@@ -280,7 +284,7 @@ class Entry:
 class SkillIndex:
     """One per process and skills directory. A file is read again only when its stamp changed.
 
-    `known` is what another process read, by path; afterwards `changed` says whether there is something new to keep.
+    `known` is what another process read, by path.
     """
 
     def __init__(
@@ -296,8 +300,8 @@ class SkillIndex:
         self._also = also
         self._scan = scan
         self._disabled = disabled
-        self.known: Known = known or {}
-        self.changed = False
+        self._known: Known = known or {}
+        self._changed = False
 
     def entries(self) -> list[Entry]:
         """Every skill that is not disabled, by category and name; of a name used twice each one says so.
@@ -310,14 +314,19 @@ class SkillIndex:
                 continue
             path = place.main_file
             stamp = _stamp(path)
-            before = self.known.get(path)
+            before = self._known.get(path)
             entry = before[1] if before is not None and before[0] == stamp != _NO_STAMP else self._read(place)
             known[path] = (stamp, entry)
-        self.changed = self.changed or known != self.known
-        self.known = known  # replaced as a whole, so another thread never sees half a list
+        self._changed = self._changed or known != self._known
+        self._known = known  # replaced as a whole, so another thread never sees half a list
         entries = sorted((entry for _, entry in known.values()), key=lambda entry: (entry.category, entry.name))
         times = Counter(entry.name for entry in entries)
         return [_with_notes(entry, times[entry.name]) for entry in entries]
+
+    def take_changed(self) -> Known | None:
+        """What was read of the skills' files, for another process to start from; None when nothing new was."""
+        changed, self._changed = self._changed, False
+        return self._known if changed else None
 
     def render(self) -> str:
         """The block for the prompt; "" when there are no skills. What is for other platforms is left out."""
@@ -381,3 +390,71 @@ def _line(entry: Entry) -> str:
     note = f" [{entry.note}]" if entry.note else ""
     separator = ": " if description else ":" if note else ""
     return f"    - {entry.name}{separator}{description}{note}"
+
+
+def render_known(known: Known) -> bytes:
+    """What an index read, for `parse_known`."""
+    return json.dumps([(path, stamp, vars(entry)) for path, (stamp, entry) in known.items()]).encode()
+
+
+def parse_known(data: bytes) -> Known:
+    """What an earlier process read of the skills' files, by path; empty when that cannot be understood."""
+    try:
+        return {path: ((a, b, c, d), Entry(**fields)) for path, (a, b, c, d), fields in json.loads(data)}
+    except (ValueError, TypeError):
+        return {}
+
+
+@value
+class PendingSkill:
+    """One staged call of `skill_manage`: its arguments, who asked for it, and why a person is asked."""
+
+    id: str
+    arguments: dict[str, Any]
+    origin: str
+    session: str
+    created_at: float
+    reason: str
+
+    @property
+    def summary(self) -> str:
+        return f"{self.arguments.get('action')} {self.arguments.get('name')}"
+
+
+class PendingSkills:
+    """Skill changes that wait for a person: one file each under `pending/skills/`."""
+
+    def __init__(self, path: str) -> None:
+        self._waiting = Waiting(path)
+
+    def stage(self, arguments: Mapping[str, Any], *, origin: str, session: str, reason: str) -> PendingSkill:
+        """Keeps a change for later; durable when it returns."""
+        kept: dict[str, Any] = {"id": new_id(), "origin": origin, "session": session, "created_at": time.time()}
+        pending = PendingSkill(arguments=dict(arguments), reason=reason, **kept)
+        record = {"subsystem": "skills", "payload": pending.arguments, "summary": pending.summary, "reason": reason}
+        self._waiting.put(pending.id, record | kept)
+        return pending
+
+    def all(self) -> list[PendingSkill]:
+        """The staged changes, oldest first; a file that cannot be understood is left out."""
+        return sorted(self._waiting.all(_parse_pending)[0], key=lambda pending: pending.created_at)
+
+    def get(self, pending_id: str) -> PendingSkill:
+        for pending in self.all():
+            if pending.id == pending_id:
+                return pending
+        raise NotFound(f"nothing is pending under {pending_id!r}; `hermes skills pending` lists what is")
+
+    def drop(self, pending_id: str) -> None:
+        self._waiting.drop(pending_id)
+
+
+def _parse_pending(pending_id: str, record: dict[str, Any]) -> PendingSkill:
+    return PendingSkill(
+        id=pending_id,
+        arguments=dict(record["payload"]),
+        origin=str(record["origin"]),
+        session=str(record["session"]),
+        created_at=float(record["created_at"]),
+        reason=str(record["reason"]),
+    )

@@ -1,26 +1,50 @@
-"""How skills age (in use, stale, archived; pinned ones stay), and changes that wait for a person."""
+"""How skills are created and changed (rules, a scan, one atomic write), and how they age and are archived."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import time
 from typing import TYPE_CHECKING
 
-from hermes.base.errors import NotFound, WriteRefused
+from hermes.base.errors import StorageError, WriteRefused
+from hermes.base.frontmatter import split_frontmatter
 from hermes.base.values import value
-from hermes.skills import tool
-from hermes.skills.files import find, places
-from hermes.storage.documents import Waiting, new_id
-from hermes.storage.files import make_private_folders
+from hermes.safety.secrets import find_secrets
+from hermes.skills.files import (
+    FOLDERS,
+    LARGEST_FILE,
+    LONGEST_NAME,
+    MAIN_FILE,
+    Place,
+    as_text,
+    check_file_path,
+    check_name,
+    find,
+    places,
+    read_linked,
+)
+from hermes.storage.files import Folder, make_private_folders
+from hermes.storage.locks import FileLock
+from hermes.storage.text_files import is_inside
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Iterator
 
-    from hermes.skills.files import Place
+    from hermes.base.values import Scan
 
 DAY = 86_400.0
 ACTIVE, STALE, DUE = "active", "stale", "due"
+LONGEST_SKILL = 100_000  # characters
+LONGEST_FILE = 100_000
+LONGEST_DESCRIPTION = 1_024
+PREVIEW = 500
+ARCHIVE = ".archive"
+LOCK = ".lock"
+LOCK_TIMEOUT = 5
+EXAMPLE = "---\nname: my-skill\ndescription: What it does and when to use it.\n---\n\n# Steps\n…"
+USAGE = ".usage.json"  # how often each skill was opened and changed; the curator retires what nobody uses
 
 
 @value
@@ -44,7 +68,7 @@ class ArchivedSkill:
 
 def skill_states(root: str, now: float, stale_days: int, archive_days: int) -> list[SkillState]:
     """Every skill; one that was never opened counts from the day its file was written."""
-    counts = tool.read(root)
+    counts = usage_counts(root)
     found = []
     for place in places(root):
         used = counts.get(place.full_name, {})
@@ -67,21 +91,24 @@ def skill_states(root: str, now: float, stale_days: int, archive_days: int) -> l
 def pin(root: str, name: str, *, pinned: bool) -> str:
     """Keeps a skill from ageing, or lets it age again; returns its full name."""
     place = find(root, name)
-    tool.pin(root, place.full_name, pinned=pinned)
+    with locked(root):
+        counts = usage_counts(root)
+        counts.setdefault(place.full_name, {})["pinned"] = int(pinned)
+        _write_counts(root, counts)
     return place.full_name
 
 
 def archive(root: str, name: str, now: float) -> tuple[str, str]:
     """Moves a skill out of sight; returns its full name and where it is now."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
-    with tool.locked(root):
-        place, target = tool.archive(root, name, stamp)
+    with locked(root):
+        place, target = move_to_archive(root, name, stamp)
     return place.full_name, os.path.relpath(target, root)
 
 
 def archived(root: str) -> list[ArchivedSkill]:
     """What is in the archive, the newest version of each name last."""
-    base = os.path.join(root, tool.ARCHIVE)
+    base = os.path.join(root, ARCHIVE)
     found = []
     for category in _folders(base):
         for folder in _folders(os.path.join(base, category)):
@@ -103,12 +130,12 @@ def restore(root: str, name: str) -> str:
         )
     newest = max(found, key=lambda each: each.stamp)
     target = os.path.join(root, *newest.name.split("/"))
-    with tool.locked(root):
+    with locked(root):
         if os.path.lexists(target):
             raise WriteRefused(f"there is a skill {newest.name} already; archive it first", kind="exists")
         make_private_folders(os.path.dirname(target))
         os.rename(newest.path, target)
-    tool.count(root, newest.name, "restored", time.time())
+    count(root, newest.name, "restored", time.time())
     return newest.name
 
 
@@ -127,56 +154,262 @@ def _folders(path: str) -> list[str]:
         return []
 
 
-@value
-class PendingSkill:
-    """One staged call of `skill_manage`: its arguments, who asked for it, and why a person is asked."""
-
-    id: str
-    arguments: dict[str, Any]
-    origin: str
-    session: str
-    created_at: float
-    reason: str
-
-    @property
-    def summary(self) -> str:
-        return f"{self.arguments.get('action')} {self.arguments.get('name')}"
-
-
-class PendingSkills:
-    """Skill changes that wait for a person: one file each under `pending/skills/`."""
-
-    def __init__(self, path: str) -> None:
-        self._waiting = Waiting(path)
-
-    def stage(self, arguments: Mapping[str, Any], *, origin: str, session: str, reason: str) -> PendingSkill:
-        """Keeps a change for later; durable when it returns."""
-        kept: dict[str, Any] = {"id": new_id(), "origin": origin, "session": session, "created_at": time.time()}
-        pending = PendingSkill(arguments=dict(arguments), reason=reason, **kept)
-        record = {"subsystem": "skills", "payload": pending.arguments, "summary": pending.summary, "reason": reason}
-        self._waiting.put(pending.id, record | kept)
-        return pending
-
-    def all(self) -> list[PendingSkill]:
-        """The staged changes, oldest first; a file that cannot be understood is left out."""
-        return sorted(self._waiting.all(_read)[0], key=lambda pending: pending.created_at)
-
-    def get(self, pending_id: str) -> PendingSkill:
-        for pending in self.all():
-            if pending.id == pending_id:
-                return pending
-        raise NotFound(f"nothing is pending under {pending_id!r}; `hermes skills pending` lists what is")
-
-    def drop(self, pending_id: str) -> None:
-        self._waiting.drop(pending_id)
+def create(root: str, name: str, content: str, category: str, scan: Scan) -> Place:
+    check_name(name)
+    if category:
+        check_name(category, "category")
+    _check_skill(name, content, scan)
+    # Compared without case: on some file systems "Deploy" and "deploy" are one directory.
+    taken = [place.full_name for place in places(root) if place.name.lower() == name]
+    if taken:
+        raise WriteRefused(
+            f"a skill called {name!r} exists already ({', '.join(taken)}); patch or edit it, or choose another name",
+            kind="exists",
+        )
+    directory = os.path.join(root, category, name) if category else os.path.join(root, name)
+    place = Place(category=category, name=name, directory=directory)
+    if not category and any(other.category == name for other in places(root)):
+        raise WriteRefused(f"{name!r} is a category; choose another name for the skill", kind="exists")
+    if category and os.path.lexists(os.path.join(root, category, MAIN_FILE)):
+        raise WriteRefused(f"{category!r} is a skill, not a category; choose another category", kind="exists")
+    write_private(root, place.main_file, content)
+    return place
 
 
-def _read(pending_id: str, record: dict[str, Any]) -> PendingSkill:
-    return PendingSkill(
-        id=pending_id,
-        arguments=dict(record["payload"]),
-        origin=str(record["origin"]),
-        session=str(record["session"]),
-        created_at=float(record["created_at"]),
-        reason=str(record["reason"]),
+def edit(root: str, name: str, content: str, scan: Scan) -> Place:
+    place = find(root, name)
+    _check_skill(place.name, content, scan)
+    write_private(root, place.main_file, content)
+    return place
+
+
+def patch(
+    root: str,
+    name: str,
+    old: str,
+    new: str,
+    scan: Scan,
+    *,
+    file_path: str = "",
+    replace_all: bool = False,
+) -> tuple[Place, int]:
+    """Replaces `old` where it stands exactly once (or everywhere); returns the skill and how many places changed."""
+    place = find(root, name)
+    parts = check_file_path(file_path) if file_path and file_path != MAIN_FILE else (MAIN_FILE,)
+    before = _text_of(root, place, parts)
+    if not old:
+        raise WriteRefused("old_string is empty; give the text to replace", kind="bad_argument")
+    times = before.count(old)
+    if times == 0 or (times > 1 and not replace_all):
+        raise _no_unique_match(before, old, times)
+    after = before.replace(old, new)
+    if after == before:
+        raise WriteRefused("old_string and new_string are the same; nothing would change", kind="no_change")
+    if parts == (MAIN_FILE,):
+        _check_skill(place.name, after, scan)
+    else:
+        _check_file(after, scan)
+    write_private(root, os.path.join(place.directory, *parts), after)
+    return place, times
+
+
+def move_to_archive(root: str, name: str, stamp: str, absorbed_into: str = "") -> tuple[Place, str]:
+    """Moves a skill out of sight; nothing is destroyed. `absorbed_into` names the skill that covers it from now on."""
+    place = find(root, name)
+    if absorbed_into and find(root, absorbed_into).directory == place.directory:
+        raise WriteRefused("absorbed_into names the skill that is being deleted", kind="bad_argument")
+    _check_contained(root, place.directory)
+    target = _moved(place.directory, os.path.join(root, ARCHIVE, place.category or "-", f"{place.name}.{stamp}"))
+    if place.category:
+        with contextlib.suppress(OSError):  # other skills, or files of the person's, are still in the category
+            os.rmdir(os.path.dirname(place.directory))
+    return place, target
+
+
+def write_file(root: str, name: str, file_path: str, content: str, scan: Scan) -> Place:
+    place = find(root, name)
+    parts = check_file_path(file_path)
+    _check_file(content, scan)
+    path = os.path.join(place.directory, *parts)
+    if os.path.isdir(path):
+        raise WriteRefused(f"{file_path} is a directory", kind="bad_path")
+    write_private(root, path, content)
+    return place
+
+
+def remove_file(root: str, name: str, file_path: str, stamp: str) -> tuple[Place, str]:
+    """Moves a linked file to the archive."""
+    place = find(root, name)
+    parts = check_file_path(file_path)
+    path = os.path.join(place.directory, *parts)
+    if not os.path.lexists(path) or (os.path.isdir(path) and not os.path.islink(path)):
+        raise WriteRefused(f"{place.name} has no file {file_path}", kind="not_found")
+    _check_contained(root, os.path.dirname(path))
+    kept = os.path.join(root, ARCHIVE, place.category or "-", f"{place.name}.{stamp}.files", *parts)
+    return place, _moved(path, kept)
+
+
+@contextlib.contextmanager
+def locked(root: str) -> Iterator[None]:
+    """One change at a time, across processes: a patch reads what it is about to replace."""
+    with Folder.create(root) as folder, FileLock(folder, LOCK, timeout=LOCK_TIMEOUT):
+        yield
+
+
+def _moved(path: str, target: str) -> str:
+    """Moves a file or folder to `target`, or a free name like it; returns where it is now."""
+    while os.path.lexists(target):
+        target = f"{target}-{os.urandom(2).hex()}"
+    make_private_folders(os.path.dirname(target))
+    os.rename(path, target)
+    return target
+
+
+def _text_of(root: str, place: Place, parts: tuple[str, ...]) -> str:
+    found = read_linked(root, place, parts)
+    if found is None:
+        raise WriteRefused(f"{place.name} has no file {'/'.join(parts)}", kind="not_found")
+    if found.text is None or not found.exact:
+        raise WriteRefused(
+            f"{'/'.join(parts)} cannot be patched: {found.note}; replace it as a whole", kind="unreadable"
+        )
+    return found.text
+
+
+def _check_skill(name: str, content: str, scan: Scan) -> None:
+    if len(content) > LONGEST_SKILL:
+        raise WriteRefused(
+            f"{MAIN_FILE} would have {len(content):,} characters; at most {LONGEST_SKILL:,} fit. Move details into"
+            f" files under {FOLDERS[0]}/ and name them in the text",
+            kind="too_long",
+        )
+    parts = split_frontmatter(content)
+    problem = parts.problem
+    description = as_text(parts.fields.get("description"))
+    if not parts.fields and not problem:
+        problem = "it does not begin with frontmatter"
+    elif not problem and as_text(parts.fields.get("name")) != name:
+        problem = f"its frontmatter must have the line name: {name[:LONGEST_NAME]}"
+    elif not problem and not description:
+        problem = "its frontmatter has no description"
+    elif len(description) > LONGEST_DESCRIPTION:
+        problem = f"its description has {len(description):,} characters; at most {LONGEST_DESCRIPTION:,} fit"
+    elif not problem and not parts.body.strip():
+        problem = "there is no text below its frontmatter"
+    if problem:
+        raise WriteRefused(f"this is not a valid {MAIN_FILE}: {problem}", kind="invalid", details={"example": EXAMPLE})
+    check_safe(content, scan)
+
+
+def _check_file(content: str, scan: Scan) -> None:
+    size = len(content.encode())
+    if len(content) > LONGEST_FILE or size > LARGEST_FILE:
+        raise WriteRefused(
+            f"the file would have {len(content):,} characters ({size:,} bytes); at most {LONGEST_FILE:,} fit",
+            kind="too_long",
+        )
+    check_safe(content, scan)
+
+
+def check_safe(content: str, scan: Scan) -> None:
+    """Refuses what looks like an attack, and secrets: what a skill says stands in prompts, and is handed on."""
+    if found := find_secrets(content):
+        kinds = ", ".join(dict.fromkeys(secret.kind for secret in found))
+        raise WriteRefused(
+            f"the text holds a secret ({kinds}) and was not written; keep that in .env and name the variable instead",
+            kind="secret",
+        )
+    verdict = scan(content)
+    if verdict.level == "refuse":
+        raise WriteRefused(
+            f"the text looks like an attack ({', '.join(verdict.classes)}) and was not written; describe the matter"
+            " in other words",
+            kind="threat",
+            details={"classes": list(verdict.classes)},
+        )
+
+
+def _no_unique_match(text: str, old: str, times: int) -> WriteRefused:
+    if times > 1:
+        return WriteRefused(
+            f"old_string stands {times} times in the file; give more of the surrounding text, or set replace_all",
+            kind="ambiguous_match",
+            details={"file_preview": _around(text, text.find(old))},
+        )
+    if closest := _ignoring_blanks(text, old):
+        return WriteRefused(
+            "old_string was not found, but this text differs from it only in blanks; copy it exactly",
+            kind="no_match",
+            details={"closest": closest[:PREVIEW], "file_preview": _around(text, text.find(closest))},
+        )
+    # The preview shows the longest line of old_string that exists in the file, or its beginning.
+    lines = sorted((line.strip() for line in old.splitlines()), key=len, reverse=True)
+    position = next((found for line in lines if line and (found := text.find(line)) >= 0), 0)
+    return WriteRefused(
+        "old_string was not found; copy it exactly as it stands in the file",
+        kind="no_match",
+        details={"file_preview": _around(text, position)},
     )
+
+
+def _ignoring_blanks(text: str, old: str) -> str:
+    """The lines of `text` that equal those of `old` but for blanks; "" when there are none."""
+    wanted = ["".join(line.split()) for line in old.strip().splitlines()]
+    lines = text.splitlines()
+    squeezed = ["".join(line.split()) for line in lines]
+    for start in range(len(lines) - len(wanted) + 1 if wanted else 0):
+        if squeezed[start : start + len(wanted)] == wanted:
+            return "\n".join(lines[start : start + len(wanted)])
+    return ""
+
+
+def _around(text: str, position: int) -> str:
+    start = max(0, min(position - PREVIEW // 4, len(text) - PREVIEW))
+    return text[start : start + PREVIEW]
+
+
+def write_private(root: str, path: str, content: str) -> None:
+    """Puts `content` at `path` in one durable step, readable by the owner only; refuses to write through a link."""
+    directory, name = os.path.split(path)
+    _check_contained(root, directory)
+    if os.path.islink(path):
+        raise WriteRefused(f"{name} is a link; remove it first", kind="bad_path")
+    with Folder.create(directory) as folder:
+        folder.replace(name, content.encode("utf-8"))
+
+
+def _check_contained(root: str, directory: str) -> None:
+    if not is_inside(os.path.realpath(directory), os.path.realpath(root)):
+        raise WriteRefused("the skill is a link that leads out of the skills directory", kind="bad_path")
+
+
+def count(root: str, full_name: str, kind: str, now: float) -> None:
+    """One more use of `kind` ("views" or "changes"); a skill works even when its use cannot be counted."""
+    with contextlib.suppress(OSError, StorageError), locked(root):
+        counts = usage_counts(root)
+        entry = counts.setdefault(full_name, {"first_used": now})
+        entry[kind] = int(entry.get(kind, 0)) + 1
+        entry["last_used"] = now
+        _write_counts(root, counts)
+
+
+def usage_counts(root: str) -> dict[str, dict[str, float]]:
+    """The counts by full name. A damaged file is moved aside, not overwritten."""
+    path = os.path.join(root, USAGE)
+    try:
+        with open(path, encoding="utf-8") as file:
+            counts = json.load(file)
+        return {
+            str(name): {key: number for key, number in entry.items() if isinstance(number, int | float)}
+            for name, entry in counts.items()
+        }
+    except FileNotFoundError:
+        return {}
+    except (ValueError, AttributeError, RecursionError):
+        with contextlib.suppress(OSError):
+            os.replace(path, f"{path}.damaged")
+        return {}
+
+
+def _write_counts(root: str, counts: dict[str, dict[str, float]]) -> None:
+    write_private(root, os.path.join(root, USAGE), json.dumps(counts, indent=1, sort_keys=True) + "\n")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Run = Callable[["Task"], "Outcome"]
     from hermes.settings.config import Settings
-    from hermes.skills.lifecycle import PendingSkill, PendingSkills
+    from hermes.skills.files import PendingSkill, PendingSkills
     from hermes.skills.tool import SkillTools
     from hermes.tools.paths import Ask
     from hermes.tools.registry import Tool

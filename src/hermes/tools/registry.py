@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import HermesError, WriteRefused
+from hermes.base.errors import HermesError, SettingsError, WriteRefused
 from hermes.base.text import decode, encode, read_arguments
+from hermes.settings.schema import nearest
 from hermes.tools.taint import NO_TURN
 
 if TYPE_CHECKING:
     Schema = dict[str, Any]
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import Protocol
 
     from hermes.tools.taint import Taint, TurnContext
@@ -32,7 +33,25 @@ if TYPE_CHECKING:
         def call(self, arguments: dict[str, Any]) -> dict[str, Any]: ...
 
     from hermes.compaction.engine import ContextEngine
+    from hermes.settings.config import Settings
 
+# A group that is off costs neither schema nor import. A tool in no group is always on.
+TOOLSETS: dict[str, tuple[str, ...]] = {
+    "memory": ("memory",),  # and whatever memory providers offer
+    "session_search": ("session_search",),
+    "skills": ("skills_list", "skill_view", "skill_manage"),
+    "context": ("context_expand", "context_compact"),
+    "todo": ("todo",),
+    "delegation": ("delegate_task",),
+    "files": ("read_file", "write_file", "patch", "search_files"),
+    "terminal": ("terminal",),
+    "web": ("fetch_url",),
+    "mcp": (),  # whatever the servers in mcp_servers offer
+}
+# Hands on the machine: on where its owner sits in front of it, off for chats and servers until the settings say so.
+_HANDS = frozenset({"files", "terminal"})
+_AT_THE_MACHINE = frozenset({"cli", "demo", "subagent"})
+_ANYWHERE = "default"
 _KINDS: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -322,3 +341,41 @@ def usable_schemas(engine: ContextEngine) -> list[dict[str, Any]]:
     return [
         {"description": "", "parameters": whole, **schema} for schema in schemas if isinstance(schema.get("name"), str)
     ]
+
+
+def toolsets_of(settings: Settings, platform: str) -> frozenset[str]:
+    """The toolsets a session of a platform gets."""
+    enabled = _named_toolsets(settings, "enabled_toolsets", platform)
+    disabled = _named_toolsets(settings, "disabled_toolsets", platform) or ()
+    if enabled is None:
+        enabled = frozenset(TOOLSETS) if platform in _AT_THE_MACHINE else frozenset(TOOLSETS) - _HANDS
+    everywhere = _known_toolsets("disabled_toolsets", (settings.get("disabled_toolsets") or {}).get(_ANYWHERE, ()))
+    return frozenset(enabled) - frozenset(disabled) - frozenset(everywhere)
+
+
+def check_toolsets(names: Collection[str]) -> frozenset[str]:
+    """Toolsets somebody named, or an error that knows the right spelling."""
+    return _known_toolsets("toolsets", names)
+
+
+def is_enabled(tool: str, toolsets: Collection[str] | None, toolset: str | None = None) -> bool:
+    """Whether a tool is offered; one that belongs to no toolset always is."""
+    belongs = toolset or next((name for name, tools in TOOLSETS.items() if tool in tools), None)
+    return toolsets is None or belongs is None or belongs in toolsets
+
+
+def _named_toolsets(settings: Settings, key: str, platform: str) -> frozenset[str] | None:
+    by_platform = settings.get(key) or {}
+    given = by_platform.get(platform, by_platform.get(_ANYWHERE) if key == "enabled_toolsets" else None)
+    return None if given is None else _known_toolsets(f"{key}.{platform}", given)
+
+
+def _known_toolsets(key: str, names: Any) -> frozenset[str]:
+    listed: Iterable[str] = [names] if isinstance(names, str) else names
+    if not isinstance(listed, list | tuple | set | frozenset):
+        raise SettingsError(f"{key}: expected a list of toolsets, found {names!r}")
+    for name in listed:
+        if name not in TOOLSETS:
+            known = ", ".join(TOOLSETS)
+            raise SettingsError(f"{key}: there is no toolset {name!r}{nearest(str(name), TOOLSETS)} (known: {known})")
+    return frozenset(listed)

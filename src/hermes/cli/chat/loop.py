@@ -15,9 +15,8 @@ from hermes.cli.chat.screen import TurnView, compacted_in_words
 from hermes.cli.sessions.look import named, open_existing
 from hermes.llm.embedded import MODELS
 from hermes.memory.store import usage
-from hermes.session.history import open_past
 from hermes.session.models import script_from_here
-from hermes.session.parts import open_parts
+from hermes.session.parts import open_parts, open_past
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -183,7 +183,7 @@ def _no_model() -> str:
 
 def _newest(context: ui.Context) -> str | None:
     """The conversation that `--continue` goes on with."""
-    from hermes.session.history import open_past
+    from hermes.session.parts import open_past
 
     past = open_past(context.home)
     if past is None:

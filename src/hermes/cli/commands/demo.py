@@ -16,7 +16,7 @@ from hermes.cli import ui
 from hermes.cli.chat.screen import Screen, TurnView, compacted_in_words
 from hermes.llm.embedded import DEFAULT, MODELS, EmbeddedModel, installed
 from hermes.llm.scripted import Reply, Scripted
-from hermes.session.history import open_past
+from hermes.session.parts import open_past
 from hermes.session.session import MemorySession
 from hermes.settings.config import FILE
 from hermes.settings.home import find_home

@@ -240,7 +240,7 @@ def _recall_figures(given: ui.Given, context: ui.Context) -> dict[str, Any]:
 
         return dict(run(given.path, limit=given.limit, semantic=given.semantic))
     from hermes.operations.recall_bench import run_own
-    from hermes.session.history import open_past
+    from hermes.session.parts import open_past
 
     db = open_past(context.home)
     if db is None:

@@ -11,16 +11,15 @@ from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.memory.entries import preview
 from hermes.session.curator import Curator, helper_for
-from hermes.session.history import open_past
-from hermes.session.parts import open_parts
+from hermes.session.parts import open_parts, open_past
 from hermes.skills import lifecycle
-from hermes.skills.lifecycle import PendingSkills
+from hermes.skills.files import PendingSkills
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from hermes.skills.lifecycle import PendingSkill
+    from hermes.skills.files import PendingSkill
 
 
 def _list(given: ui.Given, context: ui.Context) -> int:

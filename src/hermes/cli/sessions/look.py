@@ -20,7 +20,8 @@ from hermes.conversations.recorded_import import unfinished_imports
 from hermes.conversations.retrieval import Criteria, Finder, answer_to, unmasked
 from hermes.portability.conversations_export import tool_calls
 from hermes.safety.secrets import mask_secrets
-from hermes.session.history import open_past, parts_of, turns
+from hermes.session.history import parts_of, turns
+from hermes.session.parts import open_past
 from hermes.settings.home import named_project
 
 if TYPE_CHECKING:
