@@ -20,7 +20,7 @@ import apsw
 from benchmarks import live_appends, search_peers
 from benchmarks.corpus import Corpus
 from hermes.conversations.database import SessionDB
-from hermes.conversations.maintenance import Upkeep
+from hermes.conversations.maintenance import Maintenance
 from hermes.conversations.retrieval import Criteria
 from hermes.conversations.session_search import SessionSearch
 
@@ -176,7 +176,7 @@ def _settle(built: Built) -> None:
     """As an import does at its end."""
     started = time.process_time()
     built.db.index()
-    for _ in Upkeep.of_db(built.db).settle():
+    for _ in Maintenance.of_db(built.db).settle():
         pass
     built.write_seconds += time.process_time() - started
 

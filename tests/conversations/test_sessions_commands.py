@@ -13,7 +13,7 @@ from terminal_program import Terminal as OnTerminal
 
 from hermes.cli import ui
 from hermes.conversations.database import SessionDB
-from hermes.conversations.maintenance import Upkeep
+from hermes.conversations.maintenance import Maintenance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,7 +171,7 @@ def test_where_words_find_nothing_the_search_by_meaning_is_named_unless_it_is_th
     assert "by meaning" not in hermes("sessions", "search", "kubernetes").err
     hermes("config", "set", "recall.semantic", "auto")
     monkeypatch.setattr("hermes.conversations.search.semantic.find_spec", lambda _: "found")
-    monkeypatch.setattr("hermes.session.history.embedding_of", lambda _: None)
+    monkeypatch.setattr("hermes.session.receipts.embedding_of", lambda _: None)
     assert "by meaning" not in hermes("sessions", "search", "kubernetes").err
 
 
@@ -265,7 +265,7 @@ def test_only_ended_conversations_that_were_not_used_for_long_are_pruned(db: Ses
 @pytest.mark.proves("search.cli-wrong-clock")
 def test_a_clock_that_is_far_ahead_now_prunes_nothing_fresh(db: SessionDB) -> None:
     db.end_session(talk(db, "just now"), "cli_close")
-    assert Upkeep.of_db(db).unused(90, now=time.time() + 400 * DAY) == []
+    assert Maintenance.of_db(db).unused(90, now=time.time() + 400 * DAY) == []
 
 
 @pytest.mark.proves("search.cli-wrong-clock")
@@ -279,7 +279,7 @@ def test_times_recorded_by_a_wrong_clock_are_judged_by_their_neighbours_in_order
     ahead_and_recent = talk(db, "clock was ahead again", at=now + 7300 * DAY)
     for session in (old, ahead_but_old, old_too, recent, behind_but_recent, ahead_and_recent):
         db.end_session(session, "cli_close")
-    assert [session.id for session in Upkeep.of_db(db).unused(90, now=now + 60)] == [old, ahead_but_old, old_too]
+    assert [session.id for session in Maintenance.of_db(db).unused(90, now=now + 60)] == [old, ahead_but_old, old_too]
 
 
 @pytest.mark.proves("search.cli-stats")

@@ -16,7 +16,7 @@ from model_server import Answer, ModelServer, chat, claude, sse
 from hermes.base.errors import ModelBusy, ModelError, ModelUnreachable
 from hermes.base.events import Finished, ReasoningDelta, TextDelta, ToolCall, ToolCallStarted, Usage
 from hermes.llm.anthropic import Anthropic
-from hermes.llm.client import Endpoint, Patience, _chunks, _understood
+from hermes.llm.client import Endpoint, Retries, _chunks, _understood
 from hermes.llm.openai import OpenAICompatible
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from hermes.llm.client import HttpModel
 
 ASK = [{"role": "user", "content": "hello"}]
-ONCE = Patience(attempts=1)
+ONCE = Retries(attempts=1)
 
 
-def model(server: ModelServer, wire: str, patience: Patience = ONCE) -> HttpModel:
+def model(server: ModelServer, wire: str, retries: Retries = ONCE) -> HttpModel:
     if wire == "openai":
-        return OpenAICompatible(Endpoint(model="m", base_url=f"{server.url}/v1", key="k"), patience)
-    return Anthropic(Endpoint(model="m", base_url=server.url, wire="anthropic", key="k"), patience)
+        return OpenAICompatible(Endpoint(model="m", base_url=f"{server.url}/v1", key="k"), retries)
+    return Anthropic(Endpoint(model="m", base_url=server.url, wire="anthropic", key="k"), retries)
 
 
 def answered(wire: str, *pieces: bytes, content_type: str = "text/event-stream; charset=utf-8") -> list[ModelEvent]:

@@ -23,7 +23,7 @@ from hermes.base.errors import (
     WrongKey,
 )
 from hermes.base.events import Finished, Retrying, TextDelta
-from hermes.llm.client import Endpoint, Fallback, Patience, failure, limit_in, retry_after
+from hermes.llm.client import Endpoint, Fallback, Retries, failure, limit_in, retry_after
 from hermes.llm.openai import OpenAICompatible
 from hermes.llm.scripted import Scripted
 
@@ -37,19 +37,19 @@ OK = Answer(pieces=[chat({"content": "hi"})])
 
 
 class Waiting:
-    """A patience that notes its waits instead of sleeping."""
+    """A retries that notes its waits instead of sleeping."""
 
     def __init__(self, attempts: int = 4) -> None:
         self.slept = 0.0
-        self.patience = Patience(attempts=attempts, sleep=self._sleep, chance=lambda: 0.0)
+        self.retries = Retries(attempts=attempts, sleep=self._sleep, chance=lambda: 0.0)
 
     def _sleep(self, seconds: float) -> None:
         self.slept += seconds
 
 
-def model(server: ModelServer, patience: Patience | None = None, **given: Any) -> OpenAICompatible:
+def model(server: ModelServer, retries: Retries | None = None, **given: Any) -> OpenAICompatible:
     endpoint = Endpoint(model="m", base_url=f"{server.url}/v1", provider="openai", key="k", **given)
-    return OpenAICompatible(endpoint, patience or Patience(attempts=1))
+    return OpenAICompatible(endpoint, retries or Retries(attempts=1))
 
 
 @pytest.mark.proves("llm.errors")
@@ -83,7 +83,7 @@ def test_each_status_becomes_the_error_somebody_can_act_on(
     status: int, content: Any, kind: type[ModelError], says: str
 ) -> None:
     with ModelServer(failing(status, content)) as server, pytest.raises(kind) as raised:
-        list(OpenAICompatible(replace(HERE, base_url=server.url), Patience(attempts=1)).stream("", ASK))
+        list(OpenAICompatible(replace(HERE, base_url=server.url), Retries(attempts=1)).stream("", ASK))
     assert type(raised.value) is kind
     assert raised.value.status == status
     assert says in str(raised.value)
@@ -154,7 +154,7 @@ def test_a_key_that_a_provider_repeats_is_not_shown() -> None:
 def test_passing_errors_are_retried_with_growing_waits_and_the_answer_comes() -> None:
     waiting = Waiting()
     with ModelServer(failing(500, {}), failing(529, {}), OK) as server:
-        events = list(model(server, waiting.patience).stream("", ASK))
+        events = list(model(server, waiting.retries).stream("", ASK))
         assert len({each.body for each in server.received}) == 1
     retries = [each for each in events if isinstance(each, Retrying)]
     assert [(type(each.error), each.seconds) for each in retries] == [(ModelBusy, 1.0), (ModelBusy, 2.0)]
@@ -167,11 +167,11 @@ def test_retries_are_bounded_and_lasting_errors_are_not_retried() -> None:
     waiting = Waiting(attempts=3)
     with ModelServer(*[failing(503, {})] * 5) as server:
         with pytest.raises(ModelBusy):
-            list(model(server, waiting.patience).stream("", ASK))
+            list(model(server, waiting.retries).stream("", ASK))
         assert len(server.received) == 3
     with ModelServer(failing(401, {}), OK) as server:
         with pytest.raises(WrongKey):
-            list(model(server, waiting.patience).stream("", ASK))
+            list(model(server, waiting.retries).stream("", ASK))
         assert len(server.received) == 1
 
 
@@ -179,11 +179,11 @@ def test_retries_are_bounded_and_lasting_errors_are_not_retried() -> None:
 def test_the_wait_a_provider_names_is_kept_and_one_that_is_too_long_ends_it() -> None:
     waiting = Waiting()
     with ModelServer(failing(429, {}, retry_after="7"), failing(503, {}, retry_after_ms="250"), OK) as server:
-        list(model(server, waiting.patience).stream("", ASK))
+        list(model(server, waiting.retries).stream("", ASK))
     assert waiting.slept == pytest.approx(7.25)
     with ModelServer(failing(429, {}, retry_after="3600"), OK) as server:
         with pytest.raises(RateLimited, match="it asks to wait 3600 s") as raised:
-            list(model(server, waiting.patience).stream("", ASK))
+            list(model(server, waiting.retries).stream("", ASK))
         assert len(server.received) == 1
     assert raised.value.seconds == 3600
 
@@ -203,7 +203,7 @@ def test_a_wait_may_be_a_number_or_a_date() -> None:
 def test_a_connection_cut_in_the_middle_starts_over_and_says_that_the_text_so_far_is_void() -> None:
     half = Answer(pieces=[sse({"choices": [{"delta": {"content": "hal"}}]}, done=False)], cut=True)
     with ModelServer(half, OK) as server:
-        events = list(model(server, Waiting().patience).stream("", ASK))
+        events = list(model(server, Waiting().retries).stream("", ASK))
     kinds = [type(each) for each in events]
     assert kinds == [TextDelta, Retrying, TextDelta, Finished]
     assert isinstance(events[1], Retrying)
@@ -215,7 +215,7 @@ def test_nothing_listening_and_an_impossible_address_say_what_to_check() -> None
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{free.getsockname()[1]}"
-    gone = OpenAICompatible(replace(HERE, base_url=address), Patience(attempts=1))
+    gone = OpenAICompatible(replace(HERE, base_url=address), Retries(attempts=1))
     with pytest.raises(ModelUnreachable, match="is the server running"):
         list(gone.stream("", ASK))
     for address in ("nonsense", "ftp://example.com", "http://example.com:port"):
@@ -246,7 +246,7 @@ def test_stopping_from_another_thread_ends_the_wait_at_once(moment: str) -> None
     with ModelServer(answer, OK) as server:
         threading.Timer(0.2, stop.set).start()
         with pytest.raises(Interrupted):
-            events.extend(model(server, Waiting().patience).stream("", ASK, cancelled=stop.is_set))
+            events.extend(model(server, Waiting().retries).stream("", ASK, cancelled=stop.is_set))
         never.set()
         assert isinstance(list(model(server).stream("", ASK))[-1], Finished)
 
@@ -271,7 +271,7 @@ def test_stopping_ends_an_answer_that_goes_on_coming() -> None:
 def test_an_error_page_of_any_length_is_read_only_so_far() -> None:
     page = Answer(status=503, content_type="text/html", pieces=[b"<p>sorry</p>" * 5_000] * 40)
     with ModelServer(page) as server, pytest.raises(ModelBusy) as refused:
-        list(model(server, Patience(attempts=1)).stream("", ASK))
+        list(model(server, Retries(attempts=1)).stream("", ASK))
     assert len(str(refused.value)) < 1_000
 
 
@@ -279,7 +279,7 @@ def test_an_error_page_of_any_length_is_read_only_so_far() -> None:
 def test_stopping_ends_a_wait_between_two_attempts_and_before_the_first() -> None:
     slept: list[float] = []
     with ModelServer(failing(429, {}, retry_after="60")) as server:
-        patient = model(server, Patience(sleep=slept.append))
+        patient = model(server, Retries(sleep=slept.append))
         with pytest.raises(Interrupted, match="waiting to ask"):
             list(patient.stream("", ASK, cancelled=lambda: len(slept) >= 3))
         with pytest.raises(Interrupted, match="before the model was asked"):

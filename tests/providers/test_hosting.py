@@ -159,13 +159,13 @@ def test_what_its_process_dies_of_is_kept_and_handed_over_to_the_next(home: Path
 def test_what_it_dies_of_again_and_again_is_set_aside_and_holds_up_nothing(home: Path) -> None:
     from hermes.providers.hosting.client import HostedProvider
     from hermes.providers.manager import Limits, MemoryManager
-    from hermes.providers.worker import Patience
+    from hermes.providers.worker import Backoff
 
     configure(home)
     provider = HostedProvider("misbehaving", str(home), str(home))
     provider.wait_until_loaded()
     limits = Limits(recall_seconds=PATIENCE, drain_seconds=PATIENCE)
-    manager = MemoryManager(str(home), limits=limits, patience=Patience(first_pause=0.01, longest_pause=0.02))
+    manager = MemoryManager(str(home), limits=limits, backoff=Backoff(first_pause=0.01, longest_pause=0.02))
     manager.add_provider(provider)
     manager.initialize_all("s1", platform="cli")
     order(home, sync_turn="ends its process")

@@ -15,7 +15,7 @@ from provider_plugins import Gate, Notebook
 from hermes.base.errors import ProviderError
 from hermes.providers.base import MemoryProvider
 from hermes.providers.manager import Limits, MemoryManager
-from hermes.providers.worker import Patience
+from hermes.providers.worker import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,8 +107,8 @@ def test_one_slow_answer_worries_nobody_whoever_looked_at_the_clock(tmp_path: Pa
             raise ProviderError("it took too long", kind="slow")
 
     told: list[str] = []
-    patience = Patience(failures=3, first_pause=0.0)
-    manager = managed(tmp_path, Slow("slow"), limits=PATIENT, tell=told.append, patience=patience)
+    backoff = Backoff(failures=3, first_pause=0.0)
+    manager = managed(tmp_path, Slow("slow"), limits=PATIENT, tell=told.append, backoff=backoff)
     counts = []
     for _ in range(4):
         manager.prefetch_all("tea")
@@ -177,7 +177,7 @@ def test_a_provider_that_calls_back_gets_nothing_and_blocks_nothing(tmp_path: Pa
 def test_a_provider_that_keeps_failing_is_left_alone_and_tried_again_after_a_pause(tmp_path: Path) -> None:
     told: list[str] = []
     book = Notebook()
-    manager = managed(tmp_path, book, tell=told.append, patience=Patience(first_pause=0.02, longest_pause=0.05))
+    manager = managed(tmp_path, book, tell=told.append, backoff=Backoff(first_pause=0.02, longest_pause=0.05))
     book.in_prefetch = lambda: _throw(RuntimeError("boom"))
     for _ in range(10):
         manager.prefetch_all("tea", session_id="s1")
@@ -196,7 +196,7 @@ def test_a_provider_that_keeps_failing_is_left_alone_and_tried_again_after_a_pau
 @pytest.mark.proves("providers.breaker", "providers.outbox")
 def test_what_waits_is_delivered_within_the_running_conversation_without_being_asked(tmp_path: Path) -> None:
     book = Notebook()
-    manager = managed(tmp_path, book, patience=Patience(first_pause=0.02, longest_pause=0.05))
+    manager = managed(tmp_path, book, backoff=Backoff(first_pause=0.02, longest_pause=0.05))
     delivered = threading.Event()
     book.down = ConnectionError("away")
     manager.sync_all("one", "two", session_id="s1")

@@ -158,7 +158,7 @@ def test_a_review_knows_what_was_read_however_the_conversation_went_on(home: Pat
         )
         went_on = session.id
     if how in ("imported", "forgotten"):
-        session.database.set_meta(session.nudges._key, "{half")
+        session.database.set_meta(session.counters._key, "{half")
     session.close()
     with MemorySession.open(home, resume=went_on) as again:
         again.prepare_turn("thanks")

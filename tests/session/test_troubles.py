@@ -182,11 +182,11 @@ def test_counts_that_cannot_be_read_begin_anew(home: Path) -> None:
     with MemorySession.open(home) as session:
         turn(session, "one")
     with SessionDB.open(home / "state.db") as db:
-        db.set_meta(session.nudges._key, "{half")
+        db.set_meta(session.counters._key, "{half")
     with MemorySession.open(home, resume=session.id) as session:
-        assert session.nudges.turns == 0
+        assert session.counters.turns == 0
         turn(session, "two")
-        assert session.nudges.turns == 1
+        assert session.counters.turns == 1
 
 
 @pytest.mark.proves("session.frozen-prompt")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hermes.base.errors import NotFound, StorageError, UnsafePath
 from hermes.conversations.database import SessionDB
-from hermes.conversations.maintenance import Upkeep
+from hermes.conversations.maintenance import Maintenance
 from hermes.storage.local.index import segments
 
 if TYPE_CHECKING:
@@ -366,7 +366,7 @@ def test_an_import_leaves_merging_to_its_end_and_everybody_else_merges_as_before
         assert segments(connection, "messages_fts") == 12
         assert dict(connection.execute("SELECT k, v FROM messages_fts_config"))["automerge"] == 8
         assert db.search("number 17 part 3", limit=1)[0].snippet.replace(">>>", "").replace("<<<", "")
-        upkeep = Upkeep.of_db(db)
+        upkeep = Maintenance.of_db(db)
         assert not upkeep.is_in_pieces()
         for _ in upkeep.settle():
             pass

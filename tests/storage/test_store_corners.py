@@ -12,7 +12,7 @@ from hermes.base.errors import DamagedFile, StorageError
 from hermes.conversations import maintenance as upkeep
 from hermes.conversations.context import Contexts
 from hermes.conversations.database import SessionDB
-from hermes.conversations.maintenance import Upkeep
+from hermes.conversations.maintenance import Maintenance
 from hermes.storage import documents as journal
 from hermes.storage.documents import Journal
 from hermes.storage.files import Folder
@@ -153,7 +153,7 @@ def test_settling_writes_the_log_into_the_file_now_and_then(db: SessionDB, monke
         db.append_many(session, [{"role": "user", "content": f"word{start + n} said"} for n in range(30)])
         db.index()
     before = os.path.getsize(f"{db.path}-wal")
-    steps = list(Upkeep.of_db(db).settle())
+    steps = list(Maintenance.of_db(db).settle())
     assert steps == list(range(1, len(steps) + 1))
     assert before > 0
     assert db.search("word41")
@@ -163,7 +163,7 @@ def test_settling_writes_the_log_into_the_file_now_and_then(db: SessionDB, monke
 def test_a_store_without_a_log_has_a_log_of_no_size(tmp_path: Path) -> None:
     (tmp_path / "state.db-shm").mkdir()  # so there is a rollback journal instead
     with SessionDB.open(tmp_path / "state.db") as db:
-        sizes = Upkeep.of_db(db).sizes()
+        sizes = Maintenance.of_db(db).sizes()
         session = db.create_session()
         db.append(session, {"role": "user", "content": "hello"})
         db.sync()  # what was committed is in the file already

@@ -19,7 +19,7 @@ from wire_server import KEY
 from hermes.providers.config import save_config
 from hermes.providers.discovery import load_provider
 from hermes.providers.manager import Limits, MemoryManager
-from hermes.providers.worker import Patience
+from hermes.providers.worker import Backoff
 from hermes.session.session import MemorySession
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ class ServiceScenarios:
 
     def started(self, home: Path, told: list[str], **identity: Any) -> MemoryManager:
         limits = Limits(recall_seconds=self.slowest, tool_seconds=5.0, drain_seconds=5.0)
-        patience = Patience(first_pause=0.01, longest_pause=0.05)
-        manager = MemoryManager(str(home), limits=limits, tell=told.append, patience=patience)
+        backoff = Backoff(first_pause=0.01, longest_pause=0.05)
+        manager = MemoryManager(str(home), limits=limits, tell=told.append, backoff=backoff)
         manager.add_provider(load_provider(self.name, str(home)))
         manager.initialize_all("s1", platform="cli", agent_context="primary", **identity)
         assert manager.problems == []

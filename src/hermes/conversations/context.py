@@ -30,7 +30,7 @@ WRITTEN = "compaction"  # on every row a compaction wrote
 COPY = "copy_of"  # on a row that another session took over: the id of the original
 
 
-class Originals:
+class Transcript:
     def __init__(self, db: SessionDB) -> None:
         self._db = db
         self._pages = Pages.of_db(db)
@@ -122,7 +122,7 @@ class Contexts:
         self._database = db._database  # noqa: SLF001 - one package, two files
         self._owner = db._owner_key  # noqa: SLF001
         self._pages = Pages.of_db(db)
-        self._originals = Originals(db)
+        self._originals = Transcript(db)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class Contexts:
             for session, rows in taken.items():
                 self._db.set_rewound(session, rows)
 
-    def furnish(self, session_id: str, *, system_prompt: str, **more: Any) -> None:
+    def set_prompt(self, session_id: str, *, system_prompt: str, **more: Any) -> None:
         """Gives a session a prompt and what belongs to it: another program began it, or its own is lost to damage."""
         session = self._db.get_session(session_id)
         kept = {name: each for name, each in self._db.session_details(session_id).items() if name != "system_prompt"}

@@ -60,13 +60,13 @@ class _Use:
     imported: bool
 
 
-class Upkeep:
+class Maintenance:
     def __init__(self, database: Database, owner: int) -> None:
         self._database = database
         self._owner = owner
 
     @classmethod
-    def of_db(cls, db: SessionDB) -> Upkeep:
+    def of_db(cls, db: SessionDB) -> Maintenance:
         return cls(db._database, db._owner_key)  # noqa: SLF001 - one package, two files
 
     def unused(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hermes.base.events import ModelEvent
-    from hermes.llm.client import Endpoint, Message, Patience
+    from hermes.llm.client import Endpoint, Message, Retries
 
 ROLLING = 3  # Anthropic allows four points per request; one is the system prompt's
 
@@ -204,8 +204,8 @@ _FIRST = b'{"role":"user","content":[{"type":"text","text":"(the conversation so
 class Anthropic(HttpModel):
     path = "/v1/messages"
 
-    def __init__(self, endpoint: Endpoint, patience: Patience | None = None) -> None:
-        super().__init__(endpoint, patience)
+    def __init__(self, endpoint: Endpoint, retries: Retries | None = None) -> None:
+        super().__init__(endpoint, retries)
         self._log = WireLog(self._encode)
 
     def _stop_seeing(self) -> None:

@@ -347,7 +347,7 @@ class Model(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class Retries:
     """How often a passing error is retried, and how long to wait for it at most."""
 
     attempts: int = 4
@@ -414,9 +414,9 @@ class HttpModel:
 
     path: str
 
-    def __init__(self, endpoint: Endpoint, patience: Patience | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, retries: Retries | None = None) -> None:
         self.endpoint = endpoint
-        self._patience = patience or Patience()
+        self._patience = retries or Retries()
         self._sees = endpoint.vision
         self._fixed: tuple[str, list[Message], bytes] | None = None
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hermes.llm.client import Endpoint, HttpModel, Patience
+    from hermes.llm.client import Endpoint, HttpModel, Retries
 
 _PROBE_SECONDS = 0.5  # a server on this machine answers at once or not at all
 
 
-def open_model(endpoint: Endpoint, patience: Patience | None = None) -> HttpModel:
+def open_model(endpoint: Endpoint, retries: Retries | None = None) -> HttpModel:
     if endpoint.wire == "anthropic":
         from hermes.llm.anthropic import Anthropic
 
-        return Anthropic(endpoint, patience)
+        return Anthropic(endpoint, retries)
     from hermes.llm.openai import OpenAICompatible
 
-    return OpenAICompatible(endpoint, patience)
+    return OpenAICompatible(endpoint, retries)
 
 
 def list_models(base_url: str, key: str = "") -> list[Mapping[str, Any]] | None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hermes.base.events import ModelEvent
-    from hermes.llm.client import Endpoint, Message, Patience
+    from hermes.llm.client import Endpoint, Message, Retries
 
 # What a chat-completions server knows; everything else in a message is for us.
 _WIRE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
@@ -24,8 +24,8 @@ _REPLAYED = {"": (), "content": ("reasoning_content",), "details": ("reasoning_d
 class OpenAICompatible(HttpModel):
     path = "/chat/completions"
 
-    def __init__(self, endpoint: Endpoint, patience: Patience | None = None) -> None:
-        super().__init__(endpoint, patience)
+    def __init__(self, endpoint: Endpoint, retries: Retries | None = None) -> None:
+        super().__init__(endpoint, retries)
         self._replayed = _REPLAYED[endpoint.replays_reasoning]
         self._log = WireLog(self._encode)
 

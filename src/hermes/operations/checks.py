@@ -17,7 +17,7 @@ from hermes.providers.hosting.client import in_passing, open_provider
 from hermes.providers.manager import running_for
 from hermes.providers.worker import TimedOut, Worker, in_words
 from hermes.session.compaction import UnusableResult, compress_with
-from hermes.session.engines import BUNDLED, engine_folders, known_engines, named_engine
+from hermes.session.engines import ENGINES, engine_folders, known_engines, named_engine
 from hermes.session.external import chosen_providers
 from hermes.settings.home import DATABASE
 from hermes.tools.registry import usable_schemas
@@ -148,7 +148,7 @@ def examine_engine(home: Home, settings: Settings, name: str) -> dict[str, Any]:
         "name": name,
         "kind": "context engine",
         "installed": True,
-        "bundled": name in BUNDLED,
+        "bundled": name in ENGINES,
         "folder": info.folder if info else "",
         "description": info.description if info else "",
         "belongs_into": belongs,

@@ -387,8 +387,8 @@ def _log(home: Home, path: str, *, fix: bool) -> Iterator[Check]:
         yield Check(name="log", state=WARNING, found=found, remedy=remedy)
         return
     from hermes.conversations.database import SessionDB
-    from hermes.conversations.maintenance import Upkeep
+    from hermes.conversations.maintenance import Maintenance
 
     with SessionDB.open(path) as db:
-        Upkeep.of_db(db).checkpoint()
+        Maintenance.of_db(db).checkpoint()
     yield Check(name="log", state=OK, found=f"{found}; it was brought into the file of {home.path}", fixed=True)

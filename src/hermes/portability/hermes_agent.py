@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import DamagedFile, HermesError, NotFound, SettingsError, StorageError
 from hermes.conversations.database import SessionDB
-from hermes.conversations.maintenance import Upkeep
+from hermes.conversations.maintenance import Maintenance
 from hermes.memory.entries import Cause, parse
 from hermes.memory.file import FILES, FOLDER
 from hermes.memory.store import TARGETS, MemoryStore
@@ -269,7 +269,7 @@ def open_for_import(path: str, copy: HomeCopy) -> Iterator[SessionDB]:
 
 
 def _merge_index(db: SessionDB) -> None:
-    upkeep = Upkeep.of_db(db)
+    upkeep = Maintenance.of_db(db)
     with contextlib.suppress(StorageError):  # everything is there; a search only takes longer
         db.index()
         if upkeep.is_in_pieces():

@@ -35,7 +35,7 @@ from hermes.safety.fence import sanitize_context
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from hermes.providers.worker import Job, Patience
+    from hermes.providers.worker import Backoff, Job
 
     Messages = Sequence[Mapping[str, Any]]
 
@@ -161,7 +161,7 @@ class ProviderHandle:
         hermes_home: str,
         user: str = "",
         mode: str = "hybrid",
-        patience: Patience | None = None,
+        backoff: Backoff | None = None,
         tell: Callable[[str], None] = lambda _: None,
         worker: Callable[[str], Worker] = Worker,
     ) -> None:
@@ -170,7 +170,7 @@ class ProviderHandle:
         self.name = str(provider.name)
         self.mode = mode
         self._tell = tell
-        self.health = Health(self.name, patience=patience, tell=self._told)
+        self.health = Health(self.name, backoff=backoff, tell=self._told)
         self.outbox = Outbox(hermes_home, self.name, user=user)
         self.calls = worker(f"hermes-{self.name}-calls")
         self.deliveries = worker(f"hermes-{self.name}-deliveries")
@@ -405,7 +405,7 @@ class MemoryManager:
         reserved: Iterable[str] = RESERVED_TOOLS,
         known: Callable[[], Iterable[str]] = tuple,
         tell: Callable[[str], None] = lambda _: None,
-        patience: Patience | None = None,
+        backoff: Backoff | None = None,
         user: str = "",
         worker: Callable[[str], Worker] = Worker,
     ) -> None:
@@ -416,7 +416,7 @@ class MemoryManager:
         self._reserved = frozenset(reserved) | RESERVED_TOOLS
         self.known = known  # what the model reads anyway
         self.tell = tell  # the person
-        self._attach: dict[str, Any] = {"tell": self._say, "patience": patience, "user": user, "worker": worker}
+        self._attach: dict[str, Any] = {"tell": self._say, "backoff": backoff, "user": user, "worker": worker}
         self._handles: list[ProviderHandle] = []
         self._tools: dict[str, tuple[ProviderHandle, dict[str, Any]]] = {}
         self._switches = 0

@@ -139,7 +139,7 @@ _LONGEST_READ = 5_000
 
 
 @value
-class Patience:
+class Backoff:
     """When to give up on a provider for a while, and when to try again."""
 
     failures: int = 3  # in a row, after which it is left alone
@@ -154,12 +154,12 @@ class Health:
         self,
         name: str,
         *,
-        patience: Patience | None = None,
+        backoff: Backoff | None = None,
         tell: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
-        self._patience = patience or Patience()
+        self._patience = backoff or Backoff()
         self._tell = tell
         self._clock = clock
         self._lock = threading.Lock()

@@ -152,7 +152,7 @@ def sizes_of(**parts: str) -> list[dict[str, Any]]:
 MEMORY, SKILLS = "memory", "skills"
 
 
-class Nudges:
+class ReviewCounters:
     """The counters of one conversation, whichever of its sessions is running."""
 
     def __init__(self, database: SessionDB, session_id: str) -> None:
@@ -202,7 +202,7 @@ class Nudges:
         }
         return frozenset(kind for kind, (count, every, offered) in counts.items() if offered and 0 < every <= count)
 
-    def looked_back(self, kinds: frozenset[str]) -> None:
+    def review_began(self, kinds: frozenset[str]) -> None:
         """A review begins: what it is for starts from zero, so that a failing one is not tried after every turn."""
         self.turns = 0 if MEMORY in kinds else self.turns
         self.calls = 0 if SKILLS in kinds else self.calls
@@ -211,7 +211,7 @@ class Nudges:
     def pass_taint_to(self, session_id: str) -> None:
         """A conversation that begins with this one has read what this one read."""
         if self.taint:
-            Nudges(self._database, session_id).tainted(self.taint)
+            ReviewCounters(self._database, session_id).tainted(self.taint)
 
     def _save(self) -> None:
         kept = {"turns": self.turns, "calls": self.calls, "taint": self.taint}
@@ -354,7 +354,7 @@ def _words_of_person(stored: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def sources_in(context: Context, nudges: Nudges, *, since_person: bool = False) -> list[Source]:
+def sources_in(context: Context, nudges: ReviewCounters, *, since_person: bool = False) -> list[Source]:
     """What the model has in front of it from outside; with `since_person` only what came after the newest words.
 
     What a compaction put away is told by the conversation's counters; without them it counts as from outside.
@@ -386,7 +386,7 @@ def _text(message: Mapping[str, Any]) -> str:
 _HEADLINE = "[Memory changed since this conversation began. From now on this holds:]"
 
 
-class Announcements:
+class MemoryUpdates:
     """Remembers up to which change the session has been told; `seen` can be stored and handed in again on resume."""
 
     def __init__(self, store: MemoryStore | None, session_id: str, seen: dict[str, int] | None = None) -> None:

@@ -69,7 +69,7 @@ def _held_back(breaker: Breaker, now: float) -> str:
     return ""
 
 
-BUNDLED = {
+ENGINES = {
     BUILT_IN: "Summarises the middle of a conversation, and keeps word for word what a summary may not lose",
     "lcm": "A graph of summaries that leads to every message; tools to go down it",
 }
@@ -97,7 +97,7 @@ def _shared(settings: Settings) -> dict[str, Any]:
 
 def known_engines(home: Home) -> list[EngineInfo]:
     """What `context.engine` may name, the bundled ones first; those of general plug-ins show when they are loaded."""
-    bundled = [EngineInfo(name=name, folder="", description=text) for name, text in BUNDLED.items()]
+    bundled = [EngineInfo(name=name, folder="", description=text) for name, text in ENGINES.items()]
     return [*bundled, *available_engines(engine_folders(home))]
 
 

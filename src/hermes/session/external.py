@@ -259,9 +259,9 @@ def build_manager(
     handed: Sequence[MemoryProvider] = (),
 ) -> MemoryManager:
     """A manager with these providers, loaded and not yet started."""
-    from hermes.providers.hosting.client import Opening
+    from hermes.providers.hosting.client import StartingProviders
 
-    opening = Opening(home, settings, names)
+    opening = StartingProviders(home, settings, names)
     from hermes.providers.manager import Limits, MemoryManager
 
     manager = MemoryManager(

@@ -19,7 +19,7 @@ from hermes.conversations.context import COPY, ORDER, WRITTEN, Contexts, first_i
 from hermes.conversations.database import Opened
 from hermes.memory.capture import KNOWN, capture, placed
 from hermes.memory.entries import USE
-from hermes.session.context import Announcements, Nudges
+from hermes.session.context import MemoryUpdates, ReviewCounters
 from hermes.tools.taint import NO_TURN
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def branch_off(database: SessionDB, session_id: str, title: str | None = None) -
         **details | {"model": parent.model, "cwd": parent.cwd, "project": parent.project},
     )
     database.append_many(branch, said)
-    Nudges(database, session_id).pass_taint_to(branch)
+    ReviewCounters(database, session_id).pass_taint_to(branch)
     database.sync()
     return branch
 
@@ -457,7 +457,7 @@ def go_on(parts: SessionParts, session_id: str, about: About, options: PromptOpt
         if added:
             if database.get_session(session_id).cwd is None:
                 database.update_session(session_id, cwd=about.cwd)
-            Contexts(database).furnish(session_id, **added)
+            Contexts(database).set_prompt(session_id, **added)
         return Contexts(database).live(session_id)
     except StorageError as error:  # what can still be read goes on in a spare database
         with parts.storage.reading_after(error) as past:
@@ -479,6 +479,6 @@ def _prompt_and_tools(parts: SessionParts, about: About, options: PromptOptions)
         "system_prompt": prompt.text,
         "prompt_sections": prompt.sizes(),
         "tools": parts.toolbox.schemas(),
-        "announced": Announcements(parts.store, "").seen,
+        "announced": MemoryUpdates(parts.store, "").seen,
         "prompt_inputs": {**inputs, "today": options.today.isoformat() if options.today else None},
     }

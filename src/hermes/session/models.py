@@ -147,7 +147,7 @@ def _has_its_own(settings: Settings, block: str) -> bool:
 
 
 def _helper_of(settings: Settings, block: str) -> Model:
-    from hermes.llm.client import Patience
+    from hermes.llm.client import Retries
 
     name = settings.text(f"{block}.model")
     if name.startswith((f"{SCRIPTED}:", "local/")) or name == "local":
@@ -162,13 +162,13 @@ def _helper_of(settings: Settings, block: str) -> Model:
         timeout=settings.number(f"{block}.timeout"),
         extra_body=settings.get(f"{block}.extra_body"),
         effort=settings.text(f"{block}.reasoning_effort"),
-        patience=Patience(attempts=1 + settings.integer("auxiliary.transient_retries")),
+        retries=Retries(attempts=1 + settings.integer("auxiliary.transient_retries")),
         block=block,
     )
 
 
 def _opened(
-    settings: Settings, name: str, *, block: str = "model", effort: str = "", patience: Any = None, **given: Any
+    settings: Settings, name: str, *, block: str = "model", effort: str = "", retries: Any = None, **given: Any
 ) -> Model:
     from dataclasses import replace
 
@@ -189,7 +189,7 @@ def _opened(
     )
     if effort:
         endpoint = replace(endpoint, extra_body=_effort(endpoint, effort) | endpoint.extra_body)
-    return open_model(endpoint, patience)
+    return open_model(endpoint, retries)
 
 
 def _effort(endpoint: Endpoint, effort: str) -> dict[str, Any]:

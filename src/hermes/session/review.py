@@ -20,7 +20,7 @@ from hermes.base.events import ToolReturned, TurnFinished
 from hermes.base.text import counted
 from hermes.base.tokens import estimate, estimate_message
 from hermes.conversations.database import Opened
-from hermes.conversations.maintenance import Upkeep
+from hermes.conversations.maintenance import Maintenance
 from hermes.memory.approval import Approvals
 from hermes.session.context import MEMORY, SKILLS, Request, wire_message
 from hermes.session.lifecycle import transcript
@@ -84,7 +84,7 @@ def prune(database: SessionDB, settings: Settings) -> int:
     """Deletes whole conversations, not those put into the archive; returns how many."""
     database.set_meta(LAST_PRUNE, str(time.time()))
     Opened(database).end_abandoned()
-    upkeep = Upkeep.of_db(database)
+    upkeep = Maintenance.of_db(database)
     old = upkeep.unused(settings.integer("sessions.retention_days"))
     for session in old:
         for part in reversed(database.lineage(session.id)):
@@ -119,11 +119,11 @@ class Reviews:
         session = self._session
         if self._is_side_work():
             return False
-        kinds = session.nudges.due(self._settings, frozenset(session.tool_names))
+        kinds = session.counters.due(self._settings, frozenset(session.tool_names))
         if not kinds or not self._settings.flag("review.enabled") or self.running:
             return False
         try:
-            session.nudges.looked_back(kinds)
+            session.counters.review_began(kinds)
             chosen = self._model(model)
         except HermesError as error:
             self._keep({"at": time.time(), "status": "failed", "error": str(error), "saved": []})

@@ -29,10 +29,10 @@ from hermes.session.context import (
     ENDED,
     OUTSIDE,
     ROLES,
-    Announcements,
     Context,
-    Nudges,
+    MemoryUpdates,
     Request,
+    ReviewCounters,
     is_answer,
     noted,
     origin_of,
@@ -116,12 +116,12 @@ class MemorySession:
         self.compactions: int = max((each.message.get("compactions", 0) for each in stored), default=0)
         self._compactor: Compactor | None = None
         self._real = last_count(stored)
-        self._announcements = Announcements(parts.store, session_id, seen_changes(stored, details["announced"]))
+        self._updates = MemoryUpdates(parts.store, session_id, seen_changes(stored, details["announced"]))
         self._row = row = parts.database.get_session(session_id)
         self._hints = parts.subdirectory_hints(row.cwd)
         self.last_id, self.model = row.last_id, row.model or ""
         self._answered = row.last_active if stored else None
-        self.nudges = Nudges(parts.database, session_id)
+        self.counters = ReviewCounters(parts.database, session_id)
         self._said = ""  # the person's words of this turn
         self._unfinished = False  # nothing followed the newest words of the person, here or in the process before
         if parts.settings.text("context.engine") not in ("", "compressor"):
@@ -204,7 +204,9 @@ class MemorySession:
         When nothing followed the message before it, because the host failed there, that turn is marked as broken off.
         """
         self._refuse_closed()
-        text, images = taken_in(text)
+        images: list[Entry] = []
+        if not isinstance(text, str):
+            text, images = taken_in(text)
         self._return_to_state_db()
         self._close_open_calls()
         self._close_broken_turn()
@@ -215,7 +217,7 @@ class MemorySession:
             self.notices.add("private", UNCLOSED)
         handed, found = recalled, self.external.recall(public_words(text))
         recalled = "\n\n".join(filter(None, [handed, found]))
-        announced = self._announcements.take()
+        announced = self._updates.take()
         additions = [part for part in (build_memory_context_block(recalled), announced, overlay) if part]
         message: dict[str, Any] = {"role": "user", "content": kept}
         if images and (stored := public_images(text, images)):
@@ -226,7 +228,7 @@ class MemorySession:
             if recalled:
                 message["additions"][0]["from"] = ["host"] * bool(handed) + self.external.recalled_by * bool(found)
         if announced:
-            message["announced"] = dict(self._announcements.seen)
+            message["announced"] = dict(self._updates.seen)
         if recalled:
             self._taint("recall", "memory provider", recalled)
         self._said = text if kept == text else ""  # a statement with a gap in it is no statement to keep
@@ -267,7 +269,7 @@ class MemorySession:
         self._with_fallback(lambda: expect_result(self, self._parts.database, call_id, content))
         hint = self._hints.for_call(arguments or {}) if self._hints else ""
         shown = f"{content}\n\n{hint}" if hint else content
-        self.nudges.called("")
+        self.counters.called("")
         self._taint("tool", "a tool of the host", shown)
         self._save({"role": "tool", "tool_call_id": call_id, "content": shown, **noted(hint)})
         return shown
@@ -299,8 +301,8 @@ class MemorySession:
         self.external.calling("")
         notes = self._notes_for(name, arguments)
         result += notes
-        self.nudges.called(name)
-        self._count(lambda: self.nudges.tainted(self._parts.taint.origin))
+        self.counters.called(name)
+        self._count(lambda: self.counters.tainted(self._parts.taint.origin))
         brings = "file" if notes else self._parts.toolbox.brings(name)
         told = {"role": "tool", "tool_call_id": call_id, "name": name, "content": result, OUTSIDE: brings}
         self._save({**told, **noted(notes)})
@@ -341,7 +343,7 @@ class MemorySession:
             self._with_fallback(lambda: self._parts.database.update_session(self.id, api_call_count=1, **more))
             self._answered, self.model = time.time(), model or self.model
         if not interrupted:
-            self._count(self.nudges.turn_finished)
+            self._count(self.counters.turn_finished)
             self._capture(self._said)
         self._with_fallback(lambda: self._parts.database.sync())  # noqa: PLW0108 - it may be another one then
         self.external.finish(reply, self.context.said(), interrupted=interrupted)
@@ -367,7 +369,7 @@ class MemorySession:
         self.reload()
         self._unfinished = False
         began = self._parts.database.session_details(self.id)["announced"]
-        self._announcements = Announcements(self._parts.store, self.id, seen_changes(kept, began))
+        self._updates = MemoryUpdates(self._parts.store, self.id, seen_changes(kept, began))
         self.external.on_session_switch(self.id, rewound=True, reason="undo")
         return said
 
@@ -479,7 +481,7 @@ class MemorySession:
 
     def announced(self) -> dict[str, int]:
         """Changes of memory up to now, all of which a prompt that is built now holds."""
-        return Announcements(self._parts.store, self.id).seen
+        return MemoryUpdates(self._parts.store, self.id).seen
 
     def go_on(
         self, session_id: str, context: Context, last_id: int, *, system_prompt: str, seen: dict[str, int]
@@ -489,7 +491,7 @@ class MemorySession:
         `seen` are the changes of memory that the prompt, built again, already holds.
         """
         self.system_prompt = system_prompt
-        self._announcements = Announcements(self._parts.store, session_id, seen)
+        self._updates = MemoryUpdates(self._parts.store, session_id, seen)
         self.id, self.context, self.last_id = session_id, context, last_id
         self.compactions += 1
 
@@ -538,7 +540,7 @@ class MemorySession:
 
     def sources(self, *, since_person: bool = False) -> list[Source]:
         """What the model has in front of it that came from outside; see `sources_in`."""
-        return sources_in(self.context, self.nudges, since_person=since_person)
+        return sources_in(self.context, self.counters, since_person=since_person)
 
     def inherit(self, parent: MemorySession) -> None:
         """A task that another session delegates may have been worded by whatever that session has read."""
@@ -590,7 +592,7 @@ class MemorySession:
 
     def _taint(self, origin: str, name: str, text: str) -> None:
         self._parts.taint.note(origin, name, text)
-        self._count(lambda: self.nudges.tainted(self._parts.taint.origin))
+        self._count(lambda: self.counters.tainted(self._parts.taint.origin))
 
     def _image(self, entry: Entry) -> bytes | None:
         data = entry.get("data")
@@ -621,7 +623,7 @@ class MemorySession:
     def _write_note(self) -> None:
         """Keeps a dated note of what this conversation came to, when something was said since the last one."""
         how = self.settings.text("sessions.notes")
-        if how == "off" or not self.nudges.answered:
+        if how == "off" or not self.counters.answered:
             return
         messages = [each.message for each in self.database.messages(self.id)]
         end_of_session(self.database, self.id, messages, self.store, self._note_helper() if how == "model" else None)
@@ -663,7 +665,7 @@ class MemorySession:
     def _fall_back(self, error: StorageError) -> None:
         spare = self._parts.storage.fall_back(error)
         row = self._row._replace(id=self.id, model=self.model or None)
-        details = {**self._details, "system_prompt": self.system_prompt, "announced": self._announcements.seen}
+        details = {**self._details, "system_prompt": self.system_prompt, "announced": self._updates.seen}
         ids = spare.carry(row, details, self.context.stored())
         self.context.renumbered(ids)
         self.last_id = ids[-1] if ids else 0
@@ -710,7 +712,7 @@ class MemorySession:
 
     def _moved(self) -> None:
         """The conversation is in another database now."""
-        self.nudges.move(self._parts.database, self.id)
+        self.counters.move(self._parts.database, self.id)
         if self._compactor is not None:
             self._compactor.moved()
 

@@ -13,7 +13,7 @@ from hermes.operations.checks import connection_of, examine, examine_engine, fie
 from hermes.providers import config as provider_config
 from hermes.providers.discovery import FOLDER, available_providers, find_provider, load_commands, load_provider
 from hermes.providers.manager import running_for
-from hermes.session.engines import BUNDLED, engine_folders, known_engines
+from hermes.session.engines import ENGINES, engine_folders, known_engines
 from hermes.session.external import chosen_providers
 from hermes.settings.config import FILE
 from hermes.settings.environment import FILE as SECRETS
@@ -50,7 +50,7 @@ def _rows(context: ui.Context) -> list[dict[str, Any]]:
         {
             "name": each.name,
             "kind": ENGINE,
-            "bundled": each.name in BUNDLED,
+            "bundled": each.name in ENGINES,
             "active": each.name == chosen,
             "description": each.description,
             "folder": each.folder,

@@ -12,7 +12,7 @@ from hermes.base.version import __version__
 from hermes.cli import ui
 from hermes.cli.sessions.look import in_words
 from hermes.compaction.engine import BUILT_IN
-from hermes.conversations.maintenance import Upkeep
+from hermes.conversations.maintenance import Maintenance
 from hermes.memory.approval import Approvals
 from hermes.memory.store import usage
 from hermes.operations.doctor import Options, examine
@@ -142,7 +142,7 @@ def _sessions(parts: SessionParts) -> dict[str, Any]:
         parts.storage.open()
         recent = parts.database.list_sessions(limit=_RECENT)
         read, sent = (sum(getattr(s, name) for s in recent) for name in ("cache_read_tokens", "input_tokens"))
-        upkeep = Upkeep.of_db(parts.database)
+        upkeep = Maintenance.of_db(parts.database)
         totals = upkeep.totals()
         state = {name: totals[name] for name in ("conversations", "sessions", "messages")}
         state |= {**upkeep.sizes(), "by_month": upkeep.by_month(_MONTHS), "unfinished": in_words(parts.database)}

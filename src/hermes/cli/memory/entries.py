@@ -349,7 +349,7 @@ def _log(given: ui.Given, context: ui.Context) -> int:
 def _told(name: str, context: ui.Context, changes: list[Change]) -> dict[str, str]:
     """How a conversation learnt of changes; loaded only when it is asked for."""
     from hermes.cli.sessions.look import named, open_existing
-    from hermes.session.history import how_told
+    from hermes.session.receipts import how_told
 
     with open_existing(context) as db:
         return how_told(db, named(db, name).id, changes)

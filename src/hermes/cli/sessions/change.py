@@ -14,7 +14,7 @@ from hermes.cli import ui
 from hermes.cli.sessions.look import as_json, chosen_mask, name_of, named, named_exactly, open_existing
 from hermes.conversations.context import Contexts
 from hermes.conversations.database import Opened, Pages
-from hermes.conversations.maintenance import Upkeep
+from hermes.conversations.maintenance import Maintenance
 from hermes.portability.conversations_export import HtmlWriter, JsonlWriter, MarkdownWriter, export
 from hermes.session.review import QUICKLY_REWRITTEN
 from hermes.settings.home import DATABASE, UNSAVED
@@ -60,7 +60,7 @@ def _prune(given: ui.Given, context: ui.Context) -> int:
     days = context.settings.get("sessions.retention_days") if given.older_than is None else given.older_than
     with open_existing(context) as db:
         Opened(db).end_abandoned()
-        upkeep = Upkeep.of_db(db)
+        upkeep = Maintenance.of_db(db)
         old = upkeep.unused(days, source=given.source, archived=given.include_archived)
         if given.dry_run or not old:
             return _say_what_is_old(given, old, days)
@@ -125,7 +125,7 @@ def _conversations(count: int) -> str:
 
 def _optimize(given: ui.Given, context: ui.Context) -> int:
     with open_existing(context) as db:
-        upkeep = Upkeep.of_db(db)
+        upkeep = Maintenance.of_db(db)
         before = upkeep.sizes()
         indexed = db.index()
         embedded = _embed(db)

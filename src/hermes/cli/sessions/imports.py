@@ -123,12 +123,12 @@ def _taken_back_on_failure(given: ui.Given, context: ui.Context) -> Iterator[Rec
 
 def _settle_index(db: RecordedDB, *, many: bool) -> None:
     """Indexes what still waits; many messages leave the index in pieces, and a search has to look into each."""
-    from hermes.conversations.maintenance import Upkeep
+    from hermes.conversations.maintenance import Maintenance
 
     progress = ui.Progress("merging the index, step")
     try:
         db.index()
-        for step in Upkeep.of_db(db).settle() if many else ():
+        for step in Maintenance.of_db(db).settle() if many else ():
             progress.update(step)
     except StorageError as error:
         ui.problem(f"everything is imported, but its index is not ready ({error}); run `hermes sessions optimize`")

@@ -15,13 +15,13 @@ from hermes.base.errors import NotFound
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.conversations.database import Pages
-from hermes.conversations.maintenance import Upkeep
+from hermes.conversations.maintenance import Maintenance
 from hermes.conversations.recorded_import import unfinished_imports
 from hermes.conversations.retrieval import Criteria, Finder, answer_to, unmasked
 from hermes.portability.conversations_export import tool_calls
 from hermes.safety.secrets import mask_secrets
-from hermes.session.history import parts_of, turns
 from hermes.session.parts import open_past
+from hermes.session.receipts import parts_of, turns
 from hermes.settings.home import named_project
 
 if TYPE_CHECKING:
@@ -337,7 +337,7 @@ def _stats(given: ui.Given, context: ui.Context) -> int:
     if db is None:
         return ui.show(given, _NO_FIGURES, "there are no conversations yet")
     with db:
-        upkeep = Upkeep.of_db(db)
+        upkeep = Maintenance.of_db(db)
         figures = {
             "file": db.path,
             "journal_mode": db.journal_mode,

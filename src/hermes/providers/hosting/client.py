@@ -405,7 +405,7 @@ _DELIVERIES_TAKE = 4  # times what a tool may
 _LOADING_TAKES = 30.0  # seconds; imports are slow where disks are, however quick tools must be
 
 
-class Opening:
+class StartingProviders:
     """Providers on their way: processes that start while whoever opens them does something else."""
 
     def __init__(self, home: Home, settings: Settings, names: Sequence[str]) -> None:
@@ -438,7 +438,7 @@ class Opening:
 
 def open_provider(home: Home, settings: Settings, name: str) -> Any:
     """A loaded provider where the settings want it; an error that says why it does not load."""
-    opened, problems = Opening(home, settings, [name]).finish()
+    opened, problems = StartingProviders(home, settings, [name]).finish()
     if problems:
         raise problems[0]
     return opened[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.tokens import estimate, estimate_message
-from hermes.conversations.context import COPY, ORDER, REPLACED_PROMPT, WRITTEN, Originals
+from hermes.conversations.context import COPY, ORDER, REPLACED_PROMPT, WRITTEN, Transcript
 from hermes.memory.entries import replay
 from hermes.session.context import wire_message
 
@@ -81,7 +81,7 @@ def turns(db: SessionDB, session_id: str) -> Iterator[dict[str, Any]]:
     What `parts_of` a turn returns carries its `text` as the model saw it, or None when that is not stored.
     """
     number, turn = 0, None
-    for later, session in enumerate(Originals(db).chain(db.get_session(session_id))):
+    for later, session in enumerate(Transcript(db).chain(db.get_session(session_id))):
         stored = [each for each in db.messages(session.id) if not each.damaged]
         seen = _Seen(db.session_details(session.id), stored)
         for at, each in enumerate(stored):
@@ -233,7 +233,7 @@ def how_told(db: SessionDB, session_id: str, changes: Sequence[Change]) -> dict[
     """
     known: dict[str, str] = {}
     up_to: dict[str, int] = {}
-    chain = Originals(db).chain(db.get_session(session_id))
+    chain = Transcript(db).chain(db.get_session(session_id))
     ours = {session.id for session in chain}
     for each in turns(db, session_id):
         prompt = f"in the prompt {'rebuilt before' if each['prompt']['rebuilt'] else 'from'} turn {each['turn']}"
