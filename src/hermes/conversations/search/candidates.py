@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections import defaultdict
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hermes.conversations.search.query import Unit
 from hermes.conversations.search.ranking import Reader
-from hermes.storage.local.postings import CAP, TABLES
+from hermes.storage.local.postings import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -18,36 +19,87 @@ if TYPE_CHECKING:
     from hermes.conversations.search.query import Explicit, Query
     from hermes.storage.local.conversations import Transcripts
     from hermes.storage.local.database import Database
-    from hermes.storage.local.postings import Found, Postings
+    from hermes.storage.local.postings import Places, Postings
 
     Look = Callable[[list[int]], tuple[list[int], int]]
 
-# Rare words bring all their messages. A word found more often than `CAP` brings none while rarer ones are there; when
-# there is nothing rarer, messages that hold several of the common words come first, then the newest.
-FILTERED_CAP = 20_000
-ENOUGH = 300
-MOST_WALKED = 300_000
+# The best candidates that words still to come cannot displace; and how many messages one word may bring.
+ENOUGH = 500
+_CHANCE = 0.7  # of the words still to come, what a message without any earlier word may hold
+MOST_WALKED = 200_000
+_POOL = 4_000  # candidates that are weighed by length and surroundings before the best are read
+_LENGTH = 0.35  # how much longer messages are held back: they hold more words of any question
+_BESIDE, _SESSION = 0.3, 0.2
 _FEW = 64  # messages with a rare word, which are read without looking other words up
 _WALKED_WHILE_ONE_IS_READ = 400
 
 
 def gather(
-    postings: Postings, units: Sequence[Unit], messages: int, *, all_first: int | None = None, filtered: bool = False
+    postings: Postings, units: Sequence[Unit], messages: int, *, most: int = MOST_WALKED
 ) -> tuple[dict[int, float], list[float]]:
-    """Candidate messages with a first, rough score, and the frequency of each word.
+    """Candidate messages with the summed rarity of the words they hold, and the frequency of each word."""
+    scores: dict[int, float] = {}
+    frequency = [0.0] * len(units)
+    for table, trust in zip(TABLES, (1.0, 0.8), strict=True):
+        often = [postings.frequency(table, unit.match) for unit in units]
+        values = {
+            number: unit.weight * trust * rarity(often[number], messages)
+            for number, unit in enumerate(units)
+            if often[number]
+        }
+        _add_words(postings, table, [(units[number].match, value) for number, value in values.items()], scores, most)
+        frequency = [before + more for before, more in zip(frequency, often, strict=True)]
+    return scores, frequency
 
-    `all_first` is for keywords: when so many messages hold all of them, others are not looked for, and when fewer
-    do, only the newest with each word join them.
+
+def _add_words(
+    postings: Postings, table: str, words: list[tuple[str, float]], scores: dict[int, float], most: int
+) -> None:
+    """Adds the value of each word to the messages that hold it, the rarest word first.
+
+    As soon as messages that hold only the words still to come cannot reach the best, those words are looked for among
+    the messages of the earlier ones: FTS5 intersects the lists by itself, at a tenth of the cost of walking them.
     """
-    most = FILTERED_CAP if filtered else CAP if all_first is None else 4 * all_first
-    gathering = _Gathering(postings, units, messages, most=most)
-    if all_first is not None and len(units) > 1 and not filtered:
-        gathering.hold_all(2 * all_first)
-        if len(gathering.scores) >= all_first:
-            return gathering.scores, gathering.guessed()
-    for table in TABLES:
-        gathering.add(table)
-    return gathering.scores, gathering.frequency
+    words.sort(key=operator.itemgetter(1), reverse=True)
+    left = sum(value for _, value in words)
+    known, among = 0.0, ""
+    for number, (match, value) in enumerate(words):
+        if not among and known >= _CHANCE * left and _reach(scores, _CHANCE * left):
+            among = f"({' OR '.join([earlier for earlier, _ in words[:number]])}) AND "
+        for message_id in postings.matching(table, among + match, most):
+            scores[message_id] = scores.get(message_id, 0.0) + value
+        left -= value
+        known += value
+
+
+def _reach(scores: dict[int, float], least: float) -> bool:
+    """Whether enough candidates have at least so much."""
+    return sum([score >= least for score in scores.values()]) >= ENOUGH
+
+
+def shortlist(scores: dict[int, float], postings: Postings, places: Places, average: float) -> dict[int, float]:
+    """The best candidates, weighed by their length and by what stands beside them and in the same session."""
+    pool = best_of(scores, _POOL)
+    lengths = postings.lengths(pool)
+    own = {i: scores[i] / (1 + _LENGTH * (lengths.get(i, average) / average - 1)) for i in pool}
+    best: dict[int, float] = {}
+    for message_id, score in own.items():
+        session = places.session(message_id)
+        if score > best.get(session, 0.0):
+            best[session] = score
+    beside = own.get
+    return {
+        i: score + _BESIDE * max(beside(i - 1, 0.0), beside(i + 1, 0.0)) + _SESSION * best.get(places.session(i), 0.0)
+        for i, score in own.items()
+    }
+
+
+def best_of(scores: dict[int, float], most: int) -> list[int]:
+    """Ids of the best, and of the newest among equals."""
+    if len(scores) > most:
+        least = heapq.nlargest(most, scores.values())[-1]
+        scores = {i: score for i, score in scores.items() if score >= least}
+    return sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)[:most]
 
 
 def holding_all(postings: Postings, units: Sequence[Unit], *, oldest: bool) -> Iterator[list[int]]:
@@ -69,93 +121,6 @@ def holding_all(postings: Postings, units: Sequence[Unit], *, oldest: bool) -> I
             chosen.append(unit.match)
             left *= dense
     yield from postings.in_order(" AND ".join(chosen), oldest=oldest)
-
-
-class _Gathering:
-    def __init__(self, postings: Postings, units: Sequence[Unit], messages: int, *, most: int) -> None:
-        self._most = most
-        self.scores: dict[int, float] = defaultdict(float)
-        self.frequency = [0.0] * len(units)
-        self._postings = postings
-        self._units = units
-        self._messages = messages
-        self._found: dict[tuple[str, int], Found] = {}
-
-    def hold_all(self, most: int) -> None:
-        """Candidates that hold every word, which FTS5 intersects by itself; the newest when there are many.
-
-        With a rare word it need not: all messages that hold it are read anyway.
-        """
-        everything = " AND ".join(unit.match for unit in self._units)
-        for table in TABLES:
-            if len(self.scores) >= most:
-                return  # what only tools say would come behind all of these
-            if not any(self._is_rare(table, number, most) for number in range(len(self._units))):
-                self._count(table, self._postings.matching(table, everything, most), 1.0)
-
-    def _is_rare(self, table: str, number: int, most: int) -> bool:
-        if self._postings.known_common(table, self._units[number].match) is not None:
-            return False
-        found = self._look_up(table, number)
-        return found.complete and len(found.ids) <= most
-
-    def _look_up(self, table: str, number: int) -> Found:
-        if (table, number) not in self._found:
-            self._found[table, number] = self._postings.of(table, self._units[number].match, self._most)
-        return self._found[table, number]
-
-    def guessed(self) -> list[float]:
-        """Frequencies that were seen before, or one in a hundred: enough to weigh messages that hold all words."""
-        known = [self._postings.known_common(TABLES[0], unit.match) for unit in self._units]
-        return [often or self._messages / 100 for often in known]
-
-    def add(self, table: str) -> None:
-        common: list[tuple[float, int]] = []
-        before = len(self.scores)
-        for number, unit in enumerate(self._units):
-            often = self._postings.known_common(table, unit.match) if self._most == CAP else None
-            if often is None:
-                found = self._look_up(table, number)
-                often = found.frequency
-                # Keywords rank by how recent they are, and filters choose among them: there the newest are enough.
-                if found.complete or self._most != CAP:
-                    self._count(table, found.ids, often)
-            if often >= self._most:
-                common.append((often, number))
-            self.frequency[number] += often
-        if common and len(self.scores) - before < min(ENOUGH, self._most):
-            self._add_common(table, sorted(common))
-
-    def _add_common(self, table: str, common: list[tuple[float, int]]) -> None:
-        """Candidates from common words: first those with all of them, then several, then the newest."""
-        often, rarest = common[0]
-        found: list[int] = []
-        if len(common) > 1:
-            everything = " AND ".join(self._units[number].match for _, number in common)
-            found = self._postings.matching(table, everything, ENOUGH)
-            if len(found) < ENOUGH // 6 and len(common) > 2:  # noqa: PLR2004 - with two words "all" was "several"
-                found += self._with_any_other(table, common)
-        self._count(table, found, often / 4)
-        if len(found) < ENOUGH:
-            self._count(table, self._postings.matching(table, self._units[rarest].match, ENOUGH), often)
-
-    def _with_any_other(self, table: str, common: list[tuple[float, int]]) -> list[int]:
-        others: list[str] = []
-        walked = common[0][0]
-        for often, number in common[1:]:
-            walked += often
-            if walked > MOST_WALKED:
-                break
-            others.append(self._units[number].match)
-        if not others:
-            return []
-        return self._postings.matching(table, f"{self._units[common[0][1]].match} AND ({' OR '.join(others)})", ENOUGH)
-
-    def _count(self, table: str, ids: list[int], often: float) -> None:
-        value = rarity(often, self._messages) * (1.0 if table == TABLES[0] else 0.8)
-        scores = self.scores
-        for message_id in ids:
-            scores[message_id] += value
 
 
 def newest_or_oldest(postings: Postings, query: Query, *, oldest: bool, limit: int) -> list[int]:

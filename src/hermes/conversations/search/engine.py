@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.dates import spans
 from hermes.base.words import Words
-from hermes.conversations.search.candidates import ExactSearch, Spelling, gather, newest_or_oldest, rarity
+from hermes.conversations.search.candidates import (
+    ExactSearch,
+    Spelling,
+    best_of,
+    gather,
+    newest_or_oldest,
+    rarity,
+    shortlist,
+)
 from hermes.conversations.search.query import Query, parse, plain
 from hermes.conversations.search.ranking import Candidate, Reader, Statistics, Weights, rank, spread, without_speakers
 from hermes.conversations.search.results import Filters, Hit, SearchResults, snippet
@@ -31,6 +39,7 @@ _READ = 70_000
 _FEWEST, _FEWEST_OF_QUESTION, _MOST = 24, 160, 480
 _SPREAD = 64
 _MOST_FILTERED = 3000
+_MOST_ALLOWED = 20_000  # candidates whose sessions are looked at for a filter
 _LOOKED_AT_BY_TIME = 64
 _SPARE = 10  # hits beyond those asked for, in case some turn out to be damaged
 _LITERAL_ROWS = 2000
@@ -76,7 +85,7 @@ class SearchEngine:
             return SearchResults()
         messages, words = self._totals()
         query, scores, frequency = self._candidates(query, chosen, messages, looked_at)
-        rows, sessions = self._read(scores, query, chosen, looked_at)
+        rows, sessions = self._read(scores, query, chosen, looked_at, max(1.0, words / max(1, messages)))
         nearness = self._add_near(text, query, chosen, rows, sessions)
         reader = Reader(query, self._words, spans(text, time.time() if chosen.now is None else chosen.now))
         candidates = [
@@ -107,8 +116,7 @@ class SearchEngine:
             found, note = self._in_order(query, chosen, limit)
             query = dataclasses.replace(query, note=note or query.note)
             return query, dict.fromkeys(found, 1.0), [max(1.0, messages / 100)] * len(query.units)
-        keywords = None if query.question else max(limit, 12)
-        scores, frequency = gather(self._postings, query.units, messages, all_first=keywords, filtered=chosen.narrow)
+        scores, frequency = gather(self._postings, query.units, messages)
         units = list(query.units)
         titled = list(self._by_title(units))
         for number, unit in enumerate(units):
@@ -120,7 +128,7 @@ class SearchEngine:
             meant = self._spelling.instead(unit, self._occurs)
             if meant is not None:
                 units[number] = meant
-                more, often = gather(self._postings, [meant], messages, all_first=limit)
+                more, often = gather(self._postings, [meant], messages)
                 frequency[number] = often[0]
                 for message_id, score in more.items():
                     scores[message_id] = scores.get(message_id, 0.0) + score
@@ -171,14 +179,16 @@ class SearchEngine:
                 yield row[0] << BLOCK_BITS
 
     def _read(
-        self, scores: dict[int, float], query: Query, chosen: Filters, limit: int
+        self, scores: dict[int, float], query: Query, chosen: Filters, limit: int, average: float
     ) -> tuple[dict[int, Row], dict[int, Session]]:
         """Rows of the most promising candidates and of their neighbours, up to a bounded amount of text."""
         mine = self._allowed(scores, chosen)
+        if query.question and chosen.sort == "relevance" and len(mine) > _FEWEST_OF_QUESTION:
+            mine = shortlist(mine, self._postings, self._places, average)
         # Keywords name what they look for; the words of a question surround it, so more is read for a question.
         fewest = _FEWEST_OF_QUESTION if query.question else _FEWEST
         most = _MOST if query.question or chosen.narrow else max(2 * limit, _FEWEST)
-        order = sorted(sorted(mine, reverse=True), key=mine.__getitem__, reverse=True)[: max(most, limit)]
+        order = best_of(mine, max(most, limit))
         if query.question and chosen.sort == "relevance":
             order = self._with_neighbours(order)
         rows: dict[int, Row] = {}
@@ -219,6 +229,7 @@ class SearchEngine:
         if not chosen.about_sessions:
             return scores  # what is not the owner's has no session here, and is dropped with its row
         session = self._places.session
+        scores = {message_id: scores[message_id] for message_id in best_of(scores, _MOST_ALLOWED)}
         keys = list({key for message_id in scores if (key := session(message_id))})
         allowed = {key for key, found in self._sessions.by_keys(keys).items() if chosen.allow(found)}
         return {message_id: score for message_id, score in scores.items() if session(message_id) in allowed}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from array import array
-from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import TYPE_CHECKING
 
+import apsw
+
 from hermes.storage.local.index import FOREIGN, LOCAL_OWNER, owner_word
+from hermes.storage.local.sqlite_pages import varint
 from hermes.storage.records import BLOCK, BLOCK_BITS
 
 if TYPE_CHECKING:
@@ -104,9 +106,9 @@ def _cut_stems(start: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-# Above so many messages a word counts as common: only its newest are listed, and how often it occurs is estimated.
-CAP = 2000
 TABLES = ("messages_fts", "tools_fts")
+_COMMON = 1000
+_LENGTHS = "SELECT id, sz FROM carray(?) CROSS JOIN messages_fts_docsize ON id = value"
 
 
 class Places:
@@ -178,22 +180,13 @@ class Places:
         return len(self._session) << BLOCK_BITS
 
 
-@dataclass(slots=True)
-class Found:
-    """Messages that hold one word: all of them, or the newest `CAP` and a guess at how many there are."""
-
-    ids: list[int]
-    frequency: float
-    complete: bool
-
-
 class Postings:
     def __init__(self, database: Database, owner: int, places: Places, words: Words) -> None:
         self._database = database
         self._owner = owner
         self._places = places
         self._prefixes = Prefixes(database, words)
-        self._common: dict[tuple[str, str], tuple[float, int]] = {}
+        self._counted: dict[tuple[str, str], tuple[int, int]] = {}
         self._only_owner = ""
 
     def refresh(self) -> None:
@@ -239,21 +232,18 @@ class Postings:
     def share(self, messages: int) -> float:
         return messages / max(1, self._places.newest_id)
 
-    def known_common(self, table: str, match: str) -> float | None:
-        """How often a common word occurs, when that was seen before the store grew by half."""
-        known = self._common.get((table, match))
-        if known is None or self._places.newest_id > known[1] * 1.5:
-            return None
-        return known[0]
+    def frequency(self, table: str, match: str) -> int:
+        """How many messages hold a word; a common word is counted again when the store has grown by a tenth."""
+        count, grown = self._counted.get((table, match), (0, 0))
+        if self._places.newest_id > grown:
+            expression = self._prefixes.expanded(table, match)
+            counting = f"SELECT count(*) FROM {table} WHERE {table} MATCH ?"  # noqa: S608 - our table names
+            count = self._database.row(counting, (f"({expression}){self._only_owner}",))[0]
+            if count >= _COMMON:
+                self._counted[table, match] = (count, self._places.newest_id * 11 // 10)
+        return int(count)
 
-    def of(self, table: str, match: str, most: int = CAP) -> Found:
-        ids = self.matching(table, match, most)
-        if len(ids) < most:
-            return Found(ids, len(ids), complete=True)
-        # The newest CAP messages reach back to a certain id; the rest of the store is taken to be as dense.
-        newest = max(1, self._places.newest_id)
-        covered = max(1, newest - ids[-1])
-        frequency = len(ids) * newest / covered
-        if frequency >= CAP:
-            self._common[table, match] = (frequency, newest)
-        return Found(ids, frequency, complete=False)
+    def lengths(self, message_ids: list[int]) -> dict[int, int]:
+        """How many words each of these messages has in the index of what was said, as FTS5 keeps it."""
+        rows = self._database.rows(_LENGTHS, (apsw.carray(array("q", message_ids)),)) if message_ids else []
+        return {message_id: varint(size, 0)[0] for message_id, size in rows}
