@@ -11,6 +11,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "product",
     ),
     "repair.any-damage": ("bits, pages and cuts: nothing altered is served, repair gets the rest back", "product"),
+    "repair.schema": ("damage to the text of the schema is found and repaired, never a dead end", "product"),
     "repair.replaced": (
         "a database replaced under an open handle is noticed before the next acknowledgement",
         "product",

@@ -39,6 +39,7 @@ def run(given: argparse.Namespace, options: Options) -> Iterator[Outcome]:
         yield sessions_kills.run(given.kills, options)
     if given.damage:
         yield from sessions_damage.run(given.damage, options)
+        yield sessions_damage.run_logs(given.damage, options)
     if given.pages:
         yield sessions_damage.run_pages(options)
     if given.processes:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from soak.common import Options
 
-KINDS = ("1 bit", "16 bits", "256 bits", "zeroed page", "garbage page", "truncation")
+SCHEMA = "1 bit of the schema"
+KINDS = ("1 bit", "16 bits", "256 bits", SCHEMA, "zeroed page", "garbage page", "truncation")
+_SCHEMA_TEXT = re.compile(rb"CREATE (?:VIRTUAL )?(?:UNIQUE )?(?:TABLE|INDEX|TRIGGER) [\n -~]+")
 _TOLERATED = 0.05  # of the file may be structure rather than messages
 
 
@@ -107,11 +109,79 @@ def run_pages(options: Options) -> Outcome:
     return outcome
 
 
+def run_logs(count: int, options: Options) -> Outcome:
+    """One flipped bit in the log of a killed writer: opening keeps a copy, and repair brings everything back."""
+    outcome = Outcome(name="1 bit of the log", figures={"files": 0})
+    progress = Progress("log", count, options)
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="soak-") as place:
+        path = os.path.join(place, "state.db")
+        texts = killed_writer(path, messages=40)
+        sound = {name: _bytes_of(os.path.join(place, name)) for name in ("state.db", "state.db-wal")}
+        for number in range(count):
+            if not progress.goes_on(number, outcome):
+                break
+            chance = random.Random(f"{options.seed}/log/{number}")
+            for name in os.listdir(place):
+                shutil.rmtree(found) if os.path.isdir(found := os.path.join(place, name)) else os.unlink(found)
+            log = bytearray(sound["state.db-wal"])
+            log[chance.randrange(len(log))] ^= 1 << chance.randrange(8)
+            for name, data in (sound | {"state.db-wal": bytes(log)}).items():
+                with open(os.path.join(place, name), "wb") as file:
+                    file.write(data)
+            outcome.count("files")
+            outcome.fail(*(f"log {number} (--seed {options.seed}): {each}" for each in try_cut_log(path, texts)))
+        progress.goes_on(count, outcome)
+    return outcome
+
+
+def killed_writer(path: str, *, messages: int) -> list[str]:
+    """Leaves a database as a writer does that is killed after its last acknowledgement."""
+    texts = [f"acknowledged kite number {number}" for number in range(messages)]
+    child = os.fork()
+    if not child:
+        db = SessionDB.open(path)
+        db.create_session(session_id="killed")
+        for text in texts:
+            db.append("killed", {"role": "user", "content": text})
+        os._exit(0)
+    os.waitpid(child, 0)
+    return texts
+
+
+def try_cut_log(path: str, texts: list[str]) -> list[str]:
+    try:
+        shown = _texts_of(path)
+        if texts[: len(shown)] != shown:
+            return ["altered text was served"]
+        told = repair(path)
+        if len(shown) < len(texts) and told.salvaged is None:
+            return [f"{len(texts) - len(shown)} messages are missing, and repair calls the file sound"]
+        found = _texts_of(path)
+    except HermesError as error:
+        return [f"{type(error).__name__}: {error}"]
+    # The flipped bit may lie in one message, which no checksum vouches for any more.
+    return [] if len(set(texts) - set(found)) <= 1 else [f"{len(texts) - len(found)} messages did not come back"]
+
+
+def _texts_of(path: str) -> list[str]:
+    with SessionDB.open(path) as db:
+        messages = db.messages("killed") if db.find_session("killed") else []
+        return [each.text for each in messages if not each.damaged]
+
+
+def _bytes_of(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def damaged(kind: str, data: bytes, chance: random.Random) -> bytes:
     if kind == "truncation":
         return data[: chance.randrange(len(data))]
     changed = bytearray(data)
-    if kind.endswith("page"):
+    if kind == SCHEMA:
+        start, end = chance.choice([each.span() for each in _SCHEMA_TEXT.finditer(data)])
+        changed[chance.randrange(start, end)] ^= 1 << chance.randrange(8)
+    elif kind.endswith("page"):
         start = chance.randrange(len(data) // PAGE) * PAGE
         changed[start : start + PAGE] = bytes(PAGE) if kind.startswith("zero") else chance.randbytes(PAGE)
     else:
@@ -146,7 +216,10 @@ def try_damage(specimen: Specimen, bad: bytes, outcome: Outcome) -> tuple[list[s
         verdict = db._database.row("PRAGMA integrity_check")[0]
         if verdict != "ok":
             problems.append(f"after the repair: {verdict}")
-        db.append(db.create_session(), {"role": "user", "content": "life goes on"})
+        going_on = db.create_session()
+        db.append(going_on, {"role": "user", "content": "life goes on"})
+        if not db.search("life goes on"):
+            problems.append("after the repair a new message is not found")
     return problems, kept
 
 

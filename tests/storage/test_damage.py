@@ -12,9 +12,10 @@ import pytest
 
 from hermes.base.errors import DamagedFile, StorageError
 from hermes.conversations.database import SessionDB
+from hermes.storage.local.repair.check import repair
 from soak import sessions_clock, sessions_owners, sessions_processes
 from soak.common import Options, Outcome
-from soak.sessions_damage import KINDS, Specimen, damaged, try_damage
+from soak.sessions_damage import KINDS, Specimen, damaged, killed_writer, try_damage
 from soak.sessions_kills import run as run_kills
 
 if TYPE_CHECKING:
@@ -166,6 +167,46 @@ def test_a_database_replaced_under_an_open_handle_is_noticed_before_the_next_ack
             db.append("first", {"role": "user", "content": "after"})
         with pytest.raises(StorageError, match="replaced or removed"):
             db.sync()
+
+
+@pytest.mark.proves("repair.replaced")
+@pytest.mark.parametrize("side", ["-wal", "-shm"])
+def test_an_append_after_the_log_was_removed_is_not_acknowledged(path: Path, side: str) -> None:
+    with SessionDB.open(path) as db:
+        db.append("first", {"role": "user", "content": "before"})
+        os.unlink(f"{path}{side}")
+        with pytest.raises(StorageError, match=f"state.db{side} was replaced or removed"):
+            db.append("first", {"role": "user", "content": "after"})
+
+
+@pytest.mark.proves("repair.schema")
+def test_a_flipped_bit_in_the_schema_is_found_and_repaired(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"UPDATE sessions SET waiting = new.", b"UPDATE sessions SET waiting = nev."))
+    assert any("sessions_wait" in problem for problem in repair(str(path), dry_run=True).problems)
+    assert repair(str(path)).backup
+    with SessionDB.open(path) as db:
+        db.append("first", {"role": "user", "content": "a kite after the repair"})
+        assert db.search("kite after repair")
+        assert len(db.messages("first")) == 42
+
+
+@pytest.mark.proves("repair.log")
+def test_acknowledged_messages_behind_a_flipped_bit_of_the_log_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    texts = killed_writer(str(path), messages=40)
+    log = tmp_path / "state.db-wal"
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 4
+    log.write_bytes(data)
+    with SessionDB.open(path) as db:  # SQLite drops the second half of its log, and nothing says so
+        assert len(db.messages("killed")) < len(texts)
+    (kept,) = tmp_path.glob("state.db-wal.kept-*")
+    assert kept.read_bytes() == data
+    assert repair(str(path)).salvaged
+    with SessionDB.open(path) as db:
+        assert len(set(texts) - {each.text for each in db.messages("killed")}) <= 1
+    assert not list(tmp_path.glob("state.db-wal.kept-*"))
 
 
 @pytest.mark.proves("repair.kills")

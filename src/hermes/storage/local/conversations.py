@@ -319,7 +319,7 @@ class Transcripts:
         with self._database.lock:
             try:
                 rows: list[Row] = all_rows(self._database.connection, _BY_IDS, (apsw.carray(wanted),))
-            except UNREADABLE as error:
+            except (*UNREADABLE, apsw.SQLError) as error:  # a statement of ours fails where the schema is damaged
                 self._database.mark_damaged(str(error))
                 rows = [row for message_id in wanted if (row := careful_row(self._database, message_id)) is not None]
         return {row[0]: row for row in rows if self._can_be_opened(row) and row[2] & STATE_BITS != REWOUND}

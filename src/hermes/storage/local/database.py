@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 import threading
 import time
 import urllib.parse
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import apsw
 
@@ -68,6 +69,8 @@ _LARGE = 250  # pages; who commits so many at once can wait for the disk
 _TOO_LONG = 16 * LONG  # then writers are held up for a moment, or a log that never rests would grow for ever
 _FAR_TOO_LONG = 32 * LONG
 _PATIENCE = 2.0  # seconds
+_LOG_HEADER, _FRAME_HEADER = 32, 24  # bytes
+KEPT_LOG = "-wal.kept-"  # and a time: the copy of a log whose end could not be read
 _to_disk = getattr(os, "fdatasync", os.fsync)
 
 
@@ -214,7 +217,9 @@ class Database:
         self._wait = wait  # seconds, while another program has the file locked
         self._write_queue = WriteQueue(path + ".lock", wait_seconds=wait)
         self._log = WriteLog(path, connection, lambda: _connection(path, wait)) if journal == "wal" else None
-        self._identity = _identity(path)
+        # SQLite removes its log and its shared memory only when the last connection closes.
+        self._files = [path, path + "-wal", path + "-shm"] if journal == "wal" else [path]
+        self._identities = [_identity(name) for name in self._files]
         self._checked = False
         self._damage: str | None = None
 
@@ -385,11 +390,13 @@ class Database:
                 self._refuse_damaged()
 
     def _require_same_file(self) -> None:
-        # Somebody who restores a backup by renaming it over the path leaves us writing into a file nobody will read.
-        if _identity(self.path) != self._identity:
-            raise StorageError(
-                f"{self.path} was replaced or removed while it was open; nothing was acknowledged: open it again"
-            )
+        # Somebody who restores a backup by renaming it over the path, or who removes the log, leaves us writing into
+        # a file that nobody will read.
+        for name, identity in zip(self._files, self._identities, strict=True):
+            if _identity(name) != identity:
+                raise StorageError(
+                    f"{name} was replaced or removed while it was open; nothing was acknowledged: open it again"
+                )
 
 
 def _make_private(path: str) -> None:
@@ -432,9 +439,68 @@ def _with_wal(path: str, wait: float) -> tuple[apsw.Connection, str]:
     with _closed_on_error(connection):
         _refuse_foreign(connection, path)
         journal = str(connection.pragma("journal_mode", "wal"))
+        if journal == "wal":
+            _keep_cut_log(connection, path)  # before anything is written over what SQLite leaves out
         connection.execute("BEGIN IMMEDIATE; COMMIT")
         _first_write(connection)
     return connection, journal
+
+
+def _keep_cut_log(connection: apsw.Connection, path: str) -> None:
+    """Keeps a copy of a log whose end SQLite will not read: commits behind a frame that was damaged.
+
+    SQLite takes the first frame with a wrong checksum for the end of its log and writes over the rest. After a power
+    cut the rest was never acknowledged; after a flipped bit it was. `repair` brings back what proves genuine.
+    """
+    try:
+        with open(path + "-wal", "rb") as log:
+            reached = _frames_in_use(connection)
+            if not commits_behind(log, reached) or _frames_in_use(connection) != reached:  # else somebody writes
+                return
+            log.seek(0)
+            kept = f"{path}{KEPT_LOG}{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
+            file = os.open(kept, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with os.fdopen(file, "wb") as copy:
+                shutil.copyfileobj(log, copy)
+                copy.flush()
+                os.fsync(copy.fileno())
+    except FileNotFoundError:
+        return  # no log
+    except OSError as error:
+        raise StorageError(
+            f"the log {path}-wal is damaged, and no copy of it could be kept ({error.strerror}): {_remedy(path)}"
+        ) from error
+    import logging
+
+    logging.getLogger("hermes.storage").warning(
+        "the end of %s-wal cannot be read, so the newest messages may be missing; a copy is kept: %s", path, REPAIR
+    )
+
+
+def _frames_in_use(connection: apsw.Connection) -> int:
+    rows: list[Any] = connection.execute("PRAGMA wal_checkpoint(NOOP)").fetchall()
+    return int(rows[0][1])
+
+
+def commits_behind(log: BinaryIO, frames: int) -> bool:
+    """Whether whole frames with a commit stand behind the first so many, written since the log was last restarted."""
+    header = log.read(_LOG_HEADER)
+    if len(header) < _LOG_HEADER:
+        return False
+    step = _FRAME_HEADER + int.from_bytes(header[8:12], "big")
+    current = _salt_at(log, _LOG_HEADER + (frames - 1) * step) if frames else b""
+    end = os.fstat(log.fileno()).st_size - step
+    for at in range(_LOG_HEADER + frames * step, end + 1, step):
+        log.seek(at)
+        frame = log.read(_FRAME_HEADER)
+        if frame[4:8] != bytes(4) and (not frames or frame[8:16] == current):
+            return True
+    return False
+
+
+def _salt_at(log: BinaryIO, at: int) -> bytes:
+    log.seek(at + 8)
+    return log.read(8)
 
 
 def _connection(path: str, wait: float, *, exclusive: bool = False) -> apsw.Connection:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import apsw
 
 from hermes.base.errors import ForeignFile
 from hermes.base.words import TOKENIZER
@@ -11,8 +13,6 @@ from hermes.storage.local.database import PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    import apsw
 
     from hermes.storage.local.database import Database
 
@@ -51,6 +51,44 @@ def add_summaries(database: Database) -> None:
 def add_images(database: Database) -> None:
     """Makes the messages with images quick to find; only stores that have some need it."""
     _apply(database, OPTIONAL[2:3], _applied(database))
+
+
+def schema_problems(connection: apsw.Connection) -> dict[str, str]:
+    """Tables, indexes and triggers whose text is not what the migrations of this file wrote: name to problem.
+
+    SQLite's own check reads the schema as it stands, so a flipped bit in it passes and fails later, in a search or an
+    append.
+    """
+    there = _schema_text(connection)
+    # As bytes, because damaged text need not be UTF-8.
+    rows: list[Any] = connection.execute("SELECT CAST(name AS BLOB) FROM migrations").fetchall()
+    applied = {name.decode(errors="replace") for (name,) in rows if name is not None}
+    known = MIGRATIONS + OPTIONAL
+    found = {name: f"an unknown migration {name!r} is listed" for name in sorted(applied - {name for name, _ in known})}
+    expected = apsw.Connection(":memory:")
+    try:
+        expected.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, applied_at REAL)")
+        for name, step in known:
+            if name in applied:
+                step(expected)
+        wanted = _schema_text(expected)
+    finally:
+        expected.close()
+    for name in sorted({*there, *wanted}):
+        if name not in there:
+            found[name] = f"{name} is missing in the schema"
+        elif name not in wanted:
+            found[name] = f"the schema names {name!r}, which is not ours"
+        elif there[name] != wanted[name]:
+            found[name] = f"the schema text of {name} was changed"
+    return found
+
+
+def _schema_text(connection: apsw.Connection) -> dict[str, str]:
+    question = "SELECT CAST(name AS BLOB), CAST(sql AS BLOB) FROM sqlite_schema WHERE sql IS NOT NULL"
+    rows: list[Any] = connection.execute(question).fetchall()
+    found = {name.decode(errors="replace"): text.decode(errors="replace") for name, text in rows}
+    return {name: text for name, text in found.items() if not name.startswith("sqlite_stat")}
 
 
 def apply_steps(database: Database, steps: Sequence[Step]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hermes.storage.local.database import PAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from mmap import mmap
 
 _HEADER, _FRAME = 32, 24
@@ -29,12 +29,13 @@ def log_pages(log: bytes) -> tuple[int, dict[int, bytes], dict[int, bytes]]:
     order = ">" if magic & 1 else "<"
     if magic & ~1 != _MAGIC or size & (size - 1) or not 512 <= size <= 65536:  # noqa: PLR2004 - SQLite's limits
         return 0, {}, {}
-    if _sums(log[:24], order, (0, 0)) != (first, second):
-        return 0, {}, {}
+    holds = _sums(log[:24], order, (0, 0)) == (first, second)
+    if not holds:
+        salt = list(struct.unpack_from(">2I", log, _HEADER + 8))
     committed: dict[int, bytes] = {}
     waiting: dict[int, bytes] = {}
     doubtful: dict[int, bytes] = {}
-    sums, holds = (first, second), True
+    sums = (first, second)
     for start in range(_HEADER, len(log) - _FRAME - size + 1, _FRAME + size):
         number, commit, *found, first, second = struct.unpack_from(">6I", log, start)
         page = log[start + _FRAME : start + _FRAME + size]
@@ -44,7 +45,8 @@ def log_pages(log: bytes) -> tuple[int, dict[int, bytes], dict[int, bytes]]:
         sums = _sums(page, order, _sums(log[start : start + 8], order, sums)) if holds else sums
         holds = holds and sums == (first, second)
         if not holds:
-            doubtful[number] = page
+            if number:  # pages count from 1
+                doubtful[number] = page
             continue
         waiting[number] = page
         if commit:
@@ -82,7 +84,8 @@ class Record(NamedTuple):
 class Image:
     """The pages as SQLite would see them: the file with the committed part of its log laid over it."""
 
-    def __init__(self, file: bytes | mmap, log: bytes = b"") -> None:
+    def __init__(self, file: bytes | mmap, log: bytes = b"", kept_logs: Iterable[bytes] = ()) -> None:
+        """`kept_logs` are copies of earlier logs whose end SQLite could not read."""
         self._file = file
         header = bytes(file[:_FIRST_PAGE_HEADER])
         self.header_holds = header.startswith(MAGIC) and _page_size(header) is not None
@@ -90,6 +93,10 @@ class Image:
         self.page_size = (_page_size(header) if self.header_holds else None) or logged_size or PAGE
         if logged_size not in (0, self.page_size):
             self._logged, self._doubtful = {}, {}
+        for kept in kept_logs:
+            size, _, doubtful = log_pages(kept)
+            if size == self.page_size:
+                self._doubtful = doubtful | self._doubtful
         self.usable = self.page_size - (header[20] if self.header_holds and header[20] <= self.page_size // 2 else 0)
         self.count = max([-(-len(file) // self.page_size), *self._logged])
 

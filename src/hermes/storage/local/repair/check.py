@@ -22,9 +22,10 @@ import apsw
 from hermes.base.errors import LockTimeout, NotFound, StorageError
 from hermes.storage.files import Folder
 from hermes.storage.local.damage import details_seal, identity_holds, is_shaped, mended, text_as_bytes, texts_hold
-from hermes.storage.local.database import WAIT_SECONDS, foreign_program, one_row
+from hermes.storage.local.database import KEPT_LOG, WAIT_SECONDS, foreign_program, one_row
 from hermes.storage.local.repair.rebuild import rebuild
 from hermes.storage.local.repair.salvage import open_unchanged
+from hermes.storage.local.schema import schema_problems
 from hermes.storage.local.sqlite_pages import Image
 from hermes.storage.locks import WriteQueue
 from hermes.storage.records import COLUMNS, REWOUND, STATE_BITS, called, checksum, said
@@ -62,6 +63,7 @@ def _all_problems(connection: apsw.Connection, progress: Progress) -> Iterator[s
     progress("checking the structure", 0, 0)
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'messages'").fetchall():
         return  # nothing was ever stored
+    yield from schema_problems(connection).values()
     for (verdict,) in connection.execute(f"PRAGMA integrity_check({_MOST_SHOWN})"):
         if verdict != "ok":
             yield str(verdict).splitlines()[0]
@@ -261,7 +263,7 @@ def _copy_original(path: str, file: int, copy: str) -> None:
             target.write(data)
             at += len(data)
         _synced(target)
-    for suffix in SIDE_FILES:
+    for suffix in (*SIDE_FILES, *_kept_logs(path)):
         if os.path.exists(path + suffix):
             with open(path + suffix, "rb") as source, _private(copy + suffix) as target:
                 shutil.copyfileobj(source, target)
@@ -274,7 +276,7 @@ def _as_sqlite_sees_it(copy: str) -> tuple[Image, str]:
     log = _read(copy + "-wal")
     if _read(copy + "-journal").strip(b"\0"):
         copy = _rolled_back(copy)
-    image = Image(_mapped(copy), log)
+    image = Image(_mapped(copy), log, [_read(copy + suffix) for suffix in _kept_logs(copy)])
     if not log:
         return image, copy
     merged = copy + ".merged"
@@ -282,6 +284,12 @@ def _as_sqlite_sees_it(copy: str) -> tuple[Image, str]:
         for page in image.whole():
             target.write(page)
     return image, merged
+
+
+def _kept_logs(path: str) -> list[str]:
+    """What follows the name of the database in the names of logs that were kept when it was opened, oldest first."""
+    folder, name = os.path.split(path)
+    return sorted(entry[len(name) :] for entry in os.listdir(folder) if entry.startswith(name + KEPT_LOG))
 
 
 def _rolled_back(copy: str) -> str:
@@ -319,7 +327,7 @@ def _swap(path: str, rebuilt: str) -> None:
     for suffix in ("-wal", "-shm", ".lock", ".lock.queue"):
         _discard(rebuilt + suffix)
     # The old log goes first: SQLite would lay it over the new file. A copy of it is kept; see `_finish_interrupted`.
-    for suffix in SIDE_FILES:
+    for suffix in (*SIDE_FILES, *_kept_logs(path)):
         _discard(path + suffix)
     os.replace(rebuilt, path)
     _sync_folder(os.path.dirname(path))

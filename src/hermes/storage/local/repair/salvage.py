@@ -14,7 +14,7 @@ import apsw
 
 from hermes.storage.local.damage import details_seal, identity_holds, is_shaped, mended, text_as_bytes, texts_hold
 from hermes.storage.local.database import DAMAGE, open_immutable
-from hermes.storage.local.schema import add_summaries
+from hermes.storage.local.schema import add_summaries, schema_problems
 from hermes.storage.local.sqlite_pages import Scan
 from hermes.storage.records import BLOCK_BITS, COLUMNS, bound, unbound
 
@@ -102,6 +102,7 @@ class Source:
         self._image = image
         self._columns = session_columns
         self._connection = open_unchanged(path)
+        self._misread = _misread(self._connection)
         self.structure = Structure()
         self._confirmed: dict[int, int] = {}
         self._numbers: range | list[int] = []
@@ -129,22 +130,26 @@ class Source:
 
     def messages(self) -> Iterator[tuple[Row, int | None]]:
         """Each message once, with the session it belongs to, or None when its checksum holds for none."""
-        seen: set[int] = set()
+        seen: dict[int, int] = {}  # ids and checksums
         for row in self._table("messages", _MESSAGE_COLUMNS):
             if is_shaped(row):
-                seen.add(row[0])
+                seen[row[0]] = row[-1]
                 yield row, self._session_of(row)
         if "messages" in self.structure.complete:
             return
         doubtful: dict[int, Row] = {}
         for row in self._messages_on_pages():
-            if row[0] in seen or self._was_deleted(row[0]):
+            if seen.get(row[0]) == row[-1] or self._was_deleted(row[0]):
                 continue
             session = self._session_of(row)
-            if session is None:
+            if row[0] in seen:
+                # Behind the break of a kept log stands another message whose number was given out again.
+                if session is not None:
+                    yield row, None
+            elif session is None:
                 doubtful[row[0]] = row
             else:
-                seen.add(row[0])
+                seen[row[0]] = row[-1]
                 yield row, session
         yield from ((row, None) for number, row in doubtful.items() if number not in seen)
 
@@ -154,7 +159,7 @@ class Source:
 
     def _table(self, table: str, columns: list[str], order: str = "rowid") -> Iterator[tuple[Any, ...]]:
         """The rows SQLite can read; the table is complete when it came to the end."""
-        if self._connection is None:
+        if self._connection is None or table in self._misread:
             return
         try:
             there = {row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")}
@@ -162,7 +167,7 @@ class Source:
             for row in self._connection.execute(f"SELECT {wanted} FROM {table} ORDER BY {order}"):  # noqa: S608 - our names
                 yield mended(row)
             sound = self._connection.execute(f"PRAGMA quick_check({table})").fetchall() == [("ok",)]
-        except (*DAMAGE, apsw.SQLError, apsw.IOError):
+        except (*DAMAGE, apsw.SQLError, apsw.IOError, UnicodeDecodeError):
             return
         # A leaf that lost its count of rows reads without an error; and a broken log may hold newer rows.
         if sound and not self._image.doubtful():
@@ -171,7 +176,10 @@ class Source:
     def _tables(self) -> set[str]:
         if self._connection is None:
             return set()
-        return {name for (name,) in self._connection.execute("SELECT name FROM sqlite_schema")}  # read when it opened
+        try:
+            return {name for (name,) in self._connection.execute("SELECT name FROM sqlite_schema")}
+        except UnicodeDecodeError:
+            return {NODES, EDGES}  # they may be there
 
     def _structure_from_pages(self) -> None:
         found, scan = self.structure, Scan(self._image)
@@ -247,6 +255,14 @@ class Source:
 
     def _was_deleted(self, message_id: int) -> bool:
         return "blocks" in self.structure.complete and message_id >> BLOCK_BITS not in self.structure.blocks
+
+
+def _misread(connection: apsw.Connection | None) -> set[str]:
+    """Tables whose columns SQLite would take for others, because their schema text was changed."""
+    try:
+        return set(schema_problems(connection)) if connection is not None else set()
+    except apsw.Error:
+        return set()
 
 
 def _progress(values: dict[str, Any]) -> tuple[int, int]:
