@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from hermes.base.errors import SettingsError
 from hermes.base.values import value
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 

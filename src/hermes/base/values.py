@@ -7,7 +7,8 @@ keyword-only dataclass. Modules that load heavier libraries anyway may use `data
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Sequence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from hermes.base.errors import NotFound, StorageError, WriteRefused
 from hermes.base.values import value
@@ -10,7 +11,6 @@ from hermes.memory.entries import Cause
 from hermes.memory.file import pending_path
 from hermes.storage.documents import Waiting, new_id
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any

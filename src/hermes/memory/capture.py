@@ -8,10 +8,10 @@ anything that points at something else ("I like it") are left alone. English onl
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from hermes.base.values import value
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

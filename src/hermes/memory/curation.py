@@ -6,6 +6,7 @@ import json
 import re
 from datetime import datetime
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from hermes.base.dates import absolute
 from hermes.base.text import day
@@ -21,7 +22,6 @@ from hermes.memory.capture import (
     wording_of,
 )
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from typing import TYPE_CHECKING
 
 from hermes.base.errors import WriteRefused
 from hermes.base.text import day
@@ -13,7 +14,6 @@ from hermes.storage.documents import Fingerprint, Journal
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import TYPE_CHECKING
 
 from hermes.base.errors import StorageError, UnsafePath, WriteRefused
 from hermes.base.values import value
@@ -25,7 +26,6 @@ from hermes.memory.entries import (
 from hermes.storage.documents import NOTHING_READ, ChangedMeanwhile, Fingerprint, LockedFile
 from hermes.storage.files import Folder
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from typing import TYPE_CHECKING
 
 from hermes.base.errors import NotFound, StorageError, WriteRefused
 from hermes.base.text import counted
@@ -19,7 +20,6 @@ from hermes.memory.file import FILES, MemoryFile, Plan, memory_path
 from hermes.settings.config import load_settings
 from hermes.settings.home import find_home
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
