@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.protocols import PROTOCOLS, flat, machine, measure_all, page
 from hermes.base.errors import NotFound, SettingsError
 from hermes.cli import ui
-from hermes.cli.commands.inspect import print_figures
+from hermes.cli.commands.inspect import figure_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -146,7 +146,8 @@ def draw_chart(path: str, figures: Figures, name: str) -> None:
 
 
 def _show(figures: Figures) -> None:
-    print_figures(figures)
+    for line in figure_lines(figures):
+        ui.line(line)
 
 
 def _show_curated(figures: Figures) -> None:

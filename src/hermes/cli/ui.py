@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import SettingsError
+from hermes.base.errors import NotConfirmed, SettingsError
 from hermes.base.text import in_words
 
 if TYPE_CHECKING:
@@ -150,14 +150,13 @@ def visible(text: str) -> str:
     return re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", text.replace("\r\n", "\n"))
 
 
-def show(given: Given, document: Any, *lines: str) -> int:
-    """Prints the document with `--json`, otherwise the lines; the exit code is OK."""
+def show(given: Given, document: Any, *lines: str) -> None:
+    """Prints the document with `--json`, otherwise the lines."""
     if given.json:
         print_json(document)
     else:
         for text in lines:
             line(text)
-    return OK
 
 
 def pick(thing: object, *names: str) -> dict[str, Any]:
@@ -289,6 +288,12 @@ def read_line(prompt: str) -> str:
 def confirmed(question: str) -> bool:
     """Whether a person says yes; where nobody sits at a terminal, nobody does."""
     return sys.stdin.isatty() and said_yes(question)
+
+
+def confirm(given: Given, question: str, otherwise: str) -> None:
+    """Asks before something that cannot be undone, unless `--yes` was given; `otherwise` is the refusal."""
+    if not given.yes and not confirmed(question):
+        raise NotConfirmed(otherwise)
 
 
 def said_yes(question: str) -> bool:

@@ -72,7 +72,7 @@ class Chat:
             for notice in agent.session.notices.take():
                 self.view.show(notice)
 
-    def run(self, commands: Mapping[str, str], run_command: Callable[[Chat, str], bool]) -> int:
+    def run(self, commands: Mapping[str, str], run_command: Callable[[Chat, str], bool]) -> None:
         """Until the person leaves. `run_command` carries out a line that begins with a slash; False ends the chat."""
         editor = Editor(
             self.context.home,
@@ -88,17 +88,17 @@ class Chat:
             try:
                 line = editor.read(self._typeahead.take())
             except EOFError:
-                return ui.OK
+                return
             except KeyboardInterrupt:
                 if warned:
-                    return ui.OK
+                    return
                 warned = True
                 self.screen.line("(Ctrl-C again, Ctrl-D or /quit ends the chat)", "dim")
                 continue
             warned = False
             if _is_command(line):
                 if not run_command(self, line):
-                    return ui.OK
+                    return
             elif line:
                 self.take_turn(line)
 

@@ -121,7 +121,8 @@ def _chat(given: ui.Given, context: ui.Context) -> int:
         chat.greet()
         if resume:
             chat.show_last_exchange()
-        return chat.run({name: told for name, (told, _) in SLASH.items()}, run_command)
+        chat.run({name: told for name, (told, _) in SLASH.items()}, run_command)
+        return ui.OK
     finally:
         chat.close()
 

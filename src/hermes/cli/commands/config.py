@@ -8,7 +8,7 @@ import shutil
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from hermes.base.errors import NotConfirmed, SettingsError, StorageError, UnsafePath
+from hermes.base.errors import SettingsError, StorageError, UnsafePath
 from hermes.cli import ui
 from hermes.cli.catalogue import GROUPS, SINGLES
 from hermes.settings.home import (
@@ -29,74 +29,65 @@ if TYPE_CHECKING:
     from hermes.settings.config import Settings
 
 
-def _show(given: ui.Given, context: ui.Context) -> int:
+def _show(given: ui.Given, context: ui.Context) -> None:
     settings = context.settings
-    names = [name for name in settings.names() if not given.changed or settings.origin(name) != "default"]
-    return _print_all(given, settings, names)
+    _print_all(
+        given, settings, [name for name in settings.names() if not given.changed or settings.origin(name) != "default"]
+    )
 
 
-def _print_all(given: ui.Given, settings: Settings, names: list[str]) -> int:
-    if given.json:
-        ui.print_json({name: {"value": settings.get(name), "origin": settings.origin(name)} for name in names})
-        return ui.OK
-    if not names:
-        ui.line("nothing is set; every setting has its default (`hermes config show` prints them)")
+def _print_all(given: ui.Given, settings: Settings, names: list[str]) -> None:
     width = max(map(len, names), default=0)
-    for name in names:
-        ui.line(f"{name:<{width}}  {_in_words(settings.get(name))}  ({settings.origin(name)})")
-    return ui.OK
+    lines = [f"{name:<{width}}  {_in_words(settings.get(name))}  ({settings.origin(name)})" for name in names]
+    none = "nothing is set; every setting has its default (`hermes config show` prints them)"
+    found = {name: {"value": settings.get(name), "origin": settings.origin(name)} for name in names}
+    ui.show(given, found, *(lines or [none]))
 
 
-def _get(given: ui.Given, context: ui.Context) -> int:
+def _get(given: ui.Given, context: ui.Context) -> None:
     settings = context.settings
     below = [name for name in settings.names() if name.startswith(f"{given.name}.")]
     if below and given.name not in settings.names():
-        return _print_all(given, settings, below)
+        _print_all(given, settings, below)
+        return
     found, origin = settings.get(given.name), settings.origin(given.name)
-    return ui.show(given, {"key": given.name, "value": found, "origin": origin}, _in_words(found))
+    ui.show(given, {"key": given.name, "value": found, "origin": origin}, _in_words(found))
 
 
-def _set(given: ui.Given, context: ui.Context) -> int:
+def _set(given: ui.Given, context: ui.Context) -> None:
     from hermes.settings.config import FILE
     from hermes.settings.yaml_file import set_value
 
     chosen, path = set_value(context.home, FILE, given.name, given.value)
-    warning = _engine_problem(context) if given.name == "context.engine" else ""
-    if given.json:
-        ui.print_json({"key": given.name, "value": chosen, "file": path, **({"warning": warning} if warning else {})})
-    else:
-        ui.line(f"{given.name} is now {_in_words(chosen)} (in {path})")
-        if warning:
-            ui.problem(warning)
-    return ui.OK
+    warning = ""
+    if given.name == "context.engine":  # it may be installed later, so this is a warning
+        from hermes.session.engines import chosen_engine
+        from hermes.settings.config import load_settings
+
+        warning = chosen_engine(context.home, load_settings(context.home)).problem
+    document = {"key": given.name, "value": chosen, "file": path, **({"warning": warning} if warning else {})}
+    ui.show(given, document, f"{given.name} is now {_in_words(chosen)} (in {path})")
+    if warning and not given.json:
+        ui.problem(warning)
 
 
-def _engine_problem(context: ui.Context) -> str:
-    """Why the engine that was just chosen will not be used; it may come later, so it is a warning."""
-    from hermes.session.engines import chosen_engine
-    from hermes.settings.config import load_settings
-
-    return chosen_engine(context.home, load_settings(context.home)).problem
-
-
-def _unset(given: ui.Given, context: ui.Context) -> int:
+def _unset(given: ui.Given, context: ui.Context) -> None:
     from hermes.settings.config import FILE, load_settings
     from hermes.settings.yaml_file import unset_value
 
     path, was_set = unset_value(context.home, FILE, given.name)
     now = load_settings(context.home).get(given.name)
-    if given.json:
-        ui.print_json({"key": given.name, "value": now, "file": path, "was_set": was_set})
-    elif was_set:
-        state = "not set any more" if now in ("", None) else f"{_in_words(now)} by default again"
-        ui.line(f"{given.name} is {state} (taken out of {path})")
-    else:
-        state = "not set" if now in ("", None) else f"{_in_words(now)} by default"
-        ui.line(f"{given.name} does not stand in {path}; it is {state}")
-    return ui.OK
+    state = "not set" if now in ("", None) else f"{_in_words(now)} by default"
+    ui.show(
+        given,
+        {"key": given.name, "value": now, "file": path, "was_set": was_set},
+        f"{given.name} is {state} {'any more' if state == 'not set' else 'again'} (taken out of {path})"
+        if was_set
+        else f"{given.name} does not stand in {path}; it is {state}",
+    )
 
 
-def _path(given: ui.Given, context: ui.Context) -> int:
+def _path(given: ui.Given, context: ui.Context) -> None:
     from hermes.memory.file import FOLDER
     from hermes.settings.config import FILE
     from hermes.settings.environment import FILE as SECRETS
@@ -109,11 +100,10 @@ def _path(given: ui.Given, context: ui.Context) -> int:
         "secrets": os.path.join(home.operator, SECRETS),
         "memories": home.join(FOLDER),
     }
-    return ui.show(given, places, *(f"{name:<9} {place}" for name, place in places.items()))
+    ui.show(given, places, *(f"{name:<9} {place}" for name, place in places.items()))
 
 
 def _check(given: ui.Given, context: ui.Context) -> int:
-    from hermes.base.errors import SettingsError
     from hermes.settings.config import load_settings, quoted_items
     from hermes.settings.environment import read_secrets
 
@@ -138,25 +128,21 @@ def _in_words(found: Any) -> str:
     return json.dumps(list(found) if isinstance(found, tuple) else found, ensure_ascii=False)
 
 
-# `hermes profile`: several homes side by side, each complete.
-
-
-def _list(given: ui.Given, context: ui.Context) -> int:
+def _list(given: ui.Given, context: ui.Context) -> None:
     home = context.home
     names = [DEFAULT_PROFILE, *profile_names(home.root)]
     chosen = home.profile or DEFAULT_PROFILE
-    return ui.show(
+    ui.show(
         given, {"chosen": chosen, "profiles": names}, *(f"{'*' if name == chosen else ' '} {name}" for name in names)
     )
 
 
-def _create(given: ui.Given, context: ui.Context) -> int:
+def _create(given: ui.Given, context: ui.Context) -> None:
     path = _free_place(locate_home(context.root, "").root, given.name)
     make_private_folders(path)
     ui.line(
         f"profile {given.name} is at {path}; use it with --profile {given.name} or `hermes profile use {given.name}`"
     )
-    return ui.OK
 
 
 def _free_place(root: str, name: str) -> str:
@@ -170,13 +156,12 @@ def _free_place(root: str, name: str) -> str:
     return path
 
 
-def _use(given: ui.Given, context: ui.Context) -> int:
+def _use(given: ui.Given, context: ui.Context) -> None:
     choose_profile(locate_home(context.root, "").root, given.name)
     ui.line(f"profile {given.name} is used from now on")
-    return ui.OK
 
 
-def _rename(given: ui.Given, context: ui.Context) -> int:
+def _rename(given: ui.Given, context: ui.Context) -> None:
     root = locate_home(context.root, "").root
     old, new = existing_profile(root, given.name), _free_place(root, given.new)
     is_chosen = chosen_profile(root) == given.name
@@ -187,18 +172,17 @@ def _rename(given: ui.Given, context: ui.Context) -> int:
     if is_chosen:
         choose_profile(root, given.new)
     ui.line(f"profile {given.name} is now {given.new}, at {new}{', and still the chosen one' if is_chosen else ''}")
-    return ui.OK
 
 
-def _delete(given: ui.Given, context: ui.Context) -> int:
+def _delete(given: ui.Given, context: ui.Context) -> None:
     root = locate_home(context.root, "").root
     path = existing_profile(root, given.name)
     if os.path.islink(path):
         raise UnsafePath(f"{path} is a link to {os.path.realpath(path)}; nothing was deleted: remove the link yourself")
     is_chosen = chosen_profile(root) == given.name
     which = f"{path}, which is used when none is named," if is_chosen else path
-    if not given.yes and not ui.confirmed(f"delete {which} with all memory and conversations, for good?"):
-        raise NotConfirmed(f"nothing was deleted; --yes deletes {which} without asking")
+    question = f"delete {which} with all memory and conversations, for good?"
+    ui.confirm(given, question, f"nothing was deleted; --yes deletes {which} without asking")
     if is_chosen:
         choose_profile(root, DEFAULT_PROFILE)
     try:
@@ -207,7 +191,6 @@ def _delete(given: ui.Given, context: ui.Context) -> int:
         raise StorageError(f"could not delete all of {path}: {error}; what is left can be deleted again") from error
     after = "; from now on the home itself is used" if is_chosen else ""
     ui.line(f"profile {given.name} is gone{after}")
-    return ui.OK
 
 
 _OF_ALL = ("--help", "--home", "--profile", "--user")
@@ -315,10 +298,9 @@ def _cases(first: str, second: str, before: str, place: str) -> str:
 SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}
 
 
-def _completion(given: ui.Given, context: ui.Context) -> int:
+def _completion(given: ui.Given, context: ui.Context) -> None:
     del context
     print(SHELLS[given.shell]())
-    return ui.OK
 
 
 COMMANDS = {

@@ -191,7 +191,7 @@ def _answer(number: int) -> str:
     )
 
 
-def _demo(given: ui.Given, context: ui.Context) -> int:
+def _demo(given: ui.Given, context: ui.Context) -> None:
     del context  # a demo has nothing to do with the home of the person who watches it
     folder = given.keep or tempfile.mkdtemp(prefix="hermes-demo-")
     if given.keep and os.path.isdir(folder) and os.listdir(folder):
@@ -206,12 +206,11 @@ def _demo(given: ui.Given, context: ui.Context) -> int:
             shutil.rmtree(folder)
     if given.json:
         ui.print_json({**found, "seconds": round(time.monotonic() - began, 1), "kept": bool(given.keep)})
-        return ui.OK
+        return
     screen.line()
     left = f"It is all in {folder}: `hermes --home {folder} sessions list`." if given.keep else "Nothing of it is left."
     took = counted(max(1, round(time.monotonic() - began)), "second")
     screen.line(f"That took about {took}. {left} `hermes` starts a conversation of your own.")
-    return ui.OK
 
 
 COMMANDS = {

@@ -18,7 +18,7 @@ from hermes.tools.taint import TurnContext
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from hermes.safety.verdict import Verdict
@@ -98,7 +98,7 @@ def _nobody(_task: Task) -> Outcome:
     raise AssertionError("listed only; `_delegate` runs it")
 
 
-def _prompt(given: ui.Given, context: ui.Context) -> int:
+def _prompt(given: ui.Given, context: ui.Context) -> None:
     cwd = given.cwd or os.getcwd()
     owner = "local" if given.diff else None
     parts = open_parts(context.home, settings=context.settings, owner=owner, project=given.project, cwd=cwd)
@@ -106,13 +106,14 @@ def _prompt(given: ui.Given, context: ui.Context) -> int:
         parts.start_external("prompt", owner="local", identity={"platform": given.platform, "agent_context": "flush"})
         prompt = parts.build_prompt(model=given.model, cwd=cwd, platform=given.platform)
         if given.diff:
-            return _print_difference(parts, given.diff, prompt.text)
+            _print_difference(parts, given.diff, prompt.text)
+            return
     finally:
         parts.external.close([])
         parts.close()
     sizes = prompt.sizes()
     total = {"characters": len(prompt.text), "tokens": sum(size["tokens"] for size in sizes)}
-    return ui.show(
+    ui.show(
         given,
         {"prompt": prompt.text, "sections": sizes, "total": total},
         *([f"{prompt.text}\n"] if not given.sizes else []),
@@ -123,7 +124,7 @@ def _prompt(given: ui.Given, context: ui.Context) -> int:
     )
 
 
-def _print_difference(parts: SessionParts, name: str, now: str) -> int:
+def _print_difference(parts: SessionParts, name: str, now: str) -> None:
     session = parts.database.resolve(name)
     if session is None:
         raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows them")
@@ -134,7 +135,6 @@ def _print_difference(parts: SessionParts, name: str, now: str) -> int:
         then.splitlines(), now.splitlines(), f"session {session.id}", "a new session", lineterm=""
     )
     ui.line("\n".join(lines) or "the prompt of that session is what a new session would get")
-    return ui.OK
 
 
 _NO_FILE = (errno.ENOENT, errno.ENAMETOOLONG)
@@ -151,10 +151,7 @@ def _scan(given: ui.Given, context: ui.Context) -> int:
         return _scan_lines(data, given.scope)
     text = data.decode("utf-8", "surrogateescape")
     judged = judge(text, scan(text, given.scope))
-    if given.json:
-        ui.print_json(judged)
-    else:
-        print_judged(judged)
+    ui.show(given, judged, *judged_lines(judged))
     return ui.OK if judged["verdict"] == "clean" else ui.REFUSED
 
 
@@ -188,12 +185,9 @@ def _scan_lines(data: bytes, scope: str) -> int:
     return ui.USAGE if wrong else ui.OK
 
 
-def print_judged(judged: dict[str, Any]) -> None:
-    ui.line(f"{judged['verdict']}" + (f": {', '.join(judged['classes'])}" if judged["classes"] else ""))
-    if judged["excerpt"]:
-        ui.line(f"  {judged['excerpt']}")
-    if judged["advice"]:
-        ui.line(f"  {judged['advice']}")
+def judged_lines(judged: dict[str, Any]) -> list[str]:
+    found = f": {', '.join(judged['classes'])}" if judged["classes"] else ""
+    return [f"{judged['verdict']}{found}", *(f"  {judged[name]}" for name in ("excerpt", "advice") if judged[name])]
 
 
 def _read(file: str) -> bytes:
@@ -210,28 +204,23 @@ def _read(file: str) -> bytes:
         raise explain("read", file, error) from error
 
 
-def _recall(given: ui.Given, context: ui.Context) -> int:
+def _recall(given: ui.Given, context: ui.Context) -> None:
     checkout = _checkout() if given.chart else None
     if checkout:
         checkout.refuse_unwritable("--chart", given.chart)
     figures = _recall_figures(given, context)
     if checkout:
         checkout.draw_chart(given.chart, figures, "recall")
-    if given.json:
-        ui.print_json(figures)
-    else:
-        print_figures(figures)
-    return ui.OK
+    ui.show(given, figures, *figure_lines(figures))
 
 
-def print_figures(figures: dict[str, Any], indent: str = "") -> None:
+def figure_lines(figures: dict[str, Any], indent: str = "") -> Iterator[str]:
     for name, figure in figures.items():
         if isinstance(figure, dict):
-            ui.line(f"{indent}{name}")
-            print_figures(figure, indent + "  ")
+            yield f"{indent}{name}"
+            yield from figure_lines(figure, indent + "  ")
         else:
-            shown = f"{figure:.4g}" if isinstance(figure, float) else figure
-            ui.line(f"{indent}{name!s:<35} {shown}")
+            yield f"{indent}{name!s:<35} {f'{figure:.4g}' if isinstance(figure, float) else figure}"
 
 
 def _recall_figures(given: ui.Given, context: ui.Context) -> dict[str, Any]:

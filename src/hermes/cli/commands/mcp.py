@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
 
 
-def _serve(given: ui.Given, context: ui.Context) -> int:
+def _serve(given: ui.Given, context: ui.Context) -> None:
     if given.http:
         from hermes.cli.commands.serve import start
 
-        return start(context, host=given.host or "", port=given.port, only_mcp=True)
+        start(context, host=given.host or "", port=given.port, only_mcp=True)
+        return
     import gc
 
     gc.disable()  # the SDK makes a hundred thousand objects that stay: looking through them again and again is waste
@@ -42,7 +43,6 @@ def _serve(given: ui.Given, context: ui.Context) -> int:
         anyio.run(serve_stdio, build_server(lambda _context: workspace, recorded=given.recorded))
     finally:
         workspace.close()
-    return ui.OK
 
 
 def load_server() -> None:

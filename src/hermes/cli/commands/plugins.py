@@ -30,47 +30,50 @@ if TYPE_CHECKING:
 PROVIDER, ENGINE = "memory provider", "context engine"
 
 
-def _list(given: ui.Given, context: ui.Context) -> int:
+def _list(given: ui.Given, context: ui.Context) -> None:
     rows = _rows(context)
-    if given.json:
-        ui.print_json(rows)
-        return ui.OK
+    lines = []
     for row in rows:
-        mark = "*" if row["active"] else " "
-        where = "bundled" if row["bundled"] else "installed"
-        ui.line(f"{mark} {row['name']:<14} {row['kind']:<15} {where:<10} {row['description']}")
-    return ui.OK
+        mark, where = "*" if row["active"] else " ", "bundled" if row["bundled"] else "installed"
+        lines.append(f"{mark} {row['name']:<14} {row['kind']:<15} {where:<10} {row['description']}")
+    ui.show(given, rows, *lines)
 
 
 def _rows(context: ui.Context) -> list[dict[str, Any]]:
     active = chosen_providers(context.settings)
     chosen = context.settings.text("context.engine") or BUILT_IN
-    providers = [_as_json(each, active) for each in available_providers(context.home.operator)]
-    return providers + [
+    return [
         {
-            "name": each.name,
+            **ui.pick(each, "name", "bundled", "description", "folder", "version", "problem"),
+            "kind": PROVIDER,
+            "active": each.name in active,
+            "pip_dependencies": list(each.pip_dependencies),
+            "external_dependencies": [str(other.get("name", "")) for other in each.external_dependencies],
+            "hooks": list(each.hooks),
+        }
+        for each in available_providers(context.home.operator)
+    ] + [
+        {
+            **ui.pick(each, "name", "description", "folder"),
             "kind": ENGINE,
             "bundled": each.name in ENGINES,
             "active": each.name == chosen,
-            "description": each.description,
-            "folder": each.folder,
         }
         for each in known_engines(context.home)
     ]
 
 
-def _show(given: ui.Given, context: ui.Context) -> int:
+def _show(given: ui.Given, context: ui.Context) -> None:
     found = [row for row in _rows(context) if row["name"] == given.name]
     if not found:
         raise _no_plugin(given.name, context)
-    if given.json:
-        ui.print_json(found[0])
-        return ui.OK
-    for row in found:
-        for key, each in row.items():
-            if each not in ("", [], None):
-                ui.line(f"{key:<22} {', '.join(map(str, each)) if isinstance(each, list) else each}")
-    return ui.OK
+    lines = [
+        f"{key:<22} {', '.join(map(str, each)) if isinstance(each, list) else each}"
+        for row in found
+        for key, each in row.items()
+        if each not in ("", [], None)
+    ]
+    ui.show(given, found[0], *lines)
 
 
 def _no_plugin(name: str, context: ui.Context) -> NotFound:
@@ -91,10 +94,8 @@ def _no_plugin(name: str, context: ui.Context) -> NotFound:
     )
 
 
-def _path(given: ui.Given, context: ui.Context) -> int:
-    del given
+def _path(_given: ui.Given, context: ui.Context) -> None:
     ui.line(os.path.join(context.home.operator, FOLDER))
-    return ui.OK
 
 
 def _check(given: ui.Given, context: ui.Context) -> int:
@@ -103,15 +104,13 @@ def _check(given: ui.Given, context: ui.Context) -> int:
     installed = [row["name"] for row in _rows(context) if not row["bundled"]]
     names = given.names or [*installed, *(name for name in chosen if name not in ("", BUILT_IN))]
     found = [each for name in dict.fromkeys(names) for each in _checked(name, given, context)]
+    lines = []
     for each in found:
         each["ok"] = not each["problem"] and not each.get("missing")
-    if given.json:
-        ui.print_json(found)
-    else:
-        for each in found:
-            lacking = ", ".join(field["variable"] or field["key"] for field in each.get("missing") or ())
-            said = f"not configured yet: {lacking}" if lacking else each.get("connection") or each.get("tried")
-            ui.line(f"{'ok ' if each['ok'] else '!  '} {each['name']:<14} {each['problem'] or said or 'loads'}")
+        lacking = ", ".join(field["variable"] or field["key"] for field in each.get("missing") or ())
+        said = f"not configured yet: {lacking}" if lacking else each.get("connection") or each.get("tried")
+        lines.append(f"{'ok ' if each['ok'] else '!  '} {each['name']:<14} {each['problem'] or said or 'loads'}")
+    ui.show(given, found, *lines)
     return ui.OK if all(each["ok"] for each in found) else ui.REFUSED
 
 
@@ -126,25 +125,6 @@ def _checked(name: str, given: ui.Given, context: ui.Context) -> list[dict[str, 
         if not found[-1]["installed"]:
             found[-1]["problem"] = str(_no_plugin(name, context))
     return found
-
-
-def _as_json(info: ProviderInfo, active: list[str]) -> dict[str, Any]:
-    return {
-        "name": info.name,
-        "kind": PROVIDER,
-        "bundled": info.bundled,
-        "active": info.name in active,
-        "description": info.description,
-        "folder": info.folder,
-        "version": info.version,
-        "pip_dependencies": list(info.pip_dependencies),
-        "external_dependencies": [str(each.get("name", "")) for each in info.external_dependencies],
-        "hooks": list(info.hooks),
-        "problem": info.problem,
-    }
-
-
-# Commands that a memory provider brings itself: `hermes NAME …`, for the active provider only.
 
 
 def run_provider_command(name: str, words: list[str], context: ui.Context) -> int:
@@ -174,7 +154,8 @@ def _setup(given: ui.Given, context: ui.Context) -> int:
     talking = sys.stdin.isatty() and not given.yes
     name = given.name or _picked(context.home.operator, talking=talking)
     if name in ("", "builtin", _BUILT_IN_ONLY):
-        return _off(given, context)
+        _off(given, context)
+        return ui.OK
     info = find_provider(name, context.home.operator)
     _dependencies(info, yes=given.yes, talking=talking)
     provider = load_provider(name, context.home.operator)
@@ -216,15 +197,13 @@ def _own_setup(name: str, provider: Any, context: ui.Context) -> None:
         raise SettingsError(f"the set-up of {name} failed ({told}), and it is not in use") from error
 
 
-def _off(given: ui.Given, context: ui.Context) -> int:
-    del given
-    was = [*context.settings.texts("memory.providers"), context.settings.text("memory.provider")]
+def _off(_given: ui.Given, context: ui.Context) -> None:
+    several, one = context.settings.texts("memory.providers"), context.settings.text("memory.provider")
     set_value(context.home, FILE, "memory.provider", "")
-    if context.settings.texts("memory.providers"):
+    if several:
         set_value(context.home, FILE, "memory.providers", "")
-    names = ", ".join(filter(None, was))
+    names = ", ".join(filter(None, [*several, one]))
     ui.line(f"External memory is off{f' (it was {names})' if names else ''}; built-in memory stays as it is.")
-    return ui.OK
 
 
 def _deliver(given: ui.Given, context: ui.Context) -> int:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.dates import since, until
-from hermes.base.errors import ForeignSettings, NotConfirmed, NotFound, SettingsError
+from hermes.base.errors import ForeignSettings, NotFound, SettingsError
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.portability.archive import ArchiveReader
@@ -70,35 +70,25 @@ def carry_out(given: ui.Given, migration: Planned, report: Report) -> int:
 
 
 def _end(given: ui.Given, report: Report, words: str, code: int = ui.OK) -> int:
-    ui.show(given, report.as_json(), *([words] if words else []))
+    ui.show(given, report.as_json(), *filter(None, [words]))
     return code
 
 
-def _cleanup(given: ui.Given, context: ui.Context) -> int:
-    del context
+def _cleanup(given: ui.Given, _context: ui.Context) -> None:
     moves = plan_cleanup(given.source)
     running = is_running()
-    if given.json:
-        ui.print_json({"moves": [{"from": old, "to": new} for old, new in moves], "running": running})
-    else:
-        for old, new in moves:
-            ui.line(f"{old} → {new}")
-            for path in left_in(old):
-                ui.line(f"  holds {ui.visible(path)}")
-        for process in running:
-            ui.line(f"warning: OpenClaw still runs: {ui.visible(process)}; stop it first")
-        if not moves:
-            ui.line("there are no folders of OpenClaw to put aside")
+    lines = []
+    for old, new in moves:
+        lines += [f"{old} → {new}", *(f"  holds {ui.visible(path)}" for path in left_in(old))]
+    lines += [f"warning: OpenClaw still runs: {ui.visible(process)}; stop it first" for process in running]
+    if not moves:
+        lines.append("there are no folders of OpenClaw to put aside")
+    ui.show(given, {"moves": [{"from": old, "to": new} for old, new in moves], "running": running}, *lines)
     if given.dry_run or not moves:
-        return ui.OK
-    if not given.yes and not ui.confirmed("rename them?"):
-        raise NotConfirmed("nothing was changed; --yes renames them")
+        return
+    ui.confirm(given, "rename them?", "nothing was changed; --yes renames them")
     for old, new in moves:
         os.rename(old, new)
-    return ui.OK
-
-
-# `hermes import hermes-agent` and `hermes import --merge`: preview, question, work, report.
 
 
 def _adopt(given: ui.Given, context: ui.Context) -> int:
@@ -130,8 +120,6 @@ def _old_home(context: ui.Context) -> str:
     return home.path if os.path.exists(database) and foreign_program(database) == PROGRAM else usual
 
 
-# `hermes export` and `hermes import`: a home as plain text and back, and homes of other programs.
-
 HERMES_AGENT = "hermes-agent"
 
 
@@ -148,15 +136,12 @@ def _export(given: ui.Given, context: ui.Context) -> int:
     progress = ui.Progress("exporting", None, unit=" records")
     done = export_home(context.home.path, out, selection, progress.update)
     progress.close()
-    if given.json:
-        ui.print_json(ui.pick(done, "out", "files", "sessions", "messages", "taken_back", "damaged", "left_out"))
-    else:
-        ui.line(
-            f"{done.out} holds {counted(done.files, 'file')} with {_conversations(done)}; its checksums were verified"
-        )
-        for path in done.left_out or ():
-            secret = " (secrets come along with --with-secrets)" if path.endswith(".env") else ""
-            ui.line(f"left out: {path}{secret}")
+    held = f"{counted(done.files, 'file')} with {_conversations(done)}"
+    lines = [f"{done.out} holds {held}; its checksums were verified"]
+    secrets = " (secrets come along with --with-secrets)"
+    lines += [f"left out: {path}{secrets if path.endswith('.env') else ''}" for path in done.left_out or ()]
+    names = ("out", "files", "sessions", "messages", "taken_back", "damaged", "left_out")
+    ui.show(given, ui.pick(done, *names), *lines)
     return ui.tell_damaged(done.damaged)
 
 
@@ -184,25 +169,26 @@ def _import(given: ui.Given, context: ui.Context) -> int:
     progress = ui.Progress("importing", None, unit=" records")
     done = import_home(given.source, context.home.path, replace=given.replace, progress=progress.update)
     progress.close()
-    if given.json:
-        ui.print_json(ui.pick(done, "changed", "files", "sessions", "messages", "taken_back", "kept", "notes"))
-    elif not done.changed:
-        ui.line(f"{context.home.path} holds exactly this already; nothing was changed")
-    else:
-        ui.line(f"{context.home.path} now holds {counted(done.files, 'file')} with {_conversations(done)}")
-        if done.kept:
-            ui.line(f"the home that was there is kept as {done.kept}")
-        for note in done.notes:
-            ui.line(f"note: {note}")
+    lines = [f"{context.home.path} now holds {counted(done.files, 'file')} with {_conversations(done)}"]
+    lines += [f"note: {note}" for note in done.notes]
+    _show_restored(given, context, done, lines, "sessions", "messages", "taken_back", "notes")
     return ui.OK
 
 
-def _create(given: ui.Given, context: ui.Context) -> int:
+def _show_restored(given: ui.Given, context: ui.Context, done: Any, lines: list[str], *names: str) -> None:
+    if not done.changed:
+        lines = [f"{context.home.path} holds exactly this already; nothing was changed"]
+    elif done.kept:
+        lines.insert(1, f"the home that was there is kept as {done.kept}")
+    ui.show(given, ui.pick(done, "changed", "files", "kept", *names), *lines)
+
+
+def _create(given: ui.Given, context: ui.Context) -> None:
     home = context.home
     elsewhere, problem = provider_paths(home)
     backup = create_backup(home.path, given.out, why=given.why, elsewhere=elsewhere)
     removed = prune_backups(home.path, given.keep) if given.keep else []
-    return ui.show(
+    ui.show(
         given,
         {**_as_json(backup), "removed": removed, "problem": problem},
         f"{backup.path} holds {counted(backup.files, 'file')} ({ui.bytes_in_words(backup.bytes)}); "
@@ -214,48 +200,37 @@ def _create(given: ui.Given, context: ui.Context) -> int:
     )
 
 
-def _list(given: ui.Given, context: ui.Context) -> int:
+def _list(given: ui.Given, context: ui.Context) -> None:
     found = list_backups(context.home.path)
-    if given.json:
-        ui.print_json([_as_json(backup) for backup in found])
-        return ui.OK
+    lines = []
     for backup in found:
-        note = f"  {backup.problem}" if backup.problem else f"  {backup.why}" if backup.why else ""
-        ui.line(f"{ui.when(backup.made_at)}  {ui.bytes_in_words(backup.bytes):>10}  {backup.path}{note}")
-    if not found:
-        ui.line("there are no backups yet; `hermes backup create` makes one")
-    return ui.OK
+        note = f"  {backup.problem or backup.why}" if backup.problem or backup.why else ""
+        lines.append(f"{ui.when(backup.made_at)}  {ui.bytes_in_words(backup.bytes):>10}  {backup.path}{note}")
+    none = "there are no backups yet; `hermes backup create` makes one"
+    ui.show(given, [_as_json(backup) for backup in found], *(lines or [none]))
 
 
-def _verify(given: ui.Given, context: ui.Context) -> int:
+def _verify(given: ui.Given, context: ui.Context) -> None:
     path = _named(given.file, context)
     count = verify_backup(path)
-    return ui.show(
+    ui.show(
         given,
         {"path": path, "files": count, "sound": True},
         f"{path} is whole: {counted(count, 'file')}, every checksum matches",
     )
 
 
-def _restore(given: ui.Given, context: ui.Context) -> int:
-    path = _named(given.file, context)
-    home = context.home.path
-    if not given.yes and os.path.isdir(home) and not ui.confirmed(f"put {path} in the place of {home}?"):
-        raise NotConfirmed(
-            "nothing was changed; --yes restores without asking (the home that is there is kept beside it)"
+def _restore(given: ui.Given, context: ui.Context) -> None:
+    path, home = _named(given.file, context), context.home.path
+    if os.path.isdir(home):
+        ui.confirm(
+            given,
+            f"put {path} in the place of {home}?",
+            "nothing was changed; --yes restores without asking (the home that is there is kept beside it)",
         )
     done = restore_backup(path, home)
-    if given.json:
-        ui.print_json(ui.pick(done, "changed", "files", "kept", "beside"))
-    elif not done.changed:
-        ui.line(f"{home} holds exactly this already; nothing was changed")
-    else:
-        ui.line(f"{home} is as it was: {counted(done.files, 'file')}")
-        if done.kept:
-            ui.line(f"the home that was there is kept as {done.kept}")
-        for line in done.beside:
-            ui.line(line)
-    return ui.OK
+    lines = [f"{home} is as it was: {counted(done.files, 'file')}", *done.beside]
+    _show_restored(given, context, done, lines, "beside")
 
 
 def _named(given: str | None, context: ui.Context) -> str:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from hermes.gateway.directory import Directory
     from hermes.operations.forget import Forgotten
     from hermes.settings.config import Settings
-    from hermes.settings.people import Person
 
 
 # The lines of the first two hold addresses, and Telegram's hold the token; the third has one for every request.
@@ -44,7 +43,7 @@ _SWITCH_SECONDS = 0.0005
 _LAST_PORT = 65535
 
 
-def start(context: ui.Context, *, host: str = "", port: int | None = None, only_mcp: bool = False) -> int:
+def start(context: ui.Context, *, host: str = "", port: int | None = None, only_mcp: bool = False) -> None:
     """Serves until it is told to stop (SIGINT, SIGTERM), then lets what is running finish."""
     try:
         from hermes.http_server import HttpServer
@@ -62,7 +61,6 @@ def start(context: ui.Context, *, host: str = "", port: int | None = None, only_
     if not only_mcp:
         _say_what_is_served(settings, host, server.port)
     server.run()
-    return ui.OK
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -93,14 +91,11 @@ def _say_what_is_served(settings: Settings, host: str, port: int) -> None:
         ui.problem(f"{error}; until then only memory, search and MCP are served")
 
 
-def _serve(given: ui.Given, context: ui.Context) -> int:
-    return start(context, host=given.host or "", port=given.port)
+def _serve(given: ui.Given, context: ui.Context) -> None:
+    start(context, host=given.host or "", port=given.port)
 
 
-# `hermes gateway`: people talk to their memory on chat platforms; one process for all of them.
-
-
-def _run(given: ui.Given, context: ui.Context) -> int:
+def _run(given: ui.Given, context: ui.Context) -> None:
     import signal
     import threading
 
@@ -122,71 +117,55 @@ def _run(given: ui.Given, context: ui.Context) -> int:
         logging.getLogger("hermes.gateway").warning("some answers took too long; the next start goes on with them")
         logging.shutdown()
         os._exit(ui.OK)  # everything is stored; the threads that still wait for a model have nothing left to save
-    return ui.OK
 
 
 def _status(given: ui.Given, context: ui.Context) -> int:
     from hermes.gateway.service import stored_status
 
-    status = stored_status(context.home)
-    if given.json:
-        ui.print_json(status)
-        return ui.OK if status["running"] else ui.REFUSED
+    status, lines = stored_status(context.home), []
     if status["running"]:
-        ui.line(f"running as process {status.get('pid')} since {ui.when(status.get('started', 0))}")
+        lines.append(f"running as process {status.get('pid')} since {ui.when(status.get('started', 0))}")
         for name, each in status["platforms"].items():
-            ui.line(f"  {name:<10} {each['identity'] or '-'}  {each['problem'] or 'connected'}")
+            lines.append(f"  {name:<10} {each['identity'] or '-'}  {each['problem'] or 'connected'}")
     else:
-        ui.line(f"not running{_last_seen(status)}; `hermes gateway run` starts it")
+        wrong = [f"; {name}: {each['problem']}" for name, each in status["platforms"].items() if each["problem"]]
+        last = f" since {ui.when(status['written'])}{''.join(wrong)}" if status.get("written") else ""
+        lines.append(f"not running{last}; `hermes gateway run` starts it")
     if messages := status["messages"]:
         waiting = messages["new"] + messages["running"] + messages["answered"]
-        ui.line(f"{counted(waiting, 'message')} open, {messages['done']:,} answered in the last 14 days")
+        lines.append(f"{counted(waiting, 'message')} open, {messages['done']:,} answered in the last 14 days")
     if status["running"] and (memory := status.get("memory")):
-        ui.line(f"memory {memory['rss_mb']} MB (at most {memory['peak_mb']}), {memory['threads']} threads")
+        lines.append(f"memory {memory['rss_mb']} MB (at most {memory['peak_mb']}), {memory['threads']} threads")
+    ui.show(given, status, *lines)
     return ui.OK if status["running"] else ui.REFUSED
 
 
-def _last_seen(status: dict[str, Any]) -> str:
-    """When it last wrote down how it fares, and what was wrong with its platforms then."""
-    if not status.get("written"):
-        return ""
-    wrong = [f"; {name}: {each['problem']}" for name, each in status["platforms"].items() if each["problem"]]
-    return f" since {ui.when(status['written'])}{''.join(wrong)}"
-
-
-def _pair(given: ui.Given, context: ui.Context) -> int:
+def _pair(given: ui.Given, context: ui.Context) -> None:
     from hermes.gateway.directory import PAIR
 
     with _directory(context) as directory:
         directory.people.home_of(given.name)
         code = directory.make_code(PAIR, given.name)
-    return ui.show(
+    ui.show(
         given,
         {"person": given.name, "code": code, "good_for_seconds": 3600},
         f"{given.name} sends this to the bot, once and within the hour:\n\n    /pair {code}",
     )
 
 
-def _unpair(given: ui.Given, context: ui.Context) -> int:
+def _unpair(given: ui.Given, context: ui.Context) -> None:
     with _directory(context) as directory:
         directory.unlink(given.platform, given.account)
     done: dict[str, Any] = {"platform": given.platform, "account": given.account}
-    return ui.show(given, done, f"{given.platform} account {given.account} is nobody's any more")
+    ui.show(given, done, f"{given.platform} account {given.account} is nobody's any more")
 
 
-def _people(given: ui.Given, context: ui.Context) -> int:
+def _people(given: ui.Given, context: ui.Context) -> None:
     with _directory(context) as directory:
         accounts = directory.accounts()
-    return ui.show(
-        given,
-        accounts,
-        *(f"{each['person']:<20}  {each['platform']:<10} {each['account']}  (by {each['by']})" for each in accounts),
-        *(
-            ["nobody yet; `hermes gateway pair NAME` makes a code that somebody sends to the bot"]
-            if not accounts
-            else []
-        ),
-    )
+    lines = [f"{each['person']:<20}  {each['platform']:<10} {each['account']}  (by {each['by']})" for each in accounts]
+    nobody = "nobody yet; `hermes gateway pair NAME` makes a code that somebody sends to the bot"
+    ui.show(given, accounts, *(lines or [nobody]))
 
 
 @contextmanager
@@ -203,50 +182,40 @@ def _directory(context: ui.Context) -> Iterator[Directory]:
 
 
 _SHOWN = 60  # letters of a phrase
+_KEY = "    {}\nThis is the only time it is shown: only its SHA-256 is kept."
 
 
-def _list(given: ui.Given, context: ui.Context) -> int:
+def _list(given: ui.Given, context: ui.Context) -> None:
     people = People(context.home)
     everybody = people.all()
-    if given.json:
-        ui.print_json([_person_as_json(people, person) for person in everybody])
-        return ui.OK
+    document, lines = [], []
     for person in everybody:
-        ui.line(f"{person.name:<20}  since {ui.when(person.added)[:10]}  {counted(len(person.keys), 'key')}")
-        for key in person.keys:
-            ui.line(f"    key {key.id}  made {ui.when(key.made)[:16]}  {key.label}".rstrip())
-    if not everybody:
-        ui.line("nobody yet; `hermes users add NAME` makes a home and a key for somebody")
-    return ui.OK
+        home, keys = people.home_of(person.name).path, [ui.pick(key, "id", "made", "label") for key in person.keys]
+        document.append({**ui.pick(person, "name", "added", "note"), "home": home, "keys": keys})
+        lines.append(f"{person.name:<20}  since {ui.when(person.added)[:10]}  {counted(len(keys), 'key')}")
+        lines += [f"    key {key.id}  made {ui.when(key.made)[:16]}  {key.label}".rstrip() for key in person.keys]
+    ui.show(given, document, *(lines or ["nobody yet; `hermes users add NAME` makes a home and a key for somebody"]))
 
 
-def _add(given: ui.Given, context: ui.Context) -> int:
+def _add(given: ui.Given, context: ui.Context) -> None:
     people = People(context.home)
     person = people.add(given.name, given.note)
     key, secret = people.make_key(given.name) if not given.no_key else (None, None)
     home = people.home_of(given.name).path
-    if given.json:
-        ui.print_json({"name": person.name, "home": home, "key_id": key.id if key else None, "key": secret})
-        return ui.OK
-    ui.line(f"{person.name} has a home at {home}")
-    if secret:
-        _show_key(secret)
-    return ui.OK
+    document = {"name": person.name, "home": home, "key_id": key.id if key else None, "key": secret}
+    ui.show(given, document, f"{person.name} has a home at {home}", *([_KEY.format(secret)] if secret else []))
 
 
-def _key(given: ui.Given, context: ui.Context) -> int:
+def _key(given: ui.Given, context: ui.Context) -> None:
     people = People(context.home)
     if given.revoke:
         people.revoke(given.name, given.revoke)
-        done: dict[str, Any] = {"name": given.name, "revoked": given.revoke}
-        return ui.show(given, done, f"key {given.revoke} of {given.name} no longer opens anything")
+        document = {"name": given.name, "revoked": given.revoke}
+        ui.show(given, document, f"key {given.revoke} of {given.name} no longer opens anything")
+        return
     key, secret = people.make_key(given.name, given.label)
-    if given.json:
-        ui.print_json({"name": given.name, "key_id": key.id, "key": secret})
-    else:
-        ui.line(f"key {key.id} of {given.name}")
-        _show_key(secret)
-    return ui.OK
+    document = {"name": given.name, "key_id": key.id, "key": secret}
+    ui.show(given, document, f"key {key.id} of {given.name}", _KEY.format(secret))
 
 
 def _forget(given: ui.Given, context: ui.Context) -> int:
@@ -259,25 +228,21 @@ def _forget(given: ui.Given, context: ui.Context) -> int:
         people.get(given.name)
         forget_person(people.home, given.name)
     report = forget(people, given.name) if sure else rehearse(people, given.name)
-    ui.print_json(asdict(report)) if given.json else _print_report(report)
+    ui.show(given, asdict(report), *_report_lines(report))
     incomplete = report.elsewhere or any("could NOT" in line for line in report.providers)
     return ui.REFUSED if report.done and incomplete else ui.OK
 
 
-def _show_key(secret: str) -> None:
-    ui.line(f"    {secret}\nThis is the only time it is shown: only its SHA-256 is kept.")
-
-
-def _print_report(report: Forgotten) -> None:
+def _report_lines(report: Forgotten) -> Iterator[str]:
     verb = "removed" if report.done else "would remove"
-    ui.line(
+    yield (
         f"{verb} {report.name}: {counted(report.entries, 'memory entry', 'memory entries')} with history, "
         f"{counted(report.messages, 'message')} in {counted(report.conversations, 'conversation')}, "
         f"{counted(report.keys, 'key')}, {counted(report.files, 'file')} ({report.bytes:,} bytes)"
     )
     for line in report.providers:
-        ui.line(f"provider: {line}")
-    ui.line(
+        yield f"provider: {line}"
+    yield (
         f"searched {counted(report.searched_files, 'other file')} for {counted(report.searched_phrases, 'phrase')} "
         f"of theirs: found in {counted(len(report.elsewhere), 'file')}"
     )
@@ -286,23 +251,13 @@ def _print_report(report: Forgotten) -> None:
         remedy = "look at it and remove them"
         if os.path.basename(path).startswith(DATABASE):
             remedy = "`hermes sessions search` finds them, `hermes sessions delete` removes a conversation"
-        ui.line(f"    {path}: holds words of {report.name}{such}; {remedy}")
+        yield f"    {path}: holds words of {report.name}{such}; {remedy}"
     for path in report.archives:
-        ui.line(f"    {path}: an archive with their home in it; delete it or make it anew")
+        yield f"    {path}: an archive with their home in it; delete it or make it anew"
     for problem in report.problems:
-        ui.line(f"    ! {problem}")
+        yield f"    ! {problem}"
     if not report.done:
-        ui.line(f"nothing was changed; `hermes users forget {report.name} --yes` does it, for good")
-
-
-def _person_as_json(people: People, person: Person) -> dict[str, Any]:
-    return {
-        "name": person.name,
-        "added": person.added,
-        "note": person.note,
-        "home": people.home_of(person.name).path,
-        "keys": [{"id": key.id, "made": key.made, "label": key.label} for key in person.keys],
-    }
+        yield f"nothing was changed; `hermes users forget {report.name} --yes` does it, for good"
 
 
 COMMANDS = {

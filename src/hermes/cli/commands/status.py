@@ -23,45 +23,40 @@ from hermes.session.review import last_review
 from hermes.settings.home import DATABASE, UNSAVED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from hermes.session.parts import SessionParts
 
 
-def _print_sessions(state: dict[str, Any]) -> None:
+def _session_lines(state: dict[str, Any]) -> Iterator[str]:
     if "problem" in state:
-        ui.line(f"sessions  ! {state['problem']}")
-        _print_unsaved(state["unsaved"])
-        return
-    ui.line(
-        f"sessions  {counted(state['conversations'], 'conversation')}, {counted(state['messages'], 'message')}"
-        + (f", {ui.bytes_in_words(state['file_bytes'])} on disk" if "file_bytes" in state else "")
-    )
-    grown = (f"{counted(each['messages'], 'message')} in {each['month']}" for each in state["by_month"])
-    ui.line(f"growth    {', '.join(grown) or 'nothing yet'}")
+        yield f"sessions  ! {state['problem']}"
+    else:
+        size = f", {ui.bytes_in_words(state['file_bytes'])} on disk" if "file_bytes" in state else ""
+        held = f"{counted(state['conversations'], 'conversation')}, {counted(state['messages'], 'message')}"
+        yield f"sessions  {held}{size}"
+        grown = (f"{counted(each['messages'], 'message')} in {each['month']}" for each in state["by_month"])
+        yield f"growth    {', '.join(grown) or 'nothing yet'}"
     for words in state.get("unfinished", ()):
-        ui.line(f"          ! {words}")
-    _print_unsaved(state["unsaved"])
+        yield f"          ! {words}"
+    for each in state["unsaved"]:
+        now = each.get("problem") or ("open now" if each["open"] else "the next session adds it")
+        yield f"          ! 1 conversation is not in state.db: {each['file']} ({now})"
 
 
-def _print_unsaved(files: list[dict[str, Any]]) -> None:
-    for each in files:
-        now = "open now" if each["open"] else "the next session adds it"
-        ui.line(f"          ! 1 conversation is not in state.db: {each['file']} ({each.get('problem') or now})")
-
-
-def _print_engine(state: dict[str, Any]) -> None:
+def _engine_lines(state: dict[str, Any]) -> Iterator[str]:
     used = state.get("in_use", state["name"])
-    when_ = f"at {state['threshold']:.0%} of the window" if state["enabled"] else "off (compression.enabled)"
+    decides = f"at {state['threshold']:.0%} of the window" if state["enabled"] else "off (compression.enabled)"
     if used != BUILT_IN:
-        when_ = "when it decides"  # compression.threshold is the built-in one's
+        decides = "when it decides"  # compression.threshold is the built-in one's
     compacted = counted(state["recent_sessions_compacted"], "recent session")
     name = used if used == state["name"] else f"{used} instead of {state['name']}"
-    ui.line(f"context   {name}, {when_}; {compacted} compacted; breaker {state['breaker']}")
+    yield f"context   {name}, {decides}; {compacted} compacted; breaker {state['breaker']}"
     if problem := state.get("problem"):
-        ui.line(f"          ! {problem}")
+        yield f"          ! {problem}"
     for each in state["held_back"]:
-        ui.line(f"          ! {each['session_id']}: {each['why']}")
+        yield f"          ! {each['session_id']}: {each['why']}"
 
 
 def _review(review: dict[str, Any]) -> str:
@@ -85,7 +80,7 @@ _RECENT = 20
 _MONTHS = 2
 
 
-def _status(given: ui.Given, context: ui.Context) -> int:
+def _status(given: ui.Given, context: ui.Context) -> None:
     parts = open_parts(context.home, settings=context.settings)
     try:
         state: dict[str, Any] = {
@@ -104,11 +99,7 @@ def _status(given: ui.Given, context: ui.Context) -> int:
         state |= {"review": _last_review(parts), "curation": CurationLog(parts.home).last()}
     finally:
         parts.close()
-    if given.json:
-        ui.print_json(state)
-    else:
-        _print_state(state)
-    return ui.OK
+    ui.show(given, state, *_state_lines(state))
 
 
 def _providers(context: ui.Context) -> list[dict[str, Any]]:
@@ -188,33 +179,30 @@ def _engine(parts: SessionParts) -> dict[str, Any]:
     return state
 
 
-def _print_state(state: dict[str, Any]) -> None:
-    ttl = state["prompt_cache_ttl"]
-    ui.line(f"hermes {state['version']}  {state['home']} (profile {state['profile']})")
+def _state_lines(state: dict[str, Any]) -> Iterator[str]:
+    yield f"hermes {state['version']}  {state['home']} (profile {state['profile']})"
     for target, used in state["memory"].items():
-        ui.line(f"{target:<9} {used}")
-    ui.line(f"pending   {counted(state['pending_writes'], 'memory write')}")
-    ui.line(f"model     {state['model'] or 'none chosen (`hermes setup`)'}")
+        yield f"{target:<9} {used}"
+    yield f"pending   {counted(state['pending_writes'], 'memory write')}"
+    yield f"model     {state['model'] or 'none chosen (`hermes setup`)'}"
     for each in state["providers"]:
         refused = f", {each['refused']} refused" if each["refused"] else ""
         last = f"; {each['last']}" if each.get("last") else ""
-        ui.line(f"provider  {each['name']}, {counted(each['waiting'], 'call')} waiting{refused}{last}")
+        yield f"provider  {each['name']}, {counted(each['waiting'], 'call')} waiting{refused}{last}"
     if not state["providers"]:
-        ui.line("provider  built-in memory only")
-    _print_engine(state["engine"])
-    ui.line(f"skills    {state['skills']}")
-    _print_sessions(state["sessions"])
+        yield "provider  built-in memory only"
+    yield from _engine_lines(state["engine"])
+    yield f"skills    {state['skills']}"
+    yield from _session_lines(state["sessions"])
     share = state["sessions"].get("cached_share")
     known = "" if share is None else f"{share:.0%} of the prompt tokens of recent sessions came from it; "
-    ui.line(f"cache     {known}kept for {ttl}")
+    yield f"cache     {known}kept for {state['prompt_cache_ttl']}"
     if miss := state["sessions"].get("last_cache_miss"):
-        ui.line(f"          last miss: {miss}")
+        yield f"          last miss: {miss}"
     review, curation = state["review"], state["curation"]
-    ui.line(f"review    {_review(review) if review else 'none yet'}")
-    ui.line(f"curation  {_curation(curation) if curation else 'none yet'}")
+    yield f"review    {_review(review) if review else 'none yet'}"
+    yield f"curation  {_curation(curation) if curation else 'none yet'}"
 
-
-# `hermes doctor`: tries everything for real and says what to do; `--fix` does what is safe.
 
 _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import NotFound, WriteRefused
@@ -12,11 +13,11 @@ from hermes.memory.entries import PIN, UNPIN, Cause, index_of, is_trusted, newes
 from hermes.memory.store import ALL_TARGETS, MemoryStore, find, usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
     from hermes.memory.entries import Change
-    from hermes.memory.store import Archived, Written
+    from hermes.memory.store import Written
 
 
 BY_HAND = Cause(origin="user", note="from the command line")
@@ -66,7 +67,7 @@ def _which(words: str, **more: Any) -> tuple[ui.Option, ui.Option]:
     )
 
 
-def numbered(store: MemoryStore, target: str, word: str, given: ui.Given) -> str:
+def _numbered(store: MemoryStore, target: str, word: str, given: ui.Given) -> str:
     """The entry that has this number in the list; "" when there is none, or the word is meant as text."""
     if given.text or not (word.isascii() and word.isdecimal()):
         return ""
@@ -74,146 +75,127 @@ def numbered(store: MemoryStore, target: str, word: str, given: ui.Given) -> str
     return entries[int(word) - 1] if 0 < int(word) <= len(entries) else ""
 
 
-def report(given: ui.Given, written: Written) -> int:
-    """Says what one write did."""
-    return ui.show(given, _as_json(written), _in_words(written))
+def report(given: ui.Given, *writes: Written, several: bool = False) -> None:
+    """Says what a write did; with `several`, scripts get a list."""
+    documents = [
+        {
+            **ui.pick(written, "target", "message", "usage"),
+            "change": written.change.id if written.change else None,
+            "entries": list(written.entries),
+            "archived": [ui.pick(each, "entry", "reason") for each in written.archived],
+        }
+        for written in writes
+    ]
+    lines = [
+        f"{each.message} ({each.target}: {each.usage}{f', change {each.change.id}' if each.change else ''})"
+        for each in writes
+    ]
+    ui.show(given, documents if several else documents[0], *lines)
 
 
-def report_all(given: ui.Given, written: list[Written]) -> int:
-    """Says what several writes did; one JSON list for scripts."""
-    return ui.show(given, [_as_json(each) for each in written], *map(_in_words, written))
-
-
-def _in_words(written: Written) -> str:
-    change = f", change {written.change.id}" if written.change else ""
-    return f"{written.message} ({written.target}: {written.usage}{change})"
-
-
-def _as_json(written: Written) -> dict[str, Any]:
-    return {
-        "target": written.target,
-        "message": written.message,
-        "change": written.change.id if written.change else None,
-        "entries": list(written.entries),
-        "usage": written.usage,
-        "archived": [ui.pick(each, "entry", "reason") for each in written.archived],
-    }
-
-
-# `hermes memory restore`, `pin` and `unpin`: what left for the archive, and what must never leave.
-
-
-def list_archived(given: ui.Given, store: MemoryStore) -> int:
-    """`hermes memory list --archived`."""
-    found = {target: store.archived(target) for target in ([given.target] if given.target else store.targets)}
-    if given.json:
-        ui.print_json({target: [_archived_as_json(each) for each in archived] for target, archived in found.items()})
-        return ui.OK
+def _list_archived(given: ui.Given, store: MemoryStore) -> None:
+    found = {target: store.archived(target) for target in _chosen(store, given)}
+    lines = []
     for target, archived in found.items():
-        ui.line(f"{target}  {len(archived)} archived")
+        lines.append(f"{target}  {len(archived)} archived")
         for each in archived:
-            ui.line(ui.indented(each.entry, f"  {ui.when(each.at)[:10]}  "))
-            stands = f"; now: {preview(each.into)!r}" if each.into else ""
-            ui.line(f"              {each.change}: {each.reason}{stands}")
-    return ui.OK
+            lines.append(ui.indented(each.entry, f"  {ui.when(each.at)[:10]}  "))
+            now = f"; now: {preview(each.into)!r}" if each.into else ""
+            lines.append(f"              {each.change}: {each.reason}{now}")
+    ui.show(
+        given,
+        {
+            target: [
+                {
+                    **ui.pick(each, "entry", "change", "reason"),
+                    "archived_at": each.at,
+                    "when": ui.when(each.at),
+                    "into": each.into or None,
+                }
+                for each in archived
+            ]
+            for target, archived in found.items()
+        },
+        *lines,
+    )
 
 
-def _restore(given: ui.Given, context: ui.Context) -> int:
+def _chosen(store: MemoryStore, given: ui.Given) -> Sequence[str]:
+    return [given.target] if given.target else store.targets
+
+
+def _restore(given: ui.Given, context: ui.Context) -> None:
     store = open_store(context, given)
     archived = [each for target in store.targets for each in store.archived(target)]
     wanted = find([each for each in archived if given.target in (None, each.target)], given.words)
-    return report(given, store.restore(wanted.target, wanted.entry, cause=BY_HAND))
+    report(given, store.restore(wanted.target, wanted.entry, cause=BY_HAND))
 
 
-def _marking(kind: str) -> Callable[[ui.Given, ui.Context], int]:
-    def command(given: ui.Given, context: ui.Context) -> int:
-        store = open_store(context, given)
-        target, entry = _entry(store, given)
-        store.marks_file(target).add(kind, [entry])
-        return ui.show(
-            given,
-            {"target": target, "entry": entry, "pinned": kind == PIN},
-            f"{'pinned' if kind == PIN else 'no longer pinned'}: {preview(entry)} ({target})",
-        )
-
-    return command
+def _mark(given: ui.Given, context: ui.Context, kind: str, done: str) -> None:
+    store = open_store(context, given)
+    target, entry = _entry(store, given)
+    store.marks_file(target).add(kind, [entry])
+    document = {"target": target, "entry": entry, "pinned": kind == PIN}
+    ui.show(given, document, f"{done}: {preview(entry)} ({target})")
 
 
 def _entry(store: MemoryStore, given: ui.Given) -> tuple[str, str]:
     words = given.words
-    if entry := numbered(store, given.target or "memory", words, given):
+    if entry := _numbered(store, given.target or "memory", words, given):
         return given.target or "memory", entry
-    for each in [given.target] if given.target else store.targets:
+    for each in _chosen(store, given):
         entries = store.entries(each)
         if any(words in entry for entry in entries):
             return each, entries[index_of(entries, words)]
     raise NotFound(f"no entry contains {preview(words)!r}; `hermes memory list` shows them")
 
 
-def _archived_as_json(archived: Archived) -> dict[str, object]:
-    return {
-        "entry": archived.entry,
-        "archived_at": archived.at,
-        "when": ui.when(archived.at),
-        "change": archived.change,
-        "reason": archived.reason,
-        "into": archived.into or None,
-    }
-
-
-# `hermes memory list`, `show`, `add`, `replace` and `remove`: the entries themselves.
-
-
-def _list(given: ui.Given, context: ui.Context) -> int:
+def _list(given: ui.Given, context: ui.Context) -> None:
     store = open_store(context, given)
     if given.archived:
-        return list_archived(given, store)
-    readings = {target: store.read(target) for target in ([given.target] if given.target else store.targets)}
-    if given.json:
-        ui.print_json(
-            {
-                target: {
-                    "entries": list(reading.entries),
-                    "usage": usage(reading.entries, store.limit(target)),
-                    "limit": store.limit(target),
-                    "file": store.path(target),
-                    "problem": reading.drift or None,
-                    **_beside(store, target, reading.entries),
-                }
-                for target, reading in readings.items()
-            }
-        )
-        return ui.OK
-    for target, reading in readings.items():
-        ui.line(f"{target}  {usage(reading.entries, store.limit(target))}")
+        _list_archived(given, store)
+        return
+    document, lines = {}, []
+    for target in _chosen(store, given):
+        reading = store.read(target)
         beside = _beside(store, target, reading.entries)
+        used = usage(reading.entries, store.limit(target))
+        document[target] = {
+            "entries": list(reading.entries),
+            "usage": used,
+            "limit": store.limit(target),
+            "file": store.path(target),
+            "problem": reading.drift or None,
+            **beside,
+        }
+        lines.append(f"{target}  {used}")
         for number, entry in enumerate(reading.entries, start=1):
-            ui.line(ui.indented(entry, f"{number:>4} {'*' if entry in beside['pinned'] else ' '}"))
+            lines.append(ui.indented(entry, f"{number:>4} {'*' if entry in beside['pinned'] else ' '}"))
             if (origin := beside["origins"][entry]) != "unknown" and not is_trusted(origin):
-                ui.line(f"      (from outside: {origin})")
+                lines.append(f"      (from outside: {origin})")
         if reading.drift:
-            ui.line(f"      ! {store.path(target)}: {reading.drift} (`hermes memory adopt --target {target}`)")
+            lines.append(f"      ! {store.path(target)}: {reading.drift} (`hermes memory adopt --target {target}`)")
         if target == "project" and not reading.entries:
-            _name_namesakes(store)
-    return ui.OK
+            lines += _namesakes(store)
+    ui.show(given, document, *lines)
 
 
-def _name_namesakes(store: MemoryStore) -> None:
-    """Where notes of a project may be that has none: those of a repository stay with the place it was in."""
+def _namesakes(store: MemoryStore) -> list[str]:
+    """Where the notes of a project without any may be: those of a repository stay with the place it was in."""
     import os
 
     from hermes.settings.home import namesakes
 
     folder = os.path.dirname(os.path.dirname(store.path("project")))
-    for each in namesakes(folder, store.project):
-        ui.line(
-            f"      there are notes of {each}, in another place (`hermes memory list --project {each}`); when it was "
-            f"moved here, move the files of {os.path.join(folder, each)} to {os.path.join(folder, store.project)}"
-        )
+    return [
+        f"      there are notes of {each}, in another place (`hermes memory list --project {each}`); when it was "
+        f"moved here, move the files of {os.path.join(folder, each)} to {os.path.join(folder, store.project)}"
+        for each in namesakes(folder, store.project)
+    ]
 
 
 def _beside(store: MemoryStore, target: str, entries: Sequence[str]) -> dict[str, Any]:
-    """What is known about the entries beside their text; one that somebody removes meanwhile may have no marks."""
+    """What is known about the entries besides their text; one that is removed meanwhile may have no marks."""
     marks, origins = store.marks(target), provenance(entries, store.history(target)[0])
     return {
         "origins": {entry: origins[entry].origin for entry in entries},
@@ -223,100 +205,92 @@ def _beside(store: MemoryStore, target: str, entries: Sequence[str]) -> dict[str
     }
 
 
-def _show(given: ui.Given, context: ui.Context) -> int:
+def _show(given: ui.Given, context: ui.Context) -> None:
     store, words = open_store(context, given), " ".join(given.which)
     entries = store.entries(given.target)
-    entry = numbered(store, given.target, words, given)
-    try:
-        at = index_of(entries, entry or words, whole=bool(entry))
-    except WriteRefused as refused:
-        raise _with_the_right_target(refused, store, given, words) from refused
+    with _hinting_at_target(store, given, words):
+        numbered = _numbered(store, given.target, words, given)
+        at = index_of(entries, numbered or words, whole=bool(numbered))
     entry = entries[at]
     marks, known = store.marks(given.target)[entry], store.provenance(given.target)[entry]
     change = known.change
-    facts: dict[str, Any] = {
-        "target": given.target,
-        "number": at + 1,
-        "entry": entry,
-        "characters": len(entry),
-        "origin": known.origin,
-        "note": change.cause.note if change else "",
-        "session": change.cause.session if change else "",
-        "change": change.id if change else None,
-        "at": change.at if change else None,
-        "uses": marks.uses,
-        "last_used": marks.last_used or None,
-        "pinned": marks.pinned,
-        "category": marks.category,
-    }
-    if given.json:
-        ui.print_json(facts)
-        return ui.OK
-    by = f" ({facts['note']})" if facts["note"] else ""
-    session = f", session {facts['session']}" if facts["session"] else ""
+    note, session = (change.cause.note, change.cause.session) if change else ("", "")
+    by = f"{f' ({note})' if note else ''}{f', session {session}' if session else ''}"
     used = f"{ui.when(marks.last_used)} (uses: {marks.uses})" if marks.last_used else "not since it was added"
-    ui.line(f"{entry}\n")
-    ui.line(f"entry     {at + 1} of {len(entries)} in {given.target}, {len(entry):,} characters")
-    ui.line(f"origin    {known.origin}{by}{session}{'' if known.trusted else ', not trusted'}")
-    ui.line(f"added     {f'{ui.when(change.at)}, change {change.id}' if change else 'unknown'}")
-    ui.line(f"last use  {used}")
-    if marks.pinned or marks.category:
-        ui.line(f"marks     {', '.join(filter(None, ['pinned' if marks.pinned else '', marks.category]))}")
-    return ui.OK
+    marked = ", ".join(filter(None, ["pinned" if marks.pinned else "", marks.category]))
+    ui.show(
+        given,
+        {
+            "target": given.target,
+            "number": at + 1,
+            "entry": entry,
+            "characters": len(entry),
+            "origin": known.origin,
+            "note": note,
+            "session": session,
+            "change": change.id if change else None,
+            "at": change.at if change else None,
+            "uses": marks.uses,
+            "last_used": marks.last_used or None,
+            **ui.pick(marks, "pinned", "category"),
+        },
+        f"{entry}\n",
+        f"entry     {at + 1} of {len(entries)} in {given.target}, {len(entry):,} characters",
+        f"origin    {known.origin}{by}{'' if known.trusted else ', not trusted'}",
+        f"added     {f'{ui.when(change.at)}, change {change.id}' if change else 'unknown'}",
+        f"last use  {used}",
+        *([f"marks     {marked}"] if marked else []),
+    )
 
 
-def _add(given: ui.Given, context: ui.Context) -> int:
+def _add(given: ui.Given, context: ui.Context) -> None:
+    report(given, open_store(context, given).add(given.target, _content(given.content), cause=BY_HAND))
+
+
+def _replace(given: ui.Given, context: ui.Context) -> None:
+    _change_entry(given, context, given.old_text, _content([given.content]))
+
+
+def _remove(given: ui.Given, context: ui.Context) -> None:
+    _change_entry(given, context, " ".join(given.old_text), None)
+
+
+def _change_entry(given: ui.Given, context: ui.Context, words: str, content: str | None) -> None:
     store = open_store(context, given)
-    return report(given, store.add(given.target, _content(given.content), cause=BY_HAND))
+    with _hinting_at_target(store, given, words):
+        entry = _numbered(store, given.target, words, given)
+        if content is None:
+            written = store.remove(given.target, entry or words, cause=BY_HAND, whole=bool(entry))
+        else:
+            written = store.replace(given.target, entry or words, content, cause=BY_HAND, whole=bool(entry))
+    if words.isdecimal() and written.change is not None:  # whoever gave a number sees which entry it was
+        written = written.saying(f"{written.message} It was {preview(written.change.removed()[0])!r}.")
+    report(given, written)
 
 
-def _replace(given: ui.Given, context: ui.Context) -> int:
-    store = open_store(context, given)
-    content = _content([given.content])
-    entry = numbered(store, given.target, given.old_text, given)
+@contextmanager
+def _hinting_at_target(store: MemoryStore, given: ui.Given, words: str) -> Iterator[None]:
+    """An entry that is not in this target may be in another one: `--target` is easily forgotten."""
     try:
-        written = store.replace(given.target, entry or given.old_text, content, cause=BY_HAND, whole=bool(entry))
+        yield
     except WriteRefused as refused:
-        raise _with_the_right_target(refused, store, given, given.old_text) from refused
-    return report(given, _naming(written, given.old_text))
+        hint = _hint(store, given, words) if refused.kind == "no_match" else ""
+        if not hint:
+            raise
+        raise WriteRefused(hint, kind=refused.kind, details=refused.details) from refused
 
 
-def _remove(given: ui.Given, context: ui.Context) -> int:
-    store = open_store(context, given)
-    old_text = " ".join(given.old_text)
-    entry = numbered(store, given.target, old_text, given)
-    try:
-        written = store.remove(given.target, entry or old_text, cause=BY_HAND, whole=bool(entry))
-    except WriteRefused as refused:
-        raise _with_the_right_target(refused, store, given, old_text) from refused
-    return report(given, _naming(written, old_text))
-
-
-def _naming(written: Written, word: str) -> Written:
-    """Who gave a number sees which entry it was; `hermes memory undo` takes it back."""
-    if not word.isdecimal() or written.change is None:
-        return written
-    return written.saying(f"{written.message} It was {preview(written.change.removed()[0])!r}.")
-
-
-def _with_the_right_target(refused: WriteRefused, store: MemoryStore, given: ui.Given, words: str) -> WriteRefused:
-    """An entry that is not in this target may be in another one; who types by hand easily forgets `--target`."""
-    if refused.kind != "no_match":
-        return refused
+def _hint(store: MemoryStore, given: ui.Given, words: str) -> str:
     wanted = given.target
     for other in (target for target in store.targets if target != wanted):
-        if numbered(store, other, words, given):
-            hint = f"{wanted} has no entry {words}, but {other} has: add --target {other}"
-        elif any(words in entry for entry in store.entries(other)):
-            hint = f"no entry of {wanted} contains it, but one of {other} does: add --target {other}"
-        else:
-            continue
-        return WriteRefused(hint, kind=refused.kind, details=refused.details)
+        if _numbered(store, other, words, given):
+            return f"{wanted} has no entry {words}, but {other} has: add --target {other}"
+        if any(words in entry for entry in store.entries(other)):
+            return f"no entry of {wanted} contains it, but one of {other} does: add --target {other}"
     if not words.isdecimal() or given.text:
-        return refused
+        return ""
     many = counted(len(store.entries(wanted)), "entry", "entries")
-    hint = f"{wanted} has {many} and none contains {words!r}; `hermes memory list` shows them with their numbers"
-    return WriteRefused(hint, kind=refused.kind, details=refused.details)
+    return f"{wanted} has {many} and none contains {words!r}; `hermes memory list` shows them with their numbers"
 
 
 def _content(words: list[str]) -> str:
@@ -325,25 +299,33 @@ def _content(words: list[str]) -> str:
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
 
 
-def _log(given: ui.Given, context: ui.Context) -> int:
+def _log(given: ui.Given, context: ui.Context) -> None:
     changes = _changes(open_store(context, given), given.target)
     told = _told(given.session, context, changes) if given.session else {}
     wanted = [each for each in changes if any(given.grep in entry for entry in each.removed() + each.added())]
     wanted = [each for each in reversed(wanted) if not given.session or each.id in told]
     wanted = wanted[: given.limit] if given.limit else wanted
-    if given.json:
-        ui.print_json([_change_as_json(change) | ({"told": told[change.id]} if told else {}) for change in wanted])
-        return ui.OK
+    lines = []
     if not wanted:
-        ui.line("no such change; `hermes memory log` shows all" if changes else "nothing has changed yet")
+        lines.append("no such change; `hermes memory log` shows all" if changes else "nothing has changed yet")
     for change in wanted:
-        ui.line(_headline(change))
-        if told:
-            ui.line(f"      {told[change.id]}")
-        _print_difference(change.removed(), change.added())
-        for leaving in change.archived:
-            ui.line(f"      archived {preview(leaving.entry)!r}: {leaving.reason}")
-    return ui.OK
+        lines += [_headline(change), *([f"      {told[change.id]}"] if told else [])]
+        lines += _difference(change.removed(), change.added())
+        lines += [f"      archived {preview(each.entry)!r}: {each.reason}" for each in change.archived]
+    document = [
+        {
+            **ui.pick(change, "id", "target", "at", "action"),
+            "when": ui.when(change.at),
+            **ui.pick(change.cause, "origin", "session", "note"),
+            "undoes": change.undoes or None,
+            "removed": change.removed(),
+            "added": change.added(),
+            "archived": [ui.pick(each, "entry", "reason", "into") for each in change.archived],
+            **({"told": told[change.id]} if told else {}),
+        }
+        for change in wanted
+    ]
+    ui.show(given, document, *lines)
 
 
 def _told(name: str, context: ui.Context, changes: list[Change]) -> dict[str, str]:
@@ -355,7 +337,7 @@ def _told(name: str, context: ui.Context, changes: list[Change]) -> dict[str, st
         return how_told(db, named(db, name).id, changes)
 
 
-def _undo(given: ui.Given, context: ui.Context) -> int:
+def _undo(given: ui.Given, context: ui.Context) -> None:
     store = open_store(context, given)
     changes = _changes(store)
     change = _find(store, given.change) if given.change else newest_to_undo(changes)
@@ -363,26 +345,21 @@ def _undo(given: ui.Given, context: ui.Context) -> int:
         last = next((each.id for each in reversed(changes) if each.undoes), "")
         again = f"; `hermes memory undo {last}` takes the last undo back" if last else ""
         raise NotFound(f"there is nothing left to undo{again}")
-    return report(given, store.undo(change.id, cause=BY_HAND))
+    report(given, store.undo(change.id, cause=BY_HAND))
 
 
-def _diff(given: ui.Given, context: ui.Context) -> int:
+def _diff(given: ui.Given, context: ui.Context) -> None:
     store = open_store(context, given)
     change = _find(store, given.since or given.change)
+    removed, added = change.removed(), change.added()
     if given.since:
         history = store.history(change.target)[0]
         before = replay(history[: [each.id for each in history].index(change.id)])
         now = store.entries(change.target)
         removed = [entry for entry in before if entry not in now]
         added = [entry for entry in now if entry not in before]
-    else:
-        removed, added = change.removed(), change.added()
-    if given.json:
-        ui.print_json({"change": change.id, "target": change.target, "removed": removed, "added": added})
-        return ui.OK
-    ui.line(f"since {_headline(change)}" if given.since else _headline(change))
-    _print_difference(removed, added)
-    return ui.OK
+    document = {"change": change.id, "target": change.target, "removed": removed, "added": added}
+    ui.show(given, document, f"{'since ' if given.since else ''}{_headline(change)}", *_difference(removed, added))
 
 
 def _changes(store: MemoryStore, target: str | None = None) -> list[Change]:
@@ -414,28 +391,9 @@ def _headline(change: Change) -> str:
     return f"{change.id}  {ui.when(change.at)}  {change.target}  {who}"
 
 
-def _print_difference(removed: list[str], added: list[str]) -> None:
-    for entry in removed:
-        ui.line(ui.indented(entry, "    - "))
-    for entry in added:
-        ui.line(ui.indented(entry, "    + "))
-
-
-def _change_as_json(change: Change) -> dict[str, Any]:
-    return {
-        "id": change.id,
-        "target": change.target,
-        "at": change.at,
-        "when": ui.when(change.at),
-        "action": change.action,
-        "origin": change.cause.origin,
-        "session": change.cause.session,
-        "note": change.cause.note,
-        "undoes": change.undoes or None,
-        "removed": change.removed(),
-        "added": change.added(),
-        "archived": [ui.pick(each, "entry", "reason", "into") for each in change.archived],
-    }
+def _difference(removed: Iterable[str], added: Iterable[str]) -> list[str]:
+    lines = [ui.indented(entry, "    - ") for entry in removed]
+    return lines + [ui.indented(entry, "    + ") for entry in added]
 
 
 _MARK = (*_which("words ENTRY"), *targets(None))
@@ -445,8 +403,8 @@ COMMANDS = {
     "memory restore": ui.command(
         _restore, ui.option("words TEXT", "a piece of the entry that no other entry has"), *targets(None)
     ),
-    "memory pin": ui.command(_marking(PIN), *_MARK),
-    "memory unpin": ui.command(_marking(UNPIN), *_MARK),
+    "memory pin": ui.command(lambda given, context: _mark(given, context, PIN, "pinned"), *_MARK),
+    "memory unpin": ui.command(lambda given, context: _mark(given, context, UNPIN, "no longer pinned"), *_MARK),
     "memory list": ui.command(
         _list, ui.option("--archived", "the entries that made room for others instead"), *targets(None)
     ),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import NotConfirmed, StorageError
+from hermes.base.errors import StorageError
 from hermes.base.text import counted
 from hermes.cli import ui
-from hermes.cli.commands.inspect import judge, print_judged
+from hermes.cli.commands.inspect import judge, judged_lines
 from hermes.cli.commands.portability import carry_out
-from hermes.cli.memory.entries import BY_HAND, PROJECT, open_store, report, report_all, targets
+from hermes.cli.memory.entries import BY_HAND, PROJECT, open_store, report, targets
 from hermes.memory.approval import Approvals
 from hermes.memory.store import TARGETS, usage
 from hermes.operations.checks import examine
@@ -24,72 +24,63 @@ if TYPE_CHECKING:
     from hermes.memory.store import MemoryStore
 
 
-def _print_providers(found: list[dict[str, Any]]) -> None:
-    for each in found:
-        ui.line(f"provider {each['name']}: {_in_short(each)}")
-        if each.get("runs"):
-            ui.line(f"        runs {each['runs']}")
-        for key, text in (each.get("config") or {}).items():
-            ui.line(f"        {key}: {text}")
-        for field in each.get("missing") or ():
-            where = f" ({field['url']})" if field["url"] else ""
-            ui.line(f"        ! {field['variable'] or field['key']} is missing{where}")
-        if each["waiting"]:
-            ui.line(f"        {counted(each['waiting'], 'call')} waiting to be handed over")
-        if each["refused"]:
-            ui.line(f"        ! {counted(each['refused'], 'call')} refused and set aside")
-        if each.get("last"):
-            ui.line(f"        {ui.when(each['last_at'])}: {each['last']}")
-
-
-def _in_short(found: dict[str, Any]) -> str:
-    if found["problem"]:
-        return f"! {found['problem']}"
-    if not found["available"]:
-        return "! not available: packages or settings are missing (`hermes memory setup`)"
-    return str(found["connection"] or "available")
-
-
-# `hermes memory` where a person decides: pending writes, a file somebody edited, starting over; and its status.
-
 _LISTING = "hermes memory pending"
 
 
-def _status(given: ui.Given, context: ui.Context) -> int:
+def _status(given: ui.Given, context: ui.Context) -> None:
     store = open_store(context, given)
     waiting, unreadable = Approvals(context.home).pending()
     targets = (*TARGETS, "project") if "project" in store.targets else TARGETS
     files = {target: _file_status(store, target) for target in targets}
     names = chosen_providers(context.settings)
     providers = [examine(context.home, context.settings, name, connect=not given.offline) for name in names]
-    if given.json:
-        ui.print_json(
-            {
-                "home": context.home.path,
-                "files": files,
-                "write_approval": context.settings.flag("memory.write_approval"),
-                "pending": len(waiting),
-                "unreadable_pending": unreadable,
-                "providers": providers,
-            }
-        )
-        return ui.OK
+    approval, lines = context.settings.flag("memory.write_approval"), []
     for target, state in files.items():
-        ui.line(f"{target:<7} {state['usage'] if state['enabled'] else 'switched off'}")
+        lines.append(f"{target:<7} {state['usage'] if state['enabled'] else 'switched off'}")
         if state["enabled"]:
             held = f"{counted(state['entries'] or 0, 'entry', 'entries')}, {counted(state['changes'] or 0, 'change')}"
-            ui.line(f"        {state['file']}: {held} in the log")
+            lines.append(f"        {state['file']}: {held} in the log")
         if state["problem"]:
-            ui.line(f"        ! {state['problem']}")
-    approval = "on" if context.settings.flag("memory.write_approval") else "off"
-    ui.line(f"write approval is {approval}; {counted(len(waiting), 'write')} pending")
-    for path in unreadable:
-        ui.line(f"! {path} cannot be understood; look at it and remove it")
-    if providers:
-        _print_providers(providers)
-    else:
-        ui.line("no external memory (`hermes memory setup`)")
-    return ui.OK
+            lines.append(f"        ! {state['problem']}")
+    lines.append(f"write approval is {'on' if approval else 'off'}; {counted(len(waiting), 'write')} pending")
+    lines += [f"! {path} cannot be understood; look at it and remove it" for path in unreadable]
+    lines += [line for each in providers for line in _provider_lines(each)]
+    if not providers:
+        lines.append("no external memory (`hermes memory setup`)")
+    ui.show(
+        given,
+        {
+            "home": context.home.path,
+            "files": files,
+            "write_approval": approval,
+            "pending": len(waiting),
+            "unreadable_pending": unreadable,
+            "providers": providers,
+        },
+        *lines,
+    )
+
+
+def _provider_lines(found: dict[str, Any]) -> Iterator[str]:
+    state = str(found["connection"] or "available")
+    if not found["available"]:
+        state = "! not available: packages or settings are missing (`hermes memory setup`)"
+    if found["problem"]:
+        state = f"! {found['problem']}"
+    yield f"provider {found['name']}: {state}"
+    if found.get("runs"):
+        yield f"        runs {found['runs']}"
+    for key, text in (found.get("config") or {}).items():
+        yield f"        {key}: {text}"
+    for field in found.get("missing") or ():
+        where = f" ({field['url']})" if field["url"] else ""
+        yield f"        ! {field['variable'] or field['key']} is missing{where}"
+    if found["waiting"]:
+        yield f"        {counted(found['waiting'], 'call')} waiting to be handed over"
+    if found["refused"]:
+        yield f"        ! {counted(found['refused'], 'call')} refused and set aside"
+    if found.get("last"):
+        yield f"        {ui.when(found['last_at'])}: {found['last']}"
 
 
 def _file_status(store: MemoryStore, target: str) -> dict[str, Any]:
@@ -110,76 +101,60 @@ def _file_status(store: MemoryStore, target: str) -> dict[str, Any]:
     }
 
 
-def _pending(given: ui.Given, context: ui.Context) -> int:
+def _pending(given: ui.Given, context: ui.Context) -> None:
     waiting, unreadable = Approvals(context.home).pending()
-    if given.json:
-        ui.print_json([each.as_dict() for each in waiting])
-        return ui.OK
+    lines = []
     for each in waiting:
-        ui.line(f"{each.id}  {ui.when(each.created_at)}  {each.target}  by {each.cause.origin}  {each.summary}")
-        if each.reason:
-            ui.line(f"          because {each.reason}")
-    for path in unreadable:
+        lines.append(f"{each.id}  {ui.when(each.created_at)}  {each.target}  by {each.cause.origin}  {each.summary}")
+        lines += [f"          because {each.reason}"] if each.reason else []
+    ui.show(given, [each.as_dict() for each in waiting], *(lines or ["nothing is pending"]))
+    for path in () if given.json else unreadable:
         ui.problem(f"{path} cannot be understood; look at it and remove it")
-    if not waiting:
-        ui.line("nothing is pending")
-    return ui.OK
 
 
-def _approve(given: ui.Given, context: ui.Context) -> int:
+def _approve(given: ui.Given, context: ui.Context) -> None:
     approvals, store = Approvals(context.home), open_store(context, given)
-    return report_all(given, [approvals.approve(pending_id, store) for pending_id in _chosen(given, approvals)])
+    report(given, *(approvals.approve(each, store) for each in _chosen(given, approvals)), several=True)
 
 
-def _reject(given: ui.Given, context: ui.Context) -> int:
+def _reject(given: ui.Given, context: ui.Context) -> None:
     approvals = Approvals(context.home)
     rejected = [approvals.reject(pending_id) for pending_id in _chosen(given, approvals)]
-    return ui.show(
-        given, [each.as_dict() for each in rejected], *(f"{each.id} rejected: {each.summary}" for each in rejected)
-    )
+    ui.show(given, [each.as_dict() for each in rejected], *(f"{each.id} rejected: {each.summary}" for each in rejected))
 
 
 def _chosen(given: ui.Given, approvals: Approvals) -> list[str]:
     return ui.chosen_ids(given, _LISTING, lambda: (each.id for each in approvals.pending()[0]))
 
 
-def _adopt(given: ui.Given, context: ui.Context) -> int:
-    store = open_store(context, given)
-    return report(given, store.adopt(given.target, cause=BY_HAND))
+def _adopt(given: ui.Given, context: ui.Context) -> None:
+    report(given, open_store(context, given).adopt(given.target, cause=BY_HAND))
 
 
-def _reset(given: ui.Given, context: ui.Context) -> int:
+def _reset(given: ui.Given, context: ui.Context) -> None:
     store = open_store(context, given)
     everything = ["project"] if given.project else list(store.targets)
     targets = [given.target] if given.target else everything
-    if not given.yes and not ui.confirmed(f"forget everything in {' and '.join(targets)}?"):
-        raise NotConfirmed("nothing was changed (use --yes to skip the question)")
-    return report_all(given, [store.reset(target, cause=BY_HAND) for target in targets])
-
-
-# `hermes memory scan`: the scanner's verdict on what is already stored, with the origin of each entry.
+    question = f"forget everything in {' and '.join(targets)}?"
+    ui.confirm(given, question, "nothing was changed (use --yes to skip the question)")
+    report(given, *(store.reset(target, cause=BY_HAND) for target in targets), several=True)
 
 
 def _scan_memory(given: ui.Given, context: ui.Context) -> int:
-    judged = list(_stored(context))
-    flagged = [each for each in judged if each["verdict"] != "clean"]
-    if given.json:
-        ui.print_json({"entries": len(judged), "flagged": flagged})
-    else:
-        for each in flagged:
-            ui.line(f"{each['target']} entry {each['number']}, by {each['origin']}")
-            print_judged(each)
-        ui.line(f"{counted(len(judged), 'entry', 'entries')} scanned, {len(flagged)} flagged")
-    return ui.REFUSED if flagged else ui.OK
-
-
-def _stored(context: ui.Context) -> Iterator[dict[str, Any]]:
     store = open_store(context)
+    judged = []
     for target in store.targets:
-        entries = store.entries(target)
-        origins = store.provenance(target)
+        entries, origins = store.entries(target), store.provenance(target)
         for number, (entry, verdict) in enumerate(zip(entries, scan_entries(entries), strict=True), start=1):
-            yield {"target": target, "number": number, "origin": origins[entry].origin, **judge(entry, verdict)}
+            place = {"target": target, "number": number, "origin": origins[entry].origin}
+            judged.append({**place, **judge(entry, verdict)})
+    flagged = [each for each in judged if each["verdict"] != "clean"]
+    lines = []
+    for each in flagged:
+        lines += [f"{each['target']} entry {each['number']}, by {each['origin']}", *judged_lines(each)]
+    lines.append(f"{counted(len(judged), 'entry', 'entries')} scanned, {len(flagged)} flagged")
+    ui.show(given, {"entries": len(judged), "flagged": flagged}, *lines)
+    return ui.REFUSED if flagged else ui.OK
 
 
 def _import(given: ui.Given, context: ui.Context) -> int:

@@ -8,7 +8,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import NotConfirmed, NotFound, SettingsError, StorageError
+from hermes.base.errors import NotFound, SettingsError, StorageError
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.cli.sessions.look import as_json, chosen_mask, name_of, named, named_exactly, open_existing
@@ -35,62 +35,50 @@ _LISTED = 10
 _EMBEDDED_AT_ONCE = 1_000
 
 
-def _rename(given: ui.Given, context: ui.Context) -> int:
+def _rename(given: ui.Given, context: ui.Context) -> None:
     with open_existing(context) as db:
         session = named_exactly(db, given.session)
         title = db.rename(session.id, " ".join(given.title))
-    return ui.show(
+    ui.show(
         given,
         {"session_id": session.id, "title": title},
         f"{session.id} is now called {ui.visible(title or '(nothing)')}",
     )
 
 
-def _delete(given: ui.Given, context: ui.Context) -> int:
+def _delete(given: ui.Given, context: ui.Context) -> None:
     with open_existing(context) as db:
         chosen = {session.root: session for session in (named_exactly(db, name) for name in given.sessions)}.values()
         names = ", ".join(f"{name_of(session)!r} ({session.id})" for session in chosen)
-        if not given.yes and not ui.confirmed(f"delete {names} with all messages, for good?"):
-            raise NotConfirmed("nothing was deleted (use --yes to skip the question)")
-        removed = _remove(db, chosen)
-    return ui.show(given, removed, _removed_in_words(removed))
+        question = f"delete {names} with all messages, for good?"
+        ui.confirm(given, question, "nothing was deleted (use --yes to skip the question)")
+        _show_removed(given, _remove(db, chosen))
 
 
-def _prune(given: ui.Given, context: ui.Context) -> int:
+def _prune(given: ui.Given, context: ui.Context) -> None:
     days = context.settings.get("sessions.retention_days") if given.older_than is None else given.older_than
+    unused = counted(days, "day")
     with open_existing(context) as db:
         Opened(db).end_abandoned()
         upkeep = Maintenance.of_db(db)
         old = upkeep.unused(days, source=given.source, archived=given.include_archived)
+        many = counted(len(old), "conversation")
         if given.dry_run or not old:
-            return _say_what_is_old(given, old, days)
-        if not given.yes and not ui.confirmed(
-            f"delete {_conversations(len(old))} not used for {counted(days, 'day')}, for good?"
-        ):
-            raise NotConfirmed(
-                f"{_conversations(len(old))} would be deleted; nothing was (--yes deletes, --dry-run lists)"
+            lines = [f"{many} would be deleted, the least recently used first:"]
+            lines += [f"  {each.id}  {ui.when(each.last_active)[:16]}  {name_of(each)[:60]}" for each in old[:_LISTED]]
+            lines += [f"  and {len(old) - _LISTED:,} more (--json lists all)"] if len(old) > _LISTED else []
+            ui.show(
+                given,
+                {"dry_run": given.dry_run, "conversations": len(old), "sessions": [as_json(each) for each in old]},
+                *(lines if old else [f"no ended conversation was unused for {unused}"]),
             )
+            return
+        otherwise = f"{many} would be deleted; nothing was (--yes deletes, --dry-run lists)"
+        ui.confirm(given, f"delete {many} not used for {unused}, for good?", otherwise)
         removed = _remove(db, old)
         if context.settings.flag("sessions.vacuum_after_prune") and upkeep.sizes()["file_bytes"] <= QUICKLY_REWRITTEN:
             upkeep.rewrite()
-    return ui.show(given, {**removed, "dry_run": False}, _removed_in_words(removed))
-
-
-def _say_what_is_old(given: ui.Given, old: list[Session], days: int) -> int:
-    if given.json:
-        ui.print_json(
-            {"dry_run": given.dry_run, "conversations": len(old), "sessions": [as_json(each) for each in old]}
-        )
-        return ui.OK
-    if not old:
-        ui.line(f"no ended conversation was unused for {counted(days, 'day')}")
-        return ui.OK
-    ui.line(f"{_conversations(len(old))} would be deleted, the least recently used first:")
-    for session in old[:_LISTED]:
-        ui.line(f"  {session.id}  {ui.when(session.last_active)[:16]}  {name_of(session)[:60]}")
-    if len(old) > _LISTED:
-        ui.line(f"  and {len(old) - _LISTED:,} more (--json lists all)")
-    return ui.OK
+    _show_removed(given, removed, dry_run=False)
 
 
 def _remove(db: SessionDB, chosen: Iterable[Session]) -> dict[str, Any]:
@@ -111,19 +99,13 @@ def _remove(db: SessionDB, chosen: Iterable[Session]) -> dict[str, Any]:
     return {"conversations": conversations, "sessions": sessions, "messages": messages}
 
 
-def _removed_in_words(removed: dict[str, Any]) -> str:
-    parts = len(removed["sessions"])
-    return (
-        f"deleted {_conversations(removed['conversations'])}: "
-        f"{counted(parts, 'session')}, {counted(removed['messages'], 'message')}"
-    )
+def _show_removed(given: ui.Given, removed: dict[str, Any], **more: bool) -> None:
+    counts = (counted(len(removed["sessions"]), "session"), counted(removed["messages"], "message"))
+    lines = f"deleted {counted(removed['conversations'], 'conversation')}: {', '.join(counts)}"
+    ui.show(given, {**removed, **more}, lines)
 
 
-def _conversations(count: int) -> str:
-    return counted(count, "conversation")
-
-
-def _optimize(given: ui.Given, context: ui.Context) -> int:
+def _optimize(given: ui.Given, context: ui.Context) -> None:
     with open_existing(context) as db:
         upkeep = Maintenance.of_db(db)
         before = upkeep.sizes()
@@ -137,22 +119,16 @@ def _optimize(given: ui.Given, context: ui.Context) -> int:
             upkeep.rewrite()
         progress.close()
         after = upkeep.sizes()
-    if given.json:
-        ui.print_json(
-            {"before": before, "after": after, "merge_steps": steps, "indexed": indexed, "embedded": embedded}
-        )
-        return ui.OK
-    if embedded:
-        ui.line(f"vectors of meaning made for {embedded:,} messages")
+    lines = [f"vectors of meaning made for {embedded:,} messages"] if embedded else []
     merged = f"index merged in {counted(steps, 'step')}" if steps else "the index was merged already"
     old, new = (sizes["file_bytes"] + sizes["log_bytes"] for sizes in (before, after))
-    grown = (
-        " (it grew: merging writes the index anew before the old one is free for later messages)" if new > old else ""
-    )
-    ui.line(f"{merged}; {ui.bytes_in_words(old)} on disk before, {ui.bytes_in_words(new)} now{grown}")
+    grown = " (it grew: merging writes the index anew before the old one is free for later messages)"
+    now = f"{ui.bytes_in_words(new)} now{grown if new > old else ''}"
+    lines.append(f"{merged}; {ui.bytes_in_words(old)} on disk before, {now}")
     if after["free_bytes"] > after["file_bytes"] // 4 and not given.vacuum:
-        ui.line(f"{ui.bytes_in_words(after['free_bytes'])} are free inside the file; --vacuum gives them back")
-    return ui.OK
+        lines.append(f"{ui.bytes_in_words(after['free_bytes'])} are free inside the file; --vacuum gives them back")
+    document = {"before": before, "after": after, "merge_steps": steps, "indexed": indexed, "embedded": embedded}
+    ui.show(given, document, *lines)
 
 
 def _embed(db: SessionDB) -> int:
@@ -165,8 +141,6 @@ def _embed(db: SessionDB) -> int:
     progress.close()
     return embedded
 
-
-# `hermes sessions export`: conversations out of the database, as JSONL, Markdown or HTML.
 
 FORMATS = ("jsonl", "markdown", "html")
 
@@ -231,10 +205,7 @@ def _output(path: str | None, *, replace: bool) -> Iterator[TextIO]:
             os.unlink(part)
 
 
-# `hermes sessions repair`: make a damaged database whole again and say exactly what came back.
-
-
-def _repair(given: ui.Given, context: ui.Context) -> int:
+def _repair(given: ui.Given, context: ui.Context) -> None:
     from hermes.storage.local.repair.check import repair
 
     stages = ui.Stages()
@@ -244,13 +215,9 @@ def _repair(given: ui.Given, context: ui.Context) -> int:
         progress=None if given.json else stages.show,
     )
     added = [] if given.dry_run or given.path else _added(context.home)
-    if given.json:
-        ui.print_json(told.as_json() | {"dry_run": given.dry_run, "added": added})
-        return ui.OK
     stages.clear()
-    for line in [*_lines(told, dry_run=given.dry_run), *added]:
-        ui.line(line)
-    return ui.OK
+    lines = [*_lines(told, dry_run=given.dry_run), *added]
+    ui.show(given, told.as_json() | {"dry_run": given.dry_run, "added": added}, *lines)
 
 
 def _added(home: Home) -> list[str]:
@@ -264,31 +231,32 @@ def _added(home: Home) -> list[str]:
         return take_up(home, db)
 
 
-def _lines(told: Repair, *, dry_run: bool) -> list[str]:
+def _lines(told: Repair, *, dry_run: bool) -> Iterator[str]:
     found = told.salvaged
     if found is None:
-        return [f"{told.path} is sound; nothing to repair"]
-    kept, altered = found.messages, len(found.altered)
-    lines = [f"{told.path} is damaged:", *(f"  {problem}" for problem in told.problems)]
-    lines.append(f"{'can keep' if dry_run else 'kept'} {kept:,} messages in {found.sessions:,} sessions")
+        yield f"{told.path} is sound; nothing to repair"
+        return
+    yield f"{told.path} is damaged:"
+    yield from (f"  {problem}" for problem in told.problems)
+    keep = "can keep" if dry_run else "kept"
+    yield f"{keep} {found.messages:,} messages in {found.sessions:,} sessions"
     if found.summaries:
-        lines.append(f"{'can keep' if dry_run else 'kept'} {found.summaries:,} summaries of the lossless engine")
-    if altered:
-        lines.append(f"{altered:,} messages were altered; they are left out and stand in unverified.jsonl")
+        yield f"{keep} {found.summaries:,} summaries of the lossless engine"
+    if found.altered:
+        yield f"{len(found.altered):,} messages were altered; they are left out and stand in unverified.jsonl"
     if found.lost:
-        lines.append(f"{found.lost:,} messages are lost")
+        yield f"{found.lost:,} messages are lost"
     if found.damaged_sessions:
-        lines.append(f"without their old titles: {', '.join(found.damaged_sessions)}")
+        yield f"without their old titles: {', '.join(found.damaged_sessions)}"
     if found.salvage_sessions:
-        lines.append(f"messages whose session is lost are in: {', '.join(found.salvage_sessions)}")
+        yield f"messages whose session is lost are in: {', '.join(found.salvage_sessions)}"
     if dry_run:
-        lines.append("nothing was changed; run `hermes sessions repair` to do it")
+        yield "nothing was changed; run `hermes sessions repair` to do it"
     else:
-        lines.append(f"the original bytes and a report are in {told.backup}")
-    return lines
+        yield f"the original bytes and a report are in {told.backup}"
 
 
-def _restore(given: ui.Given, context: ui.Context) -> int:
+def _restore(given: ui.Given, context: ui.Context) -> None:
     with open_existing(context) as db:
         session = db.tip(named(db, given.session).id)
         contexts = Contexts(db)
@@ -296,7 +264,7 @@ def _restore(given: ui.Given, context: ui.Context) -> int:
             raise NotFound(f"{session.id} was never compacted; there is nothing to restore")
         restored, messages = contexts.restore(session.id)
         title = db.get_session(restored).title
-    return ui.show(
+    ui.show(
         given,
         {"session_id": restored, "restored_from": session.id, "title": title, "messages": messages},
         f"{restored} holds all {counted(messages, 'message')} of {session.id}, which stays as it is",

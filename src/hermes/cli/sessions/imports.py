@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-    from hermes.conversations.recorded_import import Unfinished
     from hermes.portability.transcripts.formats import Source
     from hermes.portability.transcripts.importer import Imported
 
@@ -34,18 +33,20 @@ _MANY = 10_000  # messages after which the index is worth merging
 
 
 def _import(given: ui.Given, context: ui.Context) -> int:
+    form = given.format or (_format_of(given.file) if given.file else None)
     if given.discard:
-        return _discard(given, context)
-    if given.file is None:
+        _discard(given, context)
+    elif given.file is None:
         raise SettingsError("name a file, a folder, claude-code or codex (`hermes sessions import --help`)")
-    if given.watch:
-        return _watch(given, context)
-    form = given.format or _format_of(given.file)
-    if form == HERMES_AGENT and os.path.isfile(given.file):
-        return _import_database(given, context)
-    if form == JSONL:
+    elif given.watch:
+        _watch(given, context)
+    elif form == HERMES_AGENT and os.path.isfile(given.file):
+        _import_database(given, context)
+    elif form == JSONL:
         return _import_lines(given, context)
-    return _report(given, _bring_in(given, context, form))
+    else:
+        return _report(given, _bring_in(given, context, form))
+    return ui.OK
 
 
 def _format_of(path: str) -> str | None:
@@ -104,7 +105,11 @@ def _take(db: RecordedDB, work: TranscriptImport, source: Source) -> None:
 def _taken_back_on_failure(given: ui.Given, context: ui.Context) -> Iterator[RecordedDB]:
     """A failure leaves the database as it was. A person who stops it keeps what is there; the next run goes on."""
     path, name = context.home.join(DATABASE), _name_of_import(given.file)
-    with RecordedDB.open(path, durability="turn", name=name, about=_command_of(given)) as db:
+    command = ["hermes", "sessions", "import", _place(given.file)]  # goes on with it after an interruption
+    for option in ("format", "project"):
+        if chosen := getattr(given, option):
+            command += [f"--{option}", chosen]
+    with RecordedDB.open(path, durability="turn", name=name, about=shlex.join(command)) as db:
         before = db.counts()["messages"]
         try:
             yield db
@@ -136,7 +141,7 @@ def _settle_index(db: RecordedDB, *, many: bool) -> None:
         progress.close()
 
 
-def _watch(given: ui.Given, context: ui.Context) -> int:
+def _watch(given: ui.Given, context: ui.Context) -> None:
     """Looks again and again, and says what came; ends when the person stops it.
 
     What is there at the start may go and come back later; what is not there has been mistyped.
@@ -150,27 +155,27 @@ def _watch(given: ui.Given, context: ui.Context) -> int:
             sys.stdout.flush()
             time.sleep(given.interval)
     except KeyboardInterrupt:
-        return ui.OK
+        return
 
 
 def _look_once(given: ui.Given, context: ui.Context, told: set[str]) -> None:
-    count, problems = (0, 0), []
+    messages, sessions, problems = 0, 0, []
     try:
         result = _bring_in(given, context, given.format)
-        count, problems = (result.messages, result.sessions), result.problems
+        messages, sessions, problems = result.messages, result.sessions, result.problems
     except (NotFound, LockTimeout) as error:  # nothing there yet, or somebody is writing for long: the next look may do
         problems = [str(error)]
     for problem in problems:
         if problem not in told:
-            ui.problem(f"{problem}")
+            ui.problem(problem)
     told.update(problems)
-    if count[0]:
-        ui.line(f"{counted(count[0], 'new message')}, {counted(count[1], 'new session')}")
+    if messages:
+        ui.line(f"{counted(messages, 'new message')}, {counted(sessions, 'new session')}")
 
 
 def _report(given: ui.Given, result: Imported) -> int:
     for problem in result.problems:
-        ui.problem(f"{problem}")
+        ui.problem(problem)
     if result.bad > len(result.problems):
         ui.problem(f"and {result.bad - len(result.problems):,} more could not be read")
     ui.show(
@@ -217,7 +222,7 @@ def _import_lines(given: ui.Given, context: ui.Context) -> int:
     return ui.REFUSED if result.problems else ui.OK
 
 
-def _import_database(given: ui.Given, context: ui.Context) -> int:
+def _import_database(given: ui.Given, context: ui.Context) -> None:
     """A `state.db` of hermes-agent: brought in from elsewhere; where ours would be, adopted with the original kept."""
     from hermes.portability.exchange import HomeCopy
     from hermes.portability.hermes_agent import adopt_hermes_agent, import_hermes_agent
@@ -234,7 +239,7 @@ def _import_database(given: ui.Given, context: ui.Context) -> int:
         with _taken_back_on_failure(given, context) as db:
             counts = import_hermes_agent(given.file, db, lambda _stage, done, _total: progress.update(done))
     progress.close()
-    return ui.show(
+    ui.show(
         given,
         {**ui.pick(counts, "sessions", "messages", "known"), "original": kept},
         f"imported {counted(counts.sessions, 'session')} with {counted(counts.messages, 'message')} of hermes-agent",
@@ -261,46 +266,33 @@ def _name_of_import(file: str) -> str:
     return hashlib.sha256(_place(file).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def _command_of(given: ui.Given) -> str:
-    """The command that goes on with it."""
-    words = ["hermes", "sessions", "import", _place(given.file)]
-    for name in ("format", "project"):
-        if chosen := getattr(given, name):
-            words += [f"--{name}", chosen]
-    return shlex.join(words)
-
-
 def _place(file: str) -> str:
     """Where it is or was; the name of a program, and standard input, stand for themselves."""
     is_name = file == "-" or (file in FORMATS and not os.path.exists(file))
     return file if is_name else os.path.realpath(file)
 
 
-def _discard(given: ui.Given, context: ui.Context) -> int:
-    path = context.home.join(DATABASE)
-    chosen = [] if not os.path.exists(path) else _chosen(path, given.file)
+def _discard(given: ui.Given, context: ui.Context) -> None:
+    path, chosen = context.home.join(DATABASE), []
+    if os.path.exists(path):
+        with SessionDB.open(path) as db:
+            chosen = unfinished_imports(db)
+    if given.file is not None:
+        chosen = [each for each in chosen if each.name == _name_of_import(given.file)]
     if not chosen:
-        raise NotFound(
-            "there is no unfinished import" + (f" of {given.file}" if given.file else "") + "; nothing to do"
-        )
+        raise NotFound(f"there is no unfinished import{f' of {given.file}' if given.file else ''}; nothing to do")
     kept = 0
     for each in chosen:
-        with RecordedDB.open(path, durability="turn", name=each.name) as db:
-            kept += db.take_back(everything=True)
-            db.sync()
+        with RecordedDB.open(path, durability="turn", name=each.name) as recorded:
+            kept += recorded.take_back(everything=True)
+            recorded.sync()
     messages, sessions = (sum(getattr(each, name) for each in chosen) for name in ("messages", "sessions"))
-    return ui.show(
+    ui.show(
         given,
         {"imports": [each.about for each in chosen], "messages": messages, "sessions": sessions, "kept": kept},
         *(f"taken back: {counted(each.messages, 'message')} of `{each.about}`" for each in chosen),
         *([f"{counted(kept, 'conversation')} that went on here since stay"] if kept else []),
     )
-
-
-def _chosen(path: str, file: str | None) -> list[Unfinished]:
-    with SessionDB.open(path) as db:
-        found = unfinished_imports(db)
-    return found if file is None else [each for each in found if each.name == _name_of_import(file)]
 
 
 def _seconds(text: str) -> float:

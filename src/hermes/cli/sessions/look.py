@@ -11,7 +11,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from hermes.base import dates
-from hermes.base.errors import NotFound
+from hermes.base.errors import NotFound, SettingsError
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.conversations.database import Pages
@@ -25,11 +25,11 @@ from hermes.session.receipts import parts_of, turns
 from hermes.settings.home import named_project
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import NoReturn
 
     from hermes.conversations.database import SessionDB
-    from hermes.conversations.retrieval import Found, Match
+    from hermes.conversations.retrieval import Match
     from hermes.storage.records import Session, StoredMessage
 
 
@@ -40,72 +40,74 @@ _NOT_STORED = "(this text was not kept; only its size is known)"
 _SOURCES = {"recalled": "recall", "folder_notes": "notes"}
 
 
-def show_context(given: ui.Given, db: SessionDB, session: Session) -> int:
+def _show_context(given: ui.Given, db: SessionDB, session: Session) -> None:
     found = [each for each in turns(db, session.id) if given.context in (0, each["turn"])]
     if given.context and not found:
         raise NotFound(f"there is no turn {given.context}; `hermes sessions show {session.id} --context` lists them")
-    _choose_texts(found, with_text=given.text)
-    if given.json:
-        ui.print_json({**as_json(session), "turns": found})
-        return ui.OK
-    ui.line(f"{name_of(session)}\n{session.id}\n")
+    masked = cache(mask_secrets)  # a prompt stays the same from turn to turn
+    for part in (part for turn in found for part in parts_of(turn)):  # texts are read on screens and handed on
+        text = part.pop("text")
+        if given.text:
+            part["text"] = text if text is None else masked(text)
+    lines = [f"{name_of(session)}\n{session.id}\n"]
     prompt = None
     for each in found:
-        _print_turn(each, prompt)
+        lines += _turn_lines(each, prompt)
         prompt = each["prompt"]
     if not found:
-        ui.line("nobody has said anything yet")
-    return ui.OK
+        lines.append("nobody has said anything yet")
+    ui.show(given, {**as_json(session), "turns": found}, *lines)
 
 
-def _choose_texts(found: list[dict[str, Any]], *, with_text: bool) -> None:
-    """Leaves the texts out, or masks the secrets in them: they are read on screens and handed on."""
-    masked = cache(mask_secrets)  # a prompt stays the same from turn to turn
-    for part in (part for turn in found for part in parts_of(turn)):
-        text = part.pop("text")
-        if with_text:
-            part["text"] = text if text is None else masked(text)
-
-
-def _print_turn(turn: dict[str, Any], before: dict[str, Any] | None) -> None:
-    """Prints a turn; the text of a prompt that is the same as at the turn before is not repeated."""
+def _turn_lines(turn: dict[str, Any], before: dict[str, Any] | None) -> Iterator[str]:
+    """The text of a prompt that is the same as at the turn before is not repeated."""
     said = " ".join(ui.visible(turn["said"]).split())
-    ui.line(f"turn {turn['turn']}  {ui.when(turn['at'])[:16]}  {said[:_SAID]}{'…' if len(said) > _SAID else ''}")
-    _line("prompt", _prompt(turn["prompt"]) + (f"; {counted(turn['tools'], 'tool')}" if turn["tools"] else ""))
+    yield f"turn {turn['turn']}  {ui.when(turn['at'])[:16]}  {said[:_SAID]}{'…' if len(said) > _SAID else ''}"
+    yield _row("prompt", _prompt(turn["prompt"]) + (f"; {counted(turn['tools'], 'tool')}" if turn["tools"] else ""))
     if turn["prompt"] != before:
         for each in turn["prompt"]["sections"]:
-            _print_text(each, f"[{each['name']}]")
+            yield from _text_lines(each, f"[{each['name']}]")
     history = turn["history"]
     if history["messages"]:
-        _line("history", f"{counted(history['messages'], 'message')}, about {history['tokens']:,} tokens")
+        yield _row("history", f"{counted(history['messages'], 'message')}, about {history['tokens']:,} tokens")
     for each in turn["summaries"]:
-        _line("summary", _summary(each))
-        _print_text(each)
+        yield _row("summary", _summary(each))
+        yield from _text_lines(each)
     for each in turn["added"]:
-        _line(_SOURCES.get(each["source"], each["source"]), _added(each, turn["announced"]))
-        _print_text(each)
-    for each in turn["results"]:
-        added = [(_SOURCES.get(one["source"], one["source"]), one["characters"]) for one in each["added"]]
-        notes = "".join(f", {source} {characters:,}" for source, characters in added)
-        _line("result", f"{each['tool'] or 'a tool of the host'}: {each['characters']:,} characters{notes}")
-        for one in each["added"]:
-            _print_text(one)
+        came = f" from {', '.join(each['from'])}" if each.get("from") else ""
+        if each["source"] == "announcement" and turn["announced"]:
+            came += f" (memory up to {', '.join(turn['announced'].values())})"
+        yield _row(_SOURCES.get(each["source"], each["source"]), f"{each['characters']:,} characters{came}")
+        yield from _text_lines(each)
+    yield from _result_lines(turn["results"])
     if answer := turn["answer"]:
         share = f", {answer['cached_share']:.0%} from the cache" if answer["cached_share"] is not None else ""
         broken = f" ({answer['cache_broken_by']})" if answer["cache_broken_by"] else ""
-        _line("counted", f"{answer['input_tokens']:,} prompt tokens{share}{broken}")
+        yield _row("counted", f"{answer['input_tokens']:,} prompt tokens{share}{broken}")
     for each in turn["compacted"]:
-        _line("compacted", f"before the next turn: {_summary(each)}")
-    ui.line("")
+        yield _row("compacted", f"before the next turn: {_summary(each)}")
+    yield ""
 
 
-def _print_text(part: dict[str, Any], heading: str = "") -> None:
-    if "text" not in part:
-        return
-    text = part["text"].strip("\n") if part["text"] is not None else _NOT_STORED
-    for line in [*filter(None, [heading]), *ui.visible(text).split("\n")]:
-        ui.line(f"    {line}".rstrip())
-    ui.line("")
+def _result_lines(results: list[dict[str, Any]]) -> Iterator[str]:
+    for each in results:
+        added = [(_SOURCES.get(one["source"], one["source"]), one["characters"]) for one in each["added"]]
+        notes = "".join(f", {source} {characters:,}" for source, characters in added)
+        yield _row("result", f"{each['tool'] or 'a tool of the host'}: {each['characters']:,} characters{notes}")
+        for one in each["added"]:
+            yield from _text_lines(one)
+
+
+def _row(name: str, text: str) -> str:
+    return f"  {name:<13}{text}"
+
+
+def _text_lines(part: dict[str, Any], heading: str = "") -> Iterator[str]:
+    if "text" in part:
+        text = part["text"].strip("\n") if part["text"] is not None else _NOT_STORED
+        for line in [*filter(None, [heading]), *ui.visible(text).split("\n")]:
+            yield f"    {line}".rstrip()
+        yield ""
 
 
 def _summary(each: dict[str, Any]) -> str:
@@ -116,23 +118,10 @@ def _summary(each: dict[str, Any]) -> str:
 def _prompt(prompt: dict[str, Any]) -> str:
     if not prompt["sections"]:
         return "none stored"
-    held = prompt["memory_up_to"]
-    named = []
-    for each in prompt["sections"]:
-        known = f" (up to {held[each['name']]})" if each["name"] in held else ""
-        named.append(f"{each['name']} {each['characters']:,}{known}")
+    held = {name: f" (up to {change})" for name, change in prompt["memory_up_to"].items()}
+    sections = [f"{each['name']} {each['characters']:,}{held.get(each['name'], '')}" for each in prompt["sections"]]
     rebuilt = ", rebuilt by a compaction" if prompt["rebuilt"] else ""
-    return f"{prompt['characters']:,} characters, about {prompt['tokens']:,} tokens{rebuilt}: {', '.join(named)}"
-
-
-def _added(each: dict[str, Any], announced: dict[str, str]) -> str:
-    came = f" from {', '.join(each['from'])}" if each.get("from") else ""
-    told = f" (memory up to {', '.join(announced.values())})" if each["source"] == "announcement" and announced else ""
-    return f"{each['characters']:,} characters{came}{told}"
-
-
-def _line(name: str, text: str) -> None:
-    ui.line(f"  {name:<13}{text}")
+    return f"{prompt['characters']:,} characters, about {prompt['tokens']:,} tokens{rebuilt}: {', '.join(sections)}"
 
 
 _SHOWN_NAME = 60
@@ -149,53 +138,48 @@ _NO_FIGURES = {
 }
 
 
-def _list(given: ui.Given, context: ui.Context) -> int:
+def _list(given: ui.Given, context: ui.Context) -> None:
     db = open_past(context.home)
     if db is None:
-        return ui.show(given, [], "there are no conversations yet")
+        ui.show(given, [], "there are no conversations yet")
+        return
+    chosen = {"source": given.source, "project": project_option(given.project)}
     with db:
-        rows = _rows(db, given)
+        if given.all:
+            rows = db.list_sessions(limit=_EVERYTHING, **chosen)
+            rows += db.list_sessions(limit=_EVERYTHING, archived=True, **chosen)
+            rows.sort(key=lambda session: -session.activity)
+        else:
+            rows = db.list_sessions(limit=given.limit, begun=True, **chosen)
         unfinished = [] if given.json else in_words(db)
-    if given.json:
-        ui.print_json([as_json(session) for session in rows])
-        return ui.OK
-    _print_rows(rows)
-    if not rows:
-        ui.line("no conversation matches")
+    ui.show(given, [as_json(session) for session in rows], *(_table(rows) or ["no conversation matches"]))
     for words in unfinished:
         ui.problem(words)
-    return ui.OK
 
 
-def _print_rows(rows: list[Session]) -> None:
+def _table(rows: list[Session]) -> list[str]:
     """One line each; on a terminal below a header, and no wider than it."""
     wide = max((len(session.id) for session in rows), default=0)
     columns = os.get_terminal_size().columns if sys.stdout.isatty() else 0
+    lines = []
     if columns and rows:
-        ui.line(f"{'id':<{wide}}  {'last used':<16}  {'source':<12}  {'messages':>8}  title or first words"[:columns])
+        header = f"{'id':<{wide}}  {'last used':<16}  {'source':<12}  {'messages':>8}  title or first words"
+        lines.append(header[:columns])
     for session in rows:
-        messages = f"{session.message_count:,}"
-        mark = " (archived)" if session.archived else ""
         line = (
             f"{session.id:<{wide}}  {ui.when(session.last_active)[:16]}  {ui.visible(session.source):<12.12}  "
-            f"{messages:>8}  {name_of(session)[:_SHOWN_NAME]}{mark}"
+            f"{session.message_count:>8,}  {name_of(session)[:_SHOWN_NAME]}{' (archived)' if session.archived else ''}"
         )
-        ui.line(f"{line[: columns - 1]}…" if columns and len(line) > columns else line)
-
-
-def _rows(db: SessionDB, given: ui.Given) -> list[Session]:
-    chosen = {"source": given.source, "project": project_option(given.project)}
-    if not given.all:
-        return db.list_sessions(limit=given.limit, begun=True, **chosen)
-    rows = db.list_sessions(limit=_EVERYTHING, **chosen) + db.list_sessions(limit=_EVERYTHING, archived=True, **chosen)
-    return sorted(rows, key=lambda session: -session.activity)
+        lines.append(f"{line[: columns - 1]}…" if columns and len(line) > columns else line)
+    return lines
 
 
 def _search(given: ui.Given, context: ui.Context) -> int:
     query = " ".join(given.question)
     if not query.strip():
-        ui.problem("a question is needed: `hermes sessions search WORDS`; `hermes sessions list` shows the newest")
-        return ui.USAGE
+        raise SettingsError(
+            "a question is needed: `hermes sessions search WORDS`; `hermes sessions list` shows the newest"
+        )
     wanted = Criteria(
         limit=given.limit,
         sort=given.sort,
@@ -210,18 +194,22 @@ def _search(given: ui.Given, context: ui.Context) -> int:
     with open_existing(context) as db:
         found = Finder(db, mask=mask_secrets).find(query, wanted)
         answers = [answer_to(db, match) for match in found.matches]
-    if given.json:
-        ui.print_json(_search_as_json(query, found, answers))
-    else:
-        for match, answer in zip(found.matches, answers, strict=True):
-            _print_match(match, answer)
+    results = list(zip(found.matches, answers, strict=True))
+    document = {
+        "query": query,
+        "results": [_match_as_json(match, answer) for match, answer in results],
+        "count": len(results),
+        "sessions_searched": found.searched,
+        "notes": list(found.notes),
+    }
+    ui.show(given, document, *(line for match, answer in results for line in _match_lines(match, answer)))
     for note in found.notes:
-        ui.problem(f"{note}")
-    if not found.matches:
-        more = "" if found.notes else _by_meaning(context)
-        ui.problem(f"no conversation matches {query!r}; try fewer or other words{more}")
-        return ui.REFUSED
-    return ui.OK
+        ui.problem(note)
+    if results:
+        return ui.OK
+    more = "" if found.notes else _by_meaning(context)
+    ui.problem(f"no conversation matches {query!r}; try fewer or other words{more}")
+    return ui.REFUSED
 
 
 def _by_meaning(context: ui.Context) -> str:
@@ -234,54 +222,43 @@ def _by_meaning(context: ui.Context) -> str:
     return f". Only words were compared; {install_command('semantic')} adds a search by meaning"
 
 
-def _print_match(match: Match, answer: StoredMessage | None) -> None:
+def _match_lines(match: Match, answer: StoredMessage | None) -> Iterator[str]:
     session = match.session
-    ui.line(f"{name_of(session)}  ({ui.when(session.started_at)[:16]}, {ui.visible(session.source)})")
-    at = "" if match.message_id is None else f" --around {match.message_id}"
-    ui.line(f"    {match.role}: {highlighted(match.snippet)}")
+    yield f"{name_of(session)}  ({ui.when(session.started_at)[:16]}, {ui.visible(session.source)})"
+    yield f"    {match.role}: {highlighted(match.snippet)}"
     if answer is not None:
-        ui.line(f"    assistant: {_beginning(answer)}")
-    ui.line(f"    hermes sessions show {session.id}{at}")
+        yield f"    assistant: {_beginning(answer)}"
+    yield f"    hermes sessions show {session.id}{'' if match.message_id is None else f' --around {match.message_id}'}"
     if match.explanation:
         parts = sorted(match.explanation.items(), key=lambda part: -abs(part[1]))
         shown = "  ".join(f"{name} {value:.2f}" for name, value in parts if value)
-        ui.line(f"    score {match.score:.2f} = {shown}")
-    ui.line("")
+        yield f"    score {match.score:.2f} = {shown}"
+    yield ""
+
+
+def _match_as_json(match: Match, answer: StoredMessage | None) -> dict[str, Any]:
+    return {
+        **as_json(match.session),
+        "matched_role": match.role,
+        "match_message_id": match.message_id,
+        **ui.pick(match, "snippet", "score"),
+        **({"answer": _beginning(answer), "answer_message_id": answer.id} if answer is not None else {}),
+        **({"explanation": match.explanation} if match.explanation else {}),
+    }
 
 
 def _beginning(message: StoredMessage) -> str:
     return shorten(ui.visible(mask_secrets(message.text)), _SHOWN_ANSWER, placeholder=" …")
 
 
-def _search_as_json(query: str, found: Found, answers: list[StoredMessage | None]) -> dict[str, Any]:
-    return {
-        "query": query,
-        "results": [
-            {
-                **as_json(match.session),
-                "matched_role": match.role,
-                "match_message_id": match.message_id,
-                "snippet": match.snippet,
-                "score": match.score,
-                **({"answer": _beginning(answer), "answer_message_id": answer.id} if answer is not None else {}),
-                **({"explanation": match.explanation} if match.explanation else {}),
-            }
-            for match, answer in zip(found.matches, answers, strict=True)
-        ],
-        "count": len(found.matches),
-        "sessions_searched": found.searched,
-        "notes": list(found.notes),
-    }
-
-
-def _show(given: ui.Given, context: ui.Context) -> int:
+def _show(given: ui.Given, context: ui.Context) -> None:
     if given.text and given.context is None:
-        ui.problem(f"--text belongs to --context: `hermes sessions show {given.session} --context 1 --text`")
-        return ui.USAGE
+        raise SettingsError(f"--text belongs to --context: `hermes sessions show {given.session} --context 1 --text`")
     with open_existing(context) as db:
         session = named(db, given.session)
         if given.context is not None:
-            return show_context(given, db, session)
+            _show_context(given, db, session)
+            return
         messages: Iterable[StoredMessage]
         if given.around is None:
             messages = Pages.of_db(db).messages(session)
@@ -292,50 +269,36 @@ def _show(given: ui.Given, context: ui.Context) -> int:
             session = holder
             messages = db.messages(session.id, around=given.around, window=given.window)
         if given.json:
-            ui.print_json(
-                {
-                    **as_json(session),
-                    "messages": [
-                        ui.pick(message, "id", "timestamp", "compacted", "damaged", "message") for message in messages
-                    ],
-                }
-            )
-            return ui.OK
+            names = ("id", "timestamp", "compacted", "damaged", "message")
+            ui.print_json({**as_json(session), "messages": [ui.pick(message, *names) for message in messages]})
+            return
         facts = [session.id, ui.when(session.started_at)[:16], session.source, session.model, session.project]
         ui.line(f"{name_of(session)}\n{ui.visible('  '.join(fact for fact in facts if fact))}\n")
         for message in messages:
-            _print_message(message, marked=message.id == given.around)
+            _print_message(message, sign=">" if message.id == given.around else " ")
         others = [each.id for each in db.lineage(session.id) if each.id != session.id and each.kind != "delegate"]
         if others:
             ui.line(f"other parts of this conversation: {', '.join(others)}")
-    return ui.OK
 
 
-def _print_message(message: StoredMessage, *, marked: bool) -> None:
-    notes = [note for note, true in (("compacted", message.compacted), ("damaged", message.damaged)) if true]
-    notes += _cache_notes(message.message)
+def _print_message(message: StoredMessage, *, sign: str) -> None:
+    notes = [name for name in ("compacted", "damaged") if getattr(message, name)]
+    cache, usage = message.message.get("cache"), message.message.get("usage")
+    if isinstance(cache, dict) and isinstance(usage, dict):  # how much was cached, and why not more
+        share = f"{cache.get('share', 0):.0%} of {usage.get('input_tokens', 0):,} prompt tokens from the cache"
+        notes.append(share + (f": {cache['broken_by']}" if cache.get("broken_by") else ""))
     extra = f" ({', '.join(notes)})" if notes else ""
-    sign = ">" if marked else " "
     ui.line(f"{sign} {message.id}  {ui.visible(message.role)}  {ui.when(message.timestamp)[:16]}{extra}")
-    text = message.text
-    for call, arguments in tool_calls(message.message):
-        text = f"{text}\n[calls {call} {arguments}]" if text else f"[calls {call} {arguments}]"
+    calls = [f"[calls {call} {arguments}]" for call, arguments in tool_calls(message.message)]
+    text = "\n".join([message.text, *calls] if message.text or not calls else calls)
     ui.line("\n".join(f"    {line}" for line in ui.visible(text).split("\n")) + "\n")
 
 
-def _cache_notes(message: dict[str, Any]) -> list[str]:
-    """How much of the prompt came from the provider's cache, and what broke it when little did."""
-    cache, usage = message.get("cache"), message.get("usage")
-    if not isinstance(cache, dict) or not isinstance(usage, dict):
-        return []
-    share = f"{cache.get('share', 0):.0%} of {usage.get('input_tokens', 0):,} prompt tokens from the cache"
-    return [share + (f": {cache['broken_by']}" if cache.get("broken_by") else "")]
-
-
-def _stats(given: ui.Given, context: ui.Context) -> int:
+def _stats(given: ui.Given, context: ui.Context) -> None:
     db = open_past(context.home)
     if db is None:
-        return ui.show(given, _NO_FIGURES, "there are no conversations yet")
+        ui.show(given, _NO_FIGURES, "there are no conversations yet")
+        return
     with db:
         upkeep = Maintenance.of_db(db)
         figures = {
@@ -346,26 +309,20 @@ def _stats(given: ui.Given, context: ui.Context) -> int:
             "by_source": upkeep.by_source(),
             "by_month": upkeep.by_month(),
         }
-    if given.json:
-        ui.print_json(figures)
-        return ui.OK
-    ui.line(f"{figures['file']} ({figures['journal_mode']})")
-    ui.line(
-        f"conversations  {figures['conversations']:,}  ({figures['sessions']:,} sessions, {figures['open']:,} open)"
-    )
-    ui.line(f"messages       {figures['messages']:,}  ({figures['tool_calls']:,} tool calls)")
-    free = ui.bytes_in_words(figures["free_bytes"])
-    log = ui.bytes_in_words(figures["log_bytes"])
-    ui.line(f"on disk        {ui.bytes_in_words(figures['file_bytes'])}  ({free} of it free; log {log})")
-    for title, name in (("by source", "by_source"), ("by month", "by_month")):
-        ui.line(f"\n{title}")
+    free, log, size = (ui.bytes_in_words(figures[f"{name}_bytes"]) for name in ("free", "log", "file"))
+    lines = [
+        f"{figures['file']} ({figures['journal_mode']})",
+        f"conversations  {figures['conversations']:,}  ({figures['sessions']:,} sessions, {figures['open']:,} open)",
+        f"messages       {figures['messages']:,}  ({figures['tool_calls']:,} tool calls)",
+        f"on disk        {size}  ({free} of it free; log {log})",
+    ]
+    for title, name in (("source", "by_source"), ("month", "by_month")):
+        lines.append(f"\nby {title}")
         for row in figures[name]:
-            label = ui.visible(str(row.get("source") or row.get("month")))
-            ui.line(f"  {label:<14} {row['sessions']:>8,} sessions {row['messages']:>10,} messages")
-    return ui.OK
+            label = ui.visible(str(row[title]))
+            lines.append(f"  {label:<14} {row['sessions']:>8,} sessions {row['messages']:>10,} messages")
+    ui.show(given, figures, *lines)
 
-
-# Which conversation a person means, and how it is shown; the other commands use these too.
 
 _CANDIDATES = 5
 _LOOKED_AT = 500
