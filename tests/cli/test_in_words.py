@@ -230,10 +230,10 @@ def test_progress_is_shown_only_to_who_watches() -> None:
         lines = ui.Progress("reading", unit=" bytes", stream=stream)
         lines.update(1_000)
         lines.close()
-        stages = ui.Stages(stream)
+        stages = ui.Progress(stream=stream)
         for done, total in ((0, 0), (7, 0), (7, 10)):
-            stages.show("looking", done, total)
-        stages.clear()
+            stages.stage("looking", done, total)
+        stages.close()
     assert watched.getvalue().split("\r\x1b[K")[1:] == [
         "reading 1,000 bytes",
         "",

@@ -321,6 +321,13 @@ def unfinished_imports(db: SessionDB) -> list[Unfinished]:
     return sorted(found, key=lambda each: each.began_at)
 
 
+def unfinished_in_words(db: SessionDB) -> list[str]:
+    """A line for each import that was not completed, with what to do about it."""
+    return [
+        each.in_words() if each.running else f"{each.in_words()}; {each.remedy()}" for each in unfinished_imports(db)
+    ]
+
+
 def _packed(value: Any) -> Any:
     return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import stat
 import subprocess
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotFound, SettingsError
 from hermes.base.version import __version__
-from hermes.settings.home import DATABASE
+from hermes.settings.home import DATABASE, find_home, locate_home
 from hermes.storage.files import ErrorOutput, Folder, explain
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     Payload = dict[str, Any]
 
+_SCRIPTS = ("hermes", "hermes-memory")
 _BEGIN, _END = "# >>> hermes", "# <<< hermes"
 # Each block takes the blank line with it that separates it from the rest: after the first one, before the last one.
 _AT_THE_TOP = re.compile(rf"\A{_BEGIN}\n.*?{_END}\n\n?", re.DOTALL)
@@ -121,6 +123,71 @@ class Launch:
 
     def record(self, host: str) -> list[str]:
         return [*self.command, *self.home, "mcp", "record", host]
+
+
+def this_copy(home: Home) -> Launch:
+    """How to start this very copy of Hermes on this very home."""
+    return Launch(command=_command(), home=_home_words(home))
+
+
+def _command() -> tuple[str, ...]:
+    """What starts this very copy of Hermes. PATH is not asked: another program called hermes may stand there first."""
+    if runner := _runner():
+        return runner
+    program = os.path.abspath(sys.argv[0])
+    if os.path.basename(program) in _SCRIPTS and os.path.isfile(program) and os.access(program, os.X_OK):
+        return (os.path.join(os.path.realpath(os.path.dirname(program)), os.path.basename(program)),)
+    return (sys.executable, "-P", "-m", "hermes")  # -P: a folder called hermes where the host starts it is not us
+
+
+def _runner() -> tuple[str, ...]:
+    """How to run a copy again that uvx or `pipx run` made: it lies in a cache, and whoever owns that deletes it."""
+    above = os.path.dirname(sys.prefix)
+    while not os.path.exists(os.path.join(above, "CACHEDIR.TAG")):
+        if above == os.path.dirname(above):
+            return ()
+        above = os.path.dirname(above)
+    if os.path.basename(above) == "pipx":
+        runner, words = shutil.which("pipx"), ["run", "--spec"]
+    else:
+        runner, words = os.environ.get("UV") or shutil.which("uv"), ["tool", "run", "--from"]
+    if not runner:
+        raise NotFound(
+            f"this copy of Hermes lies in a cache ({sys.prefix}) that may be deleted, and neither uv nor pipx is on "
+            "PATH to run it again. Install it with `uv tool install` or `pipx install`, then try again with that copy"
+        )
+    return (os.path.abspath(runner), *words, _requirement(), "hermes")
+
+
+def _requirement() -> str:
+    """Names the version that runs, from where it was installed from, with what serving needs."""
+    from importlib.metadata import distribution
+
+    ours = distribution("hermes-memory")
+    source = json.loads(ours.read_text("direct_url.json") or "{}")
+    if not source:
+        return f"hermes-memory[server]=={ours.version}"
+    where = source["url"]
+    if version := source.get("vcs_info"):
+        where = f"{version['vcs']}+{where}@{version['commit_id']}"
+    below = source.get("subdirectory")
+    return f"hermes-memory[server] @ {where}" + (f"#subdirectory={below}" if below else "")
+
+
+def _home_words(home: Home) -> tuple[str, ...]:
+    """The words that choose this very home, whatever the host's environment."""
+    words: tuple[str, ...] = ()
+    usual = find_home(os.path.join("~", ".hermes"))
+    operator = find_home(home.operator)
+    if operator.path != usual.path:
+        words = ("--home", home.root if home.profile else operator.path)
+    if home.profile:
+        words += ("--profile", home.profile)
+    elif not home.above and locate_home(home.root).path != home.path:
+        words += ("--profile", "default")
+    if home.above:
+        words += ("--user", home.person)
+    return words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, ModelError, NotFound
@@ -19,7 +20,7 @@ from hermes.session.models import script_from_here
 from hermes.session.parts import open_parts, open_past
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from hermes.agent import Agent
     from hermes.cli.chat.screen import Screen
@@ -72,19 +73,23 @@ class Chat:
             for notice in agent.session.notices.take():
                 self.view.show(notice)
 
-    def run(self, commands: Mapping[str, str], run_command: Callable[[Chat, str], bool]) -> None:
-        """Until the person leaves. `run_command` carries out a line that begins with a slash; False ends the chat."""
+    def run(self) -> None:
+        """Reads lines until the person leaves."""
         editor = Editor(
             self.context.home,
-            commands,
+            {name: text for name, (text, _) in SLASH_COMMANDS.items()},
             words_for=self._words_for,
             status=self.status_line,
             expand=self.view.expand,
         )
         warned = False
         while True:
-            self._show_notices()
-            self._status = self._status_parts()
+            for event in self.agent.session.take_events():
+                self.view.show(event)
+            about = self.agent.session.about()
+            cached = f"{about.cache_read_tokens / about.input_tokens:.0%} cached" if about.input_tokens else ""
+            parts = (self.agent.model.name, f"context {self.context_use()}", cached, self.cost(), self.memory_use())
+            self._status = [part for part in parts if part]
             try:
                 line = editor.read(self._typeahead.take())
             except EOFError:
@@ -96,7 +101,8 @@ class Chat:
                 self.screen.line("(Ctrl-C again, Ctrl-D or /quit ends the chat)", "dim")
                 continue
             warned = False
-            if _is_command(line):
+            # A slash and a word; a path such as /etc/hosts is something to talk about.
+            if line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]:
                 if not run_command(self, line):
                     return
             elif line:
@@ -142,11 +148,6 @@ class Chat:
     def switch_model(self, name: str) -> None:
         self._model = self.agent.switch_model(script_from_here(name))
 
-    def compress(self, focus: str) -> str:
-        done = self.agent.session.compact(focus)
-        why = [event.text for event in self.agent.session.take_events() if isinstance(event, Notice)]
-        return compacted_in_words(done) if done is not None else "; ".join(why) or "there is nothing to compact yet"
-
     def recent(self, limit: int) -> list[Session]:
         past = open_past(self.context.home)
         if past is None:
@@ -154,33 +155,12 @@ class Chat:
         with past:
             return [each for each in past.list_sessions(limit=limit + 1) if each.message_count][:limit]
 
-    def meant(self, name: str) -> str:
-        """The id of the conversation with this id or title, or with a part of one."""
-        with open_existing(self.context) as past:
-            return named(past, name).id
-
-    def run_program(self, words: list[str]) -> None:
-        """One of the program's own commands, on this home."""
-        self.screen.end_answer()
-        try:
-            self.context.run(words)
-        except (KeyboardInterrupt, SystemExit):  # Ctrl-C ends the command, and so does its help
-            return
-
     def status_line(self) -> str:
         """As much of the status as the terminal has room for."""
         parts = list(self._status)
         while len(parts) > 1 and len(" · ".join(parts)) > self.screen.width - 1:
             parts.pop()
         return " · ".join(parts)[: self.screen.width - 1]
-
-    def _status_parts(self) -> list[str]:
-        """Model, how full its window is, share cached, cost and memory use; looked up once for each line."""
-        about = self.agent.session.about()
-        parts = [self.agent.model.name, f"context {self.context_use()}"]
-        if about.input_tokens:
-            parts.append(f"{about.cache_read_tokens / about.input_tokens:.0%} cached")
-        return [*parts, *filter(None, (self.cost(), self.memory_use()))]
 
     def context_use(self) -> str:
         """`12% of 200k`: how much of the window the next request takes."""
@@ -217,10 +197,6 @@ class Chat:
         finally:
             parts.close()
 
-    def _show_notices(self) -> None:
-        for event in self.agent.session.take_events():
-            self.view.show(event)
-
     def _words_for(self, command: str) -> Iterable[str]:
         if command == "/resume":
             return [each.title for each in self.recent(_RECENT) if each.title]
@@ -231,11 +207,6 @@ class Chat:
 
             return list(GROUPS["memory"][1])
         return ()
-
-
-def _is_command(line: str) -> bool:
-    """A slash and a word; a path such as /etc/hosts is something to talk about."""
-    return line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]
 
 
 def _shortened(content: Any) -> str:
@@ -285,7 +256,9 @@ def _resume(chat: Chat, name: str) -> None:
         return
     if name.isdecimal() and 0 < int(name) <= len(recent):
         name = recent[int(name) - 1].id
-    chat.reopen(resume=chat.meant(name), reason="resume")
+    with open_existing(chat.context) as past:
+        name = named(past, name).id
+    chat.reopen(resume=name, reason="resume")
     chat.show_last_exchange()
 
 
@@ -296,8 +269,7 @@ def _branch(chat: Chat, title: str) -> None:
 
 
 def _undo(chat: Chat, _rest: str) -> None:
-    said = chat.agent.session.undo()
-    chat.screen.fitted(f"taken back: {said}", "dim")
+    chat.screen.fitted(f"taken back: {chat.agent.session.undo()}", "dim")
 
 
 def _retry(chat: Chat, _rest: str) -> None:
@@ -329,7 +301,10 @@ def _title(chat: Chat, title: str) -> None:
 
 def _compress(chat: Chat, focus: str) -> None:
     chat.screen.wait("compacting …")
-    chat.screen.line(chat.compress(focus), "dim")
+    done = chat.agent.session.compact(focus)
+    why = [event.text for event in chat.agent.session.take_events() if isinstance(event, Notice)]
+    text = compacted_in_words(done) if done is not None else "; ".join(why) or "there is nothing to compact yet"
+    chat.screen.line(text, "dim")
 
 
 def _expand(chat: Chat, number: str) -> None:
@@ -370,16 +345,14 @@ def _help(chat: Chat, _rest: str) -> None:
     chat.screen.line("Ctrl-C stops an answer. Ctrl-O shows the last tool call. Ctrl-D quits.")
 
 
-def _clear(chat: Chat, _rest: str) -> None:
-    chat.screen.clear()
-
-
 def _program(*words: str, default: str = "", joined: bool = False) -> Callable[[Chat, str], None]:
     """A slash command that is one of the program's own commands, such as `hermes memory …`."""
 
     def command(chat: Chat, rest: str) -> None:
         given = [rest] if joined and rest else ["".join(filter(None, parts)) for parts in _WORD.findall(rest)]
-        chat.run_program([*words, *(given or ([default] if default else []))])
+        chat.screen.end_answer()
+        with suppress(KeyboardInterrupt, SystemExit):  # Ctrl-C ends the command, and so does its help
+            chat.context.run([*words, *(given or ([default] if default else []))])
 
     return command
 
@@ -393,17 +366,14 @@ SLASH_COMMANDS: dict[str, tuple[str, Callable[[Chat, str], None]]] = {
     "/image": ("send an image with the next message [FILE, or FILE and a message]", _image),
     "/title": ("show or set the title [TEXT]", _title),
     "/compress": ("make room in the context now [what to keep]", _compress),
-    "/memory": (
-        "what is remembered; also add, remove, log, undo, …",
-        _program("memory", default="list"),
-    ),
+    "/memory": ("what is remembered; also add, remove, log, undo, …", _program("memory", default="list")),
     "/search": ("find past conversations [QUESTION]", _program("sessions", "search", joined=True)),
     "/sessions": ("list past conversations", _program("sessions", default="list")),
     "/skills": ("list skills", _program("skills", default="list")),
     "/status": ("tokens, cache and memory of this conversation", _status),
     "/model": ("show or switch the model [NAME]", _model),
     "/expand": ("show a tool call as a whole [NUMBER]", _expand),
-    "/clear": ("clear the screen; the conversation stays", _clear),
+    "/clear": ("clear the screen; the conversation stays", lambda chat, _: chat.screen.clear()),
     "/help": ("this list", _help),
     "/quit": ("end the chat", _help),
 }

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
-from prompt_toolkit.utils import get_cwidth
 from rich import box
 from rich.color import ColorSystem
 from rich.console import Console
@@ -17,13 +16,14 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from hermes.cli.chat.screen import breaks
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from rich.console import JustifyMethod
     from rich.segment import Segment
 
-_WIDE = 2
 _NARROWEST = 10
 _NARROWEST_COLUMN = 8  # below this a table is shown row by row
 _CODE_THEME = "ansi_dark"  # the sixteen colours of the terminal, so that its own theme decides
@@ -123,9 +123,6 @@ def _closed(block: _Block) -> str:
     return source.removesuffix(mark) if mark and source.endswith(mark) else source + mark
 
 
-# --- blocks to lines -------------------------------------------------------------------------------------------------
-
-
 def _rendered(block: _Block, width: int, *, live: bool = False) -> list[Text]:
     nodes = SyntaxTreeNode(_WHOLE.parse(_closed(block) if live else block.source)).children
     lines = _lines_of(nodes, max(width, _NARROWEST))
@@ -220,9 +217,6 @@ def _justified(cell: SyntaxTreeNode) -> JustifyMethod:
     return found[1] if found else "left"  # type: ignore[return-value]
 
 
-# --- text ------------------------------------------------------------------------------------------------------------
-
-
 def _inline(node: SyntaxTreeNode, style: str = "") -> Text:
     text = Text()
     for child in node.children:
@@ -247,30 +241,10 @@ def _link(node: SyntaxTreeNode, style: str) -> Text:
 
 
 def _wrapped(text: Text, width: int) -> list[Text]:
-    lines = list(text.divide(_breaks(text.plain, width)))
+    lines = list(text.divide(breaks(text.plain, width)))
     for line in lines:
         line.rstrip()
     return lines
-
-
-def _breaks(text: str, width: int) -> Iterator[int]:
-    """Where lines begin: at words, between any two characters of scripts that have no spaces, and at a newline."""
-    start = fits = column = 0  # `fits`: the last place in the line where it may end
-    for place, character in enumerate(text):
-        if character == "\n":
-            start, fits, column = place + 1, place + 1, 0
-            yield start
-            continue
-        size = get_cwidth(character)
-        if size >= _WIDE:
-            fits = place
-        if column + size > width and character != " ":
-            start = fits = fits if fits > start else place
-            column = get_cwidth(text[start:place])
-            yield start
-        column += size
-        if character == " " or size >= _WIDE:
-            fits = place + 1
 
 
 _CONSOLE = Console(force_terminal=True, color_system="standard", legacy_windows=False, markup=False, emoji=False)

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from contextlib import closing, contextmanager, nullcontext
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.utils import get_cwidth
@@ -43,60 +43,73 @@ _FENCE = "```"
 _WIDE = 2
 
 
+def breaks(text: str, width: int) -> Iterator[int]:
+    """Where lines begin: at words, between any two characters of scripts that have no spaces, and at a newline."""
+    start = fits = column = 0  # `fits`: the last place in the line where it may end
+    for place, character in enumerate(text):
+        if character == "\n":
+            start, fits, column = place + 1, place + 1, 0
+            yield start
+            continue
+        size = get_cwidth(character)
+        if size >= _WIDE:
+            fits = place
+        if column + size > width and character != " ":
+            start = fits = fits if fits > start else place
+            column = get_cwidth(text[start:place])
+            yield start
+        column += size
+        if character == " " or size >= _WIDE:
+            fits = place + 1
+
+
 class WordWrap:
-    """Feed pieces, write what comes back. Code between fences is left as it is, so that it can be copied."""
+    """Feed pieces, write what comes back: all but the last word, which may go on.
+
+    Code between fences is left as it is, so that it can be copied.
+    """
 
     def __init__(self, width: int) -> None:
         self._width = max(width, 10)
-        self._column = 0
-        self._word = ""
-        self._line = ""  # the line as the model writes it, to see a fence
+        self._line = ""  # the row that is being written
+        self._written = 0  # how much of it
+        self._begins = True  # whether the model's line begins with it
         self._in_code = False
 
-    @property
-    def at_start(self) -> bool:
-        return self._column == 0 and not self._word
-
     def feed(self, text: str) -> str:
-        return "".join(self._one(character) for character in text)
+        first, *others = text.split("\n")
+        self._line += first
+        shown = ""
+        for line in others:
+            shown += f"{self.flush()}\n"
+            self._in_code ^= self._is_fence()
+            self._line, self._written, self._begins = line, 0, True
+        end = len(self._line)
+        while end and self._line[end - 1] != " " and get_cwidth(self._line[end - 1]) < _WIDE:
+            end -= 1
+        return shown + self._write(max(end, *breaks(self._line, self._width), 0))
 
     def flush(self) -> str:
-        """What is still held back, because its word might have gone on."""
-        size = get_cwidth(self._word)
-        broken = "\n" if self._column and self._column + size > self._width else ""
-        shown, self._word = broken + self._word, ""
-        self._column = size if broken else self._column + size
+        """What is still held back."""
+        return self._write(len(self._line))
+
+    def _is_fence(self) -> bool:
+        return self._begins and self._line.lstrip().startswith(_FENCE)
+
+    def _write(self, end: int) -> str:
+        """The row up to `end`, and the rows before it if it has become several."""
+        if self._in_code or self._is_fence():
+            shown, self._written = self._line[self._written :], len(self._line)
+            return shown
+        starts = [start for start in breaks(self._line, self._width) if start < end]
+        rows = [self._line[start:stop] for start, stop in pairwise([0, *starts, end])]
+        # A space that has no room is left out: the break stands for it.
+        rows = [row[: len(row) - max(0, get_cwidth(row) - self._width)] for row in rows]
+        shown = "\n".join([rows[0][self._written :], *rows[1:]])
+        if starts:
+            self._line, self._begins = self._line[starts[-1] :], False
+        self._written = end - (starts[-1] if starts else 0)
         return shown
-
-    def _one(self, character: str) -> str:
-        if character == "\n":
-            shown = self.flush() + "\n"
-            if self._line.lstrip().startswith(_FENCE):
-                self._in_code = not self._in_code
-            self._line, self._column = "", 0
-            return shown
-        self._line += character
-        if self._in_code or self._line.lstrip().startswith(_FENCE):
-            return self.flush() + character
-        if character == " ":
-            return self._space()
-        if get_cwidth(character) >= _WIDE:  # scripts without spaces break between any two characters
-            before = self.flush()
-            self._word = character
-            return before + self.flush()
-        self._word += character
-        return self._whole_line() if get_cwidth(self._word) >= self._width else ""
-
-    def _space(self) -> str:
-        shown = self.flush()
-        if self._column >= self._width:  # the break stands for the space
-            return shown
-        self._column += 1
-        return shown + " "
-
-    def _whole_line(self) -> str:
-        """A word as long as a line, such as an address, is not held back any longer."""
-        return self.flush()
 
 
 # What the chat writes: answers as they arrive, one line per tool call, quiet notices; escapes only where wanted.

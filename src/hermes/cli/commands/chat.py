@@ -102,17 +102,19 @@ _NO_MODEL = (
 def _chat(given: ui.Given, context: ui.Context) -> int:
     if given.newest and given.resume is not None:
         raise SettingsError("--continue and --resume are two conversations; give one of them")
-    images = _images(given.image)
+    images: list[dict[str, Any]] = []
+    if given.image:
+        from hermes.storage.images import image_part
+
+        images = [image_part(path) for path in given.image]
     question = _question(given)
     model = _model(given, context, interactive=question is None)
-    resume = _newest(context) if given.newest else _meant(context, given.resume)
+    resume = _resumed(given, context)
     opener = partial(_open, context, model)
     if question is not None:
         asked = [{"type": "text", "text": question}, *images] if images else question
         return answer_once(opener, asked, resume=resume, as_json=given.json, plain=given.plain)
-    from hermes.cli.chat.loop import SLASH_COMMANDS as SLASH
-    from hermes.cli.chat.loop import Chat, run_command
-    from hermes.cli.chat.screen import Screen
+    from hermes.cli.chat.loop import Chat
 
     chat = Chat(context, Screen(plain=given.plain), opener)
     chat.images = images
@@ -121,18 +123,10 @@ def _chat(given: ui.Given, context: ui.Context) -> int:
         chat.greet()
         if resume:
             chat.show_last_exchange()
-        chat.run({name: told for name, (told, _) in SLASH.items()}, run_command)
+        chat.run()
         return ui.OK
     finally:
         chat.close()
-
-
-def _images(paths: list[str]) -> list[dict[str, Any]]:
-    if not paths:
-        return []
-    from hermes.storage.images import image_part
-
-    return [image_part(path) for path in paths]
 
 
 def _question(given: ui.Given) -> str | None:
@@ -150,10 +144,13 @@ def _question(given: ui.Given) -> str | None:
 
 def _model(given: ui.Given, context: ui.Context, *, interactive: bool) -> Model:
     """The model of the settings; without one, a person is led through choosing it and a script is told how."""
-    from hermes.session.models import main_model
+    from hermes.session.models import main_model, script_from_here
 
     if given.model:
-        return _of_the_flag(given.model, context)
+        try:
+            return main_model(context.settings, script_from_here(given.model))
+        except (NotFound, WrongKey, SettingsError) as error:
+            raise type(error)(f"--model {given.model}: {error}") from error
     try:
         return main_model(context.settings)
     except (NotFound, WrongKey) as error:
@@ -166,15 +163,6 @@ def _model(given: ui.Given, context: ui.Context, *, interactive: bool) -> Model:
         return set_up(context.home, reason=str(error) if isinstance(error, WrongKey) else "")
 
 
-def _of_the_flag(name: str, context: ui.Context) -> Model:
-    from hermes.session.models import main_model, script_from_here
-
-    try:
-        return main_model(context.settings, script_from_here(name))
-    except (NotFound, WrongKey, SettingsError) as error:
-        raise type(error)(f"--model {name}: {error}") from error
-
-
 def _no_model() -> str:
     from hermes.llm.embedded import installed
 
@@ -182,28 +170,23 @@ def _no_model() -> str:
     return f"{_NO_MODEL}; {ready}" if installed() else _NO_MODEL
 
 
-def _newest(context: ui.Context) -> str | None:
-    """The conversation that `--continue` goes on with."""
+def _resumed(given: ui.Given, context: ui.Context) -> str | None:
+    """The conversation that `--continue` goes on with, or that `--resume` names, also by a part of its title or id."""
+    from hermes.cli.sessions.look import named, open_existing
     from hermes.session.parts import open_past
 
-    past = open_past(context.home)
-    if past is None:
-        raise NotFound("there is no conversation to continue yet; `hermes` starts one")
-    with past:
-        found = next((each for each in past.list_sessions(source=_SOURCE) if each.message_count), None)
+    if given.resume is not None:
+        with open_existing(context) as past:
+            return named(past, given.resume).id
+    if not given.newest:
+        return None
+    found = None
+    if newest := open_past(context.home):
+        with newest:
+            found = next((each.id for each in newest.list_sessions(source=_SOURCE) if each.message_count), None)
     if found is None:
         raise NotFound("there is no conversation to continue yet; `hermes` starts one")
-    return found.id
-
-
-def _meant(context: ui.Context, name: str | None) -> str | None:
-    """The conversation that `--resume` names, also by a part of its title or id."""
-    if name is None:
-        return None
-    from hermes.cli.sessions.look import named, open_existing
-
-    with open_existing(context) as past:
-        return named(past, name).id
+    return found
 
 
 def _open(context: ui.Context, chosen: Model, *, model: Model | None = None, **given: Any) -> Agent:

@@ -6,19 +6,16 @@ import difflib
 import json
 import os
 import shlex
-import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import ExtraMissing, HermesError, NotFound, SettingsError, StorageError
 from hermes.base.errors import command as install_command
 from hermes.cli import ui
-from hermes.server.hosts import BY_MODEL, HOSTS, RECORDED, Launch, carry_out, configured, list_tools, plan, record
-from hermes.settings.home import find_home, locate_home
+from hermes.server.hosts import BY_MODEL, HOSTS, RECORDED, carry_out, configured, list_tools, plan, record, this_copy
 
 if TYPE_CHECKING:
     from hermes.server.hosts import Change
-    from hermes.settings.home import Home
 
 
 def _serve(given: ui.Given, context: ui.Context) -> None:
@@ -57,14 +54,11 @@ def load_server() -> None:
 
 _LARGEST = 16 << 20
 
-_SCRIPTS = ("hermes", "hermes-memory")
-
 
 def _install(given: ui.Given, context: ui.Context) -> int:
     if given.remove:
         return _uninstall(given, context)
-    launch = Launch(command=_command(), home=_home_words(context.home))
-    changes = plan(given.host, launch, os.path.expanduser("~"))
+    changes = plan(given.host, this_copy(context.home), os.path.expanduser("~"))
     written = configured(given.host, os.path.expanduser("~"), changes)
     command = written.command if written else []
     try:
@@ -161,66 +155,6 @@ def _show(changes: list[Change]) -> None:
         name = f"{change.path} ({change.reason})"
         lines = difflib.unified_diff(before, after, change.path if change.before else "nothing", name, lineterm="", n=1)
         ui.line("\n".join(lines) + "\n")
-
-
-def _command() -> tuple[str, ...]:
-    """What starts this very copy of Hermes. PATH is not asked: another program called hermes may stand there first."""
-    if runner := _runner():
-        return runner
-    program = os.path.abspath(sys.argv[0])
-    if os.path.basename(program) in _SCRIPTS and os.path.isfile(program) and os.access(program, os.X_OK):
-        return (os.path.join(os.path.realpath(os.path.dirname(program)), os.path.basename(program)),)
-    return (sys.executable, "-P", "-m", "hermes")  # -P: a folder called hermes where the host starts it is not us
-
-
-def _runner() -> tuple[str, ...]:
-    """How to run a copy again that uvx or `pipx run` made: it lies in a cache, and whoever owns that deletes it."""
-    above = os.path.dirname(sys.prefix)
-    while not os.path.exists(os.path.join(above, "CACHEDIR.TAG")):
-        if above == os.path.dirname(above):
-            return ()
-        above = os.path.dirname(above)
-    if os.path.basename(above) == "pipx":
-        runner, words = shutil.which("pipx"), ["run", "--spec"]
-    else:
-        runner, words = os.environ.get("UV") or shutil.which("uv"), ["tool", "run", "--from"]
-    if not runner:
-        raise NotFound(
-            f"this copy of Hermes lies in a cache ({sys.prefix}) that may be deleted, and neither uv nor pipx is on "
-            "PATH to run it again. Install it with `uv tool install` or `pipx install`, then try again with that copy"
-        )
-    return (os.path.abspath(runner), *words, _requirement(), "hermes")
-
-
-def _requirement() -> str:
-    """Names the version that runs, from where it was installed from, with what serving needs."""
-    from importlib.metadata import distribution
-
-    ours = distribution("hermes-memory")
-    source = json.loads(ours.read_text("direct_url.json") or "{}")
-    if not source:
-        return f"hermes-memory[server]=={ours.version}"
-    where = source["url"]
-    if version := source.get("vcs_info"):
-        where = f"{version['vcs']}+{where}@{version['commit_id']}"
-    below = source.get("subdirectory")
-    return f"hermes-memory[server] @ {where}" + (f"#subdirectory={below}" if below else "")
-
-
-def _home_words(home: Home) -> tuple[str, ...]:
-    """The words that choose this very home, whatever the host's environment."""
-    words: tuple[str, ...] = ()
-    usual = find_home(os.path.join("~", ".hermes"))
-    operator = find_home(home.operator)
-    if operator.path != usual.path:
-        words = ("--home", home.root if home.profile else operator.path)
-    if home.profile:
-        words += ("--profile", home.profile)
-    elif not home.above and locate_home(home.root).path != home.path:
-        words += ("--profile", "default")
-    if home.above:
-        words += ("--user", home.person)
-    return words
 
 
 def _record(given: ui.Given, context: ui.Context) -> int:

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-from hermes.base.errors import HermesError
 from hermes.base.events import PROBLEM
 from hermes.base.text import counted
-from hermes.base.version import __version__
 from hermes.cli import ui
-from hermes.cli.sessions.look import in_words
 from hermes.compaction.engine import BUILT_IN
-from hermes.conversations.maintenance import Maintenance
-from hermes.memory.approval import Approvals
-from hermes.memory.store import usage
 from hermes.operations.doctor import Options, examine
-from hermes.session.curator import CurationLog
-from hermes.session.engines import engine_state
-from hermes.session.parts import open_parts
-from hermes.session.review import last_review
-from hermes.settings.home import DATABASE, UNSAVED
+from hermes.operations.status import collect_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
-
-    from hermes.session.parts import SessionParts
 
 
 def _session_lines(state: dict[str, Any]) -> Iterator[str]:
@@ -75,108 +62,9 @@ def _curation(run: dict[str, Any]) -> str:
     )
 
 
-_RECENT = 20
-
-_MONTHS = 2
-
-
 def _status(given: ui.Given, context: ui.Context) -> None:
-    parts = open_parts(context.home, settings=context.settings)
-    try:
-        state: dict[str, Any] = {
-            "version": __version__,
-            "home": context.home.path,
-            "profile": context.home.profile or "default",
-            "memory": _memory(parts),
-            "pending_writes": len(Approvals(context.home).pending()[0]),
-            "providers": _providers(context),
-            "skills": len(parts.skills.index.entries()),
-            "model": context.settings.text("model.default"),
-            "sessions": {**_sessions(parts), "unsaved": _unsaved(parts)},
-            "prompt_cache_ttl": context.settings.text("prompt_caching.cache_ttl"),
-        }
-        state["engine"] = _engine(parts)
-        state |= {"review": _last_review(parts), "curation": CurationLog(parts.home).last()}
-    finally:
-        parts.close()
+    state = collect_status(context.home, context.settings)
     ui.show(given, state, *_state_lines(state))
-
-
-def _providers(context: ui.Context) -> list[dict[str, Any]]:
-    """How external memory fared last, and what waits for it; none of its code is run."""
-    if not (context.settings.text("memory.provider") or context.settings.texts("memory.providers")):
-        return []
-    from hermes.operations.checks import provider_states
-
-    return provider_states(context.home, context.settings)
-
-
-def _memory(parts: SessionParts) -> dict[str, str]:
-    if parts.store is None:
-        return {}
-    found = {}
-    for target in parts.store.targets:
-        try:
-            reading = parts.store.read(target)
-            problem = f" (! {reading.drift})" if reading.drift else ""
-            found[target] = usage(reading.entries, parts.store.limit(target)) + problem
-        except HermesError as error:
-            found[target] = f"! {error}"
-    return found
-
-
-def _sessions(parts: SessionParts) -> dict[str, Any]:
-    path = parts.home.join(DATABASE)
-    if not os.path.exists(path):
-        return {"conversations": 0, "sessions": 0, "messages": 0, "by_month": []}
-    try:
-        parts.storage.open()
-        recent = parts.database.list_sessions(limit=_RECENT)
-        read, sent = (sum(getattr(s, name) for s in recent) for name in ("cache_read_tokens", "input_tokens"))
-        upkeep = Maintenance.of_db(parts.database)
-        totals = upkeep.totals()
-        state = {name: totals[name] for name in ("conversations", "sessions", "messages")}
-        state |= {**upkeep.sizes(), "by_month": upkeep.by_month(_MONTHS), "unfinished": in_words(parts.database)}
-    except HermesError as error:
-        return {"problem": str(error)}
-    if sent:
-        state["cached_share"] = round(read / sent, 3)
-        newest = parts.database.messages(recent[0].id, limit=_RECENT, newest=True)
-        misses = (each.message["cache"]["broken_by"] for each in newest if each.message.get("cache"))
-        state["last_cache_miss"] = next(filter(None, misses), "")
-    return state
-
-
-def _unsaved(parts: SessionParts) -> list[dict[str, Any]]:
-    """Conversations that could not be stored in the database yet."""
-    if not os.path.isdir(parts.home.join(UNSAVED)):
-        return []
-    from hermes.session.unsaved import waiting
-
-    try:
-        return waiting(parts.home)
-    except HermesError as error:
-        return [{"file": parts.home.join(UNSAVED), "open": False, "problem": str(error)}]
-
-
-def _last_review(parts: SessionParts) -> dict[str, Any] | None:
-    try:
-        return last_review(parts.database) if parts.storage.is_open else None
-    except HermesError as error:
-        return {"status": "unknown", "error": str(error)}
-
-
-def _engine(parts: SessionParts) -> dict[str, Any]:
-    try:
-        database = parts.database if parts.storage.is_open else None
-        recent = database.list_sessions(limit=_RECENT) if database is not None else []
-        state = engine_state(parts.settings, database, recent)
-    except HermesError as error:
-        return {**engine_state(parts.settings, None, []), "problem": str(error)}
-    if state["name"] != BUILT_IN:
-        choice = parts.engine
-        state |= {"in_use": choice.engine.name, "problem": choice.problem}
-    return state
 
 
 def _state_lines(state: dict[str, Any]) -> Iterator[str]:
@@ -208,13 +96,13 @@ _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
 
 
 def _doctor(given: ui.Given, context: ui.Context) -> int:
-    stages = ui.Stages()
-    options = Options(fix=given.fix, connect=not given.offline, progress=stages.show)
+    progress = ui.Progress()
+    options = Options(fix=given.fix, connect=not given.offline, progress=progress.stage)
     checks = []
     for check in examine(context.home, options):
         checks.append(check)
         if not given.json:
-            stages.clear()
+            progress.close()
             ui.line(f"{_SIGNS[check.state]} {check.name}: {check.found}{' (fixed)' if check.fixed else ''}")
             if check.remedy:
                 ui.line(f"    → {check.remedy}")

@@ -208,14 +208,14 @@ def _output(path: str | None, *, replace: bool) -> Iterator[TextIO]:
 def _repair(given: ui.Given, context: ui.Context) -> None:
     from hermes.storage.local.repair.check import repair
 
-    stages = ui.Stages()
+    progress = ui.Progress()
     told = repair(
         given.path or context.home.join(DATABASE),
         dry_run=given.dry_run,
-        progress=None if given.json else stages.show,
+        progress=None if given.json else progress.stage,
     )
     added = [] if given.dry_run or given.path else _added(context.home)
-    stages.clear()
+    progress.close()
     lines = [*_lines(told, dry_run=given.dry_run), *added]
     ui.show(given, told.as_json() | {"dry_run": given.dry_run, "added": added}, *lines)
 

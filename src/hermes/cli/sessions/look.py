@@ -16,7 +16,7 @@ from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.conversations.database import Pages
 from hermes.conversations.maintenance import Maintenance
-from hermes.conversations.recorded_import import unfinished_imports
+from hermes.conversations.recorded_import import unfinished_in_words
 from hermes.conversations.retrieval import Criteria, Finder, answer_to, unmasked
 from hermes.portability.conversations_export import tool_calls
 from hermes.safety.secrets import mask_secrets
@@ -151,7 +151,7 @@ def _list(given: ui.Given, context: ui.Context) -> None:
             rows.sort(key=lambda session: -session.activity)
         else:
             rows = db.list_sessions(limit=given.limit, begun=True, **chosen)
-        unfinished = [] if given.json else in_words(db)
+        unfinished = [] if given.json else unfinished_in_words(db)
     ui.show(given, [as_json(session) for session in rows], *(_table(rows) or ["no conversation matches"]))
     for words in unfinished:
         ui.problem(words)
@@ -397,13 +397,6 @@ def project_option(words: str | None) -> str | None:
     if words is None or not (words in (".", "..") or os.sep in words):
         return words
     return named_project(words)
-
-
-def in_words(db: SessionDB) -> list[str]:
-    """A line for each import that was not completed, with what to do about it."""
-    return [
-        each.in_words() if each.running else f"{each.in_words()}; {each.remedy()}" for each in unfinished_imports(db)
-    ]
 
 
 _FILTERS = (
