@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth
 
-from hermes.cli.chat.screen import WordWrap
+from hermes.cli.chat.wrap import WordWrap
 
 PROSE = st.text(alphabet="ab é日本語 \n", max_size=200)
 

@@ -16,7 +16,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from hermes.cli.chat.screen import breaks
+from hermes.cli.chat.wrap import breaks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
