@@ -17,8 +17,7 @@ from hermes.base.tokens import estimate, estimate_message
 from hermes.llm.anthropic import cache_points, with_cache_points
 from hermes.llm.scripted import Scripted
 from hermes.llm.wire import encode
-from hermes.prompt.assembly import PromptInputs, assemble
-from hermes.prompt.context_files import ScanCache
+from hermes.prompt.assembly import PromptInputs, ScanCache, assemble
 from hermes.skills.files import KNOWN_SKILLS, SkillIndex, parse_known, render_known
 
 SKILLS = 200

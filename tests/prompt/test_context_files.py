@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scans import scan
 
-from hermes.prompt.context_files import LIMIT, SubdirectoryHints, load_context_files, paths_in, truncate
+from hermes.prompt.assembly import LIMIT, SubdirectoryHints, load_context_files, paths_in, truncate
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes import MemorySession
-from hermes.prompt.context_files import CLEAN_TEXTS
+from hermes.prompt.assembly import CLEAN_TEXTS
 from hermes.skills.files import KNOWN_SKILLS
 
 if TYPE_CHECKING:

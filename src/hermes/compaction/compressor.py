@@ -348,20 +348,15 @@ class ContextCompressor(ContextEngine):
         before = known.total(0, len(messages))
         ceiling = before if cut is not None else self._tail_ceiling  # what somebody asked for touches nothing else
         cut = cut or self._cut(messages, known)
-        blocks, said, said_ids = [], [], []
-        for number, message in zip(cut.middle(numbers), cut.middle(messages), strict=True):
-            if is_block(message):
-                blocks.append(message)
-            else:
-                said.append(message)
-                said_ids.append(number)
-        content, budget = self._content(known, cut)
-        if refusal := self._refusal(said, content - budget, before, force=force or fewer):
+        budget, refusal = self._worth(messages, known, cut, before, force=force or fewer)
+        if refusal:
             return self._not_worth_it(messages, numbers, max(before, current_tokens or 0), refusal)
-        previous = join_blocks([parse_block(message) for message in blocks])
+        middle = list(zip(cut.middle(messages), cut.middle(numbers), strict=True))
+        previous = join_blocks([parse_block(message) for message, _ in middle if is_block(message)])
+        said = [message for message, _ in middle if not is_block(message)]
         task = Task(
             messages=said,
-            ids=said_ids,
+            ids=[number for message, number in middle if not is_block(message)],
             budget=budget,
             previous=previous.summary,
             focus=focus,
@@ -396,9 +391,8 @@ class ContextCompressor(ContextEngine):
         """Whether `compact` would ask a model for a summary of something whose removal pays; asks none itself."""
         known = Counts(messages, counts)
         cut = cut or self._cut(messages, known)
-        said = [message for message in cut.middle(messages) if not is_block(message)]
-        content, budget = self._content(known, cut)
-        if self._refusal(said, content - budget, known.total(0, len(messages)), force=force or fewer):
+        before = known.total(0, len(messages))
+        if self._worth(messages, known, cut, before, force=force or fewer)[1]:
             return False
         return any(force or self.breaker.may_ask(model.who, self._clock()) for model in self._models())
 
@@ -442,10 +436,13 @@ class ContextCompressor(ContextEngine):
             tail_ceiling=self._tail_ceiling,
         )
 
-    def _content(self, counts: Counts, cut: Cut) -> tuple[int, int]:
-        """Tokens of what would be summarised, and how many the summary may take."""
+    def _worth(self, messages: Messages, counts: Counts, cut: Cut, before: int, *, force: bool) -> tuple[int, str]:
+        """How many tokens a summary of the middle may take, and why it is not worth asking for one; "" when it is."""
         content = counts.total(cut.head, cut.tail) - (counts[cut.pinned] if cut.pinned is not None else 0)
-        return content, self.summary_budget(content)
+        budget = self.summary_budget(content)
+        if all(map(is_block, cut.middle(messages))):
+            return budget, "everything in it is protected"
+        return budget, "" if force or content - budget >= before * _PAYS else _TOO_LITTLE
 
     def _models(self) -> list[_Model]:
         models = []
@@ -473,12 +470,6 @@ class ContextCompressor(ContextEngine):
             return Attempt(text=text, how=how, failures=tuple(failures))
         self.breaker = self.breaker.failed(model.who, failures[-1], self._clock(), transient=transient)
         return None
-
-    @staticmethod
-    def _refusal(said: Messages, saved: int, before: int, *, force: bool) -> str:
-        if not said:
-            return "everything in it is protected"
-        return _TOO_LITTLE if not force and saved < before * _PAYS else ""
 
     def _not_worth_it(
         self, messages: Sequence[dict[str, Any]], ids: Sequence[int | None], tokens: int, why: str

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from hermes.base.errors import DamagedFile, NotFound, StorageError
@@ -148,7 +149,10 @@ class SessionDB:
         self._meaning = Meaning(database, owner_key, semantic)
         self._search = SearchEngine(database, owner_key, self._sessions, self._meaning)
         self._waiting = 0
-        self.images = ImageFiles(database.path)
+
+    @cached_property
+    def images(self) -> ImageFiles:
+        return ImageFiles(self._database.path)
 
     @classmethod
     def open(

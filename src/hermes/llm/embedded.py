@@ -149,10 +149,6 @@ MODELS = {
 DEFAULT = "local/smollm2"
 
 
-def is_embedded(model: str) -> bool:
-    return model == PREFIX or model.startswith(f"{PREFIX}/")
-
-
 def find_embedded(model: str) -> Embedded:
     wanted = DEFAULT if model in (PREFIX, f"{PREFIX}/") else model
     if wanted not in MODELS:

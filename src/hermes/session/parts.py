@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from hermes.conversations.search.semantic import Embedding
     from hermes.conversations.session_search import Helpers
     from hermes.memory.store import Archived
-    from hermes.prompt.assembly import Prompt
-    from hermes.prompt.context_files import ScanCache, SubdirectoryHints
+    from hermes.prompt.assembly import Prompt, ScanCache, SubdirectoryHints
     from hermes.providers.base import MemoryProvider
     from hermes.session.context import Context
     from hermes.session.unsaved import Spare
@@ -405,7 +404,7 @@ class SessionParts:
     @cached_property
     def scan_cache(self) -> ScanCache:
         """What judges the files that enter a prompt, with what was judged before."""
-        from hermes.prompt.context_files import ScanCache
+        from hermes.prompt.assembly import ScanCache
 
         return ScanCache(self.home.path)
 
@@ -464,8 +463,7 @@ class SessionParts:
         today: date | None = None,
     ) -> Prompt:
         """The system prompt a session that starts now would get."""
-        from hermes.prompt.assembly import PromptInputs, assemble
-        from hermes.prompt.context_files import LIMIT
+        from hermes.prompt.assembly import LIMIT, PromptInputs, assemble
         from hermes.skills.files import KNOWN_SKILLS, render_known
 
         store = self.store
@@ -500,7 +498,7 @@ class SessionParts:
 
     def subdirectory_hints(self, cwd: str | None) -> SubdirectoryHints | None:
         """Finds notes for agents in the folders that tools work in; None without a folder to start from."""
-        from hermes.prompt.context_files import LIMIT, SubdirectoryHints
+        from hermes.prompt.assembly import LIMIT, SubdirectoryHints
 
         limit = self.settings.get("context_file_max_chars") or LIMIT
         if not cwd:
