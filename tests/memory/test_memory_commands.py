@@ -161,6 +161,17 @@ def test_undo_goes_back_step_by_step(hermes: Command) -> None:
     assert hermes("memory", "list", "--target", "memory", "--json").json["memory"]["entries"] == ["one"]
 
 
+@pytest.mark.proves("curated.undo", "curated.history")
+def test_undo_and_log_go_by_order_when_the_clock_jumps_back(hermes: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    with monkeypatch.context() as clock:
+        clock.setattr("time.time", lambda: now + 4 * 365 * 86_400)
+        hermes("memory", "add", "--target", "user", "written in the far future")
+    hermes("memory", "add", "written last")
+    assert [each["id"] for each in hermes("memory", "log", "--json").json] == ["m1", "u1"]
+    assert "Change m1 (add) undone." in hermes("memory", "undo").out
+
+
 @pytest.mark.proves("curated.undo")
 def test_an_unknown_change_is_not_found(hermes: Command) -> None:
     assert hermes("memory", "undo", "m99").err == "hermes: nothing has changed yet\n"

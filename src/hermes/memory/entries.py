@@ -200,6 +200,7 @@ class Change:
     undoes: str = ""
     archived: tuple[Leaving, ...] = ()
     preimage: str | None = None
+    order: int = 0  # above that of every earlier change of the home, whatever the clock says; 0 in older records
 
     def removed(self) -> list[str]:
         if self.state is not None:
@@ -237,6 +238,8 @@ def to_record(change: Change) -> Record:
         record["archived"] = [[leaving.entry, leaving.reason, leaving.into] for leaving in change.archived]
     if change.preimage is not None:
         record["preimage"] = change.preimage
+    if change.order:
+        record["order"] = change.order
     return record
 
 
@@ -260,6 +263,7 @@ def from_record(record: Record) -> Change:
         undoes=record.get("undoes", ""),
         archived=tuple(Leaving(entry=e, reason=reason, into=into) for e, reason, into in record.get("archived", ())),
         preimage=record.get("preimage"),
+        order=record.get("order", 0),
     )
 
 
@@ -337,6 +341,17 @@ def _inverse_edits(change: Change, live: Sequence[str]) -> list[Edit]:
         if entry not in change.state and entry not in live
     ]
     return gone + back
+
+
+def in_order(*histories: Sequence[Change]) -> list[Change]:
+    """The changes of several files, oldest first. Each history is in order already; clocks may have jumped."""
+    placed: list[tuple[int, float, Change]] = []
+    for changes in histories:
+        order, at = 0, 0.0
+        for change in changes:
+            order, at = max(order, change.order), max(at, change.at)
+            placed.append((order, at, change))
+    return [change for *_, change in sorted(placed, key=lambda each: each[:2])]
 
 
 def newest_to_undo(changes: Sequence[Change]) -> Change | None:

@@ -156,13 +156,25 @@ class MemoryFile:
             self._known = (read, changes)
             return in_effect(changes, seen.fingerprint), read.damaged
 
+    def last_order(self) -> int:
+        """The place of the newest change in the order of all changes of the home."""
+        place = self._look()
+        if place is None:
+            return 0
+        with place:
+            last = self._last_change(place)
+        return last.order if last else 0
+
     def change(
-        self, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False
+        self, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, after: int = 0, accept_drift: bool = False
     ) -> tuple[Plan, Change | None]:
-        """Applies what `plan` makes of the live entries; the change is None when there was nothing to do."""
+        """Applies what `plan` makes of the live entries; the change is None when there was nothing to do.
+
+        `after` is the largest `last_order` of the home's other files.
+        """
         with self._opened(Folder.create(os.path.dirname(self.path))) as place, place.lock:
             self._settle(place, every_version=False)
-            return self._change(place, plan, cause, accept_drift=accept_drift)
+            return self._change(place, plan, cause, after=after, accept_drift=accept_drift)
 
     def tidy(self) -> None:
         """Clears away what a killed writer left behind, unless somebody is writing right now."""
@@ -185,7 +197,13 @@ class MemoryFile:
         return LockedFile(folder, self._name, at_most=LARGEST_FILE, lock_timeout=self._lock_timeout)
 
     def _change(
-        self, place: LockedFile, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False
+        self,
+        place: LockedFile,
+        plan: Callable[[tuple[str, ...]], Plan],
+        cause: Cause,
+        *,
+        after: int = 0,
+        accept_drift: bool = False,
     ) -> tuple[Plan, Change | None]:
         for _ in range(_ATTEMPTS):
             with place.shared.see() as seen:
@@ -201,7 +219,7 @@ class MemoryFile:
                 if reading.drift or reading.note:
                     self._back_up(place.folder, seen.data)
                 try:
-                    return planned, self._write(place, seen, reading, planned, cause)
+                    return planned, self._write(place, seen, reading, planned, cause, after=after)
                 except ChangedMeanwhile:
                     continue
         raise StorageError(f"{self.path} is being changed all the time by another program; stop it and try again")
@@ -214,11 +232,14 @@ class MemoryFile:
             if folder.status(self._name) is None:  # else somebody else made it in this moment
                 raise
 
-    def _write(self, place: LockedFile, seen: Seen, reading: Reading, planned: Plan, cause: Cause) -> Change:
+    def _write(
+        self, place: LockedFile, seen: Seen, reading: Reading, planned: Plan, cause: Cause, *, after: int
+    ) -> Change:
         """Journal first, file second: a record whose file never came is recognised, the reverse could not be."""
         journal = place.journal
         earlier = self._foreign_change(journal, reading)
         number = _number(earlier or reading.last) + 1
+        order = max(after, reading.last.order if reading.last else 0) + 1
         told = not (planned.undoes or planned.archived)  # a file name has no room for more than action and cause
         label = label_of(number, planned.action, cause) if told else ""
         written: list[Change] = []
@@ -237,6 +258,7 @@ class MemoryFile:
                 was=reading.entries if earlier is not None else None,
                 undoes=planned.undoes,
                 archived=planned.archived,
+                order=order,
                 preimage=_preimage(seen.data, reading) if planned.action == CURATE else None,
             )
             written.append(change)
@@ -398,6 +420,7 @@ class MemoryFile:
             after=reading.fingerprint,
             was=replay(in_effect(changes, now=None)),
             state=reading.entries,
+            order=last.order if last else 0,
         )
 
     def _last_change(self, place: LockedFile) -> Change | None:

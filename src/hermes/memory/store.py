@@ -469,9 +469,10 @@ class MemoryStore:
 
     def apply(self, target: str, operations: Sequence[Operation], *, cause: Cause | None = None) -> Written:
         """Carries out all operations or none; the budget is checked on the state they lead to."""
-        file, cause = self._file(target), cause or Cause()
+        self._file(target)  # a target that is switched off is refused first
+        cause = cause or Cause()
         ready = prepared(operations, self._screen, cause)
-        plan, change = file.change(planner(target, ready, self._limits[target], self._room(target)), cause)
+        plan, change = self._change(target, planner(target, ready, self._limits[target], self._room(target)), cause)
         for each in ready:
             self._seen_as[target].setdefault(each["content"], each["content"])
         return self._written(target, message(plan, ready), plan, change)
@@ -511,7 +512,7 @@ class MemoryStore:
             )
             return fitting(target, restored, entries, self._limits[target], self._room(target))
 
-        planned, change = self._file(target).change(plan, cause or Cause(origin="user"))
+        planned, change = self._change(target, plan, cause or Cause(origin="user"))
         done = f"Change {undone.id} ({undone.action}) undone.{made_room(planned)}"
         return self._written(target, done, planned, change)
 
@@ -529,7 +530,7 @@ class MemoryStore:
             back = Plan(action="restore", edits=edits, entries=apply_edits(entries, edits))
             return fitting(target, back, entries, self._limits[target], self._room(target))
 
-        planned, change = self._file(target).change(plan, cause or Cause(origin="user"))
+        planned, change = self._change(target, plan, cause or Cause(origin="user"))
         return self._written(target, f"Entry restored.{made_room(planned)}", planned, change)
 
     def curate(self, target: str, plan: Callable[[tuple[str, ...]], Plan], *, cause: Cause) -> Written:
@@ -542,7 +543,7 @@ class MemoryStore:
                     self._screen(text.clean(edit.after), cause)
             return fitting(target, planned, entries, self._limits[target], None)
 
-        planned, change = self._file(target).change(judged, cause)
+        planned, change = self._change(target, judged, cause)
         return self._written(target, f"{counted(len(planned.edits), 'entry', 'entries')} tidied.", planned, change)
 
     def marks(self, target: str) -> dict[str, Marks]:
@@ -563,7 +564,7 @@ class MemoryStore:
         def plan(entries: tuple[str, ...]) -> Plan:
             return Plan(action="reset", edits=tuple(Edit(index=0, before=e, after=None) for e in entries), entries=())
 
-        planned, change = self._file(target).change(plan, cause or Cause(origin="user"), accept_drift=True)
+        planned, change = self._change(target, plan, cause or Cause(origin="user"), accept_drift=True)
         return self._written(target, f"{counted(len(planned.edits), 'entry', 'entries')} removed.", planned, change)
 
     def adopt(self, target: str, *, cause: Cause | None = None) -> Written:
@@ -572,8 +573,15 @@ class MemoryStore:
         def plan(entries: tuple[str, ...]) -> Plan:
             return Plan(action="adopt", edits=(), entries=tuple(map(text.clean, entries)))
 
-        planned, change = self._file(target).change(plan, cause or Cause(origin="user"), accept_drift=True)
+        planned, change = self._change(target, plan, cause or Cause(origin="user"), accept_drift=True)
         return self._written(target, f"{counted(len(planned.entries), 'entry', 'entries')} adopted.", planned, change)
+
+    def _change(
+        self, target: str, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False
+    ) -> tuple[Plan, Change | None]:
+        others = [file for name, file in self._files.items() if name != target]
+        after = max([file.last_order() for file in others], default=0)
+        return self._file(target).change(plan, cause, after=after, accept_drift=accept_drift)
 
     def _file(self, target: str) -> MemoryFile:
         if target not in ALL_TARGETS:

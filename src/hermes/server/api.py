@@ -22,7 +22,7 @@ from hermes.base.text import change_texts
 from hermes.base.words import scrub
 from hermes.conversations.retrieval import Criteria
 from hermes.memory.approval import Approvals
-from hermes.memory.entries import Cause, newest_to_undo
+from hermes.memory.entries import Cause, in_order, newest_to_undo
 from hermes.safety.secrets import mask_secrets
 from hermes.server import openai_wire as wire
 from hermes.server import schemas
@@ -108,8 +108,7 @@ def _undo(workspace: Workspace, given: Given) -> Any:
 
 
 def _newest_to_undo(workspace: Workspace) -> str:
-    changes = [change for target in workspace.targets for change in workspace.store.history(target)[0]]
-    newest = newest_to_undo(sorted(changes, key=lambda change: change.at))
+    newest = newest_to_undo(in_order(*(workspace.store.history(target)[0] for target in workspace.targets)))
     if newest is None:
         raise WriteRefused("there is nothing left to undo", kind="nothing_to_undo")
     return newest.id

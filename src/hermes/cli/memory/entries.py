@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.text import counted
 from hermes.cli import ui
-from hermes.memory.entries import PIN, UNPIN, Cause, index_of, is_trusted, newest_to_undo, preview, provenance, replay
+from hermes.memory.entries import (
+    PIN,
+    UNPIN,
+    Cause,
+    in_order,
+    index_of,
+    is_trusted,
+    newest_to_undo,
+    preview,
+    provenance,
+    replay,
+)
 from hermes.memory.store import ALL_TARGETS, MemoryStore, find, usage
 
 if TYPE_CHECKING:
@@ -364,13 +375,13 @@ def _diff(given: ui.Given, context: ui.Context) -> None:
 
 def _changes(store: MemoryStore, target: str | None = None) -> list[Change]:
     """The changes of one or all targets, oldest first."""
-    found: list[Change] = []
+    histories: list[list[Change]] = []
     for each in [target] if target else store.targets:
         changes, damaged = store.history(each)
-        found += changes
+        histories.append(changes)
         if damaged:
             ui.problem(f"{damaged} records of the {each} history are damaged and left out")
-    return sorted(found, key=lambda change: change.at)
+    return in_order(*histories)
 
 
 def _find(store: MemoryStore, change_id: str | None) -> Change:
