@@ -23,6 +23,7 @@ from hermes.compaction.messages import (
     SYSTEM_NOTE,
     Counts,
     block_messages,
+    blocks_in,
     chapters_of,
     clear_tool_results,
     estimate_sampled,
@@ -351,12 +352,14 @@ class ContextCompressor(ContextEngine):
         budget, refusal = self._worth(messages, known, cut, before, force=force or fewer)
         if refusal:
             return self._not_worth_it(messages, numbers, max(before, current_tokens or 0), refusal)
-        middle = list(zip(cut.middle(messages), cut.middle(numbers), strict=True))
-        previous = join_blocks([parse_block(message) for message, _ in middle if is_block(message)])
-        said = [message for message, _ in middle if not is_block(message)]
+        said, said_ids = cut.middle(messages), cut.middle(numbers)
+        if blocks := blocks_in(said):
+            said_ids = [number for number, message in zip(said_ids, said, strict=True) if not is_block(message)]
+            said = [message for message in said if not is_block(message)]
+        previous = join_blocks([parse_block(message) for message in blocks])
         task = Task(
             messages=said,
-            ids=[number for message, number in middle if not is_block(message)],
+            ids=said_ids,
             budget=budget,
             previous=previous.summary,
             focus=focus,

@@ -7,14 +7,14 @@ enough of them, rules, decisions and questions further back. What is not read st
 from __future__ import annotations
 
 import re
-from itertools import islice, pairwise, takewhile
+from itertools import chain, islice, pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from hermes.base.tokens import estimate
 from hermes.compaction.messages import at_most, calls_of, is_block, one_line, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hermes.compaction.messages import Message
 
@@ -48,6 +48,7 @@ _ERRORS = ("rror", "ERROR", "xception", "Traceback", "FAILED", "ailed", "错误"
 # Full-width and other punctuation is spelled by name or code, so that nobody mistakes it for its ASCII twin.
 _QUESTION_MARKS = ("?", "\N{FULLWIDTH QUESTION MARK}", "\N{ARABIC QUESTION MARK}")
 # The full stops of East Asian scripts end a sentence in any case, other marks only before a blank.
+_FOREIGN_STOP = re.compile("[\u3002\uff01\uff1f]")
 _SENTENCE_MARKS = re.compile("[.!?\u061f\u3002\uff01\uff1f\\n](?:(?<![.!?\u061f])|(?=\\s|$))")
 # Punctuation around a word: ASCII, typographic quotes and dots, East Asian.
 TRIMMED = (
@@ -104,6 +105,7 @@ def _forms(words: str) -> frozenset[str]:
 CUE_WORDS = {kind: _forms(words) for kind, words in _WORDS.items()}
 _ANY_CUE_WORD = frozenset().union(*CUE_WORDS.values())
 _CUE_PIECES = {kind: tuple(pieces.split()) for kind, pieces in _PIECES.items()}
+_FOREIGN_CUE = re.compile("|".join(chain.from_iterable(_CUE_PIECES.values())))
 
 
 class Fact(NamedTuple):
@@ -116,9 +118,12 @@ class Fact(NamedTuple):
 
 
 def find_facts(messages: Sequence[Message], enough: int) -> list[Fact]:
-    """Facts of the messages in their order, each text once: about `enough` names, and all rules and questions."""
+    """Facts of the messages in their order, each text once: about `enough` names, half as many questions, all rules.
+
+    Of the questions that is more than a block has room for.
+    """
     found: dict[str, Fact] = {}
-    wanted = {source: enough * share for source, share in _SHARES.items()}
+    left = {source: enough * share for source, share in _SHARES.items()} | {"question": enough / 2}
     oldest = min(_OLDEST, len(messages))
     unread = _READ
     for position in (*range(oldest), *range(len(messages) - 1, oldest - 1, -1)):
@@ -129,11 +134,10 @@ def find_facts(messages: Sequence[Message], enough: int) -> list[Fact]:
         unread -= len(text)
         if unread < 0:
             break
-        for source, findings in _findings(message, text, {each for each, left in wanted.items() if left > 0}).items():
-            for kind, fact in findings:
-                if fact not in found:
-                    found[fact] = Fact(kind, fact, position, source)
-                    wanted[source] -= kind not in CUE_WORDS and kind != "question"
+        for source, kind, fact in _findings(message, text, left):
+            if fact not in found:
+                found[fact] = Fact(kind, fact, position, source)
+                left["question" if kind == "question" else source] -= kind not in CUE_WORDS
     return sorted(found.values(), key=lambda fact: fact.position)
 
 
@@ -166,12 +170,20 @@ def words_of(text: str) -> Iterator[Finding]:
                     yield kind, piece
 
 
-def sentences_of(text: str) -> Iterator[Finding]:
-    """(kind, sentence) of every rule, decision, open matter and question in a text."""
-    if text.isascii() and "?" not in text and _ANY_CUE_WORD.isdisjoint(text.split()):
+def sentences_of(text: str, *, questions: bool = True) -> Iterator[Finding]:
+    """(kind, sentence) of every rule, decision, open matter and, unless they do not count, question in a text."""
+    has_cue = not _ANY_CUE_WORD.isdisjoint(text.split())
+    if not text.isascii():
+        # There a sentence may end, and the next begin, without a blank.
+        has_cue = has_cue or _FOREIGN_CUE.search(text) is not None
+        has_cue = has_cue or not _ANY_CUE_WORD.isdisjoint(_FOREIGN_STOP.sub(" ", text).split())
+    if not has_cue and not (questions and any(map(text.__contains__, _QUESTION_MARKS))):
         return  # as most are
     for sentence in _sentences(text):
-        if kind := _sentence_kind(sentence):
+        kind = _sentence_kind(sentence) if has_cue else None
+        if kind is None and questions and sentence.endswith(_QUESTION_MARKS):
+            kind = "question"
+        if kind is not None:
             yield kind, one_line(sentence, _SENTENCE)
 
 
@@ -196,29 +208,29 @@ def _shown(message: Message) -> str:
     return text if len(text) <= _MESSAGE else text[: _MESSAGE * 2 // 3] + "\n" + text[-_MESSAGE // 3 :]
 
 
-def _findings(message: Message, text: str, wanted: set[str]) -> dict[str, Iterable[Finding]]:
-    """What is worth keeping, by source; names, numbers and errors only of `wanted` sources."""
+def _findings(message: Message, text: str, left: Mapping[str, float]) -> list[tuple[str, str, str]]:
+    """(source, kind, text) of what is worth keeping; names, numbers and errors only while some are `left` to find."""
     role = message.get("role")
     if role == "tool":
-        return {"result": _of_result(text)} if "result" in wanted else {}
+        return [("result", *each) for each in _of_result(text)] if left["result"] > 0 else []
     source = "user" if role == "user" else "assistant"
     # What the assistant asks itself is no open question once it went on; what it decided is a decision.
-    said = [each for each in sentences_of(text) if each[0] != "question" or source == "user"]
-    if source in wanted:
-        said += islice(words_of(text), _WORDS_PER_MESSAGE)
-    return {source: said, "call": _of_calls(message) if "call" in wanted else ()}
+    found = [(source, *each) for each in sentences_of(text, questions=source == "user" and left["question"] > 0)]
+    if left[source] > 0:
+        found += [(source, *each) for each in islice(words_of(text), _WORDS_PER_MESSAGE)]
+    if left["call"] > 0 and "tool_calls" in message:
+        for _, _, arguments in calls_of(message):
+            words = words_of(arguments[:_RESULT].replace('"', " ").replace("\\n", " "))
+            found += [("call", kind, word) for kind, word in words if kind != "number"]
+    return found
 
 
 def _of_result(text: str) -> Iterator[Finding]:
     if line := failure_in(text):
         yield "error", line
-    yield from (each for each in islice(words_of(text), _WORDS_PER_MESSAGE // 4) if each[0] != "number")
-
-
-def _of_calls(message: Message) -> Iterator[Finding]:
-    for _, _, arguments in calls_of(message):
-        found = words_of(arguments[:_RESULT].replace('"', " ").replace("\\n", " "))
-        yield from (each for each in found if each[0] != "number")
+    for kind, word in islice(words_of(text), _WORDS_PER_MESSAGE // 4):
+        if kind != "number":
+            yield kind, word
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -240,7 +252,7 @@ def _sentence_kind(sentence: str) -> str | None:
         for kind, pieces in _CUE_PIECES.items():
             if any(piece in sentence for piece in pieces):
                 return kind
-    return "question" if sentence.endswith(_QUESTION_MARKS) else None
+    return None
 
 
 def _kind(word: str) -> str | None:

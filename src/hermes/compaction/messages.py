@@ -346,6 +346,16 @@ def is_block(message: Message) -> bool:
     return (marked or _FLAG in message) and message.get("role") in ("user", "assistant")
 
 
+def blocks_in(messages: Iterable[Message]) -> list[Message]:
+    """The blocks among messages; of a long history hardly any message is looked at twice."""
+    marked = [
+        message
+        for message in messages
+        if _FLAG in message or (type(text := message.get("content")) is str and text.startswith("["))
+    ]
+    return list(filter(is_block, marked))
+
+
 def render_block(summary: str, kept: str, pointers: str) -> str:
     parts = [f"{PREFIX} {prose('preamble')}", _without_marks(summary.strip())]
     if kept:

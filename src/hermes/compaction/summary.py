@@ -140,12 +140,11 @@ def summarise(
             raise SummaryFailed("there was no time left", transient=True)
         return _ask(ask, prompt, task.budget)
 
-    room = _room(task, window)
     record = task.record or Record(task.messages, task.ids)
     if whole := _whole(task, record, round(window * PROMPT_MARGIN) - task.budget):
         return answer(whole), 1
     notes = task.previous
-    pieces = cut_in_pieces(task.messages, record, room)
+    pieces = cut_in_pieces(task.messages, record, _room(task, window))
     for piece in pieces:
         notes = answer(build_prompt(task, [piece], notes))
     return notes, len(pieces)

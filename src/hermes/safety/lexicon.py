@@ -346,10 +346,6 @@ class Places:
 
 _ANY_BYTE = range(256)
 _WORD_BREAKS = [byte for byte in _ANY_BYTE if not bytes((byte,)).isalpha()]
-_USUAL = 100_000  # characters
-_FIRST_BITS = b"\x11"  # of each group of four
-UNUSUAL = _FIRST_BITS  # the mark of a character that is in no word: as if each might begin there
-_FIRST_OF_FOUR = int.from_bytes(_FIRST_BITS * _USUAL, "little")
 
 
 class Beginnings:
@@ -374,35 +370,6 @@ class Beginnings:
         for place, table in enumerate(self._tables):
             common &= int.from_bytes(padded[place : place + len(text)].translate(table), "little")
         return _marked(common, len(text))
-
-
-class FewBeginnings:
-    """The same for two groups of words of four characters: one table holds all of it, which takes half of the time.
-
-    A text is first turned into marks, which also show where something stands that is not of `usual` characters.
-    """
-
-    def __init__(self, *groups: str, usual: bytes) -> None:
-        table = bytearray(0 if byte in usual else UNUSUAL[0] for byte in _ANY_BYTE)
-        for first, group in zip((0, 4), groups, strict=True):
-            for word in group.split("|"):
-                for place, sign in enumerate(word):
-                    for either in {ord(sign), ord(sign.upper())}:
-                        table[either] |= 1 << (first + place)
-        self._table = bytes(table)
-
-    def marks(self, text: bytes) -> bytes:
-        return text.translate(self._table)
-
-    @staticmethod
-    def places(marks: bytes) -> Iterator[int]:
-        """Every place where one of the words may begin, in any case, and some where none does."""
-        # One byte on and one bit up stands what has to follow: two characters are compared at once, then two pairs.
-        common = int.from_bytes(marks, "little")
-        common &= common >> 9
-        common &= common >> 18
-        common &= _FIRST_OF_FOUR if len(marks) <= _USUAL else int.from_bytes(_FIRST_BITS * len(marks), "little")
-        return _marked(common, len(marks))
 
 
 def _marked(common: int, length: int) -> Iterator[int]:

@@ -7,7 +7,10 @@ where there is one, is the secret itself; otherwise the whole match is. The firs
 
 from __future__ import annotations
 
+import re
+
 Format = tuple[str, tuple[str, ...], str]
+BEFORE_PREFIX = "(?<![A-Za-z0-9])(?:"  # how the pattern of a format begins whose literals are beginnings
 
 _HEX = "[0-9a-fA-F]"
 _WORD = "[A-Za-z0-9]"
@@ -18,8 +21,7 @@ _UUID = rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
 def _prefixed(kind: str, prefixes: str, body: str) -> Format:
     """A token that starts with one of the prefixes, which are separated by blanks and hold no pattern syntax."""
     hints = tuple(prefixes.split())
-    either = "|".join(prefix.replace(".", r"\.").replace("$", r"\$").replace("+", r"\+") for prefix in hints)
-    return kind, hints, f"(?<![A-Za-z0-9])(?:{either}){body}"
+    return kind, hints, f"{BEFORE_PREFIX}{'|'.join(map(re.escape, hints))}){body}"
 
 
 # Found by their own shape: each holds a run of 16 or more characters.
