@@ -414,8 +414,8 @@ class MemoryManager:
         self.limits = limits or Limits()
         self._several = several
         self._reserved = frozenset(reserved) | RESERVED_TOOLS
-        self.known = known  # what the model reads anyway
-        self.tell = tell  # the person
+        self._known = known  # what the model reads anyway
+        self._tell = tell  # the person
         self._attach: dict[str, Any] = {"tell": self._say, "backoff": backoff, "user": user, "worker": worker}
         self._handles: list[ProviderHandle] = []
         self._tools: dict[str, tuple[ProviderHandle, dict[str, Any]]] = {}
@@ -440,6 +440,10 @@ class MemoryManager:
         handle = ProviderHandle(provider, hermes_home=self._home, mode=self._mode, **self._attach)
         self._handles.insert(0 if name == BUILT_IN else len(self._handles), handle)
         return True
+
+    def serve(self, *, tell: Callable[[str], None], known: Callable[[], Iterable[str]]) -> None:
+        """The providers go on with another session, which tells its own person and has its own prompt."""
+        self._tell, self._known = tell, known
 
     def names(self) -> list[str]:
         return [each.name for each in self._handles]
@@ -511,7 +515,7 @@ class MemoryManager:
         if self._switches != switches:
             return ""  # the session changed while we waited: this is somebody else's now
         self.recalled_by = [each.name for each, text in found if text]
-        return merge([text for _, text in found], budget=self.limits.recall_tokens, known=self.known())
+        return merge([text for _, text in found], budget=self.limits.recall_tokens, known=self._known())
 
     def queue_prefetch_all(self, query: str, *, session_id: str = "") -> None:
         """Lets providers prepare the next turn's recall in the background."""
@@ -693,7 +697,7 @@ class MemoryManager:
         return None
 
     def _say(self, text: str) -> None:
-        self.tell(text)  # looked up when there is something to say: another session may have taken over
+        self._tell(text)  # looked up when there is something to say: another session may have taken over
 
     def _not_taken(self, why: str) -> bool:
         self.problems.append(why)

@@ -138,8 +138,7 @@ class External:
             return
         before.on_session_end(said)
         parent, before.manager = before._session_id, None
-        self.manager.tell = lambda text: notices.add("provider", text)
-        self.manager.known = lambda: _in_the_prompt(self._store)
+        self.manager.serve(tell=lambda text: notices.add("provider", text), known=lambda: _in_the_prompt(self._store))
         self._platform, self._user = before._platform, before._user
         lineage = parent if reason == "branch" else ""
         self.on_session_switch(session_id, parent_session_id=lineage, reset=reason in ("new", "reset"), reason=reason)

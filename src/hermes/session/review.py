@@ -191,8 +191,11 @@ class Reviews:
             "about": sorted(kinds),
             "model": model.name,
         }
-        budget = Budget(self._database, self._settings.integer("review.max_tokens"))
-        budget.day_limit = self._settings.integer("review.daily_tokens")
+        budget = Budget(
+            self._database,
+            self._settings.integer("review.max_tokens"),
+            self._settings.integer("review.daily_tokens"),
+        )
         prompt = _prompt(kinds)
         request = parent if same_model else _elsewhere(parent, self._toolbox(kinds))
         if why := budget.too_dear(request, prompt, model, cached=same_model):
@@ -274,10 +277,10 @@ class Reviews:
 class Budget:
     """What reviews may cost: so many tokens each and so many a day; a cached token counts a tenth."""
 
-    def __init__(self, database: SessionDB, limit: int) -> None:
+    def __init__(self, database: SessionDB, limit: int, day_limit: int) -> None:
         self._database = database
         self._limit = limit
-        self.day_limit = 0
+        self._day_limit = day_limit
         self.spent = 0
 
     @property
@@ -292,8 +295,8 @@ class Budget:
         expected = int(tokens * (_CACHED if cached else 1))
         if self._limit and expected > self._limit:
             return f"one call would take about {expected:,} tokens; review.max_tokens is {self._limit:,}"
-        if self.day_limit and self._today() + expected > self.day_limit:
-            return f"today's reviews took {self._today():,} tokens; review.daily_tokens is {self.day_limit:,}"
+        if self._day_limit and self._today() + expected > self._day_limit:
+            return f"today's reviews took {self._today():,} tokens; review.daily_tokens is {self._day_limit:,}"
         return ""
 
     def count(self, usage: Usage) -> None:
