@@ -21,7 +21,7 @@ from hermes.conversations.database import SessionDB
 from hermes.storage.local.database import PAGE
 
 if TYPE_CHECKING:
-    from hermes.storage.local.database import Durability
+    from hermes.storage.ports import Durability
 
 WRITERS = 8
 _BARE = 500

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes.conversations.database import SessionDB
-from hermes.storage.local import postings as beginnings
+from hermes.conversations.search import postings as beginnings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

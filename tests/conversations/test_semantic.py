@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from engines import database_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -72,7 +73,7 @@ def found(db: SessionDB, query: str, **filters: Any) -> list[int]:
 
 
 def vectors(db: SessionDB) -> int:
-    return int(db._database.row("SELECT count(*) FROM vectors")[0])
+    return int(database_of(db).row("SELECT count(*) FROM vectors")[0])
 
 
 @pytest.mark.proves("semantic.paraphrase")
@@ -219,7 +220,7 @@ def test_damaged_vectors_are_left_out_and_made_again(opened: Callable[..., Sessi
     db = opened()
     wanted = said(db, "My puppy chews every shoe.")
     assert found(db, "Which animal?") == wanted
-    with db._database.writing() as connection:
+    with database_of(db).writing() as connection:
         connection.execute("UPDATE vectors SET data = ?", (data,))
     again = opened()
     assert found(again, "Which animal?") in ([], wanted)
@@ -231,12 +232,12 @@ def test_a_damaged_or_busy_file_is_still_searched_by_words(opened: Callable[...,
     wanted = said(opened(None), "My puppy chews every shoe.")
     opened(None).index()
     damaged = opened()
-    damaged._database.mark_damaged("a page cannot be read")
+    database_of(damaged).mark_damaged("a page cannot be read")
     assert found(damaged, "What does my puppy chew?") == wanted
     busy, other = opened(), opened(None)
-    busy._database.connection.set_busy_timeout(0)
-    with other._database.writing():
-        busy._database._write_queue.wait_seconds = 0.0
+    database_of(busy).connection.set_busy_timeout(0)
+    with database_of(other).writing():
+        database_of(busy)._write_queue.wait_seconds = 0.0
         hits = busy.search("What does my puppy chew?")
     assert [hit.message_id for hit in hits] == wanted
     assert "by words alone" in (hits.note or "")

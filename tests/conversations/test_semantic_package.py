@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from engines import database_of
 
 from hermes.base.errors import ExtraMissing
 from hermes.conversations.database import SessionDB
@@ -142,7 +143,7 @@ def test_in_a_store_with_more_messages_than_are_compared_the_newest_are(
         db.index()
         near = [hit.message_id for hit in db.search("dog")]
     with SessionDB.open(tmp_path / "state.db", semantic=lambda: toy) as db:
-        with db._database.writing() as connection:  # as when another process was faster
+        with database_of(db).writing() as connection:  # as when another process was faster
             connection.execute("INSERT INTO vectors_waiting SELECT key FROM sessions")
         assert db.embed() == 0
         again = [hit.message_id for hit in db.search("dog")]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 from agent_home import CONFIG, OURS, furnish
+from engines import database_of
 from hermes_agent_layouts import LAYOUTS, REAL_PROGRAM, build
 from homes import tree
 from killing import AT_THE_END, killed
@@ -135,7 +136,7 @@ def test_an_adoption_that_fails_leaves_the_home_as_it_was(home: Path, hermes: Co
     hermes("memory", "add", "Mine.")
     with SessionDB.open(home / "state.db") as db:
         db.append(db.create_session(title="Mine"), {"role": "user", "content": "my words"})
-        db._database.connection.execute("""
+        database_of(db).connection.execute("""
             CREATE TRIGGER refuse BEFORE INSERT ON sessions WHEN new.id = 'orphan'
             BEGIN SELECT raise(ABORT, 'no room'); END
         """)
@@ -149,7 +150,7 @@ def test_an_adoption_that_fails_leaves_the_home_as_it_was(home: Path, hermes: Co
     with SessionDB.open(home / "state.db") as db:
         assert [session.title for session in db.list_sessions()] == ["Mine"]
         assert db.counts() == {"sessions": 1, "messages": 1}
-        db._database.connection.execute("DROP TRIGGER refuse")
+        database_of(db).connection.execute("DROP TRIGGER refuse")
     assert hermes("import", "hermes-agent", str(source), "--yes").code == 0
 
 

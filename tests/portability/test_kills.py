@@ -15,6 +15,7 @@ import apsw
 import foreign_transcripts as made
 import openclaw_home
 import pytest
+from engines import database_of
 from homes import furnish, tree
 from killing import AT_THE_END, killed
 
@@ -321,12 +322,12 @@ def test_vectors_of_a_block_that_was_cut_go_with_it(home: Path) -> None:
         db.append(session, {"role": "user", "content": "mine"})
         from hermes.storage.local.schema import add_vectors
 
-        add_vectors(db._database)
+        add_vectors(database_of(db))
     with RecordedDB.open(home / "state.db", name="it") as db:
         db.append(session, {"role": "user", "content": "imported"})
-        db._database.connection.execute("INSERT INTO vectors SELECT block, 1, 0, x'00' FROM blocks")
+        database_of(db).connection.execute("INSERT INTO vectors SELECT block, 1, 0, x'00' FROM blocks")
         db.take_back()
-        assert db._database.rows("SELECT * FROM vectors") == []
+        assert database_of(db).rows("SELECT * FROM vectors") == []
         assert [message.text for message in db.messages(session)] == ["mine"]
 
 

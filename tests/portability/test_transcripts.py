@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import foreign_transcripts as made
 import pytest
 from benchmarks.importing import run as bench_import
+from engines import database_of
 
 from hermes.conversations.database import SessionDB
 from hermes.conversations.recorded_import import RecordedDB
@@ -270,8 +271,8 @@ def _bring(db: RecordedDB, folder: Path) -> Any:
 def _rows(db: SessionDB) -> dict[str, list[Any]]:
     db.index()
     tables = ("sessions", "session_details", "messages", "blocks", "sqlite_sequence")
-    rows = {table: db._database.rows(f"SELECT * FROM {table} ORDER BY 1") for table in tables}
-    return rows | {"state_meta": db._database.rows("SELECT * FROM state_meta WHERE key <> 'syncs'")}
+    rows = {table: database_of(db).rows(f"SELECT * FROM {table} ORDER BY 1") for table in tables}
+    return rows | {"state_meta": database_of(db).rows("SELECT * FROM state_meta WHERE key <> 'syncs'")}
 
 
 @pytest.mark.proves("migration.taken-back")
@@ -280,7 +281,7 @@ def test_a_failing_command_takes_its_import_back(home: Path, hermes: Command, tm
     made.lines(tmp_path / "a" / "long.jsonl", records)
     made.codex(tmp_path / "b")
     with SessionDB.open(home / "state.db") as db:
-        db._database.connection.execute("""
+        database_of(db).connection.execute("""
             CREATE TRIGGER refuse BEFORE INSERT ON sessions WHEN new.source = 'codex'
             BEGIN SELECT raise(ABORT, 'no room'); END
         """)
@@ -288,7 +289,7 @@ def test_a_failing_command_takes_its_import_back(home: Path, hermes: Command, tm
     assert (ran.code, "no room" in ran.err) == (1, True)
     with SessionDB.open(home / "state.db") as db:
         assert db.counts() == {"sessions": 0, "messages": 0}
-        db._database.connection.execute("DROP TRIGGER refuse")
+        database_of(db).connection.execute("DROP TRIGGER refuse")
     assert hermes("sessions", "import", str(tmp_path), "--json").json["messages"] == 2505
 
 

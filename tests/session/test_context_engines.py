@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from compacted import configure, talk, texts
+from engines import database_of
 from histories import openai_faults
 from provider_plugins import Notebook
 
@@ -239,7 +240,7 @@ def test_deleting_the_conversation_deletes_its_summaries(home: Path) -> None:
         session.compact()
     with SessionDB.open(home / "state.db") as db:
         db.delete(session.id)
-        assert db._database.rows("SELECT count(*) FROM summaries") == [(0,)]
+        assert database_of(db).rows("SELECT count(*) FROM summaries") == [(0,)]
 
 
 @pytest.mark.proves("compaction.engine")

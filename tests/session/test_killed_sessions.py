@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from compacted import configure, talk
+from engines import database_of
 
 from hermes.conversations.database import KILLED, Opened, SessionDB
 from hermes.session.parts import CHAT
@@ -46,7 +47,7 @@ def row(home: Path, session: str) -> Session:
 
 def marks(home: Path) -> list[str]:
     with SessionDB.open(home / "state.db") as db:
-        found = db._database.rows("SELECT key FROM state_meta WHERE key LIKE '%:open:%'")
+        found = database_of(db).rows("SELECT key FROM state_meta WHERE key LIKE '%:open:%'")
         return [key.rpartition(":")[2] for (key,) in found]
 
 

@@ -13,6 +13,7 @@ import gateway_home
 import http_service
 import pytest
 from agents import configure
+from engines import database_of
 from telegram_server import bot_api
 from terminal_program import Terminal, script
 
@@ -120,7 +121,7 @@ def test_a_lock_in_the_middle_of_a_session_delays_what_is_stored_and_loses_nothi
     with SessionDB.open(quick / "state.db") as db:
         row = db.get_session(session.id)
         assert (row.api_call_count, row.input_tokens, row.ended_at is not None) == (3, 300, True)
-        assert not db._database.rows("SELECT key FROM state_meta WHERE key LIKE '%unsaved%'")
+        assert not database_of(db).rows("SELECT key FROM state_meta WHERE key LIKE '%unsaved%'")
     assert not (quick / "unsaved").exists()
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from compacted import configure
+from engines import database_of
 from histories import openai_faults
 
 import hermes.session.compaction  # noqa: F401 - loaded before the first fork
@@ -116,7 +117,7 @@ class _Trial:
             if lost:
                 problems.append(f"{len(lost)} messages are neither in the context nor named by its block: {lost[:5]}")
             problems += _between(db, tip.id)
-            verdict = db._database.row("PRAGMA integrity_check")[0]
+            verdict = database_of(db).row("PRAGMA integrity_check")[0]
             problems += [f"integrity_check: {verdict}"] * (verdict != "ok")
         return problems
 

@@ -9,6 +9,8 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING
 
+from engines import database_of
+
 from hermes.base.errors import HermesError, StorageError
 from hermes.conversations.database import SessionDB
 from hermes.storage.local.database import PAGE
@@ -213,7 +215,7 @@ def try_damage(specimen: Specimen, bad: bytes, outcome: Outcome) -> tuple[list[s
                 kept += 1
                 if message.message.get("content") != specimen.texts.get(message.id):
                     problems.append(f"message {message.id} came back altered")
-        verdict = db._database.row("PRAGMA integrity_check")[0]
+        verdict = database_of(db).row("PRAGMA integrity_check")[0]
         if verdict != "ok":
             problems.append(f"after the repair: {verdict}")
         going_on = db.create_session()
@@ -237,7 +239,7 @@ def _use(specimen: Specimen, outcome: Outcome) -> list[str]:
                         problems.append(f"the search showed altered text of message {hit.message_id}")
             except StorageError:
                 outcome.count("search refused")
-            noticed = db._database.damage is not None
+            noticed = database_of(db).damage is not None
             try:
                 db.append(specimen.names[0], {"role": "user", "content": "new"})
                 outcome.count("written to")

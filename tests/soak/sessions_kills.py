@@ -9,6 +9,8 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from engines import database_of
+
 from hermes.base.errors import HermesError
 from hermes.conversations.database import SessionDB
 from soak.common import Outcome, kill_again_and_again
@@ -98,7 +100,7 @@ class _Trial:
                     problems.append(f"session {name}: {len(more)} messages that nobody wrote, or a torn batch")
                 self._expected[name] = found
             problems += _index_problems(db, chance, [text for rows in self._expected.values() for _, text in rows])
-            verdict = db._database.row("PRAGMA integrity_check")[0]
+            verdict = database_of(db).row("PRAGMA integrity_check")[0]
             if verdict != "ok":
                 problems.append(f"integrity_check: {verdict}")
         return problems
@@ -107,8 +109,8 @@ class _Trial:
 def _index_problems(db: SessionDB, chance: random.Random, texts: list[str]) -> list[str]:
     """The index holds exactly the live messages; a word that only one of them holds finds it."""
     db.index()
-    in_table = {row[0] for row in db._database.rows("SELECT id FROM messages")}
-    in_index = {row[0] for row in db._database.rows("SELECT id FROM messages_fts_docsize")}
+    in_table = {row[0] for row in database_of(db).rows("SELECT id FROM messages")}
+    in_index = {row[0] for row in database_of(db).rows("SELECT id FROM messages_fts_docsize")}
     problems = [f"{len(in_table ^ in_index)} messages stand only in the table or only in the index"]
     problems = problems if in_table != in_index else []
     for text in chance.sample(texts, min(2, len(texts))):

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from engines import database_of
+
 from hermes.conversations.database import SessionDB
 from hermes.storage.local.database import WriteLog
 from hermes.storage.locks import WriteQueue
@@ -202,8 +204,8 @@ def _problems(path: str, expected: dict[int, str]) -> list[str]:
     with SessionDB.open(path) as db:
         found = {m.id: m.text for session in db.list_sessions(limit=100) for m in db.messages(session.id)}
         db.index()
-        indexed = {row[0] for row in db._database.rows("SELECT id FROM messages_fts_docsize")}
+        indexed = {row[0] for row in database_of(db).rows("SELECT id FROM messages_fts_docsize")}
         problems = [] if found == expected else [f"{len(expected)} acknowledged, {len(found)} found"]
         problems += [] if indexed == set(expected) else [f"{len(expected)} acknowledged, {len(indexed)} indexed"]
-        verdict = db._database.row("PRAGMA integrity_check")[0]
+        verdict = database_of(db).row("PRAGMA integrity_check")[0]
     return problems + ([] if verdict == "ok" else [f"integrity_check: {verdict}"])

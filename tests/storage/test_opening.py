@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 from damaged import alter
+from engines import database_of
 
 from hermes.base.errors import DamagedFile, LockTimeout, StorageError
 from hermes.conversations.database import SessionDB
@@ -74,9 +75,9 @@ def test_every_failure_of_the_database_says_what_to_do(
     small: Specimen, error: type[Exception], kind: type[StorageError], words: str
 ) -> None:
     with SessionDB.open(small.path) as db:
-        with pytest.raises(kind, match=words), db._database.translated():
+        with pytest.raises(kind, match=words), database_of(db).translated():
             raise error("told by SQLite")
-        with pytest.raises(kind, match=words), db._database.writing():
+        with pytest.raises(kind, match=words), database_of(db).writing():
             raise error("told by SQLite")
 
 

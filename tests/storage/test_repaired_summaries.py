@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 import pytest
+from engines import database_of
 
 from hermes.conversations.context import SummaryGraph
 from hermes.conversations.database import SessionDB
@@ -124,6 +125,6 @@ def test_rows_that_only_look_alike_are_left_out(tmp_path: Path) -> None:
     with SessionDB.open(tmp_path / "state.db") as db:
         for _ in range(7):
             db.create_session()
-        assert graph.write(db._database, {7}) == 3
+        assert graph.write(database_of(db), {7}) == 3
         session = next(each.id for each in db.list_sessions(limit=10) if each.key == 7)
         assert [child.number for child in SummaryGraph(db, session).children(2)] == [1]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 import pytest
+from engines import database_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -362,7 +363,7 @@ def test_an_import_leaves_merging_to_its_end_and_everybody_else_merges_as_before
                 texts = [f"part {part} number {number} of the import" for number in range(600)]
                 db.append_many(session, [{"role": "user", "content": text} for text in texts])
             db.index()
-        connection = db._database.connection
+        connection = database_of(db).connection
         assert segments(connection, "messages_fts") == 12
         assert dict(connection.execute("SELECT k, v FROM messages_fts_config"))["automerge"] == 8
         assert db.search("number 17 part 3", limit=1)[0].snippet.replace(">>>", "").replace("<<<", "")

@@ -7,6 +7,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from engines import database_of
 
 from hermes.base.errors import DamagedFile, StorageError
 from hermes.conversations import maintenance as upkeep
@@ -56,7 +57,7 @@ def test_no_ids_are_no_messages(db: SessionDB) -> None:
 
 @pytest.mark.proves("sessions.one_transaction")
 def test_a_transaction_that_ended_by_itself_is_not_taken_back_twice(db: SessionDB) -> None:
-    with pytest.raises(StorageError, match="nothing was stored"), db._database.writing() as connection:
+    with pytest.raises(StorageError, match="nothing was stored"), database_of(db).writing() as connection:
         connection.execute("ROLLBACK; INSERT INTO owners (name) VALUES ('local')")  # as SQLite does when a disk is full
     assert db.append(db.create_session(), {"role": "user", "content": "goes on"})
 
@@ -173,12 +174,13 @@ def test_a_store_without_a_log_has_a_log_of_no_size(tmp_path: Path) -> None:
 
 @pytest.mark.proves("search.cli-wrong-clock")
 def test_an_imported_conversation_keeps_its_own_time_beside_a_wrong_clock(db: SessionDB) -> None:
-    from hermes.conversations.maintenance import _moments_of_use, _Use
+    from hermes.conversations.maintenance import _moments_of_use
+    from hermes.storage.ports import Use
 
     uses = [
-        _Use(key=1, recorded=100.0, ended=True, source="cli", archived=False, imported=False),
-        _Use(key=2, recorded=50.0, ended=True, source="import", archived=False, imported=True),
-        _Use(key=3, recorded=9_000.0, ended=True, source="cli", archived=False, imported=False),
+        Use(key=1, recorded=100.0, ended=True, source="cli", archived=False, imported=False),
+        Use(key=2, recorded=50.0, ended=True, source="import", archived=False, imported=True),
+        Use(key=3, recorded=9_000.0, ended=True, source="cli", archived=False, imported=False),
     ]
     assert _moments_of_use(uses, 1_000.0) == [100.0, 50.0, 1_000.0]
 

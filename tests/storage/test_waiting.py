@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 import pytest
+from engines import database_of
 from older import make_older
 
 from hermes.base.errors import StorageError
@@ -28,7 +29,7 @@ def test_several_bulks_are_indexed_together_and_an_append_after_them_takes_no_lo
 ) -> None:
     monkeypatch.setattr(sessions, "BULK_BATCH", 1500)
     with SessionDB.open(tmp_path / "state.db", durability="turn") as db:
-        session, connection = db.create_session(), db._database.connection
+        session, connection = db.create_session(), database_of(db).connection
 
         def bring_in(count: int) -> None:
             with db.bulk():
@@ -54,7 +55,7 @@ def test_an_import_in_very_many_parts_is_merged_on_its_way(
     monkeypatch.setattr(index, "_MANY", 5)
     monkeypatch.setattr(index, "_MOST_SEGMENTS", most)
     with SessionDB.open(tmp_path / "state.db", durability="turn") as db:
-        session, connection = db.create_session(), db._database.connection
+        session, connection = db.create_session(), database_of(db).connection
         for part in range(140):
             db.append_many(session, [{"role": "user", "content": f"part {part} number {n}"} for n in range(5)])
             db.index()
@@ -97,8 +98,8 @@ def test_what_waits_between_two_bulks_is_found_whatever_happens_to_it_meanwhile(
         found = [hit.message_id for hit in db.search("walrus", limit=300, sort="newest")]
         stored = [m.id for session in db.list_sessions() for m in db.messages(session.id)]
         assert sorted(found) == sorted(stored)
-        assert not db._database.rows("SELECT key FROM sessions WHERE waiting = 1")
-        rows = db._database.rows("SELECT id FROM messages_fts_docsize ORDER BY id")
+        assert not database_of(db).rows("SELECT key FROM sessions WHERE waiting = 1")
+        rows = database_of(db).rows("SELECT id FROM messages_fts_docsize ORDER BY id")
         assert [number for (number,) in rows] == sorted(stored)
     assert repair(str(path), dry_run=True).problems == []
 
@@ -152,10 +153,10 @@ def test_after_bulks_of_several_threads_no_word_of_an_append_that_failed_goes_in
         for thread in threads:
             thread.join()
         db.index()
-        db._database.connection.set_commit_hook(lambda: True)  # which takes the transaction back
+        database_of(db).connection.set_commit_hook(lambda: True)  # which takes the transaction back
         with pytest.raises(StorageError):
             db.append_many(session, [{"role": "user", "content": "the heron goes"}] * 2)
-        db._database.connection.set_commit_hook(None)
+        database_of(db).connection.set_commit_hook(None)
         wanted = db.append(session, {"role": "user", "content": "an otter takes its number"})
         assert (db.search("heron"), [hit.message_id for hit in db.search("otter")]) == ([], [wanted])
         after = db.append(session, {"role": "user", "content": "a beaver takes the other"})
@@ -166,7 +167,7 @@ def test_after_bulks_of_several_threads_no_word_of_an_append_that_failed_goes_in
 @pytest.mark.proves("sessions.written")
 def test_an_append_writes_the_page_of_its_message_and_that_of_its_session(tmp_path: Path) -> None:
     with SessionDB.open(tmp_path / "state.db") as db:
-        session, connection = db.create_session(title="A title", project="web"), db._database.connection
+        session, connection = db.create_session(title="A title", project="web"), database_of(db).connection
         db.append(session, {"role": "user", "content": "the first one makes room for more"})
 
         def pages_of_an_append() -> int:
@@ -191,7 +192,7 @@ def test_a_file_from_before_sessions_were_marked_as_waiting_is_brought_up_to_dat
     make_older(path)
     assert repair(str(path), dry_run=True).problems == []
     with SessionDB.open(path) as db:
-        connection = db._database.connection
+        connection = database_of(db).connection
         assert connection.execute("SELECT key FROM sessions WHERE waiting = 1").fetchall() == [
             (db.get_session(behind).key,)
         ]
@@ -210,7 +211,7 @@ def test_what_a_program_appends_that_does_not_know_of_waiting_is_found(tmp_path:
         other = apsw.Connection(db.path)
         other.execute("UPDATE sessions SET indexed_id = 0")
         other.close()
-        db._database.connection.execute("DELETE FROM messages_fts WHERE rowid = ?", (wanted,))
+        database_of(db).connection.execute("DELETE FROM messages_fts WHERE rowid = ?", (wanted,))
         assert [hit.message_id for hit in db.search("walrus")] == [wanted]
 
 

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from engines import database_of
 
 from hermes.base.errors import StorageError
 from hermes.conversations.database import SessionDB
@@ -104,8 +105,8 @@ def test_what_cannot_be_brought_to_the_disk_is_not_acknowledged(
 ) -> None:
     with SessionDB.open(tmp_path / "state.db") as db, SessionDB.open(tmp_path / "state.db") as reader:
         session = db.create_session()
-        db._database.connection.set_busy_timeout(10)
-        reader._database.connection.execute("BEGIN")
+        database_of(db).connection.set_busy_timeout(10)
+        database_of(reader).connection.execute("BEGIN")
         assert not reader.messages(session)  # from here on the reader holds on to the log as it is now
         disk.broken = True
         monkeypatch.setattr(write_log, "_PATIENCE", 0.05)
@@ -113,7 +114,7 @@ def test_what_cannot_be_brought_to_the_disk_is_not_acknowledged(
             with pytest.raises(StorageError, match="is not acknowledged"):
                 db.append(session, {"role": "user", "content": "doubtful"})
             disk.broken = False
-        reader._database.connection.execute("ROLLBACK")
+        database_of(reader).connection.execute("ROLLBACK")
         db.append(session, {"role": "user", "content": "certain"})
 
 

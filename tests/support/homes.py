@@ -7,6 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import apsw
+from engines import database_of
 
 from hermes.conversations.database import SessionDB
 from hermes.memory.entries import Cause
@@ -84,9 +85,9 @@ def _conversations(db: SessionDB, dice: random.Random) -> None:
     gone = db.create_session(title="To be deleted")
     db.append(gone, {"role": "user", "content": "deleted words"})
     db.delete(gone)
-    add_summaries(db._database)
+    add_summaries(database_of(db))
     key = db.get_session(tip).key
-    with db._database.writing() as connection:
+    with database_of(db).writing() as connection:
         connection.execute(
             "INSERT INTO summaries (session, depth, ids, messages, text, made_by, made_at)"
             " VALUES (?, ?, ?, ?, ?, ?, ?)",

@@ -63,7 +63,8 @@ def scrub(text: str) -> str:
 class Words:
     """Splits text exactly as the index does, by calling the index's own tokenizer."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self) -> None:
+        connection = apsw.Connection(":memory:")  # for its tokenizer alone, so every engine has the same words
         self._tokenize: Callable[..., Any] = connection.fts5_tokenizer("porter", _TOKENIZER_ARGUMENTS)
         self._fold: Callable[..., Any] = connection.fts5_tokenizer(_TOKENIZER_ARGUMENTS[0], _TOKENIZER_ARGUMENTS[1:])
 

@@ -13,15 +13,11 @@ from hermes.base.errors import LockTimeout, StorageError
 from hermes.base.values import value
 from hermes.conversations.database import Pages
 from hermes.storage.files import is_running
-from hermes.storage.local.damage import details_seal
-from hermes.storage.local.database import one_row
-from hermes.storage.local.schema import add_summaries
-from hermes.storage.records import BLOCK, BLOCK_BITS, COMPACTED
+from hermes.storage.ports import Summary
+from hermes.storage.records import BLOCK, BLOCK_BITS, COMPACTED, runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    import apsw
 
     from hermes.conversations.database import SessionDB
     from hermes.storage.records import Session, StoredMessage
@@ -100,8 +96,8 @@ def _was_said(stored: StoredMessage) -> bool:
 ORDER = "context_order"  # on the newest row a compaction wrote: places, in the order in which the context is read
 REPLACED_PROMPT = "replaced_prompt"  # on the first row it wrote: the prompt up to then, when that changed in place
 LEASE_SECONDS = 300.0
-_ARCHIVE = "UPDATE messages SET state = state | ? WHERE id BETWEEN ? AND ? AND (state & 3) = 0"
 _LEASE = "compacting"
+_SPANS = 64  # blocks of messages looked up at once
 
 
 @value
@@ -119,8 +115,7 @@ class NewContext:
 class Contexts:
     def __init__(self, db: SessionDB) -> None:
         self._db = db
-        self._database = db._database  # noqa: SLF001 - one package, two files
-        self._owner = db._owner_key  # noqa: SLF001
+        self._store = db.store
         self._pages = Pages.of_db(db)
         self._originals = Transcript(db)
 
@@ -158,43 +153,41 @@ class Contexts:
             return
         low, high = max(ids[0], 0), min(ids[-1], (1 << 62) - 1)
         keys = {session.key for session in self._family(session_id)} if session_id else None
-        wanted = "SELECT block, session FROM blocks WHERE owner = ? AND block BETWEEN ? AND ? ORDER BY block LIMIT 64"
-        block = low >> BLOCK_BITS
-        while found := self._database.rows(wanted, (self._owner, block, high >> BLOCK_BITS)):
-            holders = self._db._sessions.by_keys([key for _, key in found])  # noqa: SLF001
-            for each, key in found:
+        start = low
+        while found := self._store.spans(start, high, _SPANS):
+            holders = self._store.by_keys([key for _, _, key in found])
+            for first, last, key in found:
                 if key in holders and (keys is None or key in keys):
-                    first = each << BLOCK_BITS
-                    span = {"low": max(low, first), "high": min(high, first + BLOCK - 1)}
-                    for message in self._pages.between(holders[key], **span):
+                    for message in self._pages.between(holders[key], max(low, first), min(high, last)):
                         yield message.id, message.message
-            block = found[-1][0] + 1
+            start = found[-1][1] + 1
 
     # --- compacting --------------------------------------------------------------------------------------------------
 
     def replace(self, session_id: str, new: NewContext) -> list[int]:
         """Compacts in place; returns the ids of the context, written rows included."""
         written = [dict(message) for message, number in zip(new.messages, new.ids, strict=True) if number is None]
-        with self._database.writing() as connection:
-            session = self._unchanged(connection, session_id, new.last_id)
+        with self._store.transaction():
+            session = self._unchanged(session_id, new.last_id)
+            following = self._store.place_of(session.last_id) + 1 if session.last_id else 0
             places = self._places([each for each in new.ids if each is not None])
-            following = self._place_of(session.last_id) + 1 if session.last_id else 0
             fresh = iter(range(following, following + len(written)))
             order = [next(fresh) if number is None else places[number] for number in new.ids]
             written = [message | {WRITTEN: True} for message in written]
-            written[-1][ORDER] = _runs(order)
+            written[-1][ORDER] = runs(order)
             if new.system_prompt is not None:
-                written[0][REPLACED_PROMPT] = self._db.session_details(session_id).get("system_prompt")
-                _set_prompt(connection, session.key, new.system_prompt)
-            numbers = iter(self._db._append(connection, session_id, written))  # noqa: SLF001
-            self._archive(connection, new.archive)
-            self._keep(connection, session_id, new)
+                details = self._store.details(session)
+                written[0][REPLACED_PROMPT] = details.pop("system_prompt", None)
+                self._store.set_details(session, new.system_prompt, details)
+            numbers = iter(self._store.append(session_id, written))
+            self._store.set_state(session, new.archive, COMPACTED)
+            self._keep(session_id, new)
         return [next(numbers) if number is None else number for number in new.ids]
 
     def split(self, session_id: str, new: NewContext, **more: Any) -> tuple[str, list[int]]:
         """Ends the session with `compression` and starts its child; returns the child's id and its messages' ids."""
-        with self._database.writing() as connection:
-            session = self._unchanged(connection, session_id, new.last_id)
+        with self._store.transaction():
+            session = self._unchanged(session_id, new.last_id)
             details = self._db.session_details(session_id) | more
             details["system_prompt"] = new.system_prompt or details.get("system_prompt")
             plain = {name: getattr(session, name) for name in ("model", "project", "cwd")}
@@ -206,13 +199,10 @@ class Contexts:
                 {**message, WRITTEN: True} if number is None else _copy(stored[number])
                 for message, number in zip(new.messages, new.ids, strict=True)
             ]
-            numbers = self._db._append(connection, child, rows)  # noqa: SLF001
-            connection.execute(
-                "UPDATE sessions SET ended_at = ?, end_reason = 'compression' WHERE key = ? AND ended_at IS NULL",
-                (time.time(), session.key),
-            )
-            self._archive(connection, new.archive)
-            self._keep(connection, child, new)
+            numbers = self._store.append(child, rows)
+            self._store.end(session, "compression")
+            self._store.set_state(session, new.archive, COMPACTED)
+            self._keep(child, new)
         return child, numbers
 
     def restore(self, session_id: str) -> tuple[str, int]:
@@ -221,7 +211,7 @@ class Contexts:
         details = self._db.session_details(session_id)
         plain = {name: getattr(session, name) for name in ("model", "project", "cwd")}
         messages = [_copy(each) for each in self.originals(session_id)]
-        with self._database.writing():
+        with self._store.transaction():
             made = self._db.create_session(
                 session.source, session.title, parent_session_id=session_id, kind="branch", **plain, **details
             )
@@ -232,7 +222,7 @@ class Contexts:
     def take_back(self, session_id: str, end: Sequence[StoredMessage]) -> None:
         """Marks the end of a context as taken back, with what had left the context since its first message was said."""
         taken = self._originals.rows_from(session_id, end[0])
-        with self._database.writing():
+        with self._store.transaction():
             self._db.set_rewound(session_id, dict.fromkeys([*(each.id for each in end), *taken.pop(session_id)]))
             for session, rows in taken.items():
                 self._db.set_rewound(session, rows)
@@ -241,61 +231,43 @@ class Contexts:
         """Gives a session a prompt and what belongs to it: another program began it, or its own is lost to damage."""
         session = self._db.get_session(session_id)
         kept = {name: each for name, each in self._db.session_details(session_id).items() if name != "system_prompt"}
-        with self._database.writing() as connection:
-            _set_details(connection, session.key, system_prompt, json.dumps(kept | more))
+        self._store.set_details(session, system_prompt, kept | more)
 
     # --- one at a time -----------------------------------------------------------------------------------------------
 
     def lease(self, session_id: str, holder: str, seconds: float = LEASE_SECONDS) -> bool:
         """Takes or renews the right to compact a session; False while another living process has it."""
-        key, now = self._meta(f"{_LEASE}:{session_id}"), time.time()
-        with self._database.writing() as connection:
-            found = connection.execute("SELECT value FROM state_meta WHERE key = ?", (key,)).fetchone()
-            if found and not _is_free(str(found[0]), holder, now):
+        key, now = f"{_LEASE}:{session_id}", time.time()
+        with self._store.transaction():
+            found = self._store.get_meta(key)
+            if found and not _is_free(str(found), holder, now):
                 return False
-            taken = json.dumps(
-                {"holder": holder, "host": socket.gethostname(), "pid": os.getpid(), "until": now + seconds}
-            )
-            connection.execute("INSERT OR REPLACE INTO state_meta (key, value) VALUES (?, ?)", (key, taken))
+            lease = {"holder": holder, "host": socket.gethostname(), "pid": os.getpid(), "until": now + seconds}
+            self._store.set_meta(key, json.dumps(lease))
         return True
 
     def release(self, session_id: str, holder: str) -> None:
-        key = self._meta(f"{_LEASE}:{session_id}")
-        with self._database.writing() as connection:
-            found = connection.execute("SELECT value FROM state_meta WHERE key = ?", (key,)).fetchone()
-            if found and json.loads(found[0])["holder"] == holder:
-                connection.execute("DELETE FROM state_meta WHERE key = ?", (key,))
+        key = f"{_LEASE}:{session_id}"
+        with self._store.transaction():
+            found = self._store.get_meta(key)
+            if found and json.loads(found)["holder"] == holder:
+                self._store.set_meta(key, None)
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
-    def _unchanged(self, connection: apsw.Connection, session_id: str, last_id: int) -> Session:
-        row = one_row(
-            connection, "SELECT last_id, ended_at, end_reason FROM sessions WHERE owner = ? AND id = ?",
-            (self._owner, session_id),
-        )  # fmt: skip
-        if row is None or row[0] != last_id or row[2] == "compression":
+    def _unchanged(self, session_id: str, last_id: int) -> Session:
+        session = self._db.find_session(session_id)
+        if session is None or session.last_id != last_id or session.end_reason == "compression":
             raise StorageError(f"session {session_id} went on elsewhere; nothing was compacted: open it again")
-        return self._db.get_session(session_id)
+        return session
 
-    def _archive(self, connection: apsw.Connection, ids: Sequence[int]) -> None:
-        runs = _runs(sorted(ids))
-        connection.executemany(_ARCHIVE, [(COMPACTED, first, last) for first, last in runs])
-
-    def _keep(self, connection: apsw.Connection, session_id: str, new: NewContext) -> None:
-        rows = [(self._meta(f"{name}:{session_id}"), text) for name, text in new.meta.items()]
-        connection.executemany("INSERT OR REPLACE INTO state_meta (key, value) VALUES (?, ?)", rows)
+    def _keep(self, session_id: str, new: NewContext) -> None:
+        for name, text in new.meta.items():
+            self._store.set_meta(f"{name}:{session_id}", text)
 
     def _places(self, ids: Sequence[int]) -> dict[int, int]:
-        first: dict[int, int] = {}
-        for number in ids:
-            block = number >> BLOCK_BITS
-            if block not in first:
-                first[block] = self._place_of(block << BLOCK_BITS)
+        first = {block: self._store.place_of(block << BLOCK_BITS) for block in {number >> BLOCK_BITS for number in ids}}
         return {number: first[number >> BLOCK_BITS] + number % BLOCK for number in ids}
-
-    def _place_of(self, number: int) -> int:
-        wanted = "SELECT first_place FROM blocks WHERE block = ? AND owner = ?"
-        return int(self._database.row(wanted, (number >> BLOCK_BITS, self._owner))[0]) + number % BLOCK
 
     def _family(self, session_id: str) -> list[Session]:
         found = self._db.find_session(session_id)
@@ -304,11 +276,8 @@ class Contexts:
             lineage = self._db.lineage(found.id)
             family += lineage
             above = lineage[0].parent
-            found = self._db._sessions.by_keys([above]).get(above) if above is not None else None  # noqa: SLF001
+            found = self._store.by_keys([above]).get(above) if above is not None else None
         return family
-
-    def _meta(self, name: str) -> str:
-        return f"{self._owner}:{name}"
 
 
 def holder_name() -> str:
@@ -333,68 +302,18 @@ def _copy(stored: StoredMessage) -> dict[str, Any]:
     return {"timestamp": stored.timestamp, COPY: stored.id, **message}
 
 
-def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Numbers in their order as runs that rise by one."""
-    runs: list[tuple[int, int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], number)
-        else:
-            runs.append((number, number))
-    return runs
-
-
-def _set_prompt(connection: apsw.Connection, key: int, text: str) -> None:
-    row = one_row(connection, "SELECT details FROM session_details WHERE session = ?", (key,))
-    _set_details(connection, key, text, row[0] if row else None)
-
-
-def _set_details(connection: apsw.Connection, key: int, prompt: str, details: str | None) -> None:
-    row = (key, prompt, details)
-    connection.execute("INSERT OR REPLACE INTO session_details VALUES (?, ?, ?, ?)", (*row, details_seal(*row)))
-
-
-_NODE = "s.node, s.depth, s.ids, s.messages, s.text, s.made_by"
-_ADD = """
-    INSERT INTO summaries (session, depth, ids, messages, text, made_by, made_at) VALUES (?, ?, ?, ?, ?, ?, ?)
-    RETURNING node
-"""
-# A branch goes on with what its conversation had, so the summaries of that one are its own, too.
-_OF_CONVERSATION = """
-    FROM summaries s JOIN sessions c ON c.key = s.session
-    WHERE c.owner = ? AND c.root IN (
-        WITH RECURSIVE family (root) AS (
-            SELECT root FROM sessions WHERE owner = ? AND id = ?
-            UNION SELECT above.root FROM family JOIN sessions first ON first.key = family.root
-                JOIN sessions above ON above.key = first.parent AND above.owner = first.owner
-        ) SELECT root FROM family
-    )
-"""
-
-
-@value
-class Node:
-    """One summary; `ids` are the messages below it as ranges, such as "4096-4131, 4140"."""
-
-    number: int
-    depth: int
-    ids: str
-    messages: int
-    text: str
-    made_by: str
+Node = Summary
 
 
 class SummaryGraph:
     """The summaries of one conversation and of those it branched off from, in whichever session they were made."""
 
     def __init__(self, db: SessionDB, session_id: str) -> None:
-        self._database = db._database  # noqa: SLF001 - one package, two files
-        self._owner = db._owner_key  # noqa: SLF001
+        self._summaries = db.store.summaries
         self.session_id = session_id
-        add_summaries(self._database)
 
     def get(self, number: int) -> Node | None:
-        found = self._nodes("AND s.node = ?", (number,))
+        found = self._summaries.nodes(self.session_id, number=number)
         return found[0] if found else None
 
     def several(self, numbers: Iterable[int]) -> list[Node]:
@@ -402,33 +321,18 @@ class SummaryGraph:
         return [node for number in numbers if (node := self.get(number)) is not None]
 
     def all(self) -> list[Node]:
-        return self._nodes("ORDER BY s.node", ())
+        return self._summaries.nodes(self.session_id)
 
     def find(self, depth: int, ids: str) -> Node | None:
         """A summary that already stands for exactly these messages."""
-        found = self._nodes("AND s.depth = ? AND s.ids = ?", (depth, ids))
+        found = self._summaries.nodes(self.session_id, same=(depth, ids))
         return found[0] if found else None
 
     def children(self, number: int) -> list[Node]:
-        return self._nodes(
-            "AND s.node IN (SELECT child FROM summary_children WHERE parent = ?) ORDER BY s.node", (number,)
-        )
+        return self._summaries.nodes(self.session_id, parent=number)
 
     def add(
         self, *, depth: int, ids: str, messages: int, text: str, made_by: str, children: Sequence[Node] = ()
     ) -> Node:
-        with self._database.writing() as connection:
-            key = one_row(
-                connection, "SELECT key FROM sessions WHERE owner = ? AND id = ?", (self._owner, self.session_id)
-            )[0]
-            row = (key, depth, ids, messages, text, made_by, time.time())
-            number = int(one_row(connection, _ADD, row)[0])
-            edges = [(number, child.number) for child in children]
-            connection.executemany("INSERT INTO summary_children (parent, child) VALUES (?, ?)", edges)
-        return Node(number=number, depth=depth, ids=ids, messages=messages, text=text, made_by=made_by)
-
-    def _nodes(self, rest: str, values: tuple[object, ...]) -> list[Node]:
-        question = f"SELECT {_NODE} {_OF_CONVERSATION} {rest}"
-        rows = self._database.rows(question, (self._owner, self._owner, self.session_id, *values))
-        names = ("number", "depth", "ids", "messages", "text", "made_by")
-        return [Node(**dict(zip(names, row, strict=True))) for row in rows]
+        node = Node(number=0, depth=depth, ids=ids, messages=messages, text=text, made_by=made_by)
+        return self._summaries.add(self.session_id, node, [child.number for child in children])

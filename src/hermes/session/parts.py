@@ -246,7 +246,7 @@ class SessionStorage:
 
     def _to_read(self) -> SessionDB | None:
         from hermes.conversations.database import SessionDB
-        from hermes.storage.local.database import OPTIONAL_WAIT
+        from hermes.storage.ports import OPTIONAL_WAIT
 
         try:
             return SessionDB.open(self._home.join(DATABASE), owner=self._owner, wait=OPTIONAL_WAIT, reading=True)

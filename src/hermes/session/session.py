@@ -59,7 +59,7 @@ from hermes.session.lifecycle import (
 from hermes.session.parts import SessionOptions, open_parts
 from hermes.session.unsaved import KIND, close_quietly, note_of, store
 from hermes.storage.images import IMAGES, public_images, taken_in, without_bytes
-from hermes.storage.local.database import OPTIONAL_WAIT
+from hermes.storage.ports import OPTIONAL_WAIT
 from hermes.storage.records import new_id
 from hermes.tools.registry import CUT_OFF, failure, to_json
 from hermes.tools.taint import TurnContext

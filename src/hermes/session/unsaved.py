@@ -37,7 +37,6 @@ KIND = "storage"  # of the notices
 # Ids of a spare database begin here: a summary in the context may name messages of state.db by theirs.
 FIRST_ID = 1 << 37
 _ABOUT = "unsaved"
-_FIRST_BLOCK = "INSERT INTO sqlite_sequence (name, seq) VALUES ('blocks', ?)"
 _SUFFIX = ".db"
 _SIDE_FILES = ("", "-wal", "-shm", "-journal", ".lock.queue", ".lock", ".held")
 
@@ -64,8 +63,7 @@ class Spare:
             folder = held.enter_context(Folder.create(home.join(FOLDER)))
             held.enter_context(FileLock(folder, f"{name}.held", timeout=0))
             db = SessionDB.open(folder.join(name), owner=owner, durability="turn")
-            with db._database.writing() as connection:  # noqa: SLF001 - no other place gives out numbers
-                connection.execute(_FIRST_BLOCK, (FIRST_ID >> 5,))
+            db.store.start_ids_at(FIRST_ID)
             return cls(home, name, db, held.pop_all(), why)
 
     def begun(self, session_id: str, *, parent: str | None = None, carried: Mapping[int, int] | None = None) -> None:
@@ -210,7 +208,7 @@ def _take_up_one(folder: Folder, name: str, database: SessionDB) -> list[str]:
     path = folder.join(name)
     try:
         with SessionDB.open(path, owner=database.owner, wait=0.0) as spare:
-            others = spare._database.row("SELECT 1 FROM sessions WHERE owner <> ?", (spare._owner_key,))  # noqa: SLF001
+            others = spare.store.has_others()
             _, added = store(spare, database, name)
         if others:
             return []

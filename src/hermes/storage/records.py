@@ -10,6 +10,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes.base.words import scrub
+from hermes.safety.fence import storable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -241,6 +242,31 @@ def _storable(text: str) -> bool:
     return scrub(text) is text and not text.startswith("\x00")
 
 
+class Prepared(NamedTuple):
+    """Messages as rows, and what their session counts of them."""
+
+    rows: list[Row]
+    calls: int
+    words: int
+    newest: float
+    preview: str | None
+
+
+def prepared(
+    ids: Sequence[int], messages: Sequence[Mapping[str, Any]], session: int, *, now: float, preview: str | None
+) -> Prepared:
+    """`preview` is what the session shows already, if anything was said in it."""
+    times = [moment(message.get("timestamp"), now) for message in messages]
+    messages = [storable(message) for message in messages]
+    return Prepared(
+        rows=[encode(*each, session) for each in zip(ids, messages, times, strict=True)],
+        calls=sum([calls(message) for message in messages]),
+        words=sum([length(message) for message in messages]) // 6,
+        newest=max(times),
+        preview=preview_of(messages) if preview is None else preview,
+    )
+
+
 _PREVIEW = 60
 _OF_ONE_WORD = 8
 _LATEST = 1e12  # seconds; what is larger is no time
@@ -337,6 +363,17 @@ class Created(NamedTuple):
     id: str
     key: int
     title: str | None
+
+
+def runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Numbers in their order as runs that rise by one."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
 
 
 def clean_title(title: str | None) -> str | None:

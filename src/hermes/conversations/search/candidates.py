@@ -8,18 +8,18 @@ import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hermes.conversations.search.postings import TABLES
 from hermes.conversations.search.query import Unit
 from hermes.conversations.search.ranking import Reader
-from hermes.storage.local.postings import TABLES
+from hermes.storage.ports import SAID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from hermes.base.words import Words
+    from hermes.conversations.search.postings import Places, Postings
     from hermes.conversations.search.query import Explicit, Query
-    from hermes.storage.local.conversations import Transcripts
-    from hermes.storage.local.database import Database
-    from hermes.storage.local.postings import Places, Postings
+    from hermes.storage.ports import Conversations, Index
 
     Look = Callable[[list[int]], tuple[list[int], int]]
 
@@ -156,9 +156,9 @@ class Passed:
 
 
 class ExactSearch:
-    def __init__(self, postings: Postings, transcripts: Transcripts, words: Words) -> None:
+    def __init__(self, postings: Postings, store: Conversations, words: Words) -> None:
         self._postings = postings
-        self._transcripts = transcripts
+        self._store = store
         self._words = words
 
     def passing(self, query: Query, *, oldest: bool, most: int, allowed: Callable[[list[int]], list[int]]) -> Passed:
@@ -198,15 +198,15 @@ class ExactSearch:
         stands_in = explicit.typed.search
 
         def look(ids: list[int]) -> tuple[list[int], int]:
-            texts = self._transcripts.texts(ids)
+            texts = self._store.texts(ids)
             return [message_id for message_id, text in texts if stands_in(text.lower())], len(ids)
 
         return look
 
     def _in_any_form(self, explicit: Explicit, reader: Reader) -> Look:
         def look(ids: list[int]) -> tuple[list[int], int]:
-            possible = [message_id for message_id, text in self._transcripts.texts(ids) if explicit.may_pass(text)]
-            rows = self._transcripts.rows(possible)
+            possible = [message_id for message_id, text in self._store.texts(ids) if explicit.may_pass(text)]
+            rows = self._store.rows(possible)
             passed = [message_id for message_id, row in rows.items() if reader.passes(row)]
             return passed, len(ids) * _OTHER_FORMS + len(possible) * _STEMMING
 
@@ -218,10 +218,9 @@ _MOST_TERMS = 600
 
 
 class Spelling:
-    def __init__(self, database: Database, words: Words) -> None:
-        self._database = database
+    def __init__(self, index: Index, words: Words) -> None:
+        self._index = index
         self._words = words
-        self._ready = False
 
     def instead(self, unit: Unit, exists: Callable[[Unit], bool]) -> Unit | None:
         """A unit that occurs in the owner's messages and may be what was meant, or None."""
@@ -241,17 +240,9 @@ class Spelling:
         return None
 
     def _terms(self, stem: str) -> list[str]:
-        if not self._ready:
-            with self._database.lock, self._database.translated():
-                self._database.connection.execute(
-                    "CREATE VIRTUAL TABLE IF NOT EXISTS temp.terms USING fts5vocab('main', 'messages_fts', 'row')"
-                )
-            self._ready = True
         start = stem[: max(3, len(stem) // 2)]
-        rows = self._database.rows(
-            "SELECT term FROM temp.terms WHERE term >= ? AND term < ? LIMIT ?", (start, start + "\uffff", _MOST_TERMS)
-        )
-        near = [term for (term,) in rows if abs(len(term) - len(stem)) <= 2]  # noqa: PLR2004 - further is another word
+        terms = self._index.words_from(SAID, start, start + "\uffff", _MOST_TERMS)
+        near = [term for term in terms if abs(len(term) - len(stem)) <= 2]  # noqa: PLR2004 - further is another word
         return sorted(near, key=lambda term: _distance(term, stem, 2))
 
 

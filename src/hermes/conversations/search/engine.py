@@ -17,21 +17,19 @@ from hermes.conversations.search.candidates import (
     rarity,
     shortlist,
 )
+from hermes.conversations.search.postings import TABLES, Places, Postings
 from hermes.conversations.search.query import Query, parse, plain
 from hermes.conversations.search.ranking import Candidate, Reader, Statistics, Weights, rank, spread, without_speakers
 from hermes.conversations.search.results import Filters, Hit, SearchResults, snippet
 from hermes.conversations.search.semantic import NEAREST, ONLY_NEAR, fuse
-from hermes.storage.local.conversations import Transcripts
-from hermes.storage.local.postings import TABLES, Places, Postings
-from hermes.storage.local.sqlite_pages import varint
-from hermes.storage.records import BLOCK_BITS, called, checksum, only_looks_back, readable, unpacked
+from hermes.storage.ports import TITLES
+from hermes.storage.records import called, checksum, only_looks_back, readable, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hermes.conversations.search.semantic import Meaning, Nearness
-    from hermes.storage.local.conversations import Conversations
-    from hermes.storage.local.database import Database
+    from hermes.storage.ports import Conversations
     from hermes.storage.records import Row, Session
 
 # Text read to weigh candidates, in characters: enough for every turn of a long chat, bounded in a large store.
@@ -46,18 +44,15 @@ _LITERAL_ROWS = 2000
 
 
 class SearchEngine:
-    def __init__(self, database: Database, owner: int, sessions: Conversations, meaning: Meaning) -> None:
-        self._database = database
-        self._owner = owner
-        self._sessions = sessions
+    def __init__(self, store: Conversations, meaning: Meaning) -> None:
+        self._store = store
         self._meaning = meaning
         self._weights = Weights()
-        self._transcripts = Transcripts(database, owner)
-        self._places = Places(database, owner)
-        self._words = Words(database.connection)
-        self._postings = Postings(database, owner, self._places, self._words)
-        self._exact = ExactSearch(self._postings, self._transcripts, self._words)
-        self._spelling = Spelling(database, self._words)
+        self._places = Places(store.index)
+        self._words = Words()
+        self._postings = Postings(store.index, self._places, self._words)
+        self._exact = ExactSearch(self._postings, store, self._words)
+        self._spelling = Spelling(store.index, self._words)
 
     def search(self, query: str, *, limit: int = 10, **filters: Any) -> SearchResults:
         """Hits for a question or for explicit syntax; `filters` are the fields of `Filters`."""
@@ -66,7 +61,7 @@ class SearchEngine:
         chosen = Filters(**filters)
         # Ids follow the order of use only within a session, so by time more are looked at than are shown.
         looked_at = limit if chosen.sort == "relevance" else max(limit, _LOOKED_AT_BY_TIME)
-        with self._database.lock:
+        with self._store.reading():
             self._postings.refresh()
             parsed = parse(query, self._words)
             results = self._answer(query, parsed, chosen, looked_at, limit)
@@ -83,7 +78,7 @@ class SearchEngine:
     def _answer(self, text: str, query: Query, chosen: Filters, looked_at: int, limit: int) -> SearchResults:
         if not query.units:
             return SearchResults()
-        messages, words = self._totals()
+        messages, words = self._store.index.totals()
         query, scores, frequency = self._candidates(query, chosen, messages, looked_at)
         rows, sessions = self._read(scores, query, chosen, looked_at, max(1.0, words / max(1, messages)))
         nearness = self._add_near(text, query, chosen, rows, sessions)
@@ -156,8 +151,8 @@ class SearchEngine:
     def _allowed_of(self, ids: list[int], chosen: Filters) -> list[int]:
         if not chosen.narrow or not ids:
             return ids
-        rows = self._transcripts.rows(ids)
-        sessions = self._sessions.by_keys(list({self._places.session(message_id) for message_id in rows}))
+        rows = self._store.rows(ids)
+        sessions = self._store.by_keys(list({self._places.session(message_id) for message_id in rows}))
         return [
             message_id
             for message_id, row in rows.items()
@@ -171,12 +166,10 @@ class SearchEngine:
 
     def _by_title(self, units: Sequence[Any]) -> Iterator[int]:
         """First messages of the newest sessions whose title holds every word of the query."""
-        for key in self._postings.matching("titles_fts", " AND ".join(unit.match for unit in units), 5):
-            row = self._database.row(
-                "SELECT min(block) FROM blocks WHERE session = ? AND owner = ?", (key, self._owner)
-            )
-            if row[0] is not None:
-                yield row[0] << BLOCK_BITS
+        for key in self._postings.matching(TITLES, " AND ".join(unit.match for unit in units), 5):
+            first = self._store.first_message(key)
+            if first is not None:
+                yield first
 
     def _read(
         self, scores: dict[int, float], query: Query, chosen: Filters, limit: int, average: float
@@ -194,11 +187,11 @@ class SearchEngine:
         rows: dict[int, Row] = {}
         read = 0
         for at in range(0, len(order), 64):
-            rows |= (found := self._transcripts.rows(order[at : at + 64]))
+            rows |= (found := self._store.rows(order[at : at + 64]))
             read += sum(len(row[4] or "") + len(row[6] or "") for row in found.values())
             if read > _READ and len(rows) >= max(limit, fewest):
                 break
-        sessions = self._sessions.by_keys(list({self._places.session(message_id) for message_id in rows}))
+        sessions = self._store.by_keys(list({self._places.session(message_id) for message_id in rows}))
         kept = {
             message_id: row
             for message_id, row in rows.items()
@@ -217,8 +210,8 @@ class SearchEngine:
             return None
         near = [message_id for message_id in self._allowed(nearness.nearest, chosen) if message_id not in rows]
         near = near[: 4 * NEAREST if chosen.narrow else NEAREST]  # filters by role and time refuse some of them
-        found = self._transcripts.rows(near)
-        sessions |= self._sessions.by_keys(list({self._places.session(message_id) for message_id in found}))
+        found = self._store.rows(near)
+        sessions |= self._store.by_keys(list({self._places.session(message_id) for message_id in found}))
         for message_id, row in found.items():
             session = sessions.get(self._places.session(message_id))
             if session and chosen.allow_row(row, session):
@@ -231,7 +224,7 @@ class SearchEngine:
         session = self._places.session
         scores = {message_id: scores[message_id] for message_id in best_of(scores, _MOST_ALLOWED)}
         keys = list({key for message_id in scores if (key := session(message_id))})
-        allowed = {key for key, found in self._sessions.by_keys(keys).items() if chosen.allow(found)}
+        allowed = {key for key, found in self._store.by_keys(keys).items() if chosen.allow(found)}
         return {message_id: score for message_id, score in scores.items() if session(message_id) in allowed}
 
     def _with_neighbours(self, order: list[int]) -> list[int]:
@@ -251,15 +244,6 @@ class SearchEngine:
             rarity=tuple(rarities),
             session_lengths={key: max(1, session.message_count) * average for key, session in sessions.items()},
         )
-
-    def _totals(self) -> tuple[int, int]:
-        """Messages and words in the index of what was said, as FTS5 itself keeps them."""
-        row = self._database.row("SELECT block FROM messages_fts_data WHERE id = 1")
-        if not row or not row[0]:
-            return 0, 0
-        messages, at = varint(row[0], 0)
-        words, _ = varint(row[0], at) if at < len(row[0]) else (0, at)
-        return messages, words
 
     def _ordered(
         self, ranked: list[Candidate], sessions: dict[int, Session], query: Query, chosen: Filters
@@ -288,7 +272,7 @@ class SearchEngine:
         for candidate in ranked:
             row = rows[candidate.id]
             if checksum(row[:-1], candidate.session) != row[-1]:
-                self._database.mark_damaged(f"the checksum of message {row[0]} does not match its text")
+                self._store.mark_damaged(f"the checksum of message {row[0]} does not match its text")
                 results.note = "some messages are damaged and were left out; run `hermes sessions repair`"
                 continue
             results.append(self._hit(candidate, row, sessions[candidate.session], query, chosen))
@@ -320,8 +304,8 @@ class SearchEngine:
         if not wanted or "\x00" in wanted or not wanted.isprintable():
             return results
         ids = self._places.newest(_LITERAL_ROWS)
-        rows = {i: row for i, row in self._transcripts.rows(ids).items() if row[4] and wanted in _text(row).lower()}
-        sessions = self._sessions.by_keys(list({self._places.session(message_id) for message_id in rows}))
+        rows = {i: row for i, row in self._store.rows(ids).items() if row[4] and wanted in _text(row).lower()}
+        sessions = self._store.by_keys(list({self._places.session(message_id) for message_id in rows}))
         query = Query(
             units=(), note=f"no word of it is indexed, so only the newest {_LITERAL_ROWS:,} messages were read"
         )

@@ -15,15 +15,14 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import ExtraMissing, StorageError, command
-from hermes.storage.local.database import OPTIONAL_WAIT
-from hermes.storage.local.schema import add_vectors
+from hermes.storage.ports import OPTIONAL_WAIT
 from hermes.storage.records import BLOCK, BLOCK_BITS, readable, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hermes.conversations.search.ranking import Candidate
-    from hermes.storage.local.database import Database
+    from hermes.storage.ports import Conversations
 
     Find = Callable[[], "Embedding | None"]
 
@@ -147,45 +146,11 @@ _BLOCKS_AT_ONCE = 512
 _SPOKEN = ("user", "assistant")
 _LONGEST = 8_000  # characters; the average of so many words hardly moves any more
 _ROWS_AT_ONCE = 512  # so many stay in the processor's cache: a seventh of the time of 4,096
-_MADE_BY = "vectors_made_by"
-_WAITING = """
-    SELECT w.session, s.indexed_id FROM vectors_waiting w JOIN sessions s ON s.key = w.session
-    WHERE s.owner = ? ORDER BY w.session DESC LIMIT ?
-"""
-_MISSING = """
-    SELECT b.block, min(31, :reached - (b.block << 5)) + 1 AS wanted
-    FROM blocks b LEFT JOIN vectors v ON v.block = b.block
-    WHERE b.session = :session AND b.block <= :reached >> 5 AND coalesce(length(v.data), 0) < wanted * :dimensions
-    ORDER BY b.block DESC
-"""
-# Somebody else may have deleted the session, or embedded more of the block, while we were at it.
-_KEEP = """
-    INSERT INTO vectors (block, stamp, checksum, data) SELECT ?1, ?2, ?3, ?4 FROM blocks WHERE block = ?1
-    ON CONFLICT (block) DO UPDATE SET stamp = ?2, checksum = ?3, data = ?4 WHERE length(data) < length(?4)
-"""
-_NEWER = """
-    SELECT v.block, v.stamp, v.checksum, v.data FROM vectors v JOIN blocks b ON b.block = v.block
-    WHERE v.stamp > ? AND b.owner = ? AND v.block >= ? ORDER BY v.stamp
-"""
-_BELOW = """
-    SELECT v.block, v.stamp, v.checksum, v.data FROM vectors v JOIN blocks b ON b.block = v.block
-    WHERE v.block < ? AND b.owner = ? ORDER BY v.block DESC LIMIT ?
-"""
-_HELD = """
-    SELECT count(*) FROM vectors v INDEXED BY vectors_by_stamp JOIN blocks b ON b.block = v.block
-    WHERE b.owner = ? AND v.block >= ?
-"""
-_NEXT_STAMP = """
-    INSERT INTO state_meta (key, value) VALUES ('vectors_stamp', 1)
-    ON CONFLICT (key) DO UPDATE SET value = value + 1 RETURNING value
-"""
-assert (BLOCK, BLOCK_BITS) == (32, 5)  # noqa: S101 - the statements above spell the block size out
 
 
 class Vectors:
-    def __init__(self, database: Database, owner: int, embedding: Embedding) -> None:
-        self._database = database
-        self._owner = owner
+    def __init__(self, store: Conversations, embedding: Embedding) -> None:
+        self._store = store
         self._embedding = embedding
         self._blocks: dict[int, Any] = {}  # block -> (ids, rows, length of each row)
         self._damaged: list[int] = []
@@ -194,13 +159,13 @@ class Vectors:
         self._matrix: Any = None
         self._lengths: Any = None
         self._numpy = _numpy()
-        add_vectors(database)
-        self._start_over_after_a_change()
+        self._rows = store.vectors()
+        self._rows.start_over_unless(f"{embedding.name} {embedding.dimensions}")
 
     def embed_waiting(self, most: int | None = None) -> int:
         """Makes the vectors that are missing, newest sessions first; returns of how many messages."""
         done = 0
-        while (most is None or done < most) and self._database.damage is None:
+        while (most is None or done < most) and self._store.damage is None:
             step = self._embed_some(_BATCH_BLOCKS if most is None else min(_BATCH_BLOCKS, -(-(most - done) // BLOCK)))
             if step is None:
                 break
@@ -208,9 +173,7 @@ class Vectors:
         return done
 
     def embed_before_search(self) -> None:
-        waiting = "SELECT count(*) FROM (SELECT 1 FROM vectors_waiting LIMIT ?)"
-        far_behind = self._database.row(waiting, (_FAR_BEHIND,))[0] == _FAR_BEHIND
-        self.embed_waiting(_PER_SEARCH_THEN if far_behind else PER_SEARCH)
+        self.embed_waiting(_PER_SEARCH_THEN if self._rows.waits_for_many(_FAR_BEHIND) else PER_SEARCH)
 
     def similarities(self, text: str) -> tuple[Any, Any] | None:
         """Ids of the newest messages in ascending order and the cosine of each; None when there is nothing to tell."""
@@ -226,22 +189,11 @@ class Vectors:
             cosines[rows] = self._matrix[rows].astype(np.float32) @ asked
         return self._ids, cosines / (self._lengths * length)
 
-    def _start_over_after_a_change(self) -> None:
-        """Vectors of two kinds cannot be compared, so those of another embedding are made anew."""
-        name = f"{self._embedding.name} {self._embedding.dimensions}"
-        if (self._database.row("SELECT value FROM state_meta WHERE key = ?", (_MADE_BY,)) or [None])[0] == name:
-            return
-        with self._database.writing() as connection:
-            connection.execute("DELETE FROM vectors")
-            connection.execute("INSERT OR IGNORE INTO vectors_waiting SELECT key FROM sessions WHERE indexed_id > 0")
-            connection.execute("INSERT OR REPLACE INTO state_meta (key, value) VALUES (?, ?)", (_MADE_BY, name))
-
     def _embed_some(self, most_blocks: int) -> int | None:
         blocks: list[tuple[int, int]] = []
         finished: list[tuple[int, int]] = []
-        for session, reached in self._database.rows(_WAITING, (self._owner, most_blocks)):
-            values = {"session": session, "reached": reached, "dimensions": self._embedding.dimensions}
-            missing = self._database.rows(_MISSING, values)
+        for session, reached in self._rows.waiting(most_blocks):
+            missing = self._rows.missing(session, reached, self._embedding.dimensions)
             room = most_blocks - len(blocks)
             blocks += missing[:room]
             if len(missing) > room:
@@ -250,25 +202,16 @@ class Vectors:
         if not blocks and not finished:
             return None
         made = list(self._made(blocks))  # outside of the transaction: others can write meanwhile
-        with self._database.writing() as connection:
-            stamp = connection.execute(_NEXT_STAMP).fetchall()[0][0]
-            rows = [(block, stamp, zlib.crc32(data, block), data) for block, data in made]
-            connection.executemany(_KEEP, rows)
-            connection.executemany(
-                "DELETE FROM vectors_waiting WHERE session = ?1"
-                " AND (SELECT indexed_id FROM sessions WHERE key = ?1) = ?2",
-                finished,
-            )
+        self._rows.keep(made, finished)
         return sum(count for _, count in blocks)
 
     def _made(self, blocks: list[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
         if not blocks:
             return
         texts: list[str] = []
-        question = "SELECT id, role, content FROM messages WHERE id BETWEEN ? AND ?"
         for block, count in blocks:
             first = block << BLOCK_BITS
-            found = {i: _text(*rest) for i, *rest in self._database.rows(question, (first, first + count - 1))}
+            found = {i: _text(role, content) for i, role, content in self._rows.texts(first, first + count - 1)}
             texts += [found.get(first + offset, "") for offset in range(count)]
         rows = self._packed(self._embedding.embed(texts))
         at = 0
@@ -284,15 +227,16 @@ class Vectors:
         return np.rint(rows * (127 / np.where(largest > 0, largest, 1))).astype(np.int8)
 
     def _read_newer(self) -> None:
-        newer = self._database.rows(_NEWER, (self._seen, self._owner, self._oldest)) if self._seen else []
+        newer = self._rows.newer(self._seen, self._oldest) if self._seen else []
         for row in newer:
             self._take(*row)
-        held = self._database.row(_HELD, (self._owner, self._oldest))[0]
-        if held != len(self._blocks):  # the first time, or something was deleted, perhaps by another program
+        if self._rows.count(self._oldest) != len(
+            self._blocks
+        ):  # the first time, or something was deleted, perhaps by another program
             self._read_all()
         elif newer:
             self._assemble()
-        if self._damaged and self._database.damage is None:
+        if self._damaged and self._store.damage is None:
             self._forget_damaged()
 
     def _read_all(self) -> None:
@@ -300,7 +244,7 @@ class Vectors:
         self._blocks.clear()
         self._oldest = count = 0
         below = 1 << 62
-        while rows := self._database.rows(_BELOW, (below, self._owner, _BLOCKS_AT_ONCE)):
+        while rows := self._rows.below(below, _BLOCKS_AT_ONCE):
             for row in rows:
                 self._take(*row)
             below = rows[-1][0]
@@ -341,13 +285,9 @@ class Vectors:
 
     def _forget_damaged(self) -> None:
         """Damaged vectors are no loss: they are made again from the text, which has a checksum of its own."""
-        damaged = [(block,) for block in self._damaged]
+        damaged = self._damaged.copy()
         self._damaged.clear()
-        with self._database.writing() as connection:
-            connection.executemany(
-                "INSERT OR IGNORE INTO vectors_waiting SELECT session FROM blocks WHERE block = ?", damaged
-            )
-            connection.executemany("DELETE FROM vectors WHERE block = ?", damaged)
+        self._rows.forget(damaged)
 
 
 def _text(role: str, content: str | None) -> str:
@@ -392,9 +332,8 @@ class Nearness:
 class Meaning:
     """The vectors of one owner, opened at the first question; without the extra there is only a note that says so."""
 
-    def __init__(self, database: Database, owner: int, find: Find | None) -> None:
-        self._database = database
-        self._owner = owner
+    def __init__(self, store: Conversations, find: Find | None) -> None:
+        self._store = store
         self._find = find
         self._vectors: Vectors | None = None
         self._related = 0.0
@@ -411,10 +350,10 @@ class Meaning:
 
     def near(self, question: str, *, filtered: bool) -> Nearness | None:
         """None when words must do alone: without the extra, or when the vectors cannot be written or read now."""
-        if self._database.damage is not None:
+        if self._store.damage is not None:
             return None
         try:
-            with self._database.waiting_at_most(OPTIONAL_WAIT):
+            with self._store.waiting_at_most(OPTIONAL_WAIT):
                 vectors = self._opened()
                 if vectors is None:
                     return None
@@ -434,7 +373,7 @@ class Meaning:
             embedding = self._find()
             if embedding is not None:
                 self._related = embedding.related
-                self._vectors = Vectors(self._database, self._owner, embedding)
+                self._vectors = Vectors(self._store, embedding)
             self._find = None
         return self._vectors
 

@@ -195,7 +195,7 @@ class FactStore:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.database = database
-        self.words = Words(database.connection)
+        self.words = Words()
         self.dimensions = dimensions
         self.clock = clock
         self._default_trust = default_trust

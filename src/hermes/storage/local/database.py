@@ -14,7 +14,7 @@ import stat
 import threading
 import time
 import urllib.parse
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import apsw
 
@@ -24,6 +24,8 @@ from hermes.storage.locks import WriteQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from hermes.storage.ports import Durability
 
 APPLICATION_ID = 0x48524D53  # "HRMS"
 HERMES_AGENT = "hermes-agent"
@@ -168,9 +170,7 @@ class WriteLog:
         self._doubted = None
 
 
-Durability = Literal["turn", "message"]
 WAIT_SECONDS = 5.0
-OPTIONAL_WAIT = 0.25  # for a write that can be left out, such as bringing the index level before a search
 _BETWEEN_TRIES = 0.01  # seconds
 # A live append writes every page it touches into the log whole: half the usual size is half the bytes (34 instead of
 # 58 per byte of content).

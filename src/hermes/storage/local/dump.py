@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import DamagedFile, StorageError
 from hermes.storage.local.damage import details_seal, seal
 from hermes.storage.local.database import Database, all_rows
-from hermes.storage.local.index import BULK_BATCH, index_waiting, set_title
+from hermes.storage.local.index import index_waiting, set_title
 from hermes.storage.local.schema import OPTIONAL, apply_steps, migrate
+from hermes.storage.ports import BULK_BATCH
 from hermes.storage.records import BLOCK, BLOCK_BITS, COLUMNS, COMPACTED, REWOUND, STATE_BITS, decode, encode
 
 if TYPE_CHECKING:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+from array import array
+from itertools import islice
 from typing import TYPE_CHECKING
+
+import apsw
 
 from hermes.base.errors import DamagedFile
 from hermes.base.words import searchable
 from hermes.storage.local.database import REPAIR, all_rows
 from hermes.storage.local.schema import AUTOMERGE, NO_CRISIS, set_option
+from hermes.storage.local.sqlite_pages import varint
+from hermes.storage.ports import BATCH
 from hermes.storage.records import BLOCK, BLOCK_BITS, REWOUND, STATE_BITS, called, said
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    import apsw
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hermes.storage.local.database import Database
 
-BATCH = 96  # messages to a transaction, when somebody waits for an append
-LARGE_BATCH = 1000  # for a search
-BULK_BATCH = 8000  # for an import: the more at once, the fewer times a word is written and merged
 LOCAL_OWNER = 1
 _MANY = 500  # messages: an import
 _MOST_SEGMENTS = 16
@@ -30,6 +31,10 @@ FOREIGN = "\ue000foreign"
 
 Indexable = tuple[int, str, int, str | None, str | None, str | None]  # id, role, state, content, name, tool calls
 
+_IN_BOTH = """
+    SELECT rowid FROM messages_fts WHERE messages_fts MATCH ? UNION SELECT rowid FROM tools_fts WHERE tools_fts MATCH ?
+    ORDER BY 1 """
+_LENGTHS = "SELECT id, sz FROM carray(?) CROSS JOIN messages_fts_docsize ON id = value"  # as FTS5 keeps them
 _WAITING = "SELECT key, owner, indexed_id, last_id FROM sessions WHERE waiting = 1 ORDER BY key LIMIT ?"
 _ROWS_OF_SESSION = """
     SELECT m.id, m.role, m.state, m.content, m.name, m.tool_calls
@@ -38,6 +43,81 @@ _ROWS_OF_SESSION = """
 """
 _REACHED = "UPDATE sessions SET indexed_id = ?1, waiting = ?1 < last_id WHERE key = ?2"
 assert (BLOCK, BLOCK_BITS) == (32, 5)  # noqa: S101 - the statement above spells the block size out
+
+
+class FullText:
+    """The full-text index of one owner: three FTS5 tables, asked with FTS5 expressions."""
+
+    def __init__(self, database: Database, owner: int) -> None:
+        self._database = database
+        self._owner = owner
+        self._listed: set[str] = set()
+        self._only_owner = ""
+
+    def update(self, *, batch: int, most: int | None = None) -> int:
+        return index_waiting(self._database, batch=batch, most=most)
+
+    def is_level(self) -> bool:
+        """Also in a file of an older Hermes; looks at every session."""
+        waiting = "SELECT 1 FROM sessions WHERE owner = ? AND indexed_id < last_id LIMIT 1"
+        return not self._database.row(waiting, (self._owner,))
+
+    def refresh(self) -> None:
+        others = self._database.row("SELECT count(*) FROM owners")[0] > 1
+        if not others:
+            self._only_owner = ""
+        elif self._owner == LOCAL_OWNER:
+            self._only_owner = f' NOT "{FOREIGN}"'
+        else:
+            self._only_owner = f' AND "{owner_word(self._owner)}"'
+
+    def matching(self, table: str, expression: str, limit: int) -> list[int]:
+        matching = f"SELECT rowid FROM {table}_fts WHERE {table}_fts MATCH ? ORDER BY rowid DESC LIMIT ?"  # noqa: S608 - our table names
+        return self._database.column(matching, (f"({expression}){self._only_owner}", limit))
+
+    def frequency(self, table: str, expression: str) -> int:
+        counting = f"SELECT count(*) FROM {table}_fts WHERE {table}_fts MATCH ?"  # noqa: S608 - our table names
+        return int(self._database.row(counting, (f"({expression}){self._only_owner}",))[0])
+
+    def lengths(self, message_ids: Sequence[int]) -> dict[int, int]:
+        rows = self._database.rows(_LENGTHS, (apsw.carray(array("q", message_ids)),)) if message_ids else []
+        return {message_id: varint(size, 0)[0] for message_id, size in rows}
+
+    def in_order(self, said: str, tools: str, *, oldest: bool, first: int, most: int) -> Iterator[list[int]]:
+        order = "ASC" if oldest else "DESC"
+        values = [f"({expression}){self._only_owner}" for expression in (said, tools)]
+        with self._database.translated():
+            cursor = self._database.connection.execute(_IN_BOTH + order, values)
+            try:
+                while chunk := [message_id for (message_id,) in islice(cursor, first)]:
+                    yield chunk
+                    first = min(most, 2 * first)
+            finally:
+                cursor.close()
+
+    def words_from(self, table: str, start: str, end: str, limit: int) -> list[str]:
+        if table not in self._listed:
+            with self._database.lock, self._database.translated():
+                self._database.connection.execute(
+                    f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.words_of_{table}"
+                    f" USING fts5vocab('main', '{table}_fts', 'row')"
+                )
+            self._listed.add(table)
+        listed = f"SELECT term FROM temp.words_of_{table} WHERE term >= ? AND term < ? LIMIT ?"  # noqa: S608 - our tables
+        return self._database.column(listed, (start, end, limit))
+
+    def totals(self) -> tuple[int, int]:
+        """As FTS5 itself keeps them."""
+        row = self._database.row("SELECT block FROM messages_fts_data WHERE id = 1")
+        if not row or not row[0]:
+            return 0, 0
+        messages, at = varint(row[0], 0)
+        words, _ = varint(row[0], at) if at < len(row[0]) else (0, at)
+        return messages, words
+
+    def blocks_after(self, block: int) -> list[tuple[int, int, int]]:
+        newer = "SELECT block, iif(owner = ?, session, 0), first_place FROM blocks WHERE block > ? ORDER BY block"
+        return self._database.rows(newer, (self._owner, block))
 
 
 def owner_word(owner: int) -> str:
@@ -56,11 +136,6 @@ def index_waiting(database: Database, *, batch: int = BATCH, most: int | None = 
             break
         done += step
     return done
-
-
-def is_up_to_date(database: Database, owner: int) -> bool:
-    """Whether all messages of the owner are indexed, also in a file of an older Hermes; looks at every session."""
-    return not database.row("SELECT 1 FROM sessions WHERE owner = ? AND indexed_id < last_id LIMIT 1", (owner,))
 
 
 def _index_batch(connection: apsw.Connection, batch: int) -> int:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import StorageError
 from hermes.storage.local.damage import seal
 from hermes.storage.local.database import Database, all_rows
-from hermes.storage.local.index import BULK_BATCH, index_waiting, set_title
+from hermes.storage.local.index import index_waiting, set_title
 from hermes.storage.local.repair.salvage import Source
 from hermes.storage.local.schema import migrate
+from hermes.storage.ports import BULK_BATCH
 from hermes.storage.records import BLOCK, BLOCK_BITS, REWOUND, STATE_BITS, beginning, readable, unpacked
 
 if TYPE_CHECKING:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import re
 from array import array
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-import apsw
-
-from hermes.storage.local.index import FOREIGN, LOCAL_OWNER, owner_word
-from hermes.storage.local.sqlite_pages import varint
+from hermes.storage.ports import SAID, TOOLS
 from hermes.storage.records import BLOCK, BLOCK_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hermes.base.words import Words
-    from hermes.storage.local.database import Database
+    from hermes.storage.ports import Index
 
 MOST_WORDS = 1000  # beyond that, asking for each word takes as long as walking the messages
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"(\*?)')
@@ -37,10 +34,9 @@ _LONGEST_ENDING = 6
 
 
 class Prefixes:
-    def __init__(self, database: Database, words: Words) -> None:
-        self._database = database
+    def __init__(self, index: Index, words: Words) -> None:
+        self._index = index
         self._words = words
-        self._listed: set[str] = set()
         self._spelled: dict[tuple[str, str], str] = {}
 
     def refresh(self) -> None:
@@ -68,15 +64,7 @@ class Prefixes:
         return f"({' OR '.join(listed if len(found) <= MOST_WORDS else [quoted[0], *listed])})"
 
     def _beginning(self, table: str, start: str) -> list[str]:
-        if table not in self._listed:
-            with self._database.lock, self._database.translated():
-                self._database.connection.execute(
-                    f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.words_of_{table}"
-                    f" USING fts5vocab('main', '{table}', 'row')"
-                )
-            self._listed.add(table)
-        listed = f"SELECT term FROM temp.words_of_{table} WHERE term >= ? AND term < ? LIMIT ?"  # noqa: S608 - our tables
-        return [term for (term,) in self._database.rows(listed, (start, start + _LAST, MOST_WORDS + 1))]
+        return self._index.words_from(table, start, start + _LAST, MOST_WORDS + 1)
 
     def _asked_as(self, terms: list[str]) -> list[str]:
         """What to ask for so that each of these stems is looked up."""
@@ -106,17 +94,15 @@ def _cut_stems(start: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-TABLES = ("messages_fts", "tools_fts")
+TABLES = (SAID, TOOLS)
 _COMMON = 1000
-_LENGTHS = "SELECT id, sz FROM carray(?) CROSS JOIN messages_fts_docsize ON id = value"
 
 
 class Places:
     """Which session each block of message ids belongs to, for one owner; a block of somebody else's is not in it."""
 
-    def __init__(self, database: Database, owner: int) -> None:
-        self._database = database
-        self._owner = owner
+    def __init__(self, index: Index) -> None:
+        self._index = index
         self._session = array("q", [0])
         self._first = array("q", [0])
         self._before = array("q", [0])  # the session's previous and next block, 0 for none
@@ -125,16 +111,14 @@ class Places:
 
     def refresh(self) -> None:
         newest = len(self._session) - 1
-        rows = self._database.rows(
-            "SELECT block, session, first_place, owner FROM blocks WHERE block > ? ORDER BY block", (newest,)
-        )
+        rows = self._index.blocks_after(newest)
         if not rows:
             return
         missing = array("q", bytes(8 * (rows[-1][0] - newest)))
         for column in (self._session, self._first, self._before, self._after):
             column.extend(missing)
-        for block, session, first, owner in rows:
-            if owner == self._owner:
+        for block, session, first in rows:
+            if session:
                 self._session[block] = session
                 self._first[block] = first
                 before = self._last_block.get(session, 0)
@@ -181,44 +165,25 @@ class Places:
 
 
 class Postings:
-    def __init__(self, database: Database, owner: int, places: Places, words: Words) -> None:
-        self._database = database
-        self._owner = owner
+    def __init__(self, index: Index, places: Places, words: Words) -> None:
+        self._index = index
         self._places = places
-        self._prefixes = Prefixes(database, words)
+        self._prefixes = Prefixes(index, words)
         self._counted: dict[tuple[str, str], tuple[int, int]] = {}
-        self._only_owner = ""
 
     def refresh(self) -> None:
         self._places.refresh()
         self._prefixes.refresh()
-        others = self._database.row("SELECT count(*) FROM owners")[0] > 1
-        if not others:
-            self._only_owner = ""
-        elif self._owner == LOCAL_OWNER:
-            self._only_owner = f' NOT "{FOREIGN}"'
-        else:
-            self._only_owner = f' AND "{owner_word(self._owner)}"'
+        self._index.refresh()
 
     def matching(self, table: str, expression: str, limit: int) -> list[int]:
-        """The newest messages of one index that match an FTS5 expression."""
-        expression = self._prefixes.expanded(table, expression)
-        matching = f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?"  # noqa: S608 - our table names
-        return self._database.column(matching, (f"({expression}){self._only_owner}", limit))
+        """The newest messages of one index that match an expression."""
+        return self._index.matching(table, self._prefixes.expanded(table, expression), limit)
 
     def in_order(self, expression: str, *, oldest: bool, first: int = 64, most: int = 1024) -> Iterator[list[int]]:
         """All messages of both indexes that match, looked up as they are taken: chunks that grow to `most`."""
-        order = "ASC" if oldest else "DESC"
-        parts = [f"SELECT rowid FROM {table} WHERE {table} MATCH ?" for table in TABLES]  # noqa: S608 - our table names
-        values = [f"({self._prefixes.expanded(table, expression)}){self._only_owner}" for table in TABLES]
-        with self._database.translated():
-            cursor = self._database.connection.execute(f"{' UNION '.join(parts)} ORDER BY 1 {order}", values)
-            try:
-                while chunk := [message_id for (message_id,) in islice(cursor, first)]:
-                    yield chunk
-                    first = min(most, 2 * first)
-            finally:
-                cursor.close()
+        said, tools = (self._prefixes.expanded(table, expression) for table in TABLES)
+        return self._index.in_order(said, tools, oldest=oldest, first=first, most=most)
 
     def first(self, expression: str, most: int, *, oldest: bool) -> list[int]:
         """The newest (or oldest) messages of both indexes that match, at most so many."""
@@ -236,14 +201,11 @@ class Postings:
         """How many messages hold a word; a common word is counted again when the store has grown by a tenth."""
         count, grown = self._counted.get((table, match), (0, 0))
         if self._places.newest_id > grown:
-            expression = self._prefixes.expanded(table, match)
-            counting = f"SELECT count(*) FROM {table} WHERE {table} MATCH ?"  # noqa: S608 - our table names
-            count = self._database.row(counting, (f"({expression}){self._only_owner}",))[0]
+            count = self._index.frequency(table, self._prefixes.expanded(table, match))
             if count >= _COMMON:
                 self._counted[table, match] = (count, self._places.newest_id * 11 // 10)
-        return int(count)
+        return count
 
     def lengths(self, message_ids: list[int]) -> dict[int, int]:
-        """How many words each of these messages has in the index of what was said, as FTS5 keeps it."""
-        rows = self._database.rows(_LENGTHS, (apsw.carray(array("q", message_ids)),)) if message_ids else []
-        return {message_id: varint(size, 0)[0] for message_id, size in rows}
+        """How many words each of these messages has in the index of what was said."""
+        return self._index.lengths(message_ids)
