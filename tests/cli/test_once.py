@@ -102,33 +102,33 @@ def test_a_model_that_fails_is_exit_code_1_with_its_reason(hermes: Callable[...,
 
 
 @pytest.mark.proves("terminal.once", "llm.retry")
-def test_a_script_learns_on_standard_error_that_a_model_is_asked_again(home: Path) -> None:
+def test_a_script_learns_on_standard_error_that_a_model_is_asked_again(home: Path, hermes: Callable[..., Ran]) -> None:
     busy = failing(429, {"error": {"message": "too many at once"}}, **{"retry-after": "0"})
     answered = Answer(pieces=[chat({"content": "Hello."})])
     home.mkdir()
     with ModelServer(busy, answered, busy, answered, *[busy] * 4) as server:
         (home / "config.yaml").write_text(f"model:\n  default: m\n  base_url: {server.url}/v1\n")
-        ran = piped(home, "-q", "hello")
-        assert (ran.returncode, ran.stdout) == (0, "Hello.\n")
-        told = ran.stderr.removeprefix("hermes: ")
+        ran = hermes("-q", "hello")
+        assert (ran.code, ran.out) == (0, "Hello.\n")
+        told = ran.err.removeprefix("hermes: ")
         assert told.endswith("; trying again, up to 3 times\n")
         assert "too many at once" in told
-        quiet = piped(home, "-q", "hello", "--json")
-        assert quiet.stderr == ""
-        assert json.loads(quiet.stdout)["notices"] == [told.rstrip("\n")]
-        given_up = piped(home, "-q", "hello")
-    assert (given_up.returncode, given_up.stdout) == (1, "")
-    assert given_up.stderr.count("trying again, up to 3 times\n") == 1
+        quiet = hermes("-q", "hello", "--json")
+        assert quiet.err == ""
+        assert quiet.json["notices"] == [told.rstrip("\n")]
+        given_up = hermes("-q", "hello")
+    assert (given_up.code, given_up.out) == (1, "")
+    assert given_up.err.count("trying again, up to 3 times\n") == 1
     assert len(server.received) == 8
 
 
 @pytest.mark.proves("prompt.first-request")
 @pytest.mark.parametrize("model", ["some-model", "qwen3:8b", "gpt-5.2", "gemini-3-pro"])
-def test_a_first_hello_costs_at_most_3000_tokens(model: str, home: Path) -> None:
+def test_a_first_hello_costs_at_most_3000_tokens(model: str, home: Path, hermes: Callable[..., Ran]) -> None:
     home.mkdir()
     with ModelServer(Answer(pieces=[chat({"content": "Hello."})])) as server:
         (home / "config.yaml").write_text(f"model:\n  default: {model}\n  base_url: {server.url}/v1\n")
-        assert piped(home, "-q", "hello").stdout == "Hello.\n"
+        assert hermes("-q", "hello").out == "Hello.\n"
     (sent,) = server.received
     assert {"memory", "session_search", "skill_manage", "terminal", "delegate_task"} <= {
         tool["function"]["name"] for tool in sent.json["tools"]
