@@ -1,9 +1,15 @@
-"""Tries a provider or a context engine for real, within a short time."""
+"""Tries a provider or a context engine for real, within a short time; finds what installs its packages."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
+import shutil
+import subprocess
+import sys
 import tempfile
+from importlib.metadata import PackageNotFoundError, distribution
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, NotFound, ProviderError, SettingsError
@@ -214,3 +220,30 @@ def _history() -> list[dict[str, Any]]:
             {"role": "assistant", "content": f"Module {number} is repaired. " + "It works now. " * 20},
         ]
     return [*messages, {"role": "user", "content": "What did we do first?"}]
+
+
+def installer() -> list[str]:
+    """The command that brings packages into the environment we run in: uv, its own pip, or another Python's pip.
+
+    The environment of a checkout has no pip inside: `bin/install` makes it without, to start faster.
+    """
+    if uv := shutil.which("uv"):
+        return [uv, "pip", "install", "--python", sys.executable]
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip", "install"]
+    base = getattr(sys, "_base_executable", "")
+    for python in filter(None, dict.fromkeys((os.environ.get("HERMES_PYTHON"), base, shutil.which("python3")))):
+        has_pip = [python, "-m", "pip", "--version"]
+        if python != sys.executable and subprocess.run(has_pip, capture_output=True, check=False).returncode == 0:
+            return [python, "-m", "pip", "--python", sys.executable, "install"]
+    raise SettingsError(
+        "neither uv nor pip is installed here to bring packages; install uv (https://docs.astral.sh/uv)"
+    )
+
+
+def is_installed(requirement: str) -> bool:
+    try:
+        distribution(re.split(r"[\s<>=!~\[;]", requirement, maxsplit=1)[0])
+    except PackageNotFoundError:
+        return False
+    return True

@@ -77,7 +77,9 @@ class MarkdownStream:
         if len(lines) > most and not any(block.kind == "table" for block in blocks):  # its columns move as it grows
             overflow = lines[:-most]
             self._printed += [line.plain for line in overflow]
-        return _ansi(overflow), _ansi(_cropped(lines[-most:], width))
+        for line in lines[-most:]:  # long code is cut while it may be drawn again; printed, the terminal wraps it
+            line.truncate(width, overflow="crop")
+        return _ansi(overflow), _ansi(lines[-most:])
 
     def rest(self, width: int) -> list[str]:
         """The answer is complete: what is not printed yet."""
@@ -194,7 +196,9 @@ def _table(node: SyntaxTreeNode, width: int) -> list[Text]:
         return _row_by_row(header, body, width)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, border_style="dim", header_style="bold")
     for cell in header:
-        table.add_column(_inline(cell), justify=_justified(cell), overflow="fold")
+        found = re.search("text-align:(left|right|center)", str(cell.attrs.get("style", "")))
+        justified: JustifyMethod = found[1] if found else "left"  # type: ignore[assignment]
+        table.add_column(_inline(cell), justify=justified, overflow="fold")
     for row in body:
         table.add_row(*map(_inline, row))
     return [_text_of(line) for line in _CONSOLE.render_lines(table, _CONSOLE.options.update(width=width), pad=False)]
@@ -210,11 +214,6 @@ def _row_by_row(header: Sequence[SyntaxTreeNode], body: Sequence[Sequence[Syntax
             named.stylize("bold")
             lines += _wrapped(Text.assemble(named, _inline(cell)), width)
     return lines
-
-
-def _justified(cell: SyntaxTreeNode) -> JustifyMethod:
-    found = re.search("text-align:(left|right|center)", str(cell.attrs.get("style", "")))
-    return found[1] if found else "left"  # type: ignore[return-value]
 
 
 def _inline(node: SyntaxTreeNode, style: str = "") -> Text:
@@ -254,13 +253,6 @@ def _text_of(line: Sequence[Segment]) -> Text:
     text = Text.assemble(*((segment.text, segment.style or "") for segment in line))
     text.rstrip()
     return text
-
-
-def _cropped(lines: Sequence[Text], width: int) -> Sequence[Text]:
-    """Long lines of code are cut while they may be drawn again; printed, the terminal wraps them."""
-    for line in lines:
-        line.truncate(width, overflow="crop")
-    return lines
 
 
 def _ansi(lines: Iterable[Text]) -> list[str]:

@@ -6,7 +6,7 @@ import argparse
 import os
 import shutil
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import SettingsError, StorageError, UnsafePath
 from hermes.cli import ui
@@ -24,7 +24,6 @@ from hermes.storage.files import explain, make_private_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
     from hermes.settings.config import Settings
 

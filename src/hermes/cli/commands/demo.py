@@ -82,7 +82,10 @@ class Demo:
     def _first_session(self) -> str:
         self._step("A first conversation: you say how you like answers, and the model saves it (scripted).")
         call = ("memory", {"action": "add", "target": "user", "content": _PREFERENCE})
-        return self._talk(Scripted([Reply(calls=[call]), "Noted."]), "how I like answers", _TELL)
+        model = Scripted([Reply(calls=[call]), "Noted."])
+        with Agent.open(self._home, model=model, title="how I like answers") as agent:
+            self._turn(agent, _TELL)
+            return agent.session.id
 
     def _second_session(self) -> str:
         self._step("A second one: its prompt holds what was saved, so you need not say it again (scripted).")
@@ -149,11 +152,6 @@ class Demo:
         with open(self._home.join("memories", "USER.md"), encoding="utf-8") as file:
             self._screen.line(f"  USER.md says: {file.read().strip()}", "dim")
         return found
-
-    def _talk(self, model: Scripted, title: str, text: str) -> str:
-        with Agent.open(self._home, model=model, title=title) as agent:
-            self._turn(agent, text)
-            return agent.session.id
 
     def _turn(self, agent: Agent, text: str) -> TurnFinished | None:
         self._screen.line(f"> {text}", "cyan")

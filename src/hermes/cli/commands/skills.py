@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.text import counted
@@ -18,7 +18,6 @@ from hermes.skills.files import PendingSkills
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
 
     from hermes.skills.files import PendingSkill
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes.base.events import PROBLEM
 from hermes.base.text import counted
@@ -13,7 +13,6 @@ from hermes.operations.status import collect_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
 
 def _session_lines(state: dict[str, Any]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.text import counted
@@ -25,7 +25,6 @@ from hermes.memory.store import ALL_TARGETS, MemoryStore, find, usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from typing import Any
 
     from hermes.memory.entries import Change
     from hermes.memory.store import Written
