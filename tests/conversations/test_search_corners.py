@@ -75,9 +75,11 @@ def test_syntax_that_cannot_be_followed_is_searched_as_words(db: SessionDB, quer
 
 
 @pytest.mark.proves("search.filters")
-def test_a_limit_below_one_is_refused(db: SessionDB) -> None:
-    with pytest.raises(ValueError, match="limit is 0"):
-        db.search("red", limit=0)
+def test_a_limit_of_none_finds_nothing_and_a_negative_one_is_refused(db: SessionDB) -> None:
+    said(db, "a red kite")
+    assert list(db.search("red", limit=0)) == []
+    with pytest.raises(ValueError, match="limit is -1"):
+        db.search("red", limit=-1)
 
 
 @pytest.mark.proves("search.question")

@@ -213,11 +213,13 @@ def test_what_a_killed_writer_left_is_named_and_removed_on_request(hermes: Calla
     for file in (left, used):
         file.write_text("half")
         file.chmod(0o600)
+    (home / ".doctor-4194305").mkdir(mode=0o700)  # of a doctor that was killed
 
-    assert "2 temporary files" in found(hermes("doctor", "--offline", "--json"), "leftovers")[0]["found"]
+    assert "3 temporary files" in found(hermes("doctor", "--offline", "--json"), "leftovers")[0]["found"]
     (told,) = found(hermes("doctor", "--offline", "--fix", "--json"), "leftovers")
     assert told["fixed"] is True
-    assert told["found"] == "1 temporary files of killed writers removed; 1 of writers that run stay"
+    assert told["found"] == "2 temporary files of killed writers removed; 1 of writers that run stay"
+    assert not (home / ".doctor-4194305").exists()
     assert (left.exists(), used.exists()) == (False, True)
 
 

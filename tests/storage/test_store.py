@@ -129,8 +129,9 @@ def test_closing_twice_is_harmless_and_a_closed_store_says_so(tmp_path: Path) ->
 
 
 @pytest.mark.proves("sessions.private")
-def test_files_are_private_from_the_start_whatever_the_umask(tmp_path: Path) -> None:
-    before = os.umask(0)
+@pytest.mark.parametrize("umask", [0, 0o777])
+def test_files_are_private_from_the_start_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
     try:
         with SessionDB.open(tmp_path / "home" / "state.db") as db:
             db.append(db.create_session(), {"role": "user", "content": "hello"})

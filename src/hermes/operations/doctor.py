@@ -17,7 +17,7 @@ from hermes.settings.config import load_settings, quoted_items
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.environment import read_secrets
 from hermes.settings.home import DATABASE
-from hermes.storage.files import keep_private, readable_by_others
+from hermes.storage.files import is_running, keep_private, readable_by_others
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -138,6 +138,7 @@ def check_engine(home: Home, settings: Settings) -> Iterator[Check]:
 _ENOUGH, _LITTLE = 200_000_000, 20_000_000  # bytes free
 _LONG_LOG = 64_000_000  # bytes of a write-ahead log that a checkpoint should have emptied
 _SHOWN = 3
+_SCRATCH = ".doctor-"  # and a process id: where `_scratch_database` works
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +210,7 @@ def _leftovers(home: Home, *, fix: bool) -> Iterator[Check]:
 
     places = [home.path, home.join("memories")]
     left = [os.path.join(place, name) for place in places for name in _temporary(place)]
+    left += (scratch := _abandoned_scratch(home))
     if not left:
         yield Check(name="leftovers", state=OK, found="no writer left anything behind")
     elif fix:
@@ -217,6 +219,8 @@ def _leftovers(home: Home, *, fix: bool) -> Iterator[Check]:
             if folder is not None:
                 with folder:
                     folder.discard_abandoned()
+        for abandoned in scratch:
+            shutil.rmtree(abandoned)
         kept = sum(map(os.path.exists, left))
         found = f"{len(left) - kept} temporary files of killed writers removed"
         found += f"; {kept} of writers that run stay" if kept else ""
@@ -224,6 +228,12 @@ def _leftovers(home: Home, *, fix: bool) -> Iterator[Check]:
     else:
         found = f"{len(left)} temporary files, of writers that run or were killed"
         yield Check(name="leftovers", state=OK, found=found, remedy="`hermes doctor --fix` removes what nobody uses")
+
+
+def _abandoned_scratch(home: Home) -> list[str]:
+    """Databases of doctors that were killed."""
+    names = [name for name in os.listdir(home.path) if name.startswith(_SCRATCH)]
+    return [home.join(name) for name in names if not is_running(int(name.removeprefix(_SCRATCH)))]
 
 
 def _temporary(place: str) -> list[str]:
@@ -292,7 +302,7 @@ def _scratch_database(home: Home) -> Iterator[Check]:
     """Writes a message and finds it again in a database of its own on the same file system."""
     from hermes.conversations.database import SessionDB
 
-    place = home.join(f".doctor-{os.getpid()}")
+    place = home.join(f"{_SCRATCH}{os.getpid()}")
     os.mkdir(place, 0o700)
     try:
         with SessionDB.open(os.path.join(place, DATABASE)) as db:

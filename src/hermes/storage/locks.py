@@ -11,11 +11,12 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 import time
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import LockTimeout, StorageError
-from hermes.storage.files import explain
+from hermes.storage.files import PRIVATE_FILE, explain
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -261,6 +262,9 @@ def _release(descriptor: int) -> None:
 
 def _open_private(path: str) -> int:
     try:
-        return os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) != PRIVATE_FILE:  # an odd umask took our own rights away
+            os.fchmod(descriptor, PRIVATE_FILE)
     except OSError as error:
         raise explain("open", path, error) from error
+    return descriptor

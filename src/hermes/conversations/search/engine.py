@@ -56,8 +56,10 @@ class SearchEngine:
 
     def search(self, query: str, *, limit: int = 10, **filters: Any) -> SearchResults:
         """Hits for a question or for explicit syntax; `filters` are the fields of `Filters`."""
-        if limit < 1:
-            raise ValueError(f"limit is {limit}; it must be at least 1")
+        if limit < 0:
+            raise ValueError(f"limit is {limit}; it must not be negative")
+        if not limit:
+            return SearchResults()
         chosen = Filters(**filters)
         # Ids follow the order of use only within a session, so by time more are looked at than are shown.
         looked_at = limit if chosen.sort == "relevance" else max(limit, _LOOKED_AT_BY_TIME)

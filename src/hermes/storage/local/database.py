@@ -403,7 +403,11 @@ def _make_private(path: str) -> None:
     make_private_folders(os.path.dirname(path))
     try:
         # Only a new file is opened here: closing a descriptor of a live database would drop SQLite's locks on it.
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        created = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            os.fchmod(created, 0o600)  # an odd umask may have taken our own rights away
+        finally:
+            os.close(created)
     except FileExistsError:
         kind = os.lstat(path).st_mode
         if not stat.S_ISREG(kind):
