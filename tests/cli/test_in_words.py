@@ -214,13 +214,14 @@ def test_nobody_said_anything_and_several_parts_are_told(home: Path, hermes: Com
 
 
 @pytest.mark.proves("ground.words")
-def test_secrets_are_masked_in_an_export_when_asked(home: Path, tmp_path: Path, hermes: Command) -> None:
+def test_secrets_are_masked_in_an_export_unless_they_are_asked_for(home: Path, tmp_path: Path, hermes: Command) -> None:
     key = "sk-proj-" + "a1B2c3D4e5F6g7H8i9J0" * 2
     session = talk(home, f"my key is {key}")
-    for mask in ((), ("--mask",)):
-        out = tmp_path / f"out{len(mask)}.md"
-        assert hermes("sessions", "export", session, "--out", str(out), "--format", "markdown", *mask).code == 0
-        assert (key in out.read_text()) is (not mask)
+    for words in ("", "--mask", "--with-secrets"):
+        out = tmp_path / f"out{words}.md"
+        options = [words] if words else []
+        assert hermes("sessions", "export", session, "--out", str(out), "--format", "markdown", *options).code == 0
+        assert (key in out.read_text()) is (words == "--with-secrets")
 
 
 @pytest.mark.proves("ground.words")

@@ -42,7 +42,7 @@ def test_export_import_export_gives_identical_archives(seed: int, tmp_path_facto
     live_in(home)
     chosen = Selection(secrets=True)
     export_home(str(home), str(place / "first.zip"), chosen)
-    import_home(str(place / "first.zip"), str(place / "copy"))
+    import_home(str(place / "first.zip"), str(place / "copy"), enable=True)
     export_home(str(place / "copy"), str(place / "second.zip"), chosen)
     assert (place / "first.zip").read_bytes() == (place / "second.zip").read_bytes()
     shutil.rmtree(place)
@@ -53,7 +53,7 @@ def test_nothing_that_a_home_holds_is_left_out(home: Path, tmp_path: Path) -> No
     """Two archives without something would be identical, too: so each file and each row is looked for in the copy."""
     live_in(furnish(home))
     export_home(str(home), str(tmp_path / "all.zip"), Selection(secrets=True))
-    import_home(str(tmp_path / "all.zip"), str(tmp_path / "copy"))
+    import_home(str(tmp_path / "all.zip"), str(tmp_path / "copy"), enable=True)
     there, came = tree(home), tree(tmp_path / "copy")
     left_out = {name for name in there if name not in came}
     rubbish = {"logs/agent.log", "models/small.gguf", "image_cache/x.png"}  # cache/ is not even looked at

@@ -6,6 +6,12 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "export.readable": ("an export is plain text with a manifest and checksums", "product"),
     "export.selection": ("an export can be limited to a person, a project or a time", "product"),
     "export.secrets": ("secrets stay out of an export unless they are asked for", "product"),
+    "export.masked": (
+        "an export masks secrets in conversations, titles and files unless they are asked for",
+        "issue 25",
+    ),
+    "export.disabled": ("an import, migration or restore enables nothing until the person agrees", "issue 25"),
+    "export.limits": ("archives have limits on size, compression ratio and number of files", "issue 25"),
     "export.search": ("what was imported is found by search", "product"),
     "export.not-empty": ("a home with content is replaced only on request, and then kept", "product"),
     "export.twice": ("importing the same export again changes nothing", "product"),

@@ -117,6 +117,15 @@ def check_providers(home: Home, settings: Settings, *, connect: bool) -> Iterato
             yield Check(name=f"provider {name}", state=OK, found=(told["connection"] or "is available") + waiting)
 
 
+def check_disabled(home: Home) -> Iterator[Check]:
+    """What an import or a restore brought and the person has not agreed to."""
+    from hermes.portability.consent import disabled_in
+
+    if found := disabled_in(home.path):
+        remedy = "`hermes config enable` lists and enables it"
+        yield Check(name="disabled", state=WARNING, found=f"disabled: {'; '.join(found)}", remedy=remedy)
+
+
 def check_engine(home: Home, settings: Settings) -> Iterator[Check]:
     """Loads an engine that is not the built-in one, and lets it compact a small history."""
     name = settings.text("context.engine")
@@ -169,6 +178,7 @@ def examine(home: Home, options: Options) -> Iterator[Check]:
         yield from _guarded("model", lambda: check_model(chosen, connect=options.connect))
         yield from _guarded("providers", lambda: check_providers(home, chosen, connect=options.connect))
         yield from _guarded("context engine", lambda: check_engine(home, chosen))
+        yield from _guarded("disabled", lambda: check_disabled(home))
 
 
 def _guarded(name: str, check: Callable[[], Iterator[Check]]) -> Iterator[Check]:

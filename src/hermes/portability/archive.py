@@ -17,15 +17,17 @@ from hermes.storage.files import MIGRATION_FOLDER as MIGRATING
 from hermes.storage.files import PRIVATE_FILE, explain, make_private_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import IO
 
 MANIFEST = "manifest.json"
 _DAY_ZERO = (1980, 1, 1, 0, 0, 0)
 _PIECE = 1 << 20
 _LARGEST_MANIFEST = 256 << 20
+_MOST_FILES = 200_000
+_LARGEST = 64 << 30  # bytes, of all files together
 _EXPANDS = 200  # how many times its own size an archive may hold; text rarely packs better than 20 to 1
-_ALWAYS_ALLOWED = 1 << 30
+_ALWAYS_ALLOWED = 256 << 20  # an empty database packs better than that
 _LONGEST_NAME = 1024
 
 
@@ -211,7 +213,8 @@ class ArchiveReader:
     def _check(self) -> None:
         if len(self.entries) != len(self.about.get("files") or ()):
             raise UnsafePath(f"{self.path} names a file twice; it was not made by Hermes")
-        total = sum(entry.bytes for entry in self.entries.values())
+        packed = os.stat(self.path).st_size if self._zip is not None else None
+        check_limits(self.path, [entry.bytes for entry in self.entries.values()], packed)
         if self._zip is not None:
             names = [info.filename for info in self._zip.infolist()]
             if len(names) != len(set(names)) or set(names) != {MANIFEST, *self.entries}:
@@ -219,11 +222,23 @@ class ArchiveReader:
             for info in self._zip.infolist():
                 if stat.S_ISLNK(info.external_attr >> 16) or info.flag_bits & 1:
                     raise UnsafePath(f"{info.filename} in {self.path} is a link or encrypted; it is not ours")
-            if total > _EXPANDS * os.stat(self.path).st_size + _ALWAYS_ALLOWED:
-                raise UnsafePath(f"{self.path} would expand to {total:,} bytes, which no archive of ours does")
         folded = {path.casefold() for path in self.entries}
         if len(folded) != len(self.entries):
             raise UnsafePath(f"{self.path} holds names that differ only in capitals; some systems cannot keep both")
+
+
+def check_limits(path: str, sizes: Sequence[int], packed: int | None) -> None:
+    """Refuses an archive with too many files or bytes, or one that expands too much (`packed` is its own size)."""
+    total = sum(sizes)
+    if len(sizes) > _MOST_FILES:
+        raise UnsafePath(f"{path} holds {len(sizes):,} files; {_MOST_FILES:,} are allowed, and nothing was unpacked")
+    if total > _LARGEST:
+        raise UnsafePath(f"{path} holds {total:,} bytes; {_LARGEST:,} are allowed, and nothing was unpacked")
+    if packed is not None and total > max(_EXPANDS * packed, _ALWAYS_ALLOWED):
+        raise UnsafePath(
+            f"{path} would expand from {packed:,} to {total:,} bytes, more than {_EXPANDS} times its size; nothing was "
+            "unpacked"
+        )
 
 
 def checked_name(path: Any) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import DamagedFile, HermesError, NotFound, StorageError
 from hermes.portability.archive import ArchiveReader, ArchiveWriter, create_inside, remove_tree
+from hermes.portability.consent import disable
 from hermes.portability.exchange import NewHome, is_empty
 from hermes.portability.home import HomeFiles
 from hermes.storage.files import PRIVATE_FILE, is_running
@@ -43,6 +44,7 @@ class RestoredBackup:
     kept: str | None = None
     changed: bool = True
     beside: list[str] = field(default_factory=list)
+    disabled: list[str] = field(default_factory=list)
 
 
 def create_backup(home: str, out: str | None = None, *, why: str = "", elsewhere: Iterable[str] = ()) -> Backup:
@@ -139,8 +141,11 @@ def verify_backup(path: str) -> int:
         return reader.verify()
 
 
-def restore_backup(path: str, home: str) -> RestoredBackup:
-    """The home as it was, in one step; what stood there is kept beside it. Nothing outside the home is written."""
+def restore_backup(path: str, home: str, *, enable: bool = False) -> RestoredBackup:
+    """The home as it was, in one step; what stood there is kept beside it. Nothing outside the home is written.
+
+    What it brings that could act is disabled, unless the home in use has it too or the person agrees (`enable`).
+    """
     path = os.path.abspath(path)
     with ArchiveReader.open(path) as reader:
         about = _checked(reader)
@@ -154,6 +159,7 @@ def restore_backup(path: str, home: str) -> RestoredBackup:
                     for piece in reader.read(name):
                         file.write(piece)
                 done.files += 1
+            done.disabled = [] if enable else disable(new.path, home)
             done.kept = new.put_in_place()
         for number, original in enumerate(about.get("provider_paths") or ()):
             place = os.path.join(home, "restored", ELSEWHERE, str(number))

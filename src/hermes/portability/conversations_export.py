@@ -277,7 +277,7 @@ _NOT_IN_A_NAME = re.compile(r"[^\w-]+")
 _LONGEST_NAME = 40
 
 
-def reading_copies(dump: Dump) -> Iterator[tuple[str, str]]:
+def reading_copies(dump: Dump, mask: Mask) -> Iterator[tuple[str, str]]:
     """File name and text of each conversation; times are in UTC, so that every machine writes the same."""
     session: dict[str, Any] | None = None
     pieces: list[str] = []
@@ -285,24 +285,24 @@ def reading_copies(dump: Dump) -> Iterator[tuple[str, str]]:
         if record["type"] == "message":
             notes = "".join(f", {state}" for state in ("compacted", "rewound") if record.get(state))
             message, about = record["message"], f"{_moment(record['at'])}{notes}"
-            pieces.append(_markdown(message, readable(message.get("content")), about, lambda text: text))
+            pieces.append(_markdown(message, readable(message.get("content")), about, mask))
             continue
         if session is not None:
-            yield _name(session), "".join(pieces)
+            yield _name(session, mask), "".join(pieces)
         session = record if record["type"] == "session" else None
-        pieces = [_heading(record)] if session is not None else []
+        pieces = [_heading(record, mask)] if session is not None else []
     if session is not None:
-        yield _name(session), "".join(pieces)
+        yield _name(session, mask), "".join(pieces)
 
 
-def _name(session: dict[str, Any]) -> str:
-    words = session.get("title") or session["row"].get("preview") or "untitled"
+def _name(session: dict[str, Any], mask: Mask) -> str:
+    words = mask(session.get("title") or session["row"].get("preview") or "untitled")
     short = _NOT_IN_A_NAME.sub("-", words).strip("-")[:_LONGEST_NAME].strip("-").lower() or "untitled"
     return f"{_moment(session.get('started_at'))[:10]}-{session['row']['key']:06}-{short}.md"
 
 
-def _heading(session: dict[str, Any]) -> str:
-    title = " ".join(str(session.get("title") or session["row"].get("preview") or session["id"]).split())
+def _heading(session: dict[str, Any], mask: Mask) -> str:
+    title = " ".join(mask(str(session.get("title") or session["row"].get("preview") or session["id"])).split())
     facts = [f"`{session['id']}`", _moment(session.get("started_at")), session["source"]]
     facts += [str(session[name]) for name in ("model", "project") if session.get(name)]
     return f"# {title}\n\n{' · '.join(facts)}\n\n"

@@ -23,6 +23,7 @@ from hermes.conversations.maintenance import Maintenance
 from hermes.memory.entries import Cause, parse
 from hermes.memory.file import FILES, FOLDER
 from hermes.memory.store import TARGETS, MemoryStore
+from hermes.portability.consent import disabled_setting
 from hermes.portability.plan import (
     ARCHIVED,
     CONFLICT,
@@ -347,6 +348,7 @@ class Adopting:
     migrate_secrets: bool = False
     backup: bool = True
     skill_conflict: str = "skip"
+    enable: bool = False
 
 
 class Adoption:
@@ -374,7 +376,12 @@ class Adoption:
         options = self._options
         in_place = report.options["in_place"]
         return carry_out(
-            self._home, report, program=NAME, overwrite=options.overwrite, backup=options.backup or in_place
+            self._home,
+            report,
+            program=NAME,
+            overwrite=options.overwrite,
+            backup=options.backup or in_place,
+            enable=options.enable,
         )
 
     def _homes(self, source: str) -> Iterator[tuple[str, Home]]:
@@ -482,6 +489,9 @@ class Adoption:
     def _setting(self, path: str, home: Home, here: Settings, wanted: tuple[str, Any]) -> Item:
         name, value = wanted
         item = Item(kind="settings", source=path, destination=f"{home.join(_CONFIG)}: {name}")
+        if disabled_setting(home, name) == value:
+            item.reason = "it came along before and is disabled; `hermes config enable` enables it"
+            return item
         if here.origin(name) != "default" or os.path.islink(home.join(_CONFIG)):
             if here.get(name) == value:
                 item.reason = "it is set like this already"

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from hermes.base.errors import DamagedFile, HermesError, NotFound, StorageError
+from hermes.base.text import change_texts
 from hermes.memory.file import FILES, PROJECTS
 from hermes.portability.archive import ArchiveReader, ArchiveWriter, create_inside
+from hermes.portability.consent import disable
 from hermes.portability.conversations_export import packaged_text, reading_copies
 from hermes.portability.exchange import NewHome, is_empty
 from hermes.providers.hosting.client import in_passing, open_provider
+from hermes.safety.secrets import mask_secrets
 from hermes.settings.config import load_settings
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.home import DATABASE, PEOPLE, PROFILES
@@ -76,6 +79,7 @@ _UNFINISHED = (MIGRATION_FOLDER, f"{DATABASE}.importing-")
 _SQLITE = b"SQLite format 3\x00"
 _PIECE = 1 << 20
 _LARGEST_IN_MEMORY = 256 << 20
+_LARGEST_TEXT = 4 << 20
 _LOCK_TIMEOUT = 10
 _MEMORY = frozenset(FILES.values())
 
@@ -317,7 +321,10 @@ class _Export:
         elif file.kind == "secret" and not self._selection.secrets:
             self._files.left_out.append(file.path)
         else:
-            archive.add(f"{HOME}/{file.path}", self._files.pieces(file), executable=file.executable)
+            pieces = self._files.pieces(file)
+            if file.kind == "file" and not self._selection.secrets:
+                pieces = _masked(pieces)
+            archive.add(f"{HOME}/{file.path}", pieces, executable=file.executable)
 
     def _add_conversations(self, archive: ArchiveWriter, path: str) -> None:
         folder = path.removesuffix(DATABASE)
@@ -328,10 +335,11 @@ class _Export:
         if (program := foreign_program(database)) is not None:
             raise StorageError(f"{database} was written by {program}; `hermes import hermes-agent` adopts it first")
         some = bool(chosen.project or chosen.since is not None or chosen.until is not None)
+        mask = str if chosen.secrets else mask_secrets
         dump = Dump(database, chosen.wants_session if some else None)
         archive.add(f"{HOME}/{folder}{CONVERSATIONS}", self._lines(dump, folder), kind="conversations")
         if chosen.reading:
-            for name, text in reading_copies(Dump(database, chosen.wants_session if some else None)):
+            for name, text in reading_copies(Dump(database, chosen.wants_session if some else None), mask):
                 archive.add(f"reading/{folder}{name}", [text.encode("utf-8", "replace")], kind="reading")
         self.done.sessions += dump.sessions
         self.done.messages += dump.messages
@@ -347,9 +355,34 @@ class _Export:
         for number, record in enumerate(dump.records()):
             for image in record["message"].get(IMAGES) or () if record["type"] == "message" else ():
                 self._images.add(f"{folder}{IMAGES}/{image.get('file') if isinstance(image, dict) else ''}")
-            yield as_line(record)
+            yield as_line(record if self._selection.secrets else _without_secrets(record))
             if self._progress is not None and number % 1000 == 0:
                 self._progress(self.done.messages + number)
+
+
+def _masked(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """A text without its secrets; what is no text, or too large to be one a person wrote, goes as it is."""
+    whole = b""
+    for piece in pieces:
+        whole += piece
+        if len(whole) > _LARGEST_TEXT:
+            yield whole
+            yield from pieces
+            return
+    try:
+        yield mask_secrets(whole.decode()).encode()
+    except UnicodeDecodeError:
+        yield whole
+
+
+def _without_secrets(record: dict[str, Any]) -> dict[str, Any]:
+    """A record of a dump with its secrets masked, except in names of images, which lead to files."""
+    texts = {name: record[name] for name in ("title", "details", "row", "message", "values") if name in record}
+    images = record.get("message", {}).get(IMAGES)
+    masked = change_texts(texts, mask_secrets)
+    if images is not None:
+        masked["message"][IMAGES] = images
+    return {**record, **masked}
 
 
 def as_line(record: dict[str, Any]) -> bytes:
@@ -365,7 +398,10 @@ LONGEST_LINE = 256 << 20
 
 @dataclass(slots=True, kw_only=True)
 class Restored:
-    """What came in; `kept` is where the home that was there before is, `changed` False when nothing was to do."""
+    """What came in; `kept` is where the home that was there before is, `changed` False when nothing was to do.
+
+    `disabled` is what could act and waits for the person to agree.
+    """
 
     files: int = 0
     sessions: int = 0
@@ -374,7 +410,7 @@ class Restored:
     left_out: int = 0
     kept: str | None = None
     changed: bool = True
-    notes: list[str] = field(default_factory=list)
+    disabled: list[str] = field(default_factory=list)
 
 
 def check_format(reader: ArchiveReader) -> None:
@@ -388,9 +424,17 @@ def check_format(reader: ArchiveReader) -> None:
 
 
 def import_home(
-    archive: str, home: str, *, replace: bool = False, progress: Callable[[int], None] | None = None
+    archive: str,
+    home: str,
+    *,
+    replace: bool = False,
+    enable: bool = False,
+    progress: Callable[[int], None] | None = None,
 ) -> Restored:
-    """Builds the home beside its place, checks every byte, and puts it there in one step."""
+    """Builds the home beside its place, checks every byte, and puts it there in one step.
+
+    What it brings that could act is disabled, unless the person agrees to it (`enable`).
+    """
     with ArchiveReader.open(archive) as reader:
         check_format(reader)
         if not is_empty(home):
@@ -403,6 +447,7 @@ def import_home(
                 )
         with NewHome(home) as new:
             done = unpack(reader, new.path, progress)
+            done.disabled = [] if enable else disable(new.path, home)
             done.kept = new.put_in_place()
             return done
 
@@ -439,11 +484,6 @@ def unpack(reader: ArchiveReader, target: str, progress: Callable[[int], None] |
                 for piece in reader.read(path):
                     file.write(piece)
         done.files += 1
-    plugins = sorted({path.split("/")[2] for path in reader.entries if path.startswith(f"{HOME}/plugins/")})
-    if plugins:
-        done.notes.append(
-            f"it brings plug-ins, which are programs: {', '.join(plugins)}; look at them before you use them"
-        )
     return done
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, NotFound
 from hermes.memory.store import MemoryStore
+from hermes.portability.consent import disabled_setting
 from hermes.portability.notes import entries
 from hermes.portability.plan import (
     ARCHIVED,
@@ -124,6 +125,9 @@ def _setting(source: OpenClaw, home: Home, options: Options, wanted: tuple[str, 
     if os.path.islink(home.join("config.yaml")):
         item.reason = "config.yaml is a link; set it yourself where it leads"
         return item
+    if disabled_setting(home, name) == value:
+        item.reason = "it came along before and is disabled; `hermes config enable` enables it"
+        return item
     if settings.origin(name) != "default":
         if settings.get(name) == value:
             item.reason = "it is set like this already"
@@ -218,8 +222,14 @@ class Migration:
         return report
 
     def apply(self, report: Report) -> Report:
+        options = self._options
         return carry_out(
-            self._home, report, program=NAME, overwrite=self._options.overwrite, backup=self._options.backup
+            self._home,
+            report,
+            program=NAME,
+            overwrite=options.overwrite,
+            backup=options.backup,
+            enable=options.enable,
         )
 
     def _identity(self, source: OpenClaw, carrying: Carrying) -> list[Item]:

@@ -19,6 +19,7 @@ from hermes.memory.file import Plan
 from hermes.memory.store import screen_write
 from hermes.portability.backups import FOLDER as BACKUPS
 from hermes.portability.backups import create_backup, new_name, prune_backups
+from hermes.portability.consent import DISABLED, disable
 from hermes.portability.exchange import HomeCopy, is_empty
 from hermes.portability.sources import files_below, merged, read_bytes
 from hermes.safety.scanner import scan, without_attacks
@@ -69,6 +70,7 @@ class Report:
     items: list[Item] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     next_steps: list[str] = field(default_factory=list)
+    disabled: list[str] = field(default_factory=list)  # what came along, could act and waits for the person to agree
 
     def summary(self) -> dict[str, int]:
         counts = Counter(item.status for item in self.items)
@@ -88,6 +90,7 @@ class Report:
             "items": [item.as_json() for item in self.items],
             "warnings": self.warnings,
             "next_steps": self.next_steps,
+            "disabled": self.disabled,
         }
 
     def json_bytes(self) -> bytes:
@@ -105,7 +108,12 @@ class Report:
             chosen = [item for item in self.items if item.status == status]
             if chosen:
                 lines += [f"## {status.capitalize()}", "", *(line for item in chosen for line in _lines(item)), ""]
-        for title, texts in (("Warnings", self.warnings), ("Next steps", self.next_steps)):
+        texts_below = {
+            "Warnings": self.warnings,
+            "Disabled until you agree (`hermes config enable`)": self.disabled,
+            "Next steps": self.next_steps,
+        }
+        for title, texts in texts_below.items():
             if texts:
                 lines += [f"## {title}", "", *(f"- {_shown(text)}" for text in texts), ""]
         return "\n".join(lines)
@@ -239,6 +247,8 @@ class Carrying:
         there = _read(item.destination)
         if there == data:
             item.reason = "it is there already"
+        elif _read(self._home.join(DISABLED, *destination.split("/"))) == data:
+            item.reason = "it came along before and is disabled; `hermes config enable` enables it"
         elif there is not None and not self._overwrite:
             item.status, item.reason = CONFLICT, "another file is there"
         else:
@@ -440,8 +450,13 @@ def _key(entry: str) -> str:
 _KEPT_BACKUPS = 5
 
 
-def carry_out(home: Home, report: Report, *, program: str, overwrite: bool, backup: bool) -> Report:
-    """Applies every item to a copy of the home, which then takes its place."""
+def carry_out(
+    home: Home, report: Report, *, program: str, overwrite: bool, backup: bool, enable: bool = False
+) -> Report:
+    """Applies every item to a copy of the home, which then takes its place.
+
+    What comes along and could act is disabled, unless the person agrees to it (`enable`).
+    """
     if report.conflicts() and not overwrite:
         names = ", ".join(sorted({item.kind for item in report.conflicts()}))
         raise StorageError(
@@ -460,6 +475,7 @@ def carry_out(home: Home, report: Report, *, program: str, overwrite: bool, back
         for item in sorted(report.items, key=lambda item: item.last):
             if item.act is not None:
                 item.act(copy)
+        report.disabled = [] if enable else disable(copy.path, home.path)
         copy.write(report.json_bytes(), report.output_dir, "report.json")
         copy.write(report.markdown().encode("utf-8", "replace"), report.output_dir, "summary.md")
         copy.swap()

@@ -110,6 +110,7 @@ class Options:
     workspace_target: str | None = None
     skill_conflict: str = "skip"
     backup: bool = True
+    enable: bool = False
     user_home: str | None = None
 
 

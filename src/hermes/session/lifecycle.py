@@ -19,6 +19,7 @@ from hermes.conversations.context import COPY, ORDER, WRITTEN, Contexts, first_i
 from hermes.conversations.database import Opened
 from hermes.memory.capture import KNOWN, capture, placed
 from hermes.memory.entries import USE
+from hermes.safety.secrets import mask_secrets
 from hermes.session.context import MemoryUpdates, ReviewCounters
 from hermes.tools.taint import NO_TURN
 
@@ -297,7 +298,8 @@ _GREETING = re.compile(r"^(?:hi|hello|hey|hallo|please|bitte)\b[\s,!.:]*", re.IG
 
 def title_from(text: str) -> str:
     """A short name out of what a person wrote: its first line that says something, cut at a word."""
-    lines = (" ".join(_MARKUP.sub("", line).split()) for line in text[:5_000].splitlines())
+    # Masked first: without its underscores nothing would know a token for what it is.
+    lines = (" ".join(_MARKUP.sub("", line).split()) for line in mask_secrets(text[:5_000]).splitlines())
     first = next((line for line in lines if any(char.isalnum() for char in line)), "")
     said = _GREETING.sub("", first) or first
     if len(said) > LONGEST:

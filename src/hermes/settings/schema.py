@@ -348,6 +348,27 @@ TASKS = {
     "curator": 600,
 }
 
+# Settings that let something run, reach out or be reached, each with further values that do no harm. What an import
+# or a restore brings of these stays disabled until the person agrees (`portability/consent`); a new one belongs here.
+ENABLING: dict[str, tuple[str, ...]] = {
+    "terminal.policy": ("ask", "deny"),
+    "files.outside": ("ask", "deny"),
+    "memory.untrusted_writes": ("stage", "refuse"),
+    "memory.capture": ("off", "stage"),
+    **dict.fromkeys(
+        (
+            *("command_allowlist", "terminal.pass_environment", "files.allowed_folders", "memory.linked_folders"),
+            *("delegation.subagent_auto_approve", "web.allow_private_addresses", "skills.external_dirs"),
+            *("mcp_servers", "memory.provider", "memory.providers", "memory.provider_process", "context.engine"),
+            *("model.base_url", *(f"auxiliary.{task}.base_url" for task in TASKS)),
+            *("server.host", "server.hosts", "server.origins", "gateway.host", "gateway.people"),
+            *("gateway.telegram.enabled", "gateway.telegram.api_url"),
+            *("gateway.webhook.enabled", "gateway.webhook.reply_url"),
+        ),
+        (),
+    ),
+}
+
 
 def _task_keys() -> tuple[Key, ...]:
     keys: list[Key] = []

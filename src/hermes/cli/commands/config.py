@@ -119,6 +119,19 @@ def _check(given: ui.Given, context: ui.Context) -> int:
     return ui.USAGE if problems else ui.OK
 
 
+def _enable(given: ui.Given, context: ui.Context) -> None:
+    from hermes.portability.consent import disabled_in, enable
+
+    home = context.home.path
+    found = disabled_in(home)
+    if not given.json:
+        for each in found:
+            ui.line(each)
+    if found:
+        ui.confirm(given, "enable all of this?", "nothing was enabled; --yes enables it without asking")
+    ui.show(given, {"enabled": enable(home)}, "enabled" if found else "nothing is disabled")
+
+
 def _in_words(found: Any) -> str:
     import json
 
@@ -313,6 +326,7 @@ COMMANDS = {
     "config unset": ui.command(
         _unset, ui.option("name KEY", "such as memory.nudge_interval; `hermes config show` lists them")
     ),
+    "config enable": ui.command(_enable, ui.YES),
     "config path": ui.command(_path),
     "config check": ui.command(_check),
     "profile list": ui.command(_list),

@@ -12,6 +12,7 @@ from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.portability.archive import ArchiveReader
 from hermes.portability.backups import create_backup, list_backups, prune_backups, restore_backup, verify_backup
+from hermes.portability.consent import enable
 from hermes.portability.hermes_agent import Adopting, Adoption
 from hermes.portability.home import Selection, export_home, import_home, provider_paths
 from hermes.portability.merge import MergeExport
@@ -47,6 +48,7 @@ def _migrate(given: ui.Given, context: ui.Context) -> int:
             workspace_target=given.workspace_target,
             skill_conflict=given.skill_conflict,
             backup=not given.no_backup,
+            enable=given.enable,
         ),
     )
     return carry_out(given, migration, migration.plan())
@@ -66,7 +68,23 @@ def carry_out(given: ui.Given, migration: Planned, report: Report) -> int:
     if not given.json and at_once:
         ui.line(ui.visible(done.markdown()))
     backup = f"; the home as it was is in {done.options['backup']}" if done.options.get("backup") else ""
-    return _end(given, done, f"done; the report is in {done.output_dir}{backup}")
+    code = _end(given, done, f"done; the report is in {done.output_dir}{backup}")
+    _offer(given, done.target_root, done.disabled)
+    return code
+
+
+def _offer(given: ui.Given, home: str, disabled: list[str]) -> None:
+    """Lists what came along, could act and is disabled, and enables it when the person says so."""
+    if not disabled or given.json:
+        return
+    ui.line("these came along and are disabled until you agree:")
+    for each in disabled:
+        ui.line(f"  {each}")
+    if ui.confirmed("enable them now?"):
+        enable(home)
+        ui.line("enabled")
+    else:
+        ui.line("`hermes config enable` enables them")
 
 
 def _end(given: ui.Given, report: Report, words: str, code: int = ui.OK) -> int:
@@ -98,6 +116,7 @@ def _adopt(given: ui.Given, context: ui.Context) -> int:
         overwrite=given.overwrite,
         migrate_secrets=given.migrate_secrets,
         backup=not given.no_backup,
+        enable=given.enable,
     )
     adoption = Adoption(context.home, options, lambda _stage, done, _total: progress.update(done))
     try:
@@ -167,11 +186,12 @@ def _import(given: ui.Given, context: ui.Context) -> int:
             work = MergeExport(context.home, reader, overwrite=given.overwrite, backup=not given.no_backup)
             return carry_out(given, work, work.plan())
     progress = ui.Progress("importing", None, unit=" records")
-    done = import_home(given.source, context.home.path, replace=given.replace, progress=progress.update)
+    done = import_home(
+        given.source, context.home.path, replace=given.replace, enable=given.enable, progress=progress.update
+    )
     progress.close()
     lines = [f"{context.home.path} now holds {counted(done.files, 'file')} with {_conversations(done)}"]
-    lines += [f"note: {note}" for note in done.notes]
-    _show_restored(given, context, done, lines, "sessions", "messages", "taken_back", "notes")
+    _show_restored(given, context, done, lines, "sessions", "messages", "taken_back")
     return ui.OK
 
 
@@ -180,7 +200,8 @@ def _show_restored(given: ui.Given, context: ui.Context, done: Any, lines: list[
         lines = [f"{context.home.path} holds exactly this already; nothing was changed"]
     elif done.kept:
         lines.insert(1, f"the home that was there is kept as {done.kept}")
-    ui.show(given, ui.pick(done, "changed", "files", "kept", *names), *lines)
+    ui.show(given, ui.pick(done, "changed", "files", "kept", "disabled", *names), *lines)
+    _offer(given, context.home.path, done.disabled)
 
 
 def _create(given: ui.Given, context: ui.Context) -> None:
@@ -228,7 +249,7 @@ def _restore(given: ui.Given, context: ui.Context) -> None:
             f"put {path} in the place of {home}?",
             "nothing was changed; --yes restores without asking (the home that is there is kept beside it)",
         )
-    done = restore_backup(path, home)
+    done = restore_backup(path, home, enable=given.enable)
     lines = [f"{home} is as it was: {counted(done.files, 'file')}", *done.beside]
     _show_restored(given, context, done, lines, "beside")
 
@@ -253,6 +274,7 @@ def _as_json(backup: Backup) -> dict[str, Any]:
     return {**ui.pick(backup, *names), "unreadable": backup.problem or None}
 
 
+_ENABLE = ui.option("--enable", "also enable the policies, commands, plug-ins and providers that it brings")
 _FILE = (ui.option("file FILE", "a backup, by path or name (default: the newest)", nargs="?"),)
 
 
@@ -267,6 +289,7 @@ COMMANDS = {
         ui.option("--workspace-target DIR", "a workspace that gets AGENTS.md"),
         ui.option("--skill-conflict", "when a skill's name is taken", choices=CONFLICTS, default="skip"),
         ui.option("--no-backup", "make no backup of this home first"),
+        _ENABLE,
         ui.YES,
     ),
     "claw cleanup": ui.command(_cleanup, ui.option("--source DIR", "only this folder"), ui.DRY_RUN, ui.YES),
@@ -291,6 +314,7 @@ COMMANDS = {
         ui.option("--overwrite", f"{HERMES_AGENT}: replace what is there and differs"),
         ui.option("--migrate-secrets", f"{HERMES_AGENT}: bring the keys of .env too"),
         ui.option("--no-backup", f"{HERMES_AGENT}, --merge: make no backup first"),
+        _ENABLE,
     ),
     "backup create": ui.command(
         _create,
@@ -300,5 +324,5 @@ COMMANDS = {
     ),
     "backup list": ui.command(_list),
     "backup verify": ui.command(_verify, *_FILE),
-    "backup restore": ui.command(_restore, *_FILE, ui.YES),
+    "backup restore": ui.command(_restore, *_FILE, _ENABLE, ui.YES),
 }

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import NotFound, SettingsError, StorageError
 from hermes.base.text import counted
 from hermes.cli import ui
-from hermes.cli.sessions.look import as_json, chosen_mask, name_of, named, named_exactly, open_existing
+from hermes.cli.sessions.look import as_json, name_of, named, named_exactly, open_existing
 from hermes.conversations.context import Contexts
 from hermes.conversations.database import Opened, Pages
 from hermes.conversations.maintenance import Maintenance
+from hermes.conversations.retrieval import unmasked
 from hermes.portability.conversations_export import HtmlWriter, JsonlWriter, MarkdownWriter, export
+from hermes.safety.secrets import mask_secrets
 from hermes.session.review import QUICKLY_REWRITTEN
 from hermes.settings.home import DATABASE, UNSAVED
 
@@ -148,7 +150,7 @@ FORMATS = ("jsonl", "markdown", "html")
 def _export(given: ui.Given, context: ui.Context) -> int:
     if bool(given.sessions) == given.all:
         raise SettingsError("name the conversations to export, or use --all")
-    mask = chosen_mask(given)
+    mask = unmasked if given.with_secrets else mask_secrets
     with open_existing(context) as db:
         chosen = _chosen(db, given)
         progress = ui.Progress("exporting", sum(session.message_count for session in chosen))
@@ -299,7 +301,8 @@ COMMANDS = {
         ui.option("--format", "jsonl (default) can be imported again", choices=FORMATS, default="jsonl"),
         ui.option("--out FILE", "where to write (default: standard output)"),
         ui.option("--force", "replace the file if it is there"),
-        ui.option("--mask", "mask passwords, keys and other secrets"),
+        ui.option("--mask", "mask passwords, keys and other secrets, as is the default"),
+        ui.option("--with-secrets", "leave them as they are"),
         json=False,
     ),
     "sessions repair": ui.command(

@@ -17,7 +17,7 @@ from hermes.cli import ui
 from hermes.conversations.database import Pages
 from hermes.conversations.maintenance import Maintenance
 from hermes.conversations.recorded_import import unfinished_in_words
-from hermes.conversations.retrieval import Criteria, Finder, answer_to, unmasked
+from hermes.conversations.retrieval import Criteria, Finder, answer_to
 from hermes.portability.conversations_export import tool_calls
 from hermes.safety.secrets import mask_secrets
 from hermes.session.parts import open_past
@@ -25,7 +25,7 @@ from hermes.session.receipts import parts_of, turns
 from hermes.settings.home import named_project
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from typing import NoReturn
 
     from hermes.conversations.database import SessionDB
@@ -386,10 +386,6 @@ def as_json(session: Session) -> dict[str, Any]:
         **ui.pick(session, "source", "model", "project", *times, "archived", "message_count", "tool_call_count"),
         "preview": mask_secrets(session.preview) if session.preview else session.preview,
     }
-
-
-def chosen_mask(given: ui.Given) -> Callable[[str], str]:
-    return mask_secrets if given.mask else unmasked
 
 
 def project_option(words: str | None) -> str | None:

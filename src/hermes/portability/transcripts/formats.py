@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from hermes.base.errors import DamagedFile, NotFound, SettingsError, StorageError
+from hermes.portability.archive import check_limits
 from hermes.portability.transcripts import chat_exports as exports
 from hermes.portability.transcripts import coding_agents as agents
 from hermes.portability.transcripts.conversation import items
@@ -44,7 +45,6 @@ _ZIP = b"PK\x03\x04"
 _HEAD = 1 << 18
 _LINES = 20
 _INSIDE = re.compile(r"(^|/)conversations(-\d+)?\.json$")
-_LARGEST_INSIDE = 32 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,14 +190,15 @@ def _items(path: str, on_bytes: Callable[[int], None] | None) -> Iterator[Any]:
         return
     try:
         with zipfile.ZipFile(path) as archive:
-            for info in archive.infolist():
-                if _INSIDE.search(info.filename):
-                    if info.file_size > _LARGEST_INSIDE or info.flag_bits & 1:
-                        raise DamagedFile(f"{info.filename} in {path} is encrypted or larger than any export")
-                    with archive.open(info) as file:
-                        yield from items(_Bounded(file, info.file_size), f"{path}:{info.filename}", None)
-                    if on_bytes is not None:
-                        on_bytes(info.compress_size)
+            found = [info for info in archive.infolist() if _INSIDE.search(info.filename)]
+            check_limits(path, [info.file_size for info in found], os.stat(path).st_size)
+            for info in found:
+                if info.flag_bits & 1:
+                    raise DamagedFile(f"{info.filename} in {path} is encrypted; unpack it first")
+                with archive.open(info) as file:
+                    yield from items(_Bounded(file, info.file_size), f"{path}:{info.filename}", None)
+                if on_bytes is not None:
+                    on_bytes(info.compress_size)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
         raise DamagedFile(f"{path} is not a whole zip archive ({error}); download it again") from error
 
