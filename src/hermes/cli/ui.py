@@ -203,14 +203,15 @@ def indented(text: str, prefix: str) -> str:
     return prefix + text.replace("\n", "\n" + " " * len(prefix))
 
 
-# A line on standard error that shows how far long work has come; silent when nobody watches.
-
 _BETWEEN_UPDATES = 0.1
 _WIDTH = 24
 
 
 class Progress:
-    """`total` is None when the end is not known; then only the count is shown."""
+    """A line on standard error that shows how far long work has come; silent when nobody watches.
+
+    `total` is None when the end is not known; then only the count is shown.
+    """
 
     def __init__(
         self, label: str = "", total: int | None = None, *, unit: str = "", stream: TextIO | None = None
@@ -248,8 +249,6 @@ class Progress:
             self._stream.write(f"\r\x1b[K{text}")
             self._stream.flush()
 
-
-# Asks a person in plain lines; for commands that also work without one.
 
 _LOOK_EVERY = 0.1  # seconds
 

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from hermes.cli.chat.markdown import MarkdownStream
     from hermes.storage.images import Content
 
-# What the chat writes: answers as they arrive, one line per tool call, quiet notices; escapes only where wanted.
-#
 # On a terminal with styles the last lines are live: the block of the answer that is not finished, or what is awaited,
 # and what the person types meanwhile. Only these are drawn again. Everything above them is printed once and scrolls
 # away.
@@ -220,8 +218,6 @@ def plain(text: str) -> str:
 def _cells(text: str) -> int:
     return get_cwidth(_ESCAPE.sub("", text))
 
-
-# Tool calls as a person sees them: one line each with the outcome, and the whole on request.
 
 _LONGEST_VALUE = 40
 _LONGEST_OUTCOME = 100

@@ -52,8 +52,6 @@ def load_server() -> None:
         raise ExtraMissing(f"{error.name} is not installed; {install_command('server')} brings it") from error
 
 
-# `hermes mcp install`, `uninstall`, `status` and `record`: a host's configuration, and what its hooks record.
-
 _LARGEST = 16 << 20
 
 
