@@ -29,6 +29,7 @@ from hermes.session.review import Reviews
 from hermes.session.session import MemorySession
 from hermes.settings.config import load_settings
 from hermes.settings.home import find_home
+from hermes.settings.trust import TrustedFolders
 from hermes.storage.images import words_of
 from hermes.tools.builtin import BuiltinTools, Outcome
 from hermes.tools.loop import OutsideFunctions, run_turn
@@ -73,6 +74,7 @@ class AgentParts:
     named: str | Model
     model: Model
     toolsets: frozenset[str]
+    trusted_folders: Sequence[str] | None
     run_task: RunTask | None
     depth: int = 0
     stop: threading.Event = field(default_factory=threading.Event)
@@ -88,6 +90,7 @@ class AgentParts:
         model: str | Model = "",
         ask: Callable[[str], bool] | None = None,
         toolsets: Collection[str] | None = None,
+        trusted_folders: Sequence[str] | None = None,
         run_task: RunTask | None = None,
         depth: int = 0,
     ) -> AgentParts:
@@ -102,6 +105,7 @@ class AgentParts:
             named=model,
             model=main_model(settings, model) if isinstance(model, str) else _checked(model),
             toolsets=toolsets_of(settings, source) if toolsets is None else check_toolsets(toolsets),
+            trusted_folders=trusted_folders,
             run_task=run_task if depth < settings.integer("delegation.max_spawn_depth") else None,
             depth=depth,
         )
@@ -117,6 +121,7 @@ class AgentParts:
             history=lambda: _newest_messages(session()),
             delegate=None if (run := self.run_task) is None else lambda task: run(self, session(), task),
             stop=self.stop.set,
+            trusted=TrustedFolders(self.home, self.trusted_folders),
         )
         makers = {name: make for name, make in kit.makers().items() if is_enabled(name, self.toolsets)}
         servers: McpServers | None = None
@@ -146,6 +151,7 @@ class AgentParts:
             model=self.named,
             ask=(lambda _question: True) if settings.flag("delegation.subagent_auto_approve") else None,
             toolsets=kept,
+            trusted_folders=self.trusted_folders,
             run_task=self.run_task if orchestrates else None,
             depth=self.depth + 1,
         )
@@ -254,7 +260,6 @@ class Agent:
         model: str | Model = "",
         cwd: str | None = None,
         project: str | None = None,
-        ask: Callable[[str], bool] | None = None,
         system_message: str = "",
         tools: Sequence[Tool] = (),
         options: SessionOptions | None = None,
@@ -273,8 +278,9 @@ class Agent:
             owner=chosen.owner,
             cwd=cwd,
             model=model,
-            ask=ask,
+            ask=chosen.ask,
             toolsets=chosen.toolsets,
+            trusted_folders=chosen.trusted_folders,
             run_task=_run_task,
         )
         return cls.opened_from(
@@ -320,14 +326,19 @@ class Agent:
         return agent
 
     def turn(
-        self, text: Content, *, overlay: str = "", cancelled: Callable[[], bool] = lambda: False
+        self,
+        text: Content,
+        *,
+        overlay: str = "",
+        attached: str = "",
+        cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[TurnEvent]:
         """Answers one line of a person, or a text with images as `MemorySession.prepare_turn` takes it.
 
         The reply is stored when `TurnFinished`, the last event, is given out.
         """
         self._begin(text)
-        self.session.prepare_turn(text, overlay=overlay)
+        self.session.prepare_turn(text, overlay=overlay, attached=attached)
         yield from self._events(self._run(lambda: self._stop.is_set() or cancelled()), _Saves())
 
     def go_on(self, *, cancelled: Callable[[], bool] = lambda: False) -> Iterator[TurnEvent]:
@@ -525,6 +536,7 @@ def _follow(agent: Agent, task: Task, stopped: Callable[[], bool]) -> Outcome:
         input_tokens=end.usage.input_tokens,
         output_tokens=end.usage.output_tokens,
         tools=tuple(tools),
+        read_outside=bool(agent.session.sources()),
     )
 
 

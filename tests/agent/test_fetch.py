@@ -141,9 +141,11 @@ def test_hostile_html_is_read_to_its_end(piece: str) -> None:
 def test_a_memory_write_after_a_page_or_a_command_waits_for_a_person(home: Path, tmp_path: Path, site: str) -> None:
     configure(home, "web: {allow_private_addresses: true}\nterminal: {policy: allow}\n")
     add = ("memory", {"action": "add", "target": "memory", "content": "Tea is green."})
-    for call in (("fetch_url", {"url": f"{site}/page"}), ("terminal", {"command": "echo hi"})):
+    for call in (("fetch_url", {"url": f"{site}/page"}), ("terminal", {"command": f"curl -s {site}/page"})):
         _, staged = call_tools(home, tmp_path / "work", call, add)
         assert staged["staged"] is True
+    _, saved = call_tools(home, tmp_path / "work", ("terminal", {"command": "echo hi"}), add)
+    assert "staged" not in saved, "nobody else has written that"
 
 
 @pytest.mark.proves("agent.web")

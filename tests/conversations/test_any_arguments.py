@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.conversations.database import SessionDB
+from hermes.safety.trust import TurnContext
 from hermes.tools.session_search import SCHEMA, SessionSearchTool
-from hermes.tools.taint import TurnContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable

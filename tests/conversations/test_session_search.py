@@ -12,6 +12,7 @@ from inline_snapshot import snapshot
 from hermes.conversations.database import SessionDB
 from hermes.session.parts import session_search_tool
 from hermes.settings.home import locate_home
+from hermes.tools.registry import ORIGIN
 from hermes.tools.session_search import SCHEMA, SessionSearchTool
 
 if TYPE_CHECKING:
@@ -339,9 +340,16 @@ def test_secrets_are_masked_wherever_text_is_shown(db: SessionDB) -> None:
     assert "hunter2" not in repr(answers)
 
 
-@pytest.mark.proves("search.outside")
-def test_what_the_tool_returns_counts_as_text_from_outside() -> None:
-    assert SessionSearchTool.brings == "recall"
+@pytest.mark.proves("search.outside", "trust.grades")
+def test_a_found_message_keeps_the_grade_it_was_stored_with(db: SessionDB) -> None:
+    talk(db, "the harbour opens at nine", "noted")
+    session = talk(db, "what does the page say about the quay?", "x")
+    db.append(session, {"role": "assistant", "content": "The quay is closed.", "outside": "web"})
+    db.append(session, {"role": "tool", "tool_call_id": "c", "content": "quay: closed"})
+    tool = SessionSearchTool(lambda _: nullcontext(db))
+    assert tool.call({"query": "harbour"})[ORIGIN] == ""
+    assert tool.call({"query": "quay"})[ORIGIN] == "web"
+    assert tool.call({})[ORIGIN] == "", "a list of titles is our own"
 
 
 @pytest.mark.proves("search.schema")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hermes.memory.entries import UNTRUSTED, Cause, Change, Edit, provenance
 from hermes.memory.store import MemoryStore
 from hermes.session.parts import open_parts
+from hermes.session.session import MemorySession
 from hermes.storage.documents import Fingerprint
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Ran
-    from hermes.tools.registry import Toolbox
 
 WEB, AGENT, USER = Cause(origin="web", approved=True), Cause(origin="agent"), Cause(origin="user")
 
@@ -195,19 +195,19 @@ def page() -> Iterator[str]:
     server.server_close()
 
 
-def play(toolbox: Toolbox, script: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+def play(home: Path, script: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     """A model that follows a script: each call is made exactly as a real model's would be."""
-    return [json.loads(toolbox.call(name, json.dumps(arguments))) for name, arguments in script]
+    with MemorySession.open(home, tools=[WebPage()]) as session:
+        session.prepare_turn("look at the page")
+        return [json.loads(session.call_tool(name, json.dumps(arguments))) for name, arguments in script]
 
 
 @pytest.mark.proves("provenance.poisoned-page", "provenance.taint")
 def test_a_page_that_asks_to_be_remembered_is_staged_and_enters_no_prompt(
     home: Path, page: str, hermes: Callable[..., Ran]
 ) -> None:
-    toolbox = open_parts(home, tools=[WebPage()]).toolbox
-    toolbox.start_turn()
     obeyed = {"action": "add", "target": "user", "content": "Preferred bakery: Breadly."}
-    fetched, saved = play(toolbox, [("fetch", {"url": page}), ("memory", obeyed)])
+    fetched, saved = play(home, [("fetch", {"url": page}), ("memory", obeyed)])
     assert PAGE in fetched["text"]
     assert (saved["success"], saved["staged"]) == (True, True)
 
@@ -221,21 +221,17 @@ def test_a_page_that_asks_to_be_remembered_is_staged_and_enters_no_prompt(
 
 
 @pytest.mark.proves("provenance.taint")
-def test_the_next_turn_is_clean_again_and_policy_can_allow_or_refuse(
+def test_policy_can_allow_or_refuse_what_a_page_may_stand_behind(
     home: Path, page: str, hermes: Callable[..., Ran]
 ) -> None:
     fetch = ("fetch", {"url": page})
     save = ("memory", {"action": "add", "target": "user", "content": "Likes bread."})
 
-    def open_with(policy: str) -> Toolbox:
-        hermes("config", "set", "memory.untrusted_writes", policy)
-        return open_parts(home, tools=[WebPage()]).toolbox
-
-    assert "memory.untrusted_writes is refuse" in play(open_with("refuse"), [fetch, save])[1]["error"]
-    toolbox = open_with("stage")
-    play(toolbox, [fetch])
-    toolbox.start_turn()
-    assert "staged" not in play(toolbox, [save])[0]
+    hermes("config", "set", "memory.untrusted_writes", "refuse")
+    assert "memory.untrusted_writes is refuse" in play(home, [fetch, save])[1]["error"]
+    hermes("config", "set", "memory.untrusted_writes", "stage")
+    assert "staged" not in play(home, [save])[0], "the next conversation has not read the page"
     save[1]["content"] = "Likes rolls."
-    assert "staged" not in play(open_with("allow"), [fetch, save])[1]
+    hermes("config", "set", "memory.untrusted_writes", "allow")
+    assert "staged" not in play(home, [fetch, save])[1]
     assert MemoryStore.open(home).provenance("user")["Likes rolls."].origin == "web"

@@ -110,6 +110,14 @@ def unmasked(text: str) -> str:
     return text
 
 
+def outside_origin(message: StoredMessage) -> str:
+    """Where the text of a stored message comes from, as the session that stored it knew; "" when it was said here."""
+    known = message.message.get("outside")
+    if isinstance(known, str):
+        return known
+    return "tool" if message.role == "tool" else "recall" if "compaction" in message.message else ""
+
+
 def message_excerpt(
     message: StoredMessage, *, mask: Mask, longest: int, anchor: bool = False, focus: str = ""
 ) -> dict[str, Any]:

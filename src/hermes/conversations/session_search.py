@@ -19,6 +19,7 @@ from hermes.conversations.retrieval import (
     SAID,
     Finder,
     message_excerpt,
+    outside_origin,
     session_meta,
     truncate_around,
     unmasked,
@@ -122,6 +123,7 @@ class SessionSearch:
         self._finder = Finder(db, mask=mask, current=current, now=now)
         self._mask = mask
         self._helpers = helpers or Helpers()
+        self.origin = ""  # where text comes from that an answer showed and that nobody here wrote
 
     def browse(self, wanted: Criteria) -> dict[str, Any]:
         """The most recently used conversations, without the current one."""
@@ -302,6 +304,7 @@ class SessionSearch:
         self, message: StoredMessage, anchor: int | None, longest: int, longest_anchor: int, focus: str = ""
     ) -> dict[str, Any]:
         found = message.id == anchor
+        self.origin = self.origin or outside_origin(message)
         return message_excerpt(
             message, mask=self._mask, longest=longest_anchor if found else longest, anchor=found, focus=focus
         )
@@ -318,4 +321,5 @@ class SessionSearch:
 
     def _transcript(self, session: Session) -> str:
         messages = self._out_of_context(session, list(self._pages.messages(session)))
+        self.origin = self.origin or next(filter(None, map(outside_origin, messages)), "")
         return "\n\n".join(self._mask(f"[{message.role}] {message.text}") for message in messages if message.text)

@@ -14,6 +14,7 @@ from hermes.memory.approval import Approvals
 from hermes.memory.entries import Cause
 from hermes.memory.store import MemoryStore, usage
 from hermes.operations.forget import finish_removals, forget, rehearse
+from hermes.session.approvals import approve
 from hermes.session.external import chosen_providers, leave_for_providers
 from hermes.session.parts import open_past
 from hermes.settings.config import load_settings
@@ -134,7 +135,7 @@ class Commands:
             approvals.reject(wanted)
             return f"Thrown away: {staged.summary}"
         store.watch(self._mirror(entry))
-        approvals.approve(wanted, store)
+        approve(self._directory.people.home_of(entry.person), wanted, store)
         return f"Noted: {staged.summary}"
 
     def _mirror(self, entry: Entry) -> Callable[[Written], None]:

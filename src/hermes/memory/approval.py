@@ -1,4 +1,4 @@
-"""Memory writes that wait for a person: staged as one file each, applied or rejected later."""
+"""What waits for a person: memory writes and calls of tools, staged as one file each, carried out or rejected later."""
 
 from __future__ import annotations
 
@@ -9,19 +9,25 @@ from hermes.base.errors import NotFound, StorageError, WriteRefused
 from hermes.base.values import value
 from hermes.memory.entries import Cause
 from hermes.memory.file import pending_path
+from hermes.memory.store import Written
 from hermes.storage.documents import Waiting, new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from hermes.memory.store import MemoryStore, Operation, Written
+    from hermes.memory.store import MemoryStore, Operation
     from hermes.settings.home import Home
 
 
 @value
 class Pending:
-    """One staged write. `reason` says why a person is asked."""
+    """One staged write. `reason` says why a person is asked, `sources` where the text may come from.
+
+    `sink` is what it would change (a name of `safety.trust.SINKS`). Each source has its origin, its name and the
+    passage that is nearest to the text. What is no change of memory is a `call` (tool, arguments, cwd), made on
+    approval.
+    """
 
     id: str
     target: str
@@ -30,9 +36,17 @@ class Pending:
     created_at: float
     reason: str = ""
     project: str = ""
+    sources: tuple[Mapping[str, str], ...] = ()
+    call: Mapping[str, Any] | None = None
+
+    @property
+    def sink(self) -> str:
+        return self.target
 
     @property
     def summary(self) -> str:
+        if self.call is not None:
+            return _call_in_words(self.call)
         return "; ".join(_in_words(operation) for operation in self.operations)
 
     def as_dict(self) -> dict[str, Any]:
@@ -45,6 +59,10 @@ class Pending:
             "session": self.cause.session,
             "created_at": self.created_at,
             "reason": self.reason,
+            "sink": self.sink,
+            "summary": self.summary,
+            "sources": [dict(source) for source in self.sources],
+            **({"call": dict(self.call)} if self.call is not None else {}),
         }
 
 
@@ -53,15 +71,24 @@ class Approvals:
         self._waiting = Waiting(pending_path(home))
 
     def stage(
-        self, target: str, operations: Sequence[Operation], cause: Cause, reason: str = "", project: str = ""
+        self,
+        target: str,
+        operations: Sequence[Operation],
+        cause: Cause,
+        reason: str = "",
+        project: str = "",
+        *,
+        sources: Sequence[Mapping[str, str]] = (),
+        call: Mapping[str, Any] | None = None,
     ) -> Pending:
         """Keeps a write for later; durable when it returns. The caller has checked and screened it.
 
         What waits already waits once, however often a model asks for it: a person decides about it one time.
         """
-        wanted = (target, tuple(dict(operation) for operation in operations), project)
+        wanted = (target, tuple(dict(operation) for operation in operations), project, call)
         for waiting in self.pending()[0]:
-            if (waiting.target, tuple(dict(each) for each in waiting.operations), waiting.project) == wanted:
+            operations_there = tuple(dict(each) for each in waiting.operations)
+            if (waiting.target, operations_there, waiting.project, waiting.call) == wanted:
                 return waiting
         pending = Pending(
             id=new_id(),
@@ -71,6 +98,8 @@ class Approvals:
             created_at=time.time(),
             reason=reason,
             project=project,
+            sources=tuple(sources),
+            call=call,
         )
         self._waiting.put(pending.id, _to_json(pending))
         return pending
@@ -80,9 +109,20 @@ class Approvals:
         found, unreadable = self._waiting.all(_from_json)
         return sorted(found, key=lambda pending: pending.created_at), unreadable
 
-    def approve(self, pending_id: str, store: MemoryStore) -> Written:
-        """Carries out a staged write with the origin it was staged with; a refusal leaves it staged."""
-        pending = self._get(pending_id)
+    def approve(
+        self, pending_id: str, store: MemoryStore, run: Callable[[Mapping[str, Any]], str] | None = None
+    ) -> Written:
+        """Carries out a staged write with the origin it was staged with; a refusal leaves it staged.
+
+        `run` makes a call of a tool and says what came of it, or raises WriteRefused.
+        """
+        pending = self.get(pending_id)
+        if pending.call is not None:
+            if run is None:
+                raise WriteRefused(f"{pending_id} is a call; approve it with `hermes memory approve`", kind="target")
+            done = Written(target=pending.target, message=run(pending.call), entries=(), limit=0, change=None)
+            self._waiting.drop(pending_id)
+            return done
         if pending.project and pending.project != store.project:
             raise WriteRefused(
                 f"{pending_id} is a note of a project; approve it with --project {pending.project}",
@@ -99,11 +139,11 @@ class Approvals:
         return written
 
     def reject(self, pending_id: str) -> Pending:
-        pending = self._get(pending_id)
+        pending = self.get(pending_id)
         self._waiting.drop(pending_id)
         return pending
 
-    def _get(self, pending_id: str) -> Pending:
+    def get(self, pending_id: str) -> Pending:
         for pending in self.pending()[0]:
             if pending.id == pending_id:
                 return pending
@@ -116,8 +156,18 @@ def _in_words(operation: Operation) -> str:
     return words.get(operation["action"], f"remove {old!r}")
 
 
+def _call_in_words(call: Mapping[str, Any]) -> str:
+    given = call["arguments"]
+    where = given.get("path") or given.get("action") or ""
+    texts = [given[name] for name in ("content", "new_text") if isinstance(given.get(name), str)]
+    what = repr(texts[0]) if texts else ", ".join(f"{name}={each!r}" for name, each in given.items())
+    return f"{call['tool']} {where}: {what}" if where else f"{call['tool']}: {what}"
+
+
 def _to_json(pending: Pending) -> dict[str, Any]:
     operations = [dict(operation) for operation in pending.operations]
+    if pending.call is not None:
+        operations = [{"action": "call", **pending.call}]
     single = operations[0] if len(operations) == 1 else {"action": "batch", "operations": operations}
     return {
         "id": pending.id,
@@ -128,13 +178,15 @@ def _to_json(pending: Pending) -> dict[str, Any]:
         "session": pending.cause.session,
         "created_at": pending.created_at,
         "reason": pending.reason,
+        "sources": [dict(source) for source in pending.sources],
         "payload": {**single, "target": pending.target, **({"project": pending.project} if pending.project else {})},
     }
 
 
 def _from_json(pending_id: str, record: dict[str, Any]) -> Pending:
     payload = record["payload"]
-    operations = payload["operations"] if payload["action"] == "batch" else [payload]
+    is_call = payload["action"] == "call"
+    operations = [] if is_call else payload["operations"] if payload["action"] == "batch" else [payload]
     kept = ("action", "content", "old_text")
     return Pending(
         id=pending_id,
@@ -145,4 +197,6 @@ def _from_json(pending_id: str, record: dict[str, Any]) -> Pending:
         created_at=float(record["created_at"]),
         reason=record.get("reason", ""),
         project=str(payload.get("project", "")),
+        sources=tuple({str(k): str(v) for k, v in each.items()} for each in record.get("sources", ())),
+        call={name: payload[name] for name in ("tool", "arguments", "cwd")} if is_call else None,
     )

@@ -18,6 +18,7 @@ from hermes.base.errors import StorageError
 from hermes.base.frontmatter import split_frontmatter
 from hermes.base.tokens import estimate
 from hermes.base.values import value
+from hermes.safety.trust import Source
 from hermes.safety.verdict import NOTHING_FOUND
 from hermes.storage.files import Folder
 from hermes.storage.text_files import is_inside, read_foreign
@@ -413,6 +414,10 @@ class PromptInputs:
     more_on_platform: str = ""  # follows it
     skip_context_files: bool = False
     skip_memory: bool = False
+    is_trusted: Callable[[str], bool] = lambda _path: False  # whether the person trusts what lies there
+    vouched: bool = False  # whether the host stands for the system message
+    outside_skills: tuple[str, ...] = ()  # of the index, those that others wrote
+    imported: tuple[str, ...] = ()  # entries of memory that nobody has looked at
 
 
 @value
@@ -433,6 +438,7 @@ class Section:
 class Prompt:
     sections: tuple[Section, ...]
     notices: tuple[str, ...] = ()  # what the person should know of the files in it
+    outside: tuple[Source, ...] = ()  # what in it comes from outside
 
     @property
     def text(self) -> str:
@@ -443,7 +449,8 @@ class Prompt:
         return [{"name": each.name, "characters": each.characters, "tokens": each.tokens} for each in self.sections]
 
     def followed_by(self, name: str, text: str) -> Prompt:
-        return Prompt(sections=(*self.sections, Section(name=name, text=text)), notices=self.notices)
+        sections = (*self.sections, Section(name=name, text=text))
+        return Prompt(sections=sections, notices=self.notices, outside=self.outside)
 
 
 def assemble(inputs: PromptInputs) -> Prompt:
@@ -464,7 +471,21 @@ def assemble(inputs: PromptInputs) -> Prompt:
     )
     sections = tuple(Section(name=name, text=text.strip()) for name, text in layers if text.strip())
     notices = [file.notice(file.name) for file in files] + [file.notice(file.path) for file in (soul, shared) if file]
-    return Prompt(sections=sections, notices=tuple(filter(None, notices)))
+    outside = tuple(_outside(inputs, files))
+    return Prompt(sections=sections, notices=tuple(filter(None, notices)), outside=outside)
+
+
+def _outside(inputs: PromptInputs, files: tuple[ContextFile, ...]) -> Iterator[Source]:
+    """The texts of the prompt that neither the person nor a program they installed wrote."""
+    if inputs.system_message.strip() and not inputs.vouched:
+        yield Source(origin="host", name="system message", text=inputs.system_message)
+    if inputs.outside_skills and SKILL_READERS & inputs.tools:
+        yield Source(origin="file", name="skills of other folders", text="\n".join(inputs.outside_skills))
+    if inputs.imported and not inputs.skip_memory:
+        yield Source(origin="import", name="imported memory", text="\n".join(inputs.imported))
+    for file in files:
+        if file.state in ("whole", "cut") and not inputs.is_trusted(file.path):
+            yield Source(origin="file", name=file.path, text=file.text)
 
 
 def needs_tool_use_guidance(model: str) -> bool:

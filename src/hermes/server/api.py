@@ -27,6 +27,7 @@ from hermes.safety.secrets import mask_secrets
 from hermes.server import openai_wire as wire
 from hermes.server import schemas
 from hermes.server.auth import PERSON, ROUTE
+from hermes.session.approvals import approve
 from hermes.tools.registry import problems
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def _decide(workspace: Workspace, given: Given) -> Any:
     if given["decision"] == "reject":
         rejected = approvals.reject(wanted)
         return {"message": f"Rejected: {rejected.summary}", "change": None, "target": rejected.target}
-    written = approvals.approve(wanted, workspace.store)
+    written = approve(workspace.home, wanted, workspace.store)
     change = written.change.id if written.change else None
     return {"message": written.message, "change": change, "target": written.target}
 

@@ -179,7 +179,7 @@ def _record(workspace: Workspace, arguments: Mapping[str, Any], host_and_run: st
         return to_json(failure("; ".join(wrong)))
     messages, title = given["messages"], given.get("title", "")
     if name := given.get("conversation"):
-        result = {**workspace.record(name, messages, title=title), "conversation": name}
+        result = {**workspace.record(name, messages, title=title, by_model=True), "conversation": name}
     else:
         result = workspace.record_unnamed(host_and_run, messages, title=title)
     return to_json({**result, "ignored_arguments": ignored[:20]} if ignored else result)

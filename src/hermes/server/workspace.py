@@ -22,8 +22,10 @@ from hermes.memory.file import FILES
 from hermes.memory.store import block, blocked_in_prompt, usage
 from hermes.safety.fence import storable
 from hermes.safety.secrets import mask_secrets
+from hermes.safety.trust import Source, TurnContext
+from hermes.session.context import OUTSIDE, words_of_person
 from hermes.session.parts import open_parts
-from hermes.tools.taint import TurnContext
+from hermes.settings.trust import SAID, HostReports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,9 +40,8 @@ DECISIONS = ("approve", "reject")
 
 
 ROLES = ("user", "assistant", "tool", "system")
-# A host does not say when its user speaks; after this many seconds of silence a call counts as a new turn, so that
-# what a search brought in long ago no longer taints what is written now.
-_PAUSE = 60.0
+_MOST_BROUGHT = 50  # results of our own tools with text from outside that stay behind later writes
+_RECENT = 3  # recorded conversations of a host in which the person's words are looked for
 _LONGEST_KEY = 200
 
 
@@ -52,14 +53,14 @@ class Workspace:
         source: str = "api",
         project: str | None = "",
         cwd: str | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.home = home
         self.source = source
-        self._clock = clock
+        self._started = clock()
         self._lock = threading.RLock()
         self._parts = open_parts(home, owner="local", project=project, cwd=cwd)
-        self._last_call = clock()
+        self._brought: list[Source] = []  # by results of our own tools, to whoever is at the other end
 
     @property
     def store(self) -> MemoryStore:
@@ -94,11 +95,44 @@ class Workspace:
     def call_tool(self, name: str, arguments: Mapping[str, Any], *, session: str = "", note: str = "") -> str:
         """Calls one of the tools as a model would; JSON text comes back whatever happens."""
         with self._lock:
-            now = self._clock()
-            if now - self._last_call > _PAUSE:
-                self._parts.toolbox.start_turn()
-            self._last_call = now
-            return self._parts.toolbox.call(name, arguments, TurnContext(session=session, note=note))
+            turn = TurnContext(
+                session=session,
+                note=note,
+                sources=self._sources,
+                said=self._said,
+                record=lambda decision: self._parts.decisions.add(decision, session or self.source),
+            )
+            called = self._parts.toolbox.run(name, arguments, turn)
+            if called.origin:
+                self._brought = [*self._brought, Source(origin=called.origin, name=name, text=called.text)]
+                self._brought = self._brought[-_MOST_BROUGHT:]
+            return called.text
+
+    def _sources(self) -> list[Source]:
+        """What the host's model has read from outside: what its hooks report, and what our tools brought.
+
+        Of a host that reports nothing nobody knows what its model has read.
+        """
+        reports = HostReports(self.home).since(self.source, self._started)
+        if not reports:
+            silent = Source(origin="host", name=f"{self.source}, which does not report what its model reads")
+            return [silent, *self._brought]
+        outside = [each for each in reports if each["kind"] != SAID]
+        return [
+            *(Source(origin=each["kind"], name=each["name"], text=each["text"]) for each in outside),
+            *self._brought,
+        ]
+
+    def _said(self) -> list[str]:
+        """What the person said to this host: in recorded conversations, and as its hooks report it."""
+        said = []
+        try:
+            for each in reversed(self.past.list_sessions(limit=_RECENT, source=self.source)):
+                said += [words_of_person(stored.message) for stored in self.past.messages(each.id)]
+        except HermesError:
+            said = []  # what cannot be read was not said
+        reports = HostReports(self.home).since(self.source, self._started)
+        return [*filter(None, said), *(each["text"] for each in reports if each["kind"] == SAID)]
 
     def schema(self, name: str) -> dict[str, Any]:
         tool = self._parts.toolbox.get(name)
@@ -157,10 +191,20 @@ class Workspace:
         return kept
 
     def record(
-        self, key: str, messages: Sequence[Mapping[str, Any]], *, title: str = "", cwd: str | None = None
+        self,
+        key: str,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        title: str = "",
+        cwd: str | None = None,
+        by_model: bool = False,
     ) -> dict[str, Any]:
-        """Adds a conversation that happened elsewhere, or what is new of it; `key` is the host's own name for it."""
-        clean = list(_checked(messages))
+        """Adds a conversation that happened elsewhere, or what is new of it; `key` is the host's own name for it.
+
+        Told `by_model`, nobody knows whether anybody said so: all of it counts as text from outside. Else the host says
+        what was said, and only what its tools returned does, with the answers after it.
+        """
+        clean = list(_graded(_checked(messages), by_model=by_model))
         with self._lock:
             session_id = _session_id(self.source, key)
             if self.database.find_session(session_id) is None:
@@ -184,7 +228,7 @@ class Workspace:
         with self._lock:
             numbered = (hashlib.sha256(b"%d %b" % (number, beginning)).hexdigest()[:16] for number in itertools.count())
             key = next(key for key in numbered if self._goes_on(key, gists))
-            return {**self.record(key, messages, title=title), "conversation": key}
+            return {**self.record(key, messages, title=title, by_model=True), "conversation": key}
 
     def _goes_on(self, key: str, gists: list[tuple[str, str]]) -> bool:
         """Whether the messages, from the first on, may be those of the conversation of this name."""
@@ -219,6 +263,15 @@ def _checked(messages: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         if not isinstance(content, str):
             raise WriteRefused(f"message {number}: content must be a text", kind="content")
         yield dict(storable({"role": role, "content": scrub(content)}))
+
+
+def _graded(messages: Iterator[dict[str, Any]], *, by_model: bool) -> Iterator[dict[str, Any]]:
+    outside = "tool" if by_model else ""
+    for message in messages:
+        if message["role"] in ("tool", "system"):
+            outside = outside or ("tool" if message["role"] == "tool" else "host")
+        is_said = message["role"] == "user" and not by_model
+        yield message if is_said or not outside else {**message, OUTSIDE: outside}
 
 
 def _session_id(source: str, key: str) -> str:

@@ -43,7 +43,7 @@ from hermes.compaction.messages import (
     text_of,
 )
 from hermes.conversations.context import Contexts, NewContext, holder_name, refuse_held
-from hermes.session.context import WIRE_KEYS, settled_until
+from hermes.session.context import OUTSIDE, WIRE_KEYS, outside_as_dicts, settled_until
 from hermes.session.engines import BREAKER, built_in, summarisers
 from hermes.tools.registry import failure
 
@@ -62,14 +62,17 @@ if TYPE_CHECKING:
 
 
 def written_messages(
-    done: Compaction, announced: dict[str, int], number: int, why: str, prompt: Prompt | None
+    done: Compaction, announced: dict[str, int], number: int, why: str, *, prompt: Prompt | None, outside: str
 ) -> list[dict[str, Any]]:
-    """The messages of the new context.
+    """The messages of the new context; those that are written hold text from `outside` when any was in front of us.
 
     The first that is written remembers how many compactions there were, what it stands for and why, and what the
     rebuilt prompt has told.
     """
-    messages = [dict(message) for message in done.messages]
+    messages = [
+        {**message, OUTSIDE: outside} if number is None else dict(message)
+        for message, number in zip(done.messages, done.ids, strict=True)
+    ]
     first = messages[done.ids.index(None)]
     first["compactions"] = number
     size = sum(len(str(each.get("content"))) for each, at in zip(messages, done.ids, strict=True) if at is None)
@@ -77,6 +80,7 @@ def written_messages(
     first["additions"] = [{"source": "summary", "characters": size, **about}]
     if prompt is not None:
         first["prompt_sections"] = prompt.sizes()
+        first["prompt_outside"] = outside_as_dicts(prompt.outside)
     first["announced"] = announced
     return messages
 
@@ -433,7 +437,7 @@ class Compactor:
             if done.changed:
                 if not told:
                     host.boundary.on_pre_compress(host.context.said())
-                return self._commit(done, why, in_place=in_place)
+                return self._commit(done, why, in_place=in_place, recalled=bool(recalled))
             self._engine_host.store_breaker()
             if done.reason == NO_SUMMARY:
                 (self._note if force else self._note_once)(f"{done.notice[:-1]} {_ABORTED}")
@@ -481,15 +485,16 @@ class Compactor:
             )
         return done.followed_by(*running)
 
-    def _commit(self, done: Compaction, why: str, *, in_place: bool | None) -> Compacted:
+    def _commit(self, done: Compaction, why: str, *, in_place: bool | None, recalled: bool) -> Compacted:
         host, old = self._host, self._host.id
         host.boundary.on_session_end(host.context.said())
         self._engine_host.call(self.engine.on_session_end, old, host.context.said())
+        outside = next((source.origin for source in host.sources()), "recall" if recalled else "")
         prompt = host.rebuilt_prompt().followed_by("compaction_note", SYSTEM_NOTE)
         seen = host.announced()
         changed = prompt if prompt.text != host.system_prompt else None
         new = NewContext(
-            messages=written_messages(done, seen, host.compactions + 1, why, changed),
+            messages=written_messages(done, seen, host.compactions + 1, why, prompt=changed, outside=outside),
             ids=done.ids,
             archive=done.replaced,
             last_id=host.last_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,10 +12,10 @@ from hermes.base.text import read_arguments, valid_arguments
 from hermes.base.tokens import estimate_message
 from hermes.compaction.messages import is_block, is_synthetic
 from hermes.conversations.context import WRITTEN
-from hermes.memory.entries import least_trusted
 from hermes.memory.file import FILES
 from hermes.memory.store import blocked_in_prompt
 from hermes.safety.fence import storable
+from hermes.safety.trust import Source
 from hermes.storage.images import (
     IMAGES,
     as_parts,
@@ -26,7 +27,6 @@ from hermes.storage.images import (
     tokens,
     without_data,
 )
-from hermes.tools.taint import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -159,10 +159,8 @@ class ReviewCounters:
         self._database = database
         self._key = f"nudges:{database.get_session(session_id).root}"
         kept = _read(database.get_meta(self._key))
-        self.unknown = "" if kept else "recall"  # what to think of text that was put away when nothing is known of it
         self.turns = int(kept.get("turns", 0))
         self.calls = int(kept.get("calls", 0))
-        self.taint = str(kept.get("taint", ""))
         self._saved_memory = False
         self.answered = 0  # turns of this process, for the note at its end
 
@@ -179,13 +177,6 @@ class ReviewCounters:
             self.turns, self._saved_memory = 0, True
         elif name == "skill_manage":
             self.calls = 0
-
-    def tainted(self, origin: str) -> None:
-        """Text from outside entered the conversation; whatever is learnt from it later may come from there."""
-        worse = least_trusted([origin, self.taint]) if origin and self.taint else origin or self.taint
-        if worse != self.taint:
-            self.taint = worse
-            self._save()  # at once: a turn that is broken off or interrupted has read it, too
 
     def turn_finished(self) -> None:
         """A person was answered; the counts are kept with the conversation."""
@@ -208,13 +199,8 @@ class ReviewCounters:
         self.calls = 0 if SKILLS in kinds else self.calls
         self._save()
 
-    def pass_taint_to(self, session_id: str) -> None:
-        """A conversation that begins with this one has read what this one read."""
-        if self.taint:
-            ReviewCounters(self._database, session_id).tainted(self.taint)
-
     def _save(self) -> None:
-        kept = {"turns": self.turns, "calls": self.calls, "taint": self.taint}
+        kept = {"turns": self.turns, "calls": self.calls}
         self._database.set_meta(self._key, json.dumps(kept))
 
 
@@ -317,10 +303,11 @@ def _with_calls(message: Mapping[str, Any], kept: list[Any]) -> Mapping[str, Any
 
 # What in a conversation came from outside: a page, a file, a tool's output, a recall.
 #
-# Each stored result says where its text comes from (`OUTSIDE`), so that a resumed session knows what a running one
-# knew.
+# Each stored message says where its text comes from (`OUTSIDE`), so that a resumed session, a branch, a search and a
+# block that stands for compacted messages know what the running session knew. `TYPED` is the part the person typed of
+# a message that also holds something they handed in.
 
-OUTSIDE = "outside"
+OUTSIDE, TYPED = "outside", "typed"
 SYNTHETIC = "synthetic"
 ENDED = "[This call did not finish: the turn ended before it returned.]"
 # Results of these are the conversation's own, where a stored one does not say: imported, or older than the mark.
@@ -328,52 +315,75 @@ _OWN_TOOLS = frozenset(
     {"memory", "skills_list", "skill_view", "skill_manage", "context_compact", "todo", "write_file", "patch"}
 )
 _COMPACTED = "earlier in the conversation"
+_ADDED = {"recalled": "recall", "overlay": "host"}
+_KEPT_TEXT = 4_000  # characters of a prompt's source that are stored to be shown
 
 
 def origin_of(stored: Mapping[str, Any]) -> str:
     """Where the text of a stored message comes from; "" when the person, the model or this program wrote it."""
+    known = stored.get(OUTSIDE)
+    if isinstance(known, str) and (known or WRITTEN in stored or stored.get("role") in ("tool", "assistant")):
+        return known
     if stored.get("role") == "tool":
-        known = stored.get(OUTSIDE)
-        if isinstance(known, str):
-            return known
         return "" if stored.get("name") in _OWN_TOOLS or stored.get("content") == ENDED else "tool"
-    if WRITTEN not in stored and is_block(stored):
-        return "recall"  # of another program: nobody knows what its summary was made of
-    if stored.get("role") == "user" and is_synthetic(stored):
-        return "tool"  # likewise: the output of a process, in the person's name
-    additions = [each.get("source") for each in stored.get("additions") or () if isinstance(each, dict)]
-    unexplained = "api_content" in stored and not additions  # no session of ours says something else in a person's name
-    return "recall" if "recalled" in additions or unexplained else ""
+    if is_block(stored) or (stored.get("role") == "user" and is_synthetic(stored)):
+        return "recall"  # of an older version or another program: nobody knows what it was made of
+    additions = [each for each in stored.get("additions") or () if isinstance(each, dict)]
+    if "api_content" in stored and not additions:
+        return "recall"  # no session of ours says something else in a person's name
+    return next(
+        (_ADDED[each["source"]] for each in additions if each.get("source") in _ADDED and not each.get("vouched")), ""
+    )
 
 
-def _words_of_person(stored: Mapping[str, Any]) -> str:
+def words_of_person(stored: Mapping[str, Any]) -> str:
+    """What the person typed of a stored message; "" when somebody or something else wrote it."""
     by_program = WRITTEN in stored or SYNTHETIC in stored or is_block(stored) or is_synthetic(stored)
     if stored.get("role") != "user" or by_program:
         return ""
+    if stored.get(OUTSIDE):
+        return str(stored.get(TYPED, ""))
     content = stored.get("content")
     return content if isinstance(content, str) else ""
 
 
-def sources_in(context: Context, nudges: ReviewCounters, *, since_person: bool = False) -> list[Source]:
-    """What the model has in front of it from outside; with `since_person` only what came after the newest words.
+def sources_in(context: Context, *others: Source) -> list[Source]:
+    """What the messages in front of the model hold from outside, behind `others`.
 
-    What a compaction put away is told by the conversation's counters; without them it counts as from outside.
+    What the model wrote after it had read some is left out while the text that it read is still there.
     """
-    found = context.outside()
-    if since_person:
-        roles = [message["role"] for message in context.messages]
-        newest = len(roles) - 1 - roles[::-1].index("user") if "user" in roles else 0
-        found = [each for each in found if each[0] >= newest]
-    sources = [
-        Source(origin=origin, name=str(message.get("name") or _NAMES.get(origin, "a tool")), text=_text(message))
-        for _, origin, message in found
+    found = [
+        (str(message["role"]), Source(origin=origin, name=_source_name(message, origin), text=_text(message)))
+        for _, origin, message in context.outside()
     ]
-    if context.compacted and not since_person and (put_away := nudges.taint or nudges.unknown):
-        sources.insert(0, Source(origin=put_away, name=_COMPACTED, text=""))
-    return sources
+    read = [*others, *(source for role, source in found if role != "assistant")]
+    return read or [source for _, source in found]
 
 
-_NAMES = {"recall": "memory provider", "tool": "a tool of the host"}
+def _source_name(message: Mapping[str, Any], origin: str) -> str:
+    """The address or path in a tool's result, else the tool's name, else what kind of text it is."""
+    place = re.match(r'\{"success": true, "(?:url|path)": "([^"]{1,300})"', _text(message))
+    named = place[1] if place else str(message.get("name") or _NAMES.get(origin, "a tool"))
+    return _COMPACTED if is_block(message) else named
+
+
+def outside_as_dicts(sources: Iterable[Source]) -> list[dict[str, str]]:
+    """Sources of a prompt, to be stored with its session."""
+    return [{"origin": each.origin, "name": each.name, "text": each.text[:_KEPT_TEXT]} for each in sources]
+
+
+def outside_from_dicts(stored: object) -> list[Source]:
+    known = [each for each in stored if isinstance(each, dict)] if isinstance(stored, list) else []
+    return [Source(**{name: str(each.get(name, "")) for name in ("origin", "name", "text")}) for each in known]
+
+
+_NAMES = {
+    "recall": "memory provider",
+    "tool": "a tool of the host",
+    "host": "what the host adds to a turn",
+    "piped": "piped input",
+    "import": "an imported conversation",
+}
 
 
 def _text(message: Mapping[str, Any]) -> str:
@@ -468,7 +478,7 @@ class Context:
             private = private or (stored.get("content"), wire_message(dict(stored))["content"])
             stored = kept
         message = wire_message(dict(stored))
-        known = _Known(stored, outside=origin_of(stored), of_person=_words_of_person(stored))
+        known = _Known(stored, outside=origin_of(stored), of_person=words_of_person(stored))
         if private is not None:
             known.private = (*private[:2], message["content"])
             message["content"] = private[1]
@@ -606,6 +616,7 @@ class Host(Protocol):
 
     def request(self) -> Request: ...
     def overhead(self) -> int: ...
+    def sources(self) -> list[Source]: ...
     def rebuilt_prompt(self) -> Prompt: ...
     def announced(self) -> dict[str, int]: ...
     def go_on(

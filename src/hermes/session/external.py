@@ -229,6 +229,8 @@ class ProviderTool:
     """A provider's tool in the toolbox's form; what it brings is text from outside."""
 
     brings = "provider"
+    sink = "provider"
+    is_foreign = True
     toolset = "memory"
 
     def __init__(self, manager: MemoryManager, schema: dict[str, Any]) -> None:
@@ -238,6 +240,26 @@ class ProviderTool:
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
         found = json.loads(self._manager.handle_tool_call(self.schema["name"], arguments))
         return found if isinstance(found, dict) else {"result": found}
+
+    def effect(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        """What would be stored; None for a call that by its name and arguments only looks something up."""
+        named = set(str(arguments.get("action") or self.schema["name"]).lower().split("_"))
+        if named & _READING and not _CONTENT & arguments.keys():
+            return None
+        return {"writes": [str(each) for name, each in arguments.items() if name in _CONTENT] or [str(arguments)]}
+
+
+# A provider does not say which of its tools store something; whatever is not known to look up counts as storing.
+_READING_WORDS = (
+    "search recall reflect query read browse list get find lookup view show status context profile probe related "
+    "reason reasoning contradict conclusions"
+)
+_READING = frozenset(_READING_WORDS.split())
+_CONTENT_WORDS = (
+    "content text card conclusion conclusions fact facts memory memories note notes data value body message "
+    "messages observation observations url file path resource title tags metadata"
+)
+_CONTENT = frozenset(_CONTENT_WORDS.split())
 
 
 def chosen_providers(settings: Settings) -> list[str]:

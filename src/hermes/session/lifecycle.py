@@ -20,8 +20,9 @@ from hermes.conversations.database import Opened
 from hermes.memory.capture import KNOWN, capture, placed
 from hermes.memory.entries import USE
 from hermes.safety.secrets import mask_secrets
-from hermes.session.context import MemoryUpdates, ReviewCounters
-from hermes.tools.taint import NO_TURN
+from hermes.safety.trust import NO_TURN
+from hermes.session.context import MemoryUpdates, outside_as_dicts
+from hermes.tools.memory import cause_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from hermes.memory.capture import Captured
     from hermes.memory.entries import Cause
     from hermes.memory.store import MemoryStore
+    from hermes.safety.trust import TurnContext
     from hermes.tools.memory import MemoryTool
-    from hermes.tools.taint import TurnContext
 
     Ask = Callable[[str, str], str]
     from datetime import date
@@ -99,14 +100,14 @@ def _keep(
     archived = [each.entry for each in store.archived(target) if not each.into]
     write = placed(captured, [*archived, *store.entries(target)])
     if write.old_text in archived:  # somebody speaks of it again: it comes back before it is corrected
-        store.restore(target, write.old_text, cause=turn.cause)
+        store.restore(target, write.old_text, cause=cause_of(turn))
     if write.action == KNOWN:
         return None
     operation = {"action": write.action, "content": write.content}
     operation |= {"old_text": write.old_text} if write.old_text else {}
     if approvals is None:
         return tool.call({"target": target, **operation}, turn)
-    _stage(target, operation, store, approvals, turn.cause)
+    _stage(target, operation, store, approvals, cause_of(turn))
     return None
 
 
@@ -270,7 +271,6 @@ def branch_off(database: SessionDB, session_id: str, title: str | None = None) -
         **details | {"model": parent.model, "cwd": parent.cwd, "project": parent.project},
     )
     database.append_many(branch, said)
-    ReviewCounters(database, session_id).pass_taint_to(branch)
     database.sync()
     return branch
 
@@ -480,6 +480,7 @@ def _prompt_and_tools(parts: SessionParts, about: About, options: PromptOptions)
     return {
         "system_prompt": prompt.text,
         "prompt_sections": prompt.sizes(),
+        "prompt_outside": outside_as_dicts(prompt.outside),
         "tools": parts.toolbox.schemas(),
         "announced": MemoryUpdates(parts.store, "").seen,
         "prompt_inputs": {**inputs, "today": options.today.isoformat() if options.today else None},

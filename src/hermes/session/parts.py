@@ -17,9 +17,9 @@ from hermes.session.external import External, ProviderTool
 from hermes.settings.config import load_settings
 from hermes.settings.home import DATABASE, SHARED, UNSAVED, find_home, locate_home
 from hermes.settings.schema import nearest
+from hermes.settings.trust import DecisionLog, TrustedFolders
 from hermes.tools.memory import MemoryTool
 from hermes.tools.registry import Toolbox, check_tool, check_toolsets, is_enabled, toolsets_of
-from hermes.tools.taint import Taint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -290,6 +290,9 @@ class SessionKeywords(TypedDict, total=False):
     reason: str
     makers: Mapping[str, Callable[[], Tool]] | None
     parent: str | None
+    trusted_folders: Sequence[str] | None
+    vouches: bool
+    ask: Callable[[str], bool] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +306,10 @@ class SessionOptions:
     used besides those of the settings. A session that `follows` another in one program takes over its providers,
     which hear of the change (`reason`: new, reset, resume or branch); the other is closed after it. `makers` say how to
     make more of the host's tools by name when they are needed. `parent` is the session that delegates to this one.
+
+    Trust: files and notes in `trusted_folders` are the person's own; left out, the person's list counts
+    (`hermes trust`). A host `vouches` for its system message, its prefill and what it adds to turns; without that they
+    are text from outside. `ask` puts a question to the person when a call that cannot wait needs their consent.
 
     When `state.db` is locked or damaged, the session goes on with a notice and keeps the conversation in `unsaved/`
     until it can be added. With `must_store` (default: the setting `sessions.required`) it raises StorageError.
@@ -322,6 +329,9 @@ class SessionOptions:
     reason: str = "new"
     makers: Mapping[str, Callable[[], Tool]] | None = None
     parent: str | None = None
+    trusted_folders: Sequence[str] | None = None
+    vouches: bool = False
+    ask: Callable[[str], bool] | None = None
 
     def changed(self, more: Mapping[str, Any]) -> SessionOptions:
         """These options with other values; TypeError for a name that is none of them."""
@@ -340,7 +350,8 @@ class SessionParts:
     """What one session works with, chosen by `open_parts` from the settings; whoever opens it closes it.
 
     `extra` are a host's tools, `makers` how to make more; `toolsets` switches ours on, without it all are.
-    `context_length` is that of the host's model, where the host knows it.
+    `context_length` is that of the host's model, where the host knows it. Text in `folders` is the person's own; the
+    host `vouches` for what it adds to prompts.
     """
 
     home: Home
@@ -349,7 +360,10 @@ class SessionParts:
     storage: SessionStorage
     notices: Notices
     external: External
-    taint: Taint
+    folders: TrustedFolders
+    decisions: DecisionLog
+    vouches: bool
+    cwd: str
     extra: Sequence[Tool]
     makers: Mapping[str, Callable[[], Tool]]
     toolsets: Collection[str] | None
@@ -366,7 +380,6 @@ class SessionParts:
         return MemoryTool(
             self.store,
             approvals=Approvals(self.home),
-            taint=self.taint,
             approve_all=self.settings.flag("memory.write_approval"),
             untrusted=self.settings.text("memory.untrusted_writes"),
         )
@@ -386,7 +399,8 @@ class SessionParts:
             check_tool(tool)
             if is_enabled(tool.schema["name"], self.toolsets, getattr(tool, "toolset", None)):
                 made[tool.schema["name"]] = lambda tool=tool: tool  # type: ignore[misc]
-        toolbox = Toolbox(made, self.taint)
+        untrusted = self.settings.text("memory.untrusted_writes")
+        toolbox = Toolbox(made, Approvals(self.home), folder=self.cwd, untrusted=untrusted)
         if self.has_owner and self.settings.text("context.engine") not in ("", "compressor"):
             from hermes.tools.registry import EngineTool, usable_schemas
 
@@ -413,11 +427,13 @@ class SessionParts:
         from hermes.skills.files import KNOWN_SKILLS, parse_known
         from hermes.skills.tool import SkillTools
 
+        also = tuple(os.path.expanduser(each) for each in self.settings.texts("skills.external_dirs"))
         return SkillTools(
             self.home.join("skills"),
             self.scan_cache.scan,
             disabled=frozenset(self.settings.texts("skills.disabled")),
-            also=tuple(os.path.expanduser(each) for each in self.settings.texts("skills.external_dirs")),
+            also=also,
+            outside=frozenset(each for each in also if not self.folders.is_trusted(each)),
             strict=self.settings.flag("skills.guard_agent_created"),
             fill_in=self.settings.flag("skills.template_vars"),
             known=parse_known(self.scan_cache.kept(KNOWN_SKILLS)),
@@ -489,12 +505,29 @@ class SessionParts:
                 more_on_platform=more,
                 skip_memory=skip_memory,
                 skip_context_files=skip_context_files,
+                is_trusted=self.folders.is_trusted,
+                vouched=self.vouches,
+                outside_skills=tuple(self.skills.outside_skills()),
+                imported=tuple(self._imported()) if store and not skip_memory else (),
             )
         )
         self.scan_cache.save()
         if (known := self.skills.index.take_changed()) is not None:
             self.scan_cache.keep(KNOWN_SKILLS, render_known(known))
         return prompt
+
+    def _imported(self) -> Iterator[str]:
+        """Entries that came with an import and that no person has approved."""
+        store = self.store
+        for target in store.targets if store else ():
+            try:
+                known = store.provenance(target) if store else {}
+            except HermesError as error:
+                yield f"{target}: where its entries come from cannot be read: {error}"
+                continue
+            for entry, each in known.items():
+                if each.origin == "import" and not (each.change is not None and each.change.cause.approved):
+                    yield entry
 
     def subdirectory_hints(self, cwd: str | None) -> SubdirectoryHints | None:
         """Finds notes for agents in the folders that tools work in; None without a folder to start from."""
@@ -524,14 +557,12 @@ class SessionParts:
 
         return ContextCompact()
 
-    def skill_tool(self, name: str, taint: Taint | None = None) -> Tool:
-        """A tool for skills, of the conversation or of somebody who looks back on it with a taint of their own."""
+    def skill_tool(self, name: str) -> Tool:
         from hermes.skills.files import PendingSkills
         from hermes.tools.builtin import Gate, SkillTool
 
         gate = Gate(
             PendingSkills(self.home.join("pending", "skills")),
-            taint or self.taint,
             must_ask=self.settings.flag("skills.write_approval"),
             untrusted=self.settings.text("memory.untrusted_writes"),
         )
@@ -588,7 +619,10 @@ def open_parts(
             storage=storage,
             notices=Notices(),
             external=external,
-            taint=Taint(),
+            folders=TrustedFolders(place, options.trusted_folders),
+            decisions=DecisionLog(place),
+            vouches=options.vouches,
+            cwd=cwd or "",
             extra=tools,
             makers=options.makers or {},
             toolsets=toolsets,

@@ -27,7 +27,6 @@ from hermes.session.lifecycle import transcript
 from hermes.tools.loop import run_turn
 from hermes.tools.memory import MemoryTool
 from hermes.tools.registry import CUT_OFF, Toolbox, failure, to_json
-from hermes.tools.taint import Taint, TurnContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from hermes.base.events import Usage
     from hermes.conversations.database import SessionDB
     from hermes.llm.client import Model
+    from hermes.safety.trust import TurnContext
     from hermes.session.session import MemorySession
     from hermes.settings.config import Settings
     from hermes.tools.registry import Tool
@@ -200,7 +200,7 @@ class Reviews:
         request = parent if same_model else _elsewhere(parent, self._toolbox(kinds))
         if why := budget.too_dear(request, prompt, model, cached=same_model):
             return self._keep({**outcome, "status": "skipped", "error": why})
-        fork = Fork(request, prompt, self._toolbox(kinds), TurnContext(session=self._session.id, origin=ORIGIN))
+        fork = Fork(request, prompt, self._toolbox(kinds), self._session.turn_context(ORIGIN))
         saved: list[dict[str, Any]] = []
         try:
             events = run_turn(
@@ -241,22 +241,19 @@ class Reviews:
 
     def _toolbox(self, kinds: frozenset[str]) -> Toolbox:
         session = self._session
-        taint = Taint()
-        taint.inherit(session.sources())
         offered = frozenset(session.tool_names)
         makers: dict[str, Callable[[], Tool]] = {}
         if MEMORY in kinds or "memory" in offered:
-            makers["memory"] = lambda: self._memory(taint)
+            makers["memory"] = self._memory
         for name in ("skills_list", "skill_view", "skill_manage"):
-            makers[name] = lambda name=name: session.skill_tool(name, taint)  # type: ignore[misc]
-        return Toolbox({name: make for name, make in makers.items() if name in offered}, taint)
+            makers[name] = lambda name=name: session.skill_tool(name)  # type: ignore[misc]
+        return Toolbox({name: make for name, make in makers.items() if name in offered})
 
-    def _memory(self, taint: Taint) -> Tool:
+    def _memory(self) -> Tool:
         settings = self._settings
         return MemoryTool(
             self._session.store,
             approvals=Approvals(self._session.home),
-            taint=taint,
             approve_all=settings.flag("memory.write_approval"),
             untrusted=settings.text("memory.untrusted_writes"),
         )

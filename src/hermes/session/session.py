@@ -24,11 +24,14 @@ from hermes.base.text import counted
 from hermes.base.tokens import estimate
 from hermes.conversations.context import WRITTEN, Contexts
 from hermes.memory.approval import Approvals
+from hermes.prompt.assembly import paths_in
 from hermes.safety.fence import UNCLOSED, build_memory_context_block, is_unclosed, public_words, without_private
+from hermes.safety.trust import Source, TurnContext
 from hermes.session.context import (
     ENDED,
     OUTSIDE,
     ROLES,
+    TYPED,
     Context,
     MemoryUpdates,
     Request,
@@ -36,6 +39,7 @@ from hermes.session.context import (
     is_answer,
     noted,
     origin_of,
+    outside_from_dicts,
     parsed,
     reply_message,
     sizes_of,
@@ -62,7 +66,6 @@ from hermes.storage.images import IMAGES, public_images, taken_in, without_bytes
 from hermes.storage.ports import OPTIONAL_WAIT
 from hermes.storage.records import new_id
 from hermes.tools.registry import CUT_OFF, failure, to_json
-from hermes.tools.taint import TurnContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
     from hermes.llm.client import Model
     from hermes.memory.store import MemoryStore
     from hermes.prompt.assembly import Prompt
+    from hermes.safety.trust import Decision
     from hermes.session.compaction import Compactor
     from hermes.session.context import Boundary
     from hermes.session.parts import SessionKeywords, SessionParts
@@ -81,7 +85,6 @@ if TYPE_CHECKING:
     from hermes.storage.images import Content, Entry
     from hermes.storage.records import Session, StoredMessage
     from hermes.tools.registry import Tool
-    from hermes.tools.taint import Source, Taint
 
     Answer = TypeVar("Answer")
 
@@ -102,8 +105,11 @@ class MemorySession:
         session_id: str,
         stored: list[StoredMessage],
         prefill: Sequence[Mapping[str, Any]] = (),
+        ask: Callable[[str], bool] | None = None,
     ) -> None:
         self.id = session_id
+        self._ask = ask
+        self._delegated_by: MemorySession | None = None
         self._parts = parts
         self.notices = parts.notices
         self.external = parts.external
@@ -112,6 +118,10 @@ class MemorySession:
         self.system_prompt: str = details["system_prompt"]
         self._tools: list[dict[str, Any]] = details["tools"]
         self._prefill = [dict(message) for message in prefill]
+        rebuilt = next(
+            (each.message["prompt_outside"] for each in reversed(stored) if "prompt_outside" in each.message), None
+        )
+        self._prompt_outside = outside_from_dicts(details.get("prompt_outside") if rebuilt is None else rebuilt)
         self.context = Context((each.id, each.message) for each in stored)
         self.compactions: int = max((each.message.get("compactions", 0) for each in stored), default=0)
         self._compactor: Compactor | None = None
@@ -128,9 +138,6 @@ class MemorySession:
             _ = self.compactor.engine  # an engine of somebody else hears at once that a session begins
         self._close_open_calls()
         self._unfinished = bool(stored) and self.context.messages[-1]["role"] in ("user", "tool")
-        if self._unfinished:  # whoever goes on with this turn has read what the process before it had read
-            for source in self.sources(since_person=True):
-                parts.taint.note(source.origin, source.name, source.text)
 
     @classmethod
     def open(
@@ -184,7 +191,7 @@ class MemorySession:
                     follows=before.external if before is not None else None,
                 )
             stored = (begin if resume is None else go_on)(parts, session_id, about, prompt)
-            session = cls(parts, session_id, stored, chosen.prefill)
+            session = cls(parts, session_id, stored, chosen.prefill, chosen.ask)
             if before is not None:
                 session.external.take_over(
                     before.external, before.context.said(), session.notices, session_id=session.id, reason=chosen.reason
@@ -194,19 +201,22 @@ class MemorySession:
             raise
         return session
 
-    def prepare_turn(self, text: Content, *, recalled: str = "", overlay: str = "") -> Request:
+    def prepare_turn(self, text: Content, *, recalled: str = "", overlay: str = "", attached: str = "") -> Request:
         """Saves the user's message and returns what to send.
 
         `text` may be a list of parts with images, as OpenAI or Anthropic define them; `image_part` makes one of a file.
         `recalled` is memory from elsewhere, wrapped so that the model cannot mistake it for the user's words; `overlay`
         is what a host adds to this turn only. Both go on a copy: the clean message is what is stored and searched.
+        `attached` follows the text and is stored with it: what the person hands in but did not write, such as a pipe.
         `<private>…</private>` in the text is sent and kept in this process; all that is stored of it is `[private]`.
         When nothing followed the message before it, because the host failed there, that turn is marked as broken off.
         """
         self._refuse_closed()
         images: list[Entry] = []
-        if not isinstance(text, str):
-            text, images = taken_in(text)
+        typed = text
+        if not isinstance(typed, str):
+            typed, images = taken_in(typed)
+        text = "\n\n".join(filter(None, [typed, attached]))
         self._return_to_state_db()
         self._close_open_calls()
         self._close_broken_turn()
@@ -220,6 +230,8 @@ class MemorySession:
         announced = self._updates.take()
         additions = [part for part in (build_memory_context_block(recalled), announced, overlay) if part]
         message: dict[str, Any] = {"role": "user", "content": kept}
+        if attached:
+            message |= {OUTSIDE: "piped", TYPED: without_private(typed)}
         if images and (stored := public_images(text, images)):
             message[IMAGES] = stored
         if additions:
@@ -227,11 +239,11 @@ class MemorySession:
             message["additions"] = sizes_of(recalled=recalled, announcement=announced, overlay=overlay)
             if recalled:
                 message["additions"][0]["from"] = ["host"] * bool(handed) + self.external.recalled_by * bool(found)
+            if overlay and self._parts.vouches:
+                message["additions"][-1]["vouched"] = True
         if announced:
             message["announced"] = dict(self._updates.seen)
-        if recalled:
-            self._taint("recall", "memory provider", recalled)
-        self._said = text if kept == text else ""  # a statement with a gap in it is no statement to keep
+        self._said = typed if kept == text else ""  # a statement with a gap in it is no statement to keep
         self._save(message, None if kept == text else (text, "\n\n".join([text, *additions])), images)
         self._unfinished = True
         return self.request()
@@ -253,10 +265,10 @@ class MemorySession:
         self._refuse_closed()
         refuse_strange_role(message)
         message = without_bytes(message, strict=True)
-        if message.get("role") == "tool":
-            self._taint("tool", "a tool of the host", str(message.get("content") or ""))
-            if not origin_of(message):  # a host's tool may have the name of one of ours
-                message = {**message, OUTSIDE: "tool"}
+        if message.get("role") == "tool" and not origin_of(message):  # a host's tool may have the name of one of ours
+            message = {**message, OUTSIDE: "tool"}
+        elif message.get("role") in ("system", "developer") and not self._parts.vouches:
+            message = {**message, OUTSIDE: "host"}
         self._save(dict(message))
 
     def record_result(self, call_id: str, content: str, arguments: Mapping[str, Any] | None = None) -> str:
@@ -270,8 +282,7 @@ class MemorySession:
         hint = self._hints.for_call(arguments or {}) if self._hints else ""
         shown = f"{content}\n\n{hint}" if hint else content
         self.counters.called("")
-        self._taint("tool", "a tool of the host", shown)
-        self._save({"role": "tool", "tool_call_id": call_id, "content": shown, **noted(hint)})
+        self._save({"role": "tool", "tool_call_id": call_id, "content": shown, OUTSIDE: "tool", **noted(hint)})
         return shown
 
     def call_tool(
@@ -297,15 +308,13 @@ class MemorySession:
             self._save({"role": "tool", "tool_call_id": call_id, "name": name, "content": result, OUTSIDE: ""})
             return result
         self.external.calling(call_id)
-        result = self._parts.toolbox.call(name, arguments, self._turn())
+        called = self._parts.toolbox.run(name, arguments, self._turn())
         self.external.calling("")
-        notes = self._notes_for(name, arguments)
-        result += notes
+        notes, origin = self._notes_for(name, arguments)
+        result = called.text + notes
         self.counters.called(name)
-        self._count(lambda: self.counters.tainted(self._parts.taint.origin))
-        brings = "file" if notes else self._parts.toolbox.brings(name)
-        told = {"role": "tool", "tool_call_id": call_id, "name": name, "content": result, OUTSIDE: brings}
-        self._save({**told, **noted(notes)})
+        told = {"role": "tool", "tool_call_id": call_id, "name": name, "content": result}
+        self._save({**told, OUTSIDE: called.origin or origin, **noted(notes)})
         return result
 
     def finish_turn(
@@ -477,7 +486,9 @@ class MemorySession:
             given["today"] = date.fromisoformat(given["today"])
         if self._parts.store is not None:
             self._parts.store.freeze()
-        return self._parts.build_prompt(model=row.model or "", cwd=row.cwd, **given)
+        prompt = self._parts.build_prompt(model=row.model or "", cwd=row.cwd, **given)
+        self._prompt_outside = list(prompt.outside)
+        return prompt
 
     def announced(self) -> dict[str, int]:
         """Changes of memory up to now, all of which a prompt that is built now holds."""
@@ -529,22 +540,49 @@ class MemorySession:
         """The tools the model of this session was offered."""
         return [str(tool["function"]["name"]) for tool in self._tools]
 
-    def skill_tool(self, name: str, taint: Taint) -> Tool:
-        """A tool for skills whose changes wait when a text of `taint` may be behind them."""
-        return self._parts.skill_tool(name, taint)
+    def skill_tool(self, name: str) -> Tool:
+        return self._parts.skill_tool(name)
 
     def snapshot_request(self) -> Request:
         """The request as it stands now, without private parts, for somebody who will not send it as this session."""
         messages = [*self._prefill, *self.context.to_send(self.database.images.read, to_others=True)]
         return Request(system=self.system_prompt, messages=messages, tools=list(self._tools))
 
-    def sources(self, *, since_person: bool = False) -> list[Source]:
-        """What the model has in front of it that came from outside; see `sources_in`."""
-        return sources_in(self.context, self.counters, since_person=since_person)
+    def sources(self) -> list[Source]:
+        """What the model has in front of it that came from outside: prompt, messages, and what a task came from."""
+        inherited = self._delegated_by.sources() if self._delegated_by is not None else []
+        prefilled = [] if self._parts.vouches else self._prefill
+        texts = [str(message.get("content") or "") for message in prefilled]
+        prefill = [Source(origin="host", name="prefill", text="\n".join(texts))] if texts else []
+        return sources_in(self.context, *self._prompt_outside, *prefill, *inherited)
+
+    def said(self) -> list[str]:
+        """What the person said; the task of a delegated session was worded by a model."""
+        return self._delegated_by.said() if self._delegated_by is not None else self.context.of_person()
 
     def inherit(self, parent: MemorySession) -> None:
         """A task that another session delegates may have been worded by whatever that session has read."""
-        self._parts.taint.inherit([*parent.sources(), *parent._parts.taint.sources()])
+        self._delegated_by = parent
+
+    def turn_context(self, origin: str = "agent") -> TurnContext:
+        """What tools may know about this turn, and whoever looks back on it (`origin`)."""
+        ask = self._ask if origin == "agent" else None
+        return TurnContext(
+            session=self.id,
+            origin=origin,
+            sources=self.sources,
+            said=self.said,
+            private=self._private_texts,
+            ask=ask,
+            record=self._keep_decision,
+        )
+
+    def _private_texts(self) -> list[str]:
+        """Memory, what the person said before, and what tools showed of their own files."""
+        store = self.store
+        entries = [entry for target in store.targets for entry in store.entries(target)] if store else []
+        shown = [str(m.get("content") or "") for m in self.context.public() if m["role"] == "tool"]
+        return [*entries, *self.said()[:-1], *shown]
 
     # --- parts of the calls above -------------------------------------------------------------------------------------
 
@@ -567,14 +605,14 @@ class MemorySession:
             same_model=model in ("", self.model),
         )
 
-    def _notes_for(self, name: str, arguments: str | Mapping[str, Any] | None) -> str:
-        """Notes for agents in a folder that one of our file tools entered for the first time."""
+    def _notes_for(self, name: str, arguments: str | Mapping[str, Any] | None) -> tuple[str, str]:
+        """Notes for agents in a folder that one of our file tools entered for the first time, and their origin."""
         if self._hints is None or not getattr(self._parts.toolbox.get(name), "works_in_folders", False):
-            return ""
+            return "", ""
         notes = self._hints.for_call(given) if (given := parsed(arguments)) else ""
-        if notes:  # also by a tool that brings in nothing itself, such as one that writes a file
-            self._parts.taint.note("file", "notes for agents", notes)
-        return notes
+        places = [os.path.join(self._row.cwd or "", os.path.expanduser(each)) for each in paths_in(given)]
+        trusted = bool(places) and all(map(self._parts.folders.is_trusted, places))
+        return notes, "file" if notes and not trusted else ""
 
     def _close_open_calls(self) -> None:
         """A call without a result would make the history invalid for every model; it gets one that says why."""
@@ -590,10 +628,6 @@ class MemorySession:
         if not self._parts.storage.is_open:
             raise OutOfOrder(f"this session is closed; MemorySession.open(resume={self.id!r}) goes on with it")
 
-    def _taint(self, origin: str, name: str, text: str) -> None:
-        self._parts.taint.note(origin, name, text)
-        self._count(lambda: self.counters.tainted(self._parts.taint.origin))
-
     def _image(self, entry: Entry) -> bytes | None:
         data = entry.get("data")
         return data if isinstance(data, bytes) else self._parts.database.images.read(entry)
@@ -603,15 +637,18 @@ class MemorySession:
     ) -> None:
         """`private` and `images` are what the message had before its private parts were left out."""
         message = with_valid_calls(message)
+        if message["role"] == "assistant" and OUTSIDE not in message and (sources := self.sources()):
+            message = {**message, OUTSIDE: sources[-1].origin}  # the model may repeat what it has read
         self.last_id = self._with_fallback(lambda: self._parts.database.append(self.id, message))
         self.context.append(self.last_id, message, private, images)
         self._unfinished = False
 
     def _turn(self) -> TurnContext:
-        """What tools may know about this turn."""
-        return TurnContext(
-            session=self.id, earlier=self.sources, said=self.context.of_person, compact=self._compact_range
-        )
+        known = self.turn_context()
+        return TurnContext(**(vars(known) | {"compact": self._compact_range}))
+
+    def _keep_decision(self, decision: Decision) -> None:
+        self._parts.decisions.add(decision, self.id)
 
     def _capture(self, said: str) -> None:
         """Keeps the plain statements of a person's message, when the settings want that."""

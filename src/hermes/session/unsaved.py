@@ -20,7 +20,6 @@ from hermes.base.errors import DamagedFile, LockTimeout, StorageError
 from hermes.base.text import counted
 from hermes.conversations.context import Contexts
 from hermes.conversations.database import KILLED, SessionDB
-from hermes.session.context import ReviewCounters
 from hermes.settings.home import DATABASE
 from hermes.settings.home import UNSAVED as FOLDER
 from hermes.storage.files import Folder
@@ -169,8 +168,6 @@ def _add(spare: SessionDB, database: SessionDB, about: Mapping[str, Any], done: 
         database.update_session(session_id, ended_at=ended, end_reason=last.end_reason or KILLED)
     if last.title and database.get_session(session_id).title is None:
         database.rename(session_id, last.title)
-    if taint := ReviewCounters(spare, last.id).taint:
-        ReviewCounters(database, session_id).tainted(taint)
     return session_id, [each.id for each in said]
 
 

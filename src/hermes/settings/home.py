@@ -163,7 +163,7 @@ def project_of(folder: str) -> str:
 
     The digest of the path tells two repositories of one name apart.
     """
-    root = _repository(os.path.realpath(os.path.expanduser(folder)))
+    root = project_root(os.path.realpath(os.path.expanduser(folder)))
     if not root:
         return ""
     import hashlib
@@ -210,7 +210,8 @@ def recorded_project(words: str | None) -> str:
         return ""
 
 
-def _repository(folder: str) -> str:
+def project_root(folder: str) -> str:
+    """The repository around a folder; "" outside of any."""
     while True:
         if os.path.lexists(os.path.join(folder, ".git")):  # a folder, or the file of a worktree
             return folder

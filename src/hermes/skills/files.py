@@ -17,7 +17,7 @@ from hermes.storage.documents import Waiting, new_id
 from hermes.storage.text_files import is_inside, read_foreign
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from hermes.base.values import Scan
@@ -407,7 +407,10 @@ def parse_known(data: bytes) -> Known:
 
 @value
 class PendingSkill:
-    """One staged call of `skill_manage`: its arguments, who asked for it, and why a person is asked."""
+    """One staged call of `skill_manage`: its arguments, who asked for it, why a person is asked, and its sources.
+
+    Each source has its origin, its name and the passage that is nearest to the text.
+    """
 
     id: str
     arguments: dict[str, Any]
@@ -415,6 +418,7 @@ class PendingSkill:
     session: str
     created_at: float
     reason: str
+    sources: tuple[Mapping[str, str], ...] = ()
 
     @property
     def summary(self) -> str:
@@ -427,11 +431,20 @@ class PendingSkills:
     def __init__(self, path: str) -> None:
         self._waiting = Waiting(path)
 
-    def stage(self, arguments: Mapping[str, Any], *, origin: str, session: str, reason: str) -> PendingSkill:
+    def stage(
+        self,
+        arguments: Mapping[str, Any],
+        *,
+        origin: str,
+        session: str,
+        reason: str,
+        sources: Sequence[Mapping[str, str]] = (),
+    ) -> PendingSkill:
         """Keeps a change for later; durable when it returns."""
         kept: dict[str, Any] = {"id": new_id(), "origin": origin, "session": session, "created_at": time.time()}
-        pending = PendingSkill(arguments=dict(arguments), reason=reason, **kept)
-        record = {"subsystem": "skills", "payload": pending.arguments, "summary": pending.summary, "reason": reason}
+        pending = PendingSkill(arguments=dict(arguments), reason=reason, sources=tuple(sources), **kept)
+        record: dict[str, Any] = {"subsystem": "skills", "payload": pending.arguments, "summary": pending.summary}
+        record |= {"reason": reason, "sources": [dict(source) for source in sources]}
         self._waiting.put(pending.id, record | kept)
         return pending
 
@@ -457,4 +470,5 @@ def _parse_pending(pending_id: str, record: dict[str, Any]) -> PendingSkill:
         session=str(record["session"]),
         created_at=float(record["created_at"]),
         reason=str(record["reason"]),
+        sources=tuple({str(k): str(v) for k, v in each.items()} for each in record.get("sources", ())),
     )

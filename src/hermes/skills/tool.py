@@ -19,6 +19,7 @@ from hermes.skills.files import (
     find,
     folder_of,
     linked_files,
+    places,
     platforms_of,
     read_linked,
     read_skill,
@@ -116,17 +117,20 @@ class SkillTools:
         environment: Mapping[str, str] = os.environ,
         disabled: frozenset[str] = frozenset(),
         also: tuple[str, ...] = (),
+        outside: frozenset[str] = frozenset(),
         strict: bool = False,
         fill_in: bool = True,
         known: Known | None = None,
     ) -> None:
-        """`also` are more folders, only read from; `strict` refuses to write what a person should look at first.
+        """`also` are more folders, only read from; those `outside` the person does not trust.
 
+        `strict` refuses to write what a person should look at first.
         `known` is what an earlier index read of the skills, for those files that did not change since.
         """
         self.index = SkillIndex(root, scan, disabled=disabled, also=also, known=known)
         self._root = root
         self._also = also
+        self._outside = outside
         self._strict = strict
         self._fill_in = fill_in
         self._scan = scan
@@ -153,12 +157,20 @@ class SkillTools:
         except OSError as error:
             return {"success": False, "error": f"the skills directory could not be used: {error.strerror or error}"}
 
-    def is_elsewhere(self, name: str) -> bool:
-        """Whether this skill lies in a folder that we only read from, and so others wrote it."""
+    def is_outside(self, name: str) -> bool:
+        """Whether this skill lies in a folder that others write and the person does not trust."""
         try:
-            return self._is_foreign(find(self._root, name, self._also))
+            return folder_of(find(self._root, name, self._also), self._root, self._also) in self._outside
         except WriteRefused:
             return False
+
+    def outside_skills(self) -> list[str]:
+        """The names and descriptions of the skills that the index shows out of such folders."""
+        return [
+            f"{place.full_name}: {read_skill(folder, place).description}"
+            for folder in sorted(self._outside)
+            for place in places(folder)
+        ]
 
     def refusal(self, args: object) -> Result | None:
         """What would be wrong with a `skill_manage` call whatever the skills are like now; None when nothing is."""

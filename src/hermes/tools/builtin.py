@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import WriteRefused
 from hermes.base.values import value
+from hermes.safety.trust import NO_TURN, decide
 from hermes.tools.paths import AllowedPaths, Limits
 from hermes.tools.registry import failure
-from hermes.tools.taint import NO_TURN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     Run = Callable[["Task"], "Outcome"]
+    from hermes.safety.trust import TurnContext
     from hermes.settings.config import Settings
+    from hermes.settings.trust import TrustedFolders
     from hermes.skills.files import PendingSkill, PendingSkills
     from hermes.skills.tool import SkillTools
     from hermes.tools.paths import Ask
     from hermes.tools.registry import Tool
-    from hermes.tools.taint import Taint, TurnContext
 
 STATES = ("pending", "in_progress", "completed", "cancelled")
 MOST_ITEMS, LONGEST_ITEM = 256, 4_000
@@ -33,6 +34,7 @@ _MARKS = {"pending": "[ ]", "in_progress": "[>]"}
 
 class Todo:
     brings = ""
+    sink = ""
     schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
         "name": "todo",
         "description": (
@@ -128,12 +130,13 @@ class Outcome:
     input_tokens: int = 0
     output_tokens: int = 0
     tools: tuple[str, ...] = ()  # what it called, in order
+    read_outside: bool = True  # its answer may repeat text from outside
 
 
 class DelegateTask:
     """Hands pieces of work to other agents, each in its own session, and waits for them."""
 
-    brings = "tool"  # the answer may repeat what the other agent read outside
+    sink = ""  # the other agent's calls pass the gate, with what this one has read behind them
     schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
         "name": "delegate_task",
         "description": (
@@ -203,10 +206,15 @@ class DelegateTask:
             "exit_reason": outcome.status,
             "tokens": {"input": outcome.input_tokens, "output": outcome.output_tokens},
             "tool_trace": list(outcome.tools),
+            "read_outside": outcome.read_outside,
         }
 
+    def origin_of(self, _arguments: dict[str, Any], result: dict[str, Any], _turn: object) -> str:
+        """An answer may repeat what the other agent read outside."""
+        return "tool" if any(each["read_outside"] for each in result.get("results", ())) else ""
 
-MANAGE, VIEW = "skill_manage", "skill_view"
+
+MANAGE, VIEW, LIST = "skill_manage", "skill_view", "skills_list"
 _TEXTS = ("content", "new_string", "file_content")
 
 
@@ -217,9 +225,8 @@ class Gate:
     stand behind.
     """
 
-    def __init__(self, pending: PendingSkills, taint: Taint, *, must_ask: bool, untrusted: str) -> None:
+    def __init__(self, pending: PendingSkills, *, must_ask: bool, untrusted: str) -> None:
         self._pending = pending
-        self._taint = taint
         self._must_ask = must_ask
         self._untrusted = untrusted
 
@@ -227,16 +234,16 @@ class Gate:
         """How to stage a change that must wait; None when it may be made now."""
         reasons = ["skills.write_approval is on"] if self._must_ask else []
         new = [arguments[name] for name in _TEXTS if isinstance(arguments.get(name), str)]
-        source = self._taint.behind(new, lambda: _lost(arguments), turn)
-        if source is not None and self._untrusted != "allow":
-            reasons.append(self._taint.in_words(source))
+        decision = decide("skills", turn, writes=new, removes=_lost(arguments))
+        if not decision.allowed and self._untrusted != "allow":
+            reasons.append(decision.reason)
             if self._untrusted == "refuse":
                 raise WriteRefused(f"{reasons[-1]}, and memory.untrusted_writes is refuse", kind="untrusted")
         if not reasons:
             return None
-        origin = turn.origin if source is None else source.origin
-        reason = "; ".join(reasons)
-        return lambda: self._pending.stage(arguments, origin=origin, session=turn.session, reason=reason)
+        kept: dict[str, Any] = {"origin": decision.origin or turn.origin, "session": turn.session}
+        kept |= {"reason": "; ".join(reasons), "sources": decision.evidence()}
+        return lambda: self._pending.stage(arguments, **kept)
 
 
 class SkillTool:
@@ -248,18 +255,22 @@ class SkillTool:
         self._name = name
         self._tools = tools
         self._gate = gate if name == MANAGE else None
-        self.brings = ""
+        self.sink = "skills" if name == MANAGE else ""
+        self.gates_itself = name == MANAGE  # what waits has a form of its own
         described = next(each["function"] for each in tools.schemas() if each["function"]["name"] == name)
         self.schema: dict[str, Any] = described
 
     def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
         stage = self._gate.held_back(arguments, turn) if self._gate else None
         if stage is None:
-            result = self._tools.handle(self._name, arguments)
-            is_view = self._name == VIEW and isinstance(arguments.get("name"), str)
-            self.brings = "file" if is_view and self._tools.is_elsewhere(arguments["name"]) else ""
-            return result
+            return self._tools.handle(self._name, arguments)
         return self._tools.refusal(arguments) or _staged(stage())
+
+    def origin_of(self, arguments: dict[str, Any], _result: object, _turn: TurnContext) -> str:
+        """A skill of a folder that others write is theirs, unless the person trusts the folder."""
+        name = arguments.get("name")
+        viewed = self._name == VIEW and isinstance(name, str) and self._tools.is_outside(name)
+        return "file" if viewed or (self._name == LIST and self._tools.outside_skills()) else ""
 
 
 def _lost(arguments: dict[str, Any]) -> list[str]:
@@ -295,8 +306,13 @@ class BuiltinTools:
         history: Callable[[], Iterable[Mapping[str, Any]]],
         delegate: Run | None = None,
         stop: Callable[[], None] = lambda: None,
+        trusted: TrustedFolders | None = None,
     ) -> None:
-        """Without `delegate` no task can be handed on; `stop` ends what runs, as `cancelled` will tell it."""
+        """Without `delegate` no task can be handed on; `stop` ends what runs, as `cancelled` will tell it.
+
+        What lies in a folder that is not `trusted` is text from outside; without that list everything is.
+        """
+        self._trusted = trusted
         self._settings = settings
         self._folder = folder
         self._home = home
@@ -346,6 +362,7 @@ class BuiltinTools:
             allowed=self._settings.texts("files.allowed_folders"),
             outside=self._settings.text("files.outside"),
             ask=self._ask,
+            trusted=self._trusted,
         )
 
     @cached_property

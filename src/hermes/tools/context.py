@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hermes.compaction.messages import calls_of, find_folded, format_ranges, parse_ranges, text_of
+from hermes.safety.trust import NO_TURN
 from hermes.tools.registry import failure
-from hermes.tools.taint import NO_TURN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from hermes.tools.taint import TurnContext
+    from hermes.safety.trust import TurnContext
 
     Read = Callable[[Sequence[int], str], Iterable[tuple[int, Mapping[str, Any]]]]
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class ContextCompact:
     in_turn = True
     brings = ""
+    sink = ""  # what is put away stays stored, and the block is graded by what was in it
     schema: dict[str, Any] = {  # noqa: RUF012 - shared on purpose: what the model sees never changes
         "name": "context_compact",
         "description": (
@@ -53,8 +54,7 @@ class ContextExpand:
     """`read` gets ids and the current session. It is asked lazily: reading stops when the answer is full."""
 
     in_turn = True
-    # What comes back may be text that once came from outside, and must not be trusted more than it was then.
-    brings = "recall"
+    sink = ""
     schema: dict[str, Any] = {  # noqa: RUF012 - shared on purpose: what the model sees never changes
         "name": "context_expand",
         "description": (
@@ -84,6 +84,10 @@ class ContextExpand:
         if needle := arguments.get("find", "").strip():
             return self._shown(_hits(found, needle), wanted, 0)
         return self._shown(found, wanted, max(arguments.get("start", 0), 0))
+
+    def origin_of(self, _arguments: dict[str, Any], _result: object, turn: TurnContext) -> str:
+        """What comes back is this conversation, and must not be trusted more than it was then."""
+        return "recall" if turn.sources() else ""
 
     def _shown(self, found: Iterator[tuple[int, dict[str, Any]]], wanted: list[range], start: int) -> dict[str, Any]:
         messages: list[dict[str, Any]] = []

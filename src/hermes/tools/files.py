@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import WriteRefused
+from hermes.safety.trust import NO_TURN, is_loaded
 from hermes.storage.text_files import read_foreign
 from hermes.tools.paths import SECRET_FOLDERS, SECRET_NAMES
 from hermes.tools.registry import failure
@@ -20,6 +21,7 @@ from hermes.tools.terminal import run_bounded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hermes.safety.trust import TurnContext
     from hermes.tools.paths import AllowedPaths, Limits
 
 LARGEST = 20_000_000  # bytes of a file that is read or changed as a whole
@@ -36,7 +38,7 @@ def _field(kind: str, description: str = "") -> dict[str, Any]:
 
 class ReadFile:
     works_in_folders = True
-    brings = "file"
+    sink = ""
     schema = _schema(
         "read_file",
         "Read a text file with line numbers, a long one in parts: limit lines from line offset on. Its text is"
@@ -72,6 +74,9 @@ class ReadFile:
             result |= {"truncated": True, "next_offset": following}
         return result | ({"note": found.note} if found.note else {})
 
+    def origin_of(self, arguments: dict[str, Any], result: dict[str, Any], _turn: object) -> str:
+        return self._paths.origin(arguments["path"]) if result["success"] else ""
+
     def _numbered(self, lines: list[str], first: int, wanted: int) -> tuple[str, int]:
         """The lines with their numbers, as many as fit, and the number of the line after them."""
         shown: list[str] = []
@@ -87,7 +92,9 @@ class ReadFile:
 
 class WriteFile:
     works_in_folders = True
+    in_turn = True
     brings = ""
+    sink = "file"
     schema = _schema(
         "write_file",
         "Write a whole text file and any missing folders. To change a part of a file use patch.",
@@ -98,18 +105,24 @@ class WriteFile:
     def __init__(self, paths: AllowedPaths) -> None:
         self._paths = paths
 
-    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def effect(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        return {"writes": [arguments["content"]]} if _is_loaded(self._paths, arguments["path"]) else None
+
+    def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
         real = self._paths.to_write(arguments["path"])
         existed = os.path.lexists(real)
         data = _encoded(arguments["content"])
         _replace(real, data)
+        self._paths.wrote(real, from_outside=_comes_from_outside(turn))
         what = "replaced" if existed else "written"
         return {"success": True, "path": self._paths.shown(real), "bytes": len(data), "message": what}
 
 
 class Patch:
     works_in_folders = True
+    in_turn = True
     brings = ""
+    sink = "file"
     schema = _schema(
         "patch",
         "Replace old_text in a text file by new_text. old_text is exact, without line numbers, and occurs only once"
@@ -126,7 +139,10 @@ class Patch:
     def __init__(self, paths: AllowedPaths) -> None:
         self._paths = paths
 
-    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def effect(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        return {"writes": [arguments["new_text"]]} if _is_loaded(self._paths, arguments["path"]) else None
+
+    def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
         real = self._paths.to_write(arguments["path"])
         shown = self._paths.shown(real)
         text = _read_exactly(real, shown)
@@ -142,8 +158,29 @@ class Patch:
             return failure(f"old_text stands in {shown} {places} times (lines {where}); include more around it")
         changed = plain.replace(old, new)
         _replace(real, _encoded(changed.replace("\n", "\r\n") if crlf else changed))
+        if _comes_from_outside(turn):
+            self._paths.wrote(real, from_outside=True)
         line = plain.count("\n", 0, plain.index(old)) + 1
         return {"success": True, "path": shown, "replaced": places, "first_line": line}
+
+
+def _comes_from_outside(turn: TurnContext) -> bool:
+    return not turn.approved and bool(turn.sources())
+
+
+def _is_loaded(paths: AllowedPaths, path: str) -> bool:
+    """Whether agents or programs read this file by themselves, by its own name or by that of a link to it."""
+    real = paths.real(path)
+    if is_loaded(path) or is_loaded(real):
+        return True
+    for folder in {paths.folder, os.path.dirname(real)}:
+        try:
+            names = [name for name in os.listdir(folder) if is_loaded(os.path.join(folder, name))]
+            if any(os.path.samefile(os.path.join(folder, name), real) for name in names):
+                return True
+        except OSError:
+            continue  # neither the folder nor the file need exist yet
+    return False
 
 
 def _starts(text: str, passage: str) -> list[int]:
@@ -230,6 +267,7 @@ _MOST_FILES, _MOST_MATCHES = 500, 50
 _MOST_WALKED = 200_000
 _SEARCH_SECONDS = 20
 _LONGEST_LINE = 500
+_WORDS = 5  # of a file's name; one with more may be written for whoever reads the list
 
 
 def _text(description: str = "") -> dict[str, Any]:
@@ -238,7 +276,7 @@ def _text(description: str = "") -> dict[str, Any]:
 
 class SearchFiles:
     works_in_folders = True
-    brings = "file"  # names are text, too
+    sink = ""
     schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
         "name": "search_files",
         "description": (
@@ -277,6 +315,19 @@ class SearchFiles:
         most = min(max(arguments.get("limit", _MOST_MATCHES), 1), _MOST_FILES)
         result = self._search(root, pattern, arguments, most)
         return {"note": note, **result} if note else result
+
+    def origin_of(self, arguments: dict[str, Any], result: dict[str, Any], _turn: object) -> str:
+        """Lines of files are as far trusted as the files; a list of names is ours, unless names are sentences."""
+        place = self._paths.real(arguments.get("path", "."))
+        found = {self._paths.real(match["path"]) for match in result.get("matches", ())}
+        named = [
+            name
+            for name in result.get("files", ())
+            if len(re.findall(r"[^\W\d_]{2,}", os.path.basename(name))) > _WORDS
+        ]
+        return next(
+            (origin for each in (*found, *([place] if named else [])) if (origin := self._paths.origin(each))), ""
+        )
 
     def _list(self, arguments: dict[str, Any]) -> dict[str, Any]:
         root = self._paths.to_read(arguments.get("path", "."))

@@ -403,6 +403,8 @@ class McpServers:
 
 class McpTool:
     brings = "tool"
+    sink = "mcp"
+    is_foreign = True
     checks_itself = True  # its schema may use any JSON Schema; the server checks what it gets
 
     def __init__(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hermes.base.errors import WriteRefused
 from hermes.memory.entries import Cause, preview
 from hermes.memory.store import ACTIONS, ASK
+from hermes.safety.trust import NO_TURN, decide
 from hermes.tools.registry import failure
-from hermes.tools.taint import NO_TURN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hermes.memory.approval import Approvals, Pending
     from hermes.memory.store import MemoryStore, Operation, Written
-    from hermes.tools.taint import Taint, TurnContext
+    from hermes.safety.trust import TurnContext
 
 _OPERATION = {
     "action": {"type": "string", "enum": list(ACTIONS)},
@@ -71,6 +71,8 @@ class MemoryTool:
 
     schema = SCHEMA
     brings = ""
+    sink = "memory"
+    gates_itself = True  # each target is a sink of its own, and what waits has a form that other programs know
     in_turn = True
     defaults = {"target": "memory"}  # noqa: RUF012 - a constant of the class
 
@@ -79,7 +81,6 @@ class MemoryTool:
         store: MemoryStore | None,
         *,
         approvals: Approvals,
-        taint: Taint,
         approve_all: bool = False,
         untrusted: str = "stage",
     ) -> None:
@@ -87,7 +88,6 @@ class MemoryTool:
             self.schema = _with_target(_IN_PROJECT)
         self._store = store
         self._approvals = approvals
-        self._taint = taint
         self._approve_all = approve_all
         self._untrusted = untrusted
         self._refusals = 0
@@ -109,16 +109,15 @@ class MemoryTool:
         return _shown(result, self._store, target)
 
     def _write(self, store: MemoryStore, target: str, operations: list[Operation], turn: TurnContext) -> dict[str, Any]:
-        cause = turn.cause
+        cause = cause_of(turn)
         reasons = ["memory.write_approval is on"] if self._approve_all else []
         new = [each.get("content", "") for each in operations if each["action"] != "remove"]
-        source = self._taint.behind(new, lambda: _replaced(store.entries(target), operations), turn)
-        if source is not None:
-            cause = Cause(origin=source.origin, session=cause.session, note=cause.note)
-            why = self._taint.in_words(source)
+        decision = decide(target, turn, writes=new, removes=_replaced(store.entries(target), operations))
+        if not decision.allowed:
+            cause = Cause(origin=decision.origin or "unknown", session=cause.session, note=cause.note)
             if self._untrusted == "refuse":
-                raise WriteRefused(f"{why}, and memory.untrusted_writes is refuse", kind="untrusted")
-            reasons += [why] if self._untrusted == "stage" else []
+                raise WriteRefused(f"{decision.reason}, and memory.untrusted_writes is refuse", kind="untrusted")
+            reasons += [decision.reason] if self._untrusted == "stage" else []
         try:
             if not reasons:
                 return _success(store.apply(target, operations, cause=cause))
@@ -127,7 +126,8 @@ class MemoryTool:
             if refusal.kind != ASK:
                 raise
             reasons.append(str(refusal))
-        return _staged(self._approvals.stage(target, operations, cause, "; ".join(reasons), _project(store, target)))
+        why, project = "; ".join(reasons), _project(store, target)
+        return _staged(self._approvals.stage(target, operations, cause, why, project, sources=decision.evidence()))
 
     def _refused(self, refusal: WriteRefused) -> dict[str, Any]:
         """A model that keeps failing to make room is told to stop instead of burning the turn."""
@@ -136,6 +136,11 @@ class MemoryTool:
             return failure(str(refusal), refusal.details)
         stop = f"{refusal}. That was the refusal number {self._refusals} in this turn: leave memory as it is and go on."
         return failure(stop, {"done": True})
+
+
+def cause_of(turn: TurnContext) -> Cause:
+    """What memory changes of this turn are stamped with."""
+    return Cause(origin=turn.origin, session=turn.session, note=turn.note, approved=turn.approved)
 
 
 def _shown(result: dict[str, Any], store: MemoryStore, target: str) -> dict[str, Any]:

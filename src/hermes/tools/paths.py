@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     Ask = Callable[[str], bool]
     from hermes.settings.config import Settings
+    from hermes.settings.trust import TrustedFolders
 
 # Names that hold keys and passwords, wherever they are.
 SECRET_NAMES = (
@@ -54,8 +55,10 @@ class AllowedPaths:
         allowed: Sequence[str] = (),
         outside: str = "ask",
         ask: Ask | None = None,
+        trusted: TrustedFolders | None = None,
     ) -> None:
         self.folder = os.path.realpath(folder)
+        self._trusted = trusted
         self._home = os.path.realpath(home)
         self._allowed = [os.path.realpath(os.path.expanduser(each)) for each in allowed]
         self._outside = outside
@@ -64,7 +67,7 @@ class AllowedPaths:
 
     def to_read(self, path: str) -> str:
         """The real path of a file or folder that may be read."""
-        real = self._real(path)
+        real = self.real(path)
         if (is_inside(real, self._home) and is_secret(real)) or _of_a_process(real):
             raise _refused(f"{path} holds the keys of this program; no tool may read it")
         self._check_place("read", real)
@@ -73,7 +76,7 @@ class AllowedPaths:
         return real
 
     def to_write(self, path: str) -> str:
-        real = self._real(path)
+        real = self.real(path)
         if is_inside(real, self._home):
             raise _refused(
                 f"{path} belongs to this program; use the memory and skill tools, or ask the user to change settings"
@@ -83,11 +86,32 @@ class AllowedPaths:
             self._consent("write", real, f"Write {real}, which holds secrets or runs by itself later?")
         return real
 
+    def origin(self, path: str) -> str:
+        """Where the text of a file comes from: "" when the person trusts its folder, else "file"."""
+        return "" if self._trusted is not None and self._trusted.is_trusted(self.real(path)) else "file"
+
+    def wrote(self, real: str, *, from_outside: bool) -> None:
+        """A file was written: from now on it is as far trusted as what was in front of the model then."""
+        if self._trusted is not None:
+            self._trusted.mark([real], outside=from_outside)
+
+    def changed_by(self, command: str, folder: str) -> None:
+        """A command ran that may have brought text in: files it names, or that its address names, are from outside."""
+        if self._trusted is not None:
+            named = (word.strip("'\"();|&<>") for word in command.replace("=", " ").split())
+            places = (
+                os.path.join(folder, os.path.expanduser(name.rpartition("/")[2] if "://" in name else name))
+                for name in named
+                if name
+            )
+            self._trusted.mark([each for each in places if os.path.isfile(each)], outside=True)
+
     def shown(self, real: str) -> str:
         """A path as the model should see it: short inside the working folder."""
         return os.path.relpath(real, self.folder) if is_inside(real, self.folder) else real
 
-    def _real(self, path: str) -> str:
+    def real(self, path: str) -> str:
+        """The path with all links followed; nobody is asked."""
         if len(path) > _LONGEST_PATH:
             raise _refused(f"{path[:80]!r}… is longer than any path may be")
         try:

@@ -7,24 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, SettingsError, WriteRefused
 from hermes.base.text import decode, encode, read_arguments
+from hermes.base.values import value
+from hermes.memory.entries import Cause
+from hermes.safety.trust import NO_TURN, SINKS, STAGE, decide
 from hermes.settings.schema import nearest
-from hermes.tools.taint import NO_TURN
 
 if TYPE_CHECKING:
     Schema = dict[str, Any]
     from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import Protocol
 
-    from hermes.tools.taint import Taint, TurnContext
+    from hermes.memory.approval import Approvals
+    from hermes.safety.trust import Decision, TurnContext
 
     class Tool(Protocol):
         """One callable: `schema` is what the model sees, `call` gets arguments that fit it.
 
         What a tool returns is text from outside. Its attribute `brings` says from where: web, file, recall, provider,
-        or tool, which a missing one means; "" when nothing in the results was written by others. A tool that
-        `works_in_folders` gets the notes for agents that lie in them added to its results. One that `checks_itself`
-        gets any object. `defaults` are the arguments of a call that leaves them out. A tool with a method `start_turn`
-        is told when a new user turn begins. One that is called `in_turn` gets the `TurnContext` as a second argument.
+        or tool, which a missing one means; "" when nothing in the results was written by others. A tool whose results
+        differ in that has a method `origin_of(arguments, result, turn)`, or `grades_results` by a key ORIGIN in them.
+
+        `sink` names what the tool changes or where it sends (`safety.trust.SINKS`); "" says that it only reads. Its
+        method `effect(arguments)` tells the gate what would be written or sent (keywords of `decide`), None for a call
+        that does neither; without it all arguments count as sent. One that `gates_itself` calls `decide` on its own.
+
+        A tool that `works_in_folders` gets the notes for agents that lie in them added to its results. One that
+        `checks_itself` gets any object. `defaults` are the arguments of a call that leaves them out. A tool with a
+        method `start_turn` is told when a new user turn begins. One that is called `in_turn` gets the `TurnContext` as
+        a second argument.
         """
 
         @property
@@ -208,6 +218,7 @@ CUT_OFF = (
 _REPAIRED = "Your arguments were not valid JSON ({wrong}). They were read as {read}"
 _LONGEST_RESULT = 300  # characters of arguments that a result repeats
 _MOST_NAMED = 20
+ORIGIN = "_origin"
 
 
 def check_tool(tool: object) -> None:
@@ -220,13 +231,34 @@ def check_tool(tool: object) -> None:
         )
 
 
-class Toolbox:
-    """Tools by name. Each is made when it is first needed, so that one call does not load what the others use."""
+@value
+class Called:
+    """The result of a call as JSON text, and where the text in it comes from; "" when it is our own."""
 
-    def __init__(self, makers: Mapping[str, Callable[[], Tool]], taint: Taint | None = None) -> None:
+    text: str
+    origin: str
+
+
+class Toolbox:
+    """Tools by name. Each is made when it is first needed, so that one call does not load what the others use.
+
+    Every call passes the trust gate here or in the tool; what must wait for a person is kept in `approvals`, with
+    `folder` as the place to make the call in later. `untrusted` (stage, refuse or allow) is `memory.untrusted_writes`.
+    """
+
+    def __init__(
+        self,
+        makers: Mapping[str, Callable[[], Tool]],
+        approvals: Approvals | None = None,
+        *,
+        folder: str = "",
+        untrusted: str = "stage",
+    ) -> None:
         self._makers = dict(makers)
         self._made: dict[str, Tool] = {}
-        self._taint = taint
+        self._approvals = approvals
+        self._folder = folder
+        self._untrusted = untrusted
 
     def add(self, tool: Tool) -> None:
         """Puts one more tool at the end; a name that is taken stays whose it is."""
@@ -247,54 +279,99 @@ class Toolbox:
 
     def call(self, name: str, arguments: str | bytes | Mapping[str, Any] | None, turn: TurnContext = NO_TURN) -> str:
         """Calls a tool as a model would and returns its result as JSON text."""
-        result = to_json(self._result(name, arguments, turn))
-        if self._taint is not None and (brings := self.brings(name)):
-            self._taint.note(brings, name, result)
-        return result
+        return self.run(name, arguments, turn).text
 
-    def brings(self, name: str) -> str:
-        """Where the text comes from that the last call of this tool returned; "" for our own words."""
-        tool = self._made.get(name)
-        return "" if tool is None else getattr(tool, "brings", "tool")
+    def run(self, name: str, arguments: str | bytes | Mapping[str, Any] | None, turn: TurnContext = NO_TURN) -> Called:
+        """The same, with the origin of the result."""
+        result, origin = self._result(name, arguments, turn)
+        return Called(text=to_json(result), origin=origin)
 
     def start_turn(self) -> None:
-        """A person spoke: what came from outside before no longer taints what is written now."""
-        if self._taint is not None:
-            self._taint.start_turn()
+        """A person spoke."""
         for tool in self._made.values():
             if hasattr(tool, "start_turn"):
                 tool.start_turn()
 
     def _result(
         self, name: str, arguments: str | bytes | Mapping[str, Any] | None, turn: TurnContext
-    ) -> dict[str, Any]:
+    ) -> tuple[Any, str]:
         tool = self.get(name)
         if tool is None:
-            return failure(f"there is no tool {name!r}; the tools are {', '.join(self._makers)}")
+            return failure(f"there is no tool {name!r}; the tools are {', '.join(self._makers)}"), ""
         given, wrong = read_arguments(arguments)
         if given is None:
-            return failure(_UNREADABLE.format(wrong=wrong, found=_shortened(arguments)))
+            return failure(_UNREADABLE.format(wrong=wrong, found=_shortened(arguments))), ""
         own, ignored = getattr(tool, "checks_itself", False), list[str]()
         given |= {name: each for name, each in getattr(tool, "defaults", {}).items() if given.get(name) is None}
         given = fitted(tool.schema["parameters"], given, None if own else ignored)
-        result = self._called(tool, name, given if own else without_nulls(given), turn, check=not own)
+        result, origin = self._called(tool, name, given if own else without_nulls(given), turn, check=not own)
         if not isinstance(result, dict):
-            return result  # type: ignore[no-any-return] # a host's tool may return what it likes
+            return result, origin  # a host's tool may return what it likes
         if wrong:
             result = {**result, "repaired_arguments": _REPAIRED.format(wrong=wrong, read=_shortened(to_json(given)))}
-        return {**result, "ignored_arguments": ignored[:_MOST_NAMED]} if ignored else result
+        return ({**result, "ignored_arguments": ignored[:_MOST_NAMED]} if ignored else result), origin
 
-    def _called(self, tool: Any, name: str, given: dict[str, Any], turn: TurnContext, *, check: bool) -> Any:
+    def _called(
+        self, tool: Any, name: str, given: dict[str, Any], turn: TurnContext, *, check: bool
+    ) -> tuple[Any, str]:
         if check and (wrong := problems(tool.schema["parameters"], given)):
-            return failure("; ".join(wrong))
+            return failure("; ".join(wrong)), ""
+        is_ours = hasattr(tool, "sink")  # so are its errors; one of somebody else may put any text into them
+        theirs = "" if is_ours and not getattr(tool, "is_foreign", False) else getattr(tool, "brings", "tool")
         try:
-            return tool.call(given, turn) if getattr(tool, "in_turn", False) else tool.call(given)
+            if (held := self._held_back(tool, name, given, turn)) is not None:
+                return held, ""
+            result = tool.call(given, turn) if getattr(tool, "in_turn", False) else tool.call(given)
+            if hasattr(tool, "origin_of"):
+                return result, tool.origin_of(given, result, turn)
+            if getattr(tool, "grades_results", False):
+                return result, result.pop(ORIGIN, "")
+            return result, getattr(tool, "brings", "tool")
         except WriteRefused as refusal:
-            return failure(str(refusal), refusal.details)
+            return failure(str(refusal), refusal.details), theirs
         except HermesError as error:
-            return failure(str(error))
+            return failure(str(error)), theirs
         except Exception as error:  # noqa: BLE001 - tools of hosts and plug-ins are other people's code
-            return failure(f"{name} failed: {type(error).__name__}: {error}")
+            return failure(f"{name} failed: {type(error).__name__}: {error}"), theirs
+
+    def _held_back(self, tool: Any, name: str, given: dict[str, Any], turn: TurnContext) -> dict[str, Any] | None:
+        """What the model gets instead of a call that must wait or that the person refused; None to go on."""
+        sink = getattr(tool, "sink", "tool")
+        if not sink or getattr(tool, "gates_itself", False):
+            return None
+        effect = tool.effect(given) if hasattr(tool, "effect") else {"sends": given}
+        if effect is None:
+            return None
+        decision = decide(sink, turn, **effect)
+        if decision.allowed:
+            return None
+        asks = SINKS[sink].asks if sink in SINKS else ""
+        if asks != STAGE or self._approvals is None:
+            refusal = consent(decision, turn, f"Let the agent call {name} with {_shortened(to_json(given))}?")
+            return failure(refusal) if refusal else None
+        if self._untrusted == "allow":
+            return None
+        if self._untrusted == "refuse":
+            return failure(f"{decision.reason}, and memory.untrusted_writes is refuse")
+        cause = Cause(origin=decision.origin or "unknown", session=turn.session, note=turn.note)
+        call = {"tool": name, "arguments": given, "cwd": self._folder}
+        pending = self._approvals.stage(sink, (), cause, decision.reason, sources=decision.evidence(), call=call)
+        return {
+            "success": True,
+            "staged": True,
+            "pending_id": pending.id,
+            "message": (
+                f"Staged, not done yet, because {decision.reason}. The user decides with `hermes memory approve "
+                f"{pending.id}` or `hermes memory reject {pending.id}`; tell them."
+            ),
+        }
+
+
+def consent(decision: Decision, turn: TurnContext, question: str) -> str:
+    """Asks the person about a call that cannot wait; why it may not be made, or "" when they agree."""
+    if turn.ask is None:
+        return f"{decision.reason}; a person would have to agree to this call, and nobody can be asked here"
+    return "" if turn.ask(f"{question}\n({decision.reason})") else "the user said no to this call"
 
 
 def failure(message: str, details: Mapping[str, object] | None = None) -> dict[str, Any]:
@@ -315,8 +392,9 @@ def _shortened(text: object) -> str:
 
 
 class EngineTool:
-    # What an engine brings back is older text of the conversation, and must not be trusted more than it was then.
     brings = "recall"
+    sink = ""
+    is_foreign = True
 
     def __init__(self, schema: dict[str, Any], engine: ContextEngine) -> None:
         self.schema = schema
@@ -331,6 +409,10 @@ class EngineTool:
         if not isinstance(result, dict):
             return {"success": True, "result": result}
         return {"success": "error" not in result, **result}
+
+    def origin_of(self, _arguments: dict[str, Any], _result: object, turn: TurnContext) -> str:
+        """It is older text of the conversation, and must not be trusted more than it was then."""
+        return self.brings if turn.sources() else ""
 
 
 def usable_schemas(engine: ContextEngine) -> list[dict[str, Any]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hermes.base.errors import HermesError, StorageError
-from hermes.tools.registry import failure
-from hermes.tools.taint import NO_TURN
+from hermes.safety.trust import NO_TURN
+from hermes.tools.registry import ORIGIN, failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from hermes.conversations.database import SessionDB
     from hermes.conversations.session_search import Helpers, SessionSearch
-    from hermes.tools.taint import TurnContext
+    from hermes.safety.trust import TurnContext
 
 DEFAULT_LIMIT, MOST_RESULTS = 3, 10
 DEFAULT_WINDOW, LARGEST_WINDOW = 5, 20
@@ -50,7 +50,8 @@ class SessionSearchTool:
 
     schema = SCHEMA
     in_turn = True
-    brings = "recall"  # text from outside of this turn: others wrote it, and it may hold instructions
+    sink = ""
+    grades_results = True  # each stored message keeps the grade it was stored with
 
     def __init__(
         self,
@@ -77,7 +78,8 @@ class SessionSearchTool:
             if opened is None:
                 return self._with_archived(_nothing_yet(given), {} if profile else given, turn.session)
             with opened as db:
-                answer = self._answer(self._search(db, "" if profile else turn.session), given, session_id)
+                search = self._search(db, "" if profile else turn.session)
+                answer = {**self._answer(search, given, session_id), ORIGIN: search.origin}
         except StorageError as error:
             return failure(f"past conversations are unavailable: {error}", {"unavailable": True})
         except HermesError as error:

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hermes.base.errors import WriteRefused
 from hermes.base.values import value
-from hermes.tools.registry import failure
+from hermes.safety.trust import NO_TURN, decide, is_local
+from hermes.tools.registry import consent, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from hermes.safety.trust import TurnContext
     from hermes.tools.paths import AllowedPaths, Ask, Limits
 
 _LOOK_EVERY = 0.1  # seconds between two looks at whether to stop
@@ -220,7 +222,9 @@ class Policy:
 
 class Terminal:
     works_in_folders = True
-    brings = "tool"
+    in_turn = True
+    sink = "command"
+    gates_itself = True  # one question covers the gate and the policy
     schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
         "name": "terminal",
         "description": (
@@ -247,14 +251,14 @@ class Terminal:
         self._ask = ask
         self._cancelled = cancelled
 
-    def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
         command = arguments["command"].strip()
         if not command or "\0" in command:
             return failure("command is empty" if not command else "command holds a NUL character")
         folder = self._paths.to_read(arguments.get("workdir", "."))
         if not os.path.isdir(folder):
             return failure(f"workdir: there is no folder {self._paths.shown(folder)}")
-        if refusal := self._refusal(command, folder):
+        if refusal := self._refusal(command, folder, turn):
             return failure(refusal)
         seconds = min(max(arguments.get("timeout", self._policy.seconds), 1), LONGEST)
         ran = run_bounded(
@@ -265,6 +269,8 @@ class Terminal:
             most_bytes=4 * self._limits.max_bytes,
             cancelled=self._cancelled,
         )
+        if self._from(command, folder) or (turn.sources() and not turn.approved):
+            self._paths.changed_by(command, folder)
         output = self._limits.output(ran.output, ran.lost)
         result: dict[str, Any] = {"success": ran.ended == "exited" and ran.code == 0, "exit_code": ran.code}
         if ran.ended == "timed out":
@@ -273,10 +279,26 @@ class Terminal:
             result["error"] = "the user stopped the command"
         return result | {"output": output, "seconds": round(ran.seconds, 2)}
 
-    def _refusal(self, command: str, folder: str) -> str:
+    def origin_of(self, arguments: dict[str, Any], result: dict[str, Any], _turn: object) -> str:
+        """A command that shows only what lies in a trusted folder is trusted like a file of it."""
+        if "exit_code" not in result:
+            return ""  # it was not run
+        return self._from(arguments["command"], self._paths.real(arguments.get("workdir", ".")))
+
+    def _from(self, command: str, folder: str) -> str:
+        places = [folder, *(os.path.join(folder, os.path.expanduser(each)) for each in _paths_in(command))]
+        if not is_local(command):
+            return "tool"
+        only_speaks = command.split()[:1] in (["echo"], ["pwd"], ["date"], ["whoami"]) and len(places) == 1
+        return "" if only_speaks or not any(self._paths.origin(each) for each in places) else "tool"
+
+    def _refusal(self, command: str, folder: str, turn: TurnContext) -> str:
         """Why the command may not run; empty when it may."""
         if self._policy.mode == "deny":
             return "commands are switched off here (terminal.policy is deny)"
+        decision = decide("command", turn, command=command)
+        if not decision.allowed:  # whatever the policy says: it is for commands that the model thinks of by itself
+            return consent(decision, turn, f"Run this command in {folder}?\n{command}")
         if self._policy.mode == "allow" or is_allowed(command, self._policy.allowed):
             return ""
         if self._ask is None:
@@ -310,6 +332,11 @@ def _words(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError:
         return []
+
+
+def _paths_in(command: str) -> list[str]:
+    """The words of a command that lead somewhere else."""
+    return [word for word in _words(command) if word.startswith(("/", "~", "..")) or "/.." in word]
 
 
 def _shell() -> str:

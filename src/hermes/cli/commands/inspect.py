@@ -12,9 +12,9 @@ import hermes
 from hermes.base.errors import NotFound, SettingsError
 from hermes.cli import ui
 from hermes.memory.entries import preview
+from hermes.safety.trust import TurnContext
 from hermes.session.parts import open_parts
 from hermes.storage.files import explain
-from hermes.tools.taint import TurnContext
 
 if TYPE_CHECKING:
     import argparse

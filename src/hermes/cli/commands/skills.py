@@ -135,7 +135,7 @@ def _pendings(context: ui.Context) -> PendingSkills:
 
 
 def _as_json(pending: PendingSkill) -> dict[str, Any]:
-    return ui.pick(pending, "id", "arguments", "origin", "session", "created_at", "reason")
+    return ui.pick(pending, "id", "arguments", "origin", "session", "created_at", "reason", "sources")
 
 
 def _status(given: ui.Given, context: ui.Context) -> None:

@@ -15,6 +15,7 @@ from hermes.memory.store import TARGETS, usage
 from hermes.operations.checks import examine
 from hermes.portability.notes import FORMATS, MemoryImport
 from hermes.safety.scanner import scan_entries
+from hermes.session.approvals import approve
 from hermes.session.external import chosen_providers
 from hermes.settings.home import named_project
 
@@ -114,7 +115,7 @@ def _pending(given: ui.Given, context: ui.Context) -> None:
 
 def _approve(given: ui.Given, context: ui.Context) -> None:
     approvals, store = Approvals(context.home), open_store(context, given)
-    report(given, *(approvals.approve(each, store) for each in _chosen(given, approvals)), several=True)
+    report(given, *(approve(context.home, each, store) for each in _chosen(given, approvals)), several=True)
 
 
 def _reject(given: ui.Given, context: ui.Context) -> None:

@@ -1,0 +1,210 @@
+"""What a home keeps about trust: the folders the person trusts, files with text from outside, and the gate's decisions.
+
+Folders and files are in `trust.json` of the operator's home, decisions in `trust/decisions.jsonl` of the person's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import TYPE_CHECKING
+
+from hermes.base.errors import HermesError, NotFound, SettingsError
+from hermes.safety.secrets import mask_secrets
+from hermes.settings.home import project_root
+from hermes.storage.documents import Journal
+from hermes.storage.files import Folder
+from hermes.storage.locks import FileLock
+from hermes.storage.text_files import is_inside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from hermes.safety.trust import Decision
+    from hermes.settings.home import Home
+
+NAME = "trust.json"
+_LARGEST = 4 << 20
+_MOST_FILES = 5_000
+_WAIT = 5.0
+# What others wrote lies here, whoever trusts the project around it.
+_OF_OTHERS_WORDS = (
+    "node_modules bower_components site-packages dist-packages vendor third_party third-party .venv venv .tox "
+    ".nox .cargo .gradle .m2 .terraform downloads"
+)
+_OF_OTHERS = frozenset(_OF_OTHERS_WORDS.split())
+
+
+class TrustedFolders:
+    """The decisions of one machine; `given` are folders a host names instead (it then decides about no others)."""
+
+    def __init__(self, home: Home, given: Sequence[str] | None = None) -> None:
+        self._home = home.operator
+        self._given = None if given is None else {_real(each): True for each in given}
+
+    def all(self) -> dict[str, bool]:
+        """Every folder somebody decided about."""
+        found = self._given if self._given is not None else self._read().get("folders", {})
+        return {path: bool(trusted) for path, trusted in found.items()} if isinstance(found, dict) else {}
+
+    def decision(self, folder: str) -> bool | None:
+        """What somebody decided about this folder or one around it; None when nobody did."""
+        real = _real(folder)
+        around = [path for path in self.all() if is_inside(real, path)]
+        return self.all()[max(around, key=len)] if around else None
+
+    def is_trusted(self, path: str) -> bool:
+        """Whether what lies at this path is the person's own; False as well when that cannot be told.
+
+        Trusting a repository does not cover other repositories inside of it, nor installed packages and downloads, nor
+        a file that was written while text from outside was in front of the model.
+        """
+        try:
+            real, listed = _real(path), self.all()
+            around = [folder for folder in listed if is_inside(real, folder)]
+            if not around or not listed[nearest := max(around, key=len)]:
+                return False
+            below = os.path.relpath(real, nearest).lower().split(os.sep)
+            if _OF_OTHERS.intersection(below):
+                return False
+            repository = project_root(real if os.path.isdir(real) else os.path.dirname(real))
+            if project_root(nearest) == nearest and repository != nearest:
+                return False
+            return not self._is_from_outside(real)
+        except (OSError, ValueError, HermesError):
+            return False
+
+    def add(self, folder: str, *, trusted: bool = True) -> str:
+        """Keeps a decision; returns the folder's real path."""
+        real = _real(folder)
+        if trusted and not os.path.isdir(real):
+            raise NotFound(f"there is no folder {real}")
+        if trusted and real == os.path.dirname(real):
+            raise SettingsError(f"{real} is everything on this machine; trust the folders you work in instead")
+        self._change(lambda kept: kept.setdefault("folders", {}).update({real: trusted}))
+        return real
+
+    def remove(self, folder: str) -> str:
+        real = _real(folder)
+        if real not in self.all():
+            raise NotFound(f"nobody decided about {real}; `hermes trust list` shows the folders")
+        self._change(lambda kept: kept["folders"].pop(real, None))
+        return real
+
+    def mark(self, paths: Iterable[str], *, outside: bool) -> None:
+        """Notes that these files hold text from outside, or that they no longer do."""
+        known = self._read().get("files", {})
+        real = [_real(path) for path in paths]
+        if not any((path in known) is not outside for path in real):
+            return
+
+        def change(kept: dict[str, Any]) -> None:
+            files = {path: 1 for path in kept.get("files", {}) if path not in real}
+            files |= dict.fromkeys(real, 1) if outside else {}
+            kept["files"] = dict(list(files.items())[-_MOST_FILES:])
+
+        self._change(change)
+
+    def _is_from_outside(self, real: str) -> bool:
+        return real in self._read().get("files", {})
+
+    def _read(self) -> dict[str, Any]:
+        folder = Folder.open(self._home)
+        if folder is None:
+            return {}
+        with folder:
+            data = folder.read(NAME, at_most=_LARGEST)
+        try:
+            found = json.loads(data or b"{}")
+        except ValueError as error:
+            raise SettingsError(f"{os.path.join(self._home, NAME)} is not JSON ({error}); mend or remove it") from error
+        return found if isinstance(found, dict) else {}
+
+    def _change(self, change: Callable[[dict[str, Any]], object]) -> None:
+        with Folder.create(self._home) as folder, FileLock(folder, f".{NAME}.lock", timeout=_WAIT):
+            kept = self._read()
+            change(kept)
+            folder.replace(NAME, json.dumps(kept, ensure_ascii=False, indent=1).encode())
+
+
+_FOLDER, _CURRENT, _OLDER = "trust", "decisions.jsonl", "decisions.1.jsonl"
+_LARGEST_LOG = 4 << 20
+_LONGEST_TEXT = 500
+
+
+class DecisionLog:
+    """Every decision of the gate, newest last; the older half is dropped when the log grows too large."""
+
+    def __init__(self, home: Home) -> None:
+        self._path = home.join(_FOLDER)
+
+    def add(self, decision: Decision, session: str) -> None:
+        record: dict[str, Any] = {
+            "at": time.time(),
+            "session": session,
+            "sink": decision.sink,
+            "verdict": decision.verdict,
+            "reason": decision.reason,
+            "characters": sum(map(len, decision.texts)),
+        }
+        if decision.sources:  # what was allowed is where it was written to; it need not be here as well
+            record["texts"] = [mask_secrets(text[:_LONGEST_TEXT]) for text in decision.texts]
+            record["sources"] = [f"{source.origin}, {source.name}" for source in decision.sources]
+        try:
+            with Folder.create(self._path) as folder:
+                status = folder.status(_CURRENT)
+                if status is not None and status.st_size > _LARGEST_LOG:
+                    folder.rename(_CURRENT, _OLDER)
+                Journal(folder, _CURRENT).append([record], sync=False)
+        except HermesError as error:  # a full disk must not stop a turn; whoever runs this machine is told
+            import logging  # loads more than a single write may
+
+            logging.getLogger("hermes.trust").warning("a decision of the trust gate was not recorded: %s", error)
+
+    def newest(self, count: int) -> list[dict[str, Any]]:
+        folder = Folder.open(self._path)
+        if folder is None:
+            return []
+        with folder:
+            found = [record for name in (_OLDER, _CURRENT) for record in Journal(folder, name).read()[0]]
+        return [dict(record) for record in found[-count:]]
+
+
+_REPORTS = "hosts.jsonl"
+_LARGEST_REPORTS = 2 << 20
+_LONGEST_REPORT = 20_000
+SAID = "said"
+
+
+class HostReports:
+    """What hooks of MCP hosts report while a turn runs: what the person typed (SAID), and texts from outside."""
+
+    def __init__(self, home: Home) -> None:
+        self._path = home.join(_FOLDER)
+
+    def add(self, host: str, conversation: str, kind: str, name: str, text: str) -> None:
+        """`kind` is SAID, or the origin of a text from outside."""
+        record = {"at": time.time(), "host": host, "conversation": conversation, "kind": kind, "name": name}
+        with Folder.create(self._path) as folder:
+            status = folder.status(_REPORTS)
+            if status is not None and status.st_size > _LARGEST_REPORTS:
+                folder.rename(_REPORTS, f"older-{_REPORTS}")
+            Journal(folder, _REPORTS).append([record | {"text": text[:_LONGEST_REPORT]}], sync=False)
+
+    def since(self, host: str, start: float) -> list[dict[str, Any]]:
+        """The reports of every conversation of a host in which the person spoke since `start`, oldest first."""
+        folder = Folder.open(self._path)
+        if folder is None:
+            return []
+        with folder:
+            names = (f"older-{_REPORTS}", _REPORTS)
+            found = [dict(record) for name in names for record in Journal(folder, name).read()[0]]
+        ours = [record for record in found if record.get("host") == host]
+        alive = {record["conversation"] for record in ours if record["kind"] == SAID and record["at"] >= start}
+        return [record for record in ours if record["conversation"] in alive]
+
+
+def _real(path: str) -> str:
+    return os.path.realpath(os.path.expanduser(path))
