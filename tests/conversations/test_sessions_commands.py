@@ -171,7 +171,7 @@ def test_where_words_find_nothing_the_search_by_meaning_is_named_unless_it_is_th
     assert "by meaning" not in hermes("sessions", "search", "kubernetes").err
     hermes("config", "set", "recall.semantic", "auto")
     monkeypatch.setattr("hermes.conversations.search.semantic.find_spec", lambda _: "found")
-    monkeypatch.setattr("hermes.session.receipts.embedding_of", lambda _: None)
+    monkeypatch.setattr("hermes.session.parts.embedding_of", lambda _: None)
     assert "by meaning" not in hermes("sessions", "search", "kubernetes").err
 
 
