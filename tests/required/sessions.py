@@ -57,6 +57,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "sessions.owners": ("one owner's sessions are not reachable from another's handle by any call", "product"),
     "sessions.clock": ("order, neighbours and listing do not depend on the clock", "product"),
     "search.any_query": ("any text can be searched without an error, and a stored word is found", "003 Session Search"),
+    "search.who_said_it": (
+        "asking what the assistant said finds its turn, a wish for help the rules I gave",
+        "issue 27",
+    ),
     "search.question": ("a question as a person types it finds its turn and its session", "003 Session Search"),
     "search.scripts": ("text without spaces between words is found, down to one character", "product"),
     "search.identifiers": ("part of an identifier or of a word is found, and so is a slip of the pen", "product"),

@@ -215,6 +215,37 @@ FORMS: dict[str, tuple[str, ...]] = {
     for family in _FAMILIES.split("|")
     for word in family.split()
 }
+# Words about the conversation itself: "our previous chat", "remind me", "I wanted to follow up". They are no topic.
+_ABOUT_TALK = _words("""
+    above again back brought chat chats confirm conversation conversations discuss discussed discussing discussion
+    discussions earlier follow going last looking mention mentioned mentioning previous previously recall recap remember
+    remind session sessions specific specifically talk talked talking through throughout told up wanted wonder wondering
+""")
+FRAME_WORDS |= frozenset(_ABOUT_TALK)
+# Who is asked about: what the assistant once said, or what the person did, has or wants.
+ASKS_ASSISTANT = re.compile(
+    r"(?<!can )(?<!could )(?<!would )(?<!will )\byou (?:had |have |also |just |previously |earlier )?"
+    r"(?:said|say|mentioned|mention|recommended|recommend|suggested|suggest|told|tell|explained|explain|gave|give"
+    r"|provided|provide|listed|list|advised|advise|described|describe|proposed|propose|shared|share|wrote|write|made"
+    r"|came up|called|outlined|taught|created|used)\b|\bremind me\b"
+    r"|\b(?:our|the) (?:previous|last|earlier) (?:chat|conversation|discussion|talk)\b"
+    r"|\byour (?:last |previous |earlier )?(?:recommendation|suggestion|advice|answer|reply|response|list|explanation"
+    r"|plan|example)s?\b",
+    re.IGNORECASE,
+)
+ASKS_ABOUT_ME = re.compile(r"\b(?:i|my|me|mine|i'm|i've|myself)\b", re.IGNORECASE)
+# A wish for help now, in the first or second person, and not a question about the past.
+WANTS_HELP = re.compile(
+    r"^(?!.*\b(?:did|was|were|had|said|told|mentioned|previous(?:ly)?|earlier|ago|have (?:i|we|you)|i've|we've)\b)"
+    r".*\b(?:i|my|me|you|we|our)\b|^(?:what|how|which) (?:are|is|do|can|should)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+# A standing wish of a person, which holds for everything that is asked about its topic.
+STATES_RULE = re.compile(
+    r"\b(?:always|never|from now on|i prefer|i'd prefer|i would prefer|please (?:don't|do not|avoid|make sure)"
+    r"|make sure (?:to|that|you)|i (?:want|need|like) you to|i'd like you to|whenever i|when i ask)\b",
+    re.IGNORECASE,
+)
 ASKS_WHEN = re.compile(r"\bwhen\b|\b(what|which) (date|day|week|month|year|time)\b|\bhow long\b", re.IGNORECASE)
 ASKS_HOW_MANY = re.compile(r"\bhow (many|much|often|old)\b", re.IGNORECASE)
 TELLS_WHEN = re.compile(

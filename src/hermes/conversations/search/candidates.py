@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-import operator
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,12 @@ from hermes.conversations.search.ranking import Reader
 from hermes.storage.ports import SAID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hermes.base.words import Words
     from hermes.conversations.search.postings import Places, Postings
     from hermes.conversations.search.query import Explicit, Query
+    from hermes.conversations.search.ranking import Lines
     from hermes.storage.ports import Conversations, Index
 
     Look = Callable[[list[int]], tuple[list[int], int]]
@@ -27,61 +28,92 @@ if TYPE_CHECKING:
 ENOUGH = 500
 _CHANCE = 0.7  # of the words still to come, what a message without any earlier word may hold
 MOST_WALKED = 200_000
-_POOL = 4_000  # candidates that are weighed by length and surroundings before the best are read
+POOL = 4_000  # candidates that are weighed by length and surroundings before the best are read
 _LENGTH = 0.35  # how much longer messages are held back: they hold more words of any question
 _BESIDE, _SESSION = 0.3, 0.2
+_TOLD_BY_TOOLS = 0.8
 _FEW = 64  # messages with a rare word, which are read without looking other words up
 _WALKED_WHILE_ONE_IS_READ = 400
 
 
-def gather(
-    postings: Postings, units: Sequence[Unit], messages: int, *, most: int = MOST_WALKED
-) -> tuple[dict[int, float], list[float]]:
-    """Candidate messages with the summed rarity of the words they hold, and the frequency of each word."""
-    scores: dict[int, float] = {}
-    frequency = [0.0] * len(units)
-    for table, trust in zip(TABLES, (1.0, 0.8), strict=True):
-        often = [postings.frequency(table, unit.match) for unit in units]
-        values = {
-            number: unit.weight * trust * rarity(often[number], messages)
-            for number, unit in enumerate(units)
-            if often[number]
-        }
-        _add_words(postings, table, [(units[number].match, value) for number, value in values.items()], scores, most)
-        frequency = [before + more for before, more in zip(frequency, often, strict=True)]
-    return scores, frequency
+class Gathering:
+    """Which messages hold which words of a query: a bit per word, and one for words that only tools said."""
 
+    def __init__(self, postings: Postings, units: Sequence[Unit], messages: int) -> None:
+        self._postings = postings
+        self._messages = messages
+        self.units = list(units)
+        self.frequency = [0] * len(units)
+        self.held: dict[int, int] = {}
+        self._scores: dict[int, float] = {}
+        for table in TABLES:
+            self._add(table, range(len(units)))
 
-def _add_words(
-    postings: Postings, table: str, words: list[tuple[str, float]], scores: dict[int, float], most: int
-) -> None:
-    """Adds the value of each word to the messages that hold it, the rarest word first.
+    def replace(self, number: int, unit: Unit) -> None:
+        """Looks for another word in the place of one that nobody wrote."""
+        self.units[number] = unit
+        for table in TABLES:
+            self._add(table, [number])
 
-    As soon as messages that hold only the words still to come cannot reach the best, those words are looked for among
-    the messages of the earlier ones: FTS5 intersects the lists by itself, at a tenth of the cost of walking them.
-    """
-    words.sort(key=operator.itemgetter(1), reverse=True)
-    left = sum(value for _, value in words)
-    known, among = 0.0, ""
-    for number, (match, value) in enumerate(words):
-        if not among and known >= _CHANCE * left and _reach(scores, _CHANCE * left):
-            among = f"({' OR '.join([earlier for earlier, _ in words[:number]])}) AND "
-        for message_id in postings.matching(table, among + match, most):
-            scores[message_id] = scores.get(message_id, 0.0) + value
-        left -= value
-        known += value
+    def best(self, most: int) -> dict[int, float]:
+        """Messages with the summed rarity of the words they hold: the best, and the newest among equals."""
+        ordered = sorted(Counter(self.held.values()).items(), key=lambda pair: -self._score(pair[0]))
+        kept: set[int] = set()
+        count = 0
+        for held, often in ordered:
+            kept.add(held)
+            count += often
+            if count >= most:
+                break
+        scores = {i: self._score(held) for i, held in self.held.items() if held in kept}
+        return scores if count <= most else {i: scores[i] for i in best_of(scores, most)}
 
+    @property
+    def rarities(self) -> list[float]:
+        return [self._value(number) for number in range(len(self.units))]
 
-def _reach(scores: dict[int, float], least: float) -> bool:
-    """Whether enough candidates have at least so much."""
-    return sum([score >= least for score in scores.values()]) >= ENOUGH
+    def _value(self, number: int) -> float:
+        return self.units[number].weight * rarity(self.frequency[number], self._messages)
+
+    def _add(self, table: str, numbers: Iterable[int]) -> None:
+        """Notes who holds each word, the rarest word first.
+
+        As soon as messages that hold only the words still to come cannot reach the best, those words are looked for
+        among the messages of the earlier ones: FTS5 intersects the lists by itself, at a tenth of the cost.
+        """
+        self._scores.clear()
+        often = {number: self._postings.frequency(table, self.units[number].match) for number in numbers}
+        for number, count in often.items():
+            self.frequency[number] += count
+        words = sorted((number for number in often if often[number]), key=self._value, reverse=True)
+        held, mark = self.held, 0 if table == TABLES[0] else 1 << len(self.units)
+        left, known, among = sum(map(self._value, words)), 0.0, ""
+        for at, number in enumerate(words):
+            if not among and known >= _CHANCE * left and self._reach(_CHANCE * left):
+                among = f"({' OR '.join(self.units[earlier].match for earlier in words[:at])}) AND "
+            bit = 1 << number
+            for message_id in self._postings.matching(table, among + self.units[number].match, MOST_WALKED):
+                held[message_id] = held.get(message_id, mark) | bit
+            left -= self._value(number)
+            known += self._value(number)
+
+    def _reach(self, least: float) -> bool:
+        """Whether enough messages have at least this score."""
+        counts = Counter(self.held.values()).items()
+        return sum(often for held, often in counts if self._score(held) >= least) >= ENOUGH
+
+    def _score(self, held: int) -> float:
+        score = self._scores.get(held)
+        if score is None:
+            score = sum(self._value(number) for number in range(len(self.units)) if held >> number & 1)
+            score = self._scores[held] = score * (_TOLD_BY_TOOLS if held >> len(self.units) else 1.0)
+        return score
 
 
 def shortlist(scores: dict[int, float], postings: Postings, places: Places, average: float) -> dict[int, float]:
     """The best candidates, weighed by their length and by what stands beside them and in the same session."""
-    pool = best_of(scores, _POOL)
-    lengths = postings.lengths(pool)
-    own = {i: scores[i] / (1 + _LENGTH * (lengths.get(i, average) / average - 1)) for i in pool}
+    lengths = postings.lengths(list(scores))
+    own = {i: score / (1 + _LENGTH * (lengths.get(i, average) / average - 1)) for i, score in scores.items()}
     best: dict[int, float] = {}
     for message_id, score in own.items():
         session = places.session(message_id)
@@ -156,10 +188,10 @@ class Passed:
 
 
 class ExactSearch:
-    def __init__(self, postings: Postings, store: Conversations, words: Words) -> None:
+    def __init__(self, postings: Postings, store: Conversations, lines: Lines) -> None:
         self._postings = postings
         self._store = store
-        self._words = words
+        self._lines = lines
 
     def passing(self, query: Query, *, oldest: bool, most: int, allowed: Callable[[list[int]], list[int]]) -> Passed:
         """Messages that pass and are allowed, as typed if there are such and else in other forms, until enough."""
@@ -169,7 +201,7 @@ class ExactSearch:
             found = self._until_enough(query, self._as_typed(explicit), oldest=oldest, most=most, allowed=allowed)
             if found.ids:
                 return found
-        look = self._in_any_form(explicit, Reader(query, self._words, ()))
+        look = self._in_any_form(explicit, Reader(query, self._lines, ()))
         return self._until_enough(query, look, oldest=oldest, most=most, allowed=allowed)
 
     def _until_enough(

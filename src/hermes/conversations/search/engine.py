@@ -9,17 +9,27 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.dates import spans
 from hermes.base.words import Words
 from hermes.conversations.search.candidates import (
+    POOL,
     ExactSearch,
+    Gathering,
     Spelling,
     best_of,
-    gather,
     newest_or_oldest,
     rarity,
     shortlist,
 )
 from hermes.conversations.search.postings import TABLES, Places, Postings
 from hermes.conversations.search.query import Query, parse, plain
-from hermes.conversations.search.ranking import Candidate, Reader, Statistics, Weights, rank, spread, without_speakers
+from hermes.conversations.search.ranking import (
+    Candidate,
+    Lines,
+    Reader,
+    Statistics,
+    Weights,
+    rank,
+    spread,
+    without_speakers,
+)
 from hermes.conversations.search.results import Filters, Hit, SearchResults, snippet
 from hermes.conversations.search.semantic import NEAREST, ONLY_NEAR, fuse
 from hermes.storage.ports import TITLES
@@ -50,8 +60,9 @@ class SearchEngine:
         self._weights = Weights()
         self._places = Places(store.index)
         self._words = Words()
+        self._lines = Lines(self._words)
         self._postings = Postings(store.index, self._places, self._words)
-        self._exact = ExactSearch(self._postings, store, self._words)
+        self._exact = ExactSearch(self._postings, store, self._lines)
         self._spelling = Spelling(store.index, self._words)
 
     def search(self, query: str, *, limit: int = 10, **filters: Any) -> SearchResults:
@@ -81,12 +92,19 @@ class SearchEngine:
         if not query.units:
             return SearchResults()
         messages, words = self._store.index.totals()
-        query, scores, frequency = self._candidates(query, chosen, messages, looked_at)
+        query, scores, gathered = self._candidates(query, chosen, messages, looked_at)
         rows, sessions = self._read(scores, query, chosen, looked_at, max(1.0, words / max(1, messages)))
         nearness = self._add_near(text, query, chosen, rows, sessions)
-        reader = Reader(query, self._words, spans(text, time.time() if chosen.now is None else chosen.now))
+        reader = Reader(query, self._lines, spans(text, time.time() if chosen.now is None else chosen.now))
+        held = gathered.held if gathered else {}
+        unknown = 0 if gathered else -1
         candidates = [
-            reader.candidate(row, sessions[self._places.session(message_id)], self._places.place(message_id))
+            reader.candidate(
+                row,
+                sessions[self._places.session(message_id)],
+                self._places.place(message_id),
+                held.get(message_id, unknown),
+            )
             for message_id, row in rows.items()
         ]
         # An index made by an older Hermes still holds what was searched for, and so brings messages without features.
@@ -96,7 +114,9 @@ class SearchEngine:
             # What passed a test holds what was asked for, even where its words are not counted: "happy*" in "happily".
             found = candidates if query.explicit is not None else [each for each in candidates if each.counts]
             candidates = _by_time(found, sessions, chosen)[: limit + _SPARE]
-        rarities = [unit.weight * rarity(often, messages) for unit, often in zip(query.units, frequency, strict=True)]
+        rarities = (
+            gathered.rarities if gathered else [unit.weight * rarity(messages / 100, messages) for unit in query.units]
+        )
         ranked = rank(candidates, self._statistics(rarities, sessions, messages, words), self._weights)
         if nearness is not None:
             ranked = fuse(ranked, nearness)
@@ -107,31 +127,24 @@ class SearchEngine:
 
     def _candidates(
         self, query: Query, chosen: Filters, messages: int, limit: int
-    ) -> tuple[Query, dict[int, float], list[float]]:
+    ) -> tuple[Query, dict[int, float], Gathering | None]:
         """Rough scores by message id; words that nobody wrote are replaced by what they may have meant."""
         if query.explicit is not None or chosen.sort != "relevance":
             found, note = self._in_order(query, chosen, limit)
-            query = dataclasses.replace(query, note=note or query.note)
-            return query, dict.fromkeys(found, 1.0), [max(1.0, messages / 100)] * len(query.units)
-        scores, frequency = gather(self._postings, query.units, messages)
-        units = list(query.units)
-        titled = list(self._by_title(units))
-        for number, unit in enumerate(units):
-            if frequency[number] or unit.prefix:
+            return dataclasses.replace(query, note=note or query.note), dict.fromkeys(found, 1.0), None
+        gathered = Gathering(self._postings, query.units, messages)
+        titled = list(self._by_title(query.units))
+        for number, unit in enumerate(query.units):
+            if gathered.frequency[number] or unit.prefix:
                 continue
             if named := list(self._by_title([unit])):  # nobody said it, but a session is called so
                 titled += named
-                continue
-            meant = self._spelling.instead(unit, self._occurs)
-            if meant is not None:
-                units[number] = meant
-                more, often = gather(self._postings, [meant], messages)
-                frequency[number] = often[0]
-                for message_id, score in more.items():
-                    scores[message_id] = scores.get(message_id, 0.0) + score
+            elif (meant := self._spelling.instead(unit, self._occurs)) is not None:
+                gathered.replace(number, meant)
+        scores = gathered.best(_MOST_ALLOWED if chosen.about_sessions else POOL)
         for message_id in titled:
             scores[message_id] = scores.get(message_id, 0.0) + 5.0
-        return dataclasses.replace(query, units=tuple(units)), scores, frequency
+        return dataclasses.replace(query, units=tuple(gathered.units)), scores, gathered
 
     def _in_order(self, query: Query, chosen: Filters, limit: int) -> tuple[list[int], str | None]:
         """What explicit syntax or a sort by time asks for, and what to say when not all of it was looked at."""
@@ -224,7 +237,6 @@ class SearchEngine:
         if not chosen.about_sessions:
             return scores  # what is not the owner's has no session here, and is dropped with its row
         session = self._places.session
-        scores = {message_id: scores[message_id] for message_id in best_of(scores, _MOST_ALLOWED)}
         keys = list({key for message_id in scores if (key := session(message_id))})
         allowed = {key for key, found in self._store.by_keys(keys).items() if chosen.allow(found)}
         return {message_id: score for message_id, score in scores.items() if session(message_id) in allowed}

@@ -300,6 +300,8 @@ class Query:
     question: bool = False
     asks_when: bool = False
     asks_how_many: bool = False
+    wants_help: bool = False
+    about: str | None = None  # whose turns are asked about, by role, when the question says so
 
 
 def parse(text: str, words: Words) -> Query:
@@ -330,6 +332,12 @@ def plain(text: str, words: Words, *, note: str | None) -> Query:
         question=bool(glue) or len(units) > MOST_KEYWORDS or text.rstrip().endswith(("?", "\uff1f")),
         asks_when=english.ASKS_WHEN.search(text) is not None,
         asks_how_many=english.ASKS_HOW_MANY.search(text) is not None,
+        wants_help=english.WANTS_HELP.search(text) is not None,
+        about="assistant"
+        if english.ASKS_ASSISTANT.search(text)
+        else "user"
+        if english.ASKS_ABOUT_ME.search(text)
+        else None,
     )
 
 

@@ -15,7 +15,8 @@ from hermes.base import words as english
 from hermes.storage.records import called, readable, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    import re
+    from collections.abc import Sequence
 
     from hermes.base.dates import Span
     from hermes.base.words import Words
@@ -37,11 +38,16 @@ class Weights:
     date: float = 0.8
     asks: float = -0.25
     answers: float = 0.3
+    assistant: float = 0.5
+    user: float = 0.4
+    rule: float = 0.3
+    pair: float = 0.9
     saturation: float = 1.2
     length: float = 0.4
     near_span: tuple[int, int] = (2, 1)
     wide_span: tuple[int, int] = (3, 3)
     short_turn: float = 60.0
+    silent: float = 0.5
 
 
 @dataclass(slots=True)
@@ -58,6 +64,9 @@ class Candidate:
     named: frozenset[int] = frozenset()
     asks: bool = False
     answers: float = 0.0
+    role: str = ""  # the role that the question asks about, if this is its turn
+    rule: bool = False
+    reply: bool = False
     dated: float = 0.0
     title: float = 0.0
     factor: float = 1.0
@@ -89,7 +98,7 @@ def rank(candidates: list[Candidate], statistics: Statistics, weights: Weights) 
     return sorted(candidates, key=lambda candidate: (-candidate.score, -candidate.id))
 
 
-def spread(ranked: list[Candidate], first: int = 10) -> list[Candidate]:
+def spread(ranked: list[Candidate], first: int = 20) -> list[Candidate]:
     """After the first hits, the best of every session not yet shown comes before more of the same sessions."""
     shown = {candidate.session for candidate in ranked[:first]}
     fresh: list[Candidate] = []
@@ -120,7 +129,10 @@ class _Signals:
             parts["near"] = self._window(members, place, weights.near_span)
             parts["wide"] = self._window(members, place, weights.wide_span)
             parts["session"] = session_score
-            parts["coverage"] = (sum([rarity[unit] for unit in counts]) / self._total_rarity) ** 2
+            own = sum([rarity[unit] for unit in counts])
+            other = members.get(place - 1) if candidate.reply else None
+            both = sum([rarity[unit] for unit in counts.keys() | other.counts.keys()]) if other else own
+            parts["coverage"] = ((own + weights.pair * (both - own)) / self._total_rarity) ** 2
             parts["together"] = candidate.together
             parts["phrase"] = candidate.phrases
 
@@ -152,8 +164,11 @@ class _Signals:
             for name in ("turn", "near", "wide", "session")
         }
         for candidate in candidates:
-            # A long turn says enough by itself; a short one is understood through its neighbours.
-            lean = min(1.0, weights.short_turn / max(1.0, candidate.length))
+            # A long turn says enough by itself; a short one is understood through its neighbours, and a reply that is
+            # asked for through its question.
+            lean = 1.0 if candidate.role == "assistant" else min(1.0, weights.short_turn / max(1.0, candidate.length))
+            if not candidate.counts and self._statistics.message_length > weights.short_turn:
+                lean *= weights.silent  # among long turns, what says none of the words is seldom the answer
             parts = candidate.parts
             parts["turn"] *= weights.turn / best["turn"]
             parts["near"] *= weights.near * lean / best["near"]
@@ -165,6 +180,8 @@ class _Signals:
             parts["speaker"] = weights.speaker if candidate.named else 0.0
             parts["asks"] = weights.asks if candidate.asks else 0.0
             parts["answers"] = weights.answers * candidate.answers
+            parts["role"] = getattr(weights, candidate.role) if candidate.role else 0.0
+            parts["rule"] = weights.rule if candidate.rule else 0.0
             parts["date"] = weights.date * candidate.dated
             parts["title"] = weights.title * candidate.title
             candidate.score = sum(parts.values()) * candidate.factor
@@ -172,64 +189,120 @@ class _Signals:
 
 # Reads what a candidate message says about a query: which words, how often, how close together, and who speaks.
 
+_KEPT = 8_000_000  # characters of messages whose stems are kept
+_LETTERS = 6  # in a word, about: for the length of a message whose words need not be known
+_LONGEST_BETWEEN = 24
 _SIDE_SOURCES = frozenset(("cron", "tool", "subagent"))
+
+
+class Line:
+    """What ranking needs of one message, kept between searches: its stems, and what their text looks like."""
+
+    __slots__ = ("asks", "checksum", "length", "stems", "tells")
+
+    def __init__(self, checksum: int, text: str) -> None:
+        self.checksum = checksum
+        self.stems: str | None = None  # " one  two ": each with its own spaces, so that neighbours can be counted
+        self.length = len(text) // _LETTERS
+        self.asks = text.rstrip(" \n\t\"'”)")[-1:] in ("?", "\uff1f")
+        self.tells: dict[str, bool] = {}
+
+
+class Lines:
+    """The lines of messages that searches have looked at, up to a bounded amount of text."""
+
+    def __init__(self, words: Words) -> None:
+        self.words = words
+        self._known: dict[int, Line] = {}
+        self._size = 0
+
+    def of(self, row: Row, text: str) -> Line:
+        known = self._known.get(row[0])
+        if known is None or known.checksum != row[-1]:
+            if self._size > _KEPT:
+                self._known.clear()
+                self._size = 0
+            known = self._known[row[0]] = Line(row[-1], text)
+            self._size += len(text)
+        return known
+
+    def stems(self, line: Line, text: str, calls: str | None) -> str:
+        if line.stems is None:
+            tokens = self.words.of(f"{text} {called(calls)}" if calls else text)
+            line.stems = f" {'  '.join(tokens)} "
+            line.length = len(tokens)
+        return line.stems
 
 
 class Reader:
     """Looks at messages with one query in mind."""
 
-    def __init__(self, query: Query, words: Words, spans: Sequence[Span]) -> None:
+    def __init__(self, query: Query, lines: Lines, spans: Sequence[Span]) -> None:
         self._query = query
-        self._words = words
+        self._lines = lines
         self._spans = spans
+        self._needles = [
+            (number, [f" {unit.stem}"] if unit.prefix else [f" {stem} " for stem in unit.stems])
+            for number, unit in enumerate(query.units)
+        ]
         self._number = {
             stem: number for number, unit in enumerate(query.units) if not unit.prefix for stem in unit.stems
         }
-        self._stems = frozenset(self._number)
-        self._prefixes = [(number, unit.stem) for number, unit in enumerate(query.units) if unit.prefix]
-        self._names: dict[str, list[str]] = {}
+        self._held: dict[int, list[tuple[int, list[str]]]] = {}
+        self._names: dict[str, frozenset[int]] = {}
         self._titles: dict[str, float] = {}
 
-    def candidate(self, row: Row, session: Session, place: int) -> Candidate:
+    def candidate(self, row: Row, session: Session, place: int, held: int = -1) -> Candidate:
+        """`held` has a bit for each word that the index found in the message; -1 when it was not asked."""
         message_id, role, _, timestamp, content, name, calls, *_ = row
         text = readable(unpacked(content)) if content else ""
-        whole = f"{text} {called(calls)}" if calls else text
-        tokens = self._words.of(whole)
-        number = self._number
-        present = self._stems.intersection(tokens)
+        line = self._lines.of(row, text)
         counts: dict[int, int] = {}
-        for stem in present:
-            counts[number[stem]] = counts.get(number[stem], 0) + tokens.count(stem)
-        if self._prefixes:
-            line = " ".join(["", *tokens])
-            counts |= {unit: begun for unit, start in self._prefixes if (begun := line.count(f" {start}"))}
-        named = frozenset(number[token] for token in self._name(name) if token in number) if name else frozenset()
+        together = phrases = 0.0
+        if held:
+            stems = self._lines.stems(line, text, calls)
+            counts = self._counts(stems, held)
+            together = self._together(stems, counts) if len(counts) > 1 else 0.0
+            phrases = _phrases(stems, self._query.phrases) if self._query.phrases else 0.0
         return Candidate(
             id=message_id,
             session=session.key,
             place=place,
             counts=counts,
-            length=len(tokens),
-            named=named,
-            together=self._together(tokens, present) if len(present) > 1 else 0.0,
-            phrases=_phrases(tokens, self._query.phrases) if self._query.phrases else 0.0,
+            length=line.length,
+            named=self._name(name) if name else frozenset(),
+            together=together,
+            phrases=phrases,
             dated=max([max(span.fit(timestamp), span.fit(session.started_at)) for span in self._spans], default=0.0),
             title=self._title(session.title) if session.title else 0.0,
-            asks=text.rstrip(" \n\t\"'”)")[-1:] in ("?", "\uff1f"),
-            answers=self._answers(text),
+            reply=role == "assistant" and self._query.about != "user",
+            asks=line.asks,
+            answers=self._answers(line, text),
+            role=role if role == self._query.about else "",
+            rule=self._query.wants_help
+            and role == "user"
+            and bool(counts)
+            and self._tells(line, "rule", english.STATES_RULE, text),
             factor=(0.8 if role == "tool" else 1.0) * (0.7 if session.source in _SIDE_SOURCES else 1.0),
         )
 
-    def _together(self, tokens: list[str], present: frozenset[str]) -> float:
+    def _counts(self, stems: str, held: int) -> dict[int, int]:
+        needles = self._held.get(held)
+        if needles is None:
+            needles = self._held[held] = [pair for pair in self._needles if held >> pair[0] & 1]
+        counts: dict[int, int] = {}
+        for number, forms in needles:
+            if count := stems.count(forms[0]) if len(forms) == 1 else sum([stems.count(form) for form in forms]):
+                counts[number] = count
+        return counts
+
+    def _together(self, stems: str, counts: dict[int, int]) -> float:
         """The share of neighbouring words of the query that also stand next to each other in the text, in order."""
-        places: dict[int, list[int]] = {}
-        for stem in present:
-            places.setdefault(self._number[stem], []).extend(_all_places(tokens, stem))
-        pairs = 0
-        for number, first in places.items():
-            second = places.get(number + 1)
-            if second and any(0 < to - at < 3 for at in first for to in second):  # noqa: PLR2004 - one word between
-                pairs += 1
+        pairs = sum(
+            any(_beside(stems, first, second) for first in self._needles[number][1] for second in following)
+            for number in counts
+            if number + 1 in counts and (following := self._needles[number + 1][1])
+        )
         return pairs / max(1, len(self._query.units) - 1)
 
     def passes(self, row: Row) -> bool:
@@ -238,33 +311,45 @@ class Reader:
         assert explicit is not None  # noqa: S101 - nothing else is tested
         content, name, calls = row[4:7]
         text = f"{readable(unpacked(content)) if content else ''} {called(calls)}"
-        tokens = self._words.of(f"{name}: {text}" if name else text)
+        tokens = self._lines.words.of(f"{name}: {text}" if name else text)
         return explicit.passes(" ".join(["", *tokens, ""]), text.lower())
 
-    def _name(self, name: str) -> list[str]:
+    def _name(self, name: str) -> frozenset[int]:
         known = self._names.get(name)
         if known is None:
-            known = self._names[name] = self._words.of(name)
+            tokens = self._lines.words.of(name)
+            known = self._names[name] = frozenset(self._number[token] for token in tokens if token in self._number)
         return known
 
     def _title(self, title: str) -> float:
         known = self._titles.get(title)
         if known is None:
-            found = {self._number[token] for token in self._words.of(title) if token in self._number}
+            found = {self._number[token] for token in self._lines.words.of(title) if token in self._number}
             known = self._titles[title] = len(found) / max(1, len(self._query.units))
         return known
 
-    def _answers(self, text: str) -> float:
-        if self._query.asks_when and english.TELLS_WHEN.search(text):
+    def _answers(self, line: Line, text: str) -> float:
+        if self._query.asks_when and self._tells(line, "when", english.TELLS_WHEN, text):
             return 1.0
-        return 0.4 if self._query.asks_how_many and english.TELLS_HOW_MANY.search(text) else 0.0
+        many = self._query.asks_how_many and self._tells(line, "how many", english.TELLS_HOW_MANY, text)
+        return 0.4 if many else 0.0
+
+    def _tells(self, line: Line, what: str, pattern: re.Pattern[str], text: str) -> bool:
+        if what not in line.tells:
+            line.tells[what] = pattern.search(text) is not None
+        return line.tells[what]
 
 
-def _all_places(tokens: list[str], stem: str) -> Iterator[int]:
-    at = -1
-    for _ in range(tokens.count(stem)):
-        at = tokens.index(stem, at + 1)
-        yield at
+def _beside(stems: str, first: str, second: str) -> bool:
+    """Whether one stem stands before another, with at most one word between them."""
+    at = stems.find(first)
+    while at >= 0:
+        end = at + len(first)
+        to = stems.find(second, end, end + len(second) + _LONGEST_BETWEEN)
+        if to >= 0 and stems.count("  ", end, to + 1) <= 1:
+            return True
+        at = stems.find(first, end)
+    return False
 
 
 def without_speakers(candidates: list[Candidate], units: int) -> None:
@@ -276,6 +361,5 @@ def without_speakers(candidates: list[Candidate], units: int) -> None:
         candidate.counts = {unit: count for unit, count in candidate.counts.items() if unit not in names}
 
 
-def _phrases(tokens: list[str], phrases: Sequence[tuple[str, ...]]) -> float:
-    line = " ".join(["", *tokens, ""])
-    return sum(f" {' '.join(phrase)} " in line for phrase in phrases) / len(phrases)
+def _phrases(stems: str, phrases: Sequence[tuple[str, ...]]) -> float:
+    return sum(f" {'  '.join(phrase)} " in stems for phrase in phrases) / len(phrases)

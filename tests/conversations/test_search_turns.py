@@ -1,0 +1,49 @@
+"""Which turn answers a question: the assistant's, the person's, or a rule that was given once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hermes.conversations.database import SessionDB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_RECIPE = (
+    "For the omelette: whisk two or three eggs with a pinch of salt, melt one spoon of butter, pour them in and stir "
+    "until they set. Fold it over, let it rest for a moment and serve it with chives and a green salad on the side."
+)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[SessionDB]:
+    with SessionDB.open(tmp_path / "state.db", durability="turn") as opened:
+        yield opened
+
+
+def talk(db: SessionDB, *texts: str) -> list[int]:
+    """The person and the assistant in turn; the ids of their messages."""
+    roles = ("user", "assistant")
+    return db.append_many(
+        db.create_session(), [{"role": roles[at % 2], "content": text} for at, text in enumerate(texts)]
+    )
+
+
+@pytest.mark.proves("search.who_said_it")
+def test_what_the_assistant_said_is_found_in_its_own_turn(db: SessionDB) -> None:
+    asked, answered = talk(db, "How do I make a French omelette with eggs?", _RECIPE)
+    talk(db, "My eggs are always overcooked, French or not.", "Lower the heat. " * 20)
+    assert db.search("How many eggs did you say I need for the French omelette?")[0].message_id == answered
+    assert db.search("What did I ask about the French omelette?")[0].message_id == asked
+
+
+@pytest.mark.proves("search.who_said_it")
+def test_a_rule_the_person_gave_is_among_the_first_when_help_on_its_topic_is_wanted(db: SessionDB) -> None:
+    for number in range(12):
+        talk(db, f"How do I test part {number} of the weather API client?", f"Part {number}: mock the API. " * 10)
+    rule, _ = talk(db, "Always include status codes when I ask about API errors.", "I will.")
+    found = [hit.message_id for hit in db.search("Which API errors should I be prepared to handle in my client?")]
+    assert rule in found[:3]
